@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.server_cost import Figure
 from perdure.providers.embeddings.blas import one_thread
-from perdure.providers.embeddings.cache import cached
+from perdure.providers.embeddings.cache import with_cache
 from perdure.providers.embeddings.minilm import MiniLM
 from perdure.providers.embeddings.weights import open_folder
 
@@ -45,7 +45,7 @@ async def _figures(minilm: MiniLM) -> list[Figure]:
     batch_ms = await _cpu_ms(lambda: minilm.embed(texts), times=3)
     alone_ms = await _cpu_ms(lambda: asyncio.gather(*(minilm.embed([query]) for query in queries)), times=8)
     together_ms = await _cpu_ms(
-        lambda: asyncio.gather(*(front.embed([query]) for front in [cached(minilm)] for query in queries)), times=8
+        lambda: asyncio.gather(*(front.embed([query]) for front in [with_cache(minilm)] for query in queries)), times=8
     )
     await minilm.close()
     return [

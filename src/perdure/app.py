@@ -39,9 +39,9 @@ from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
 from perdure.engine.workers.files import FileWorker
 from perdure.providers.catalog import ModelFacts, facts_of
 from perdure.providers.choosing import Choice, ToolProbe, probe_tools, served_window
-from perdure.providers.discovery import ALIASES, PROVIDERS, Found, Listing, find_providers
+from perdure.providers.discovery import ALIASES, PROVIDERS, Endpoint, Listing, find_providers
 from perdure.providers.embeddings.choose import EmbedderChoice, choose_embedder
-from perdure.providers.masking import masked_text, secrets_in
+from perdure.providers.masking import environment_secrets, mask_text
 from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
 from perdure.storage.cipher import KEY_FILE, AesCipher, make_key_file
@@ -66,7 +66,7 @@ __all__ = [
     "App",
     "Choice",
     "EmbedderChoice",
-    "Found",
+    "Endpoint",
     "Functions",
     "Listing",
     "ModelFacts",
@@ -78,17 +78,17 @@ __all__ = [
     "check_file",
     "choose_embedder",
     "configured_hooks",
+    "environment_secrets",
     "facts_of",
     "find_damage",
     "hook",
     "make_key_file",
-    "masked_text",
+    "mask_text",
     "model_registry",
     "probe_tools",
     "reading_sandbox_of",
     "sandbox_of",
     "schema_version",
-    "secrets_in",
     "served_window",
     "start",
     "store_error",
@@ -190,7 +190,7 @@ def model_registry(
     models: Mapping[str, Model] | None = None, *, environment: Mapping[str, str] | None = None
 ) -> ModelRegistry:
     """The models that a store opened here can use: the program's, the built-in one, and those of the environment."""
-    return ModelRegistry(models, found=find_providers(environment))
+    return ModelRegistry(models, endpoints=find_providers(environment))
 
 
 def schema_version() -> int:
@@ -294,7 +294,7 @@ async def start(
     except BaseException:
         await store.close()
         raise
-    choice = registry.choose_unasked(settings.model)
+    choice = registry.choose_offline(settings.model)
     return App(
         settings,
         store,

@@ -16,7 +16,7 @@ from perdure.core.errors import ModelReplyInvalid
 from perdure.core.messages import ToolCall
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.providers.bounded import ANSWER_BYTES
-from perdure.providers.discovery import Found, list_models
+from perdure.providers.discovery import Endpoint, list_models
 from perdure.providers.embeddings.openai import OpenAIEmbedder
 from perdure.providers.openai_chat import OpenAIChat
 from perdure.providers.openai_chat.sse import SseDecoder
@@ -155,5 +155,5 @@ async def test_vectors_and_listings_are_read_within_limits() -> None:
             with costs_at_most(10 * len(FULL)), pytest.raises(ModelReplyInvalid, match=why):
                 await embedder.embed(["text"])
             await embedder.close()
-            listing = await list_models(Found(provider="openai", base_url=f"{provider.url}/v1", source="test"))
+            listing = await list_models(Endpoint(provider="openai", base_url=f"{provider.url}/v1", source="test"))
             assert "no list of models" in listing.problem

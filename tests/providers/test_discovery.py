@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from perdure.providers.choosing import BUILT_IN, Choice, ToolProbe, choose_unasked, pick, probe_tools, served_window
+from perdure.providers.choosing import BUILT_IN, Choice, ToolProbe, choose_offline, pick, probe_tools, served_window
 from perdure.providers.discovery import (
-    Found,
+    Endpoint,
     Listing,
     _listing_request,
     find_providers,
@@ -19,7 +19,7 @@ from perdure.providers.discovery import (
     list_models,
     probe_local,
 )
-from perdure.providers.openai_chat import chat_url, normalised
+from perdure.providers.openai_chat import chat_url, normalise_url
 from perdure.providers.registry import ModelRegistry
 from perdure.testing.http_payloads import Payload, PayloadServer
 from tests.providers.fake_provider import fake_provider, tool_call
@@ -27,7 +27,7 @@ from tests.providers.fake_provider import fake_provider, tool_call
 SECRET = "sk-very-secret-0123456789"
 
 
-def found_in(**environment: str) -> dict[str, Found]:
+def found_in(**environment: str) -> dict[str, Endpoint]:
     return {found.provider: found for found in find_providers(environment)}
 
 
@@ -85,7 +85,7 @@ def test_a_key_is_never_shown() -> None:
     found = find_providers({"OPENAI_API_KEY": SECRET, "OPENAI_BASE_URL": f"https://me:{SECRET}@proxy.example/v1"})
 
     assert found[0].api_key == SECRET
-    assert SECRET not in repr(found) + found[0].address + repr(choose_unasked("", found))
+    assert SECRET not in repr(found) + found[0].address + repr(choose_offline("", found))
     assert found[0].address == "https://proxy.example/v1"
 
 
@@ -111,14 +111,14 @@ async def test_what_can_not_be_used_says_why(environment: Mapping[str, str], tol
     assert told in found.problem
     assert SECRET not in found.problem
     assert (await list_models(found)).problem == found.problem
-    choice = choose_unasked("", [found])
+    choice = choose_offline("", [found])
     assert (choice.handle, choice.notes) == (BUILT_IN, (found.problem,))
 
 
 async def test_a_key_that_can_not_be_sent_is_not_shown() -> None:
     """Whoever made the value: the HTTP library would quote the header."""
     for provider in ("openai", "anthropic", "google"):
-        listing = await list_models(Found(provider=provider, base_url="http://127.0.0.1:9", api_key=f"{SECRET}\nx"))
+        listing = await list_models(Endpoint(provider=provider, base_url="http://127.0.0.1:9", api_key=f"{SECRET}\nx"))
 
         assert "has characters that no key has" in listing.problem
         assert SECRET not in listing.problem
@@ -130,10 +130,10 @@ async def test_the_query_of_an_address_goes_with_every_question() -> None:
 
     assert _listing_request(found)[0] == "http://box/v1/models?api-version=1"
     assert chat_url(found.base_url) == "http://box/v1/chat/completions?api-version=1"
-    assert normalised(found.base_url) == found.base_url
+    assert normalise_url(found.base_url) == found.base_url
     assert found.address == "http://box/v1"
     async with PayloadServer(Payload.json({"data": [{"id": "a"}]})) as server:
-        listing = await list_models(Found(provider="openai", base_url=f"{server.url}/v1?api-version=1"))
+        listing = await list_models(Endpoint(provider="openai", base_url=f"{server.url}/v1?api-version=1"))
     assert listing.models == ("a",)
     assert server.received[0].path == "/v1/models?api-version=1"
 
@@ -149,7 +149,7 @@ async def test_the_query_of_an_address_goes_with_every_question() -> None:
 async def test_models_are_listed_whatever_the_shape(answer: Any) -> None:
     """The key goes in the header; OpenAI's, Gemini's and Together's lists are read."""
     async with fake_provider({"/v1/models": answer}) as provider:
-        listing = await list_models(Found(provider="openai", base_url=f"{provider.url}/v1", api_key=SECRET))
+        listing = await list_models(Endpoint(provider="openai", base_url=f"{provider.url}/v1", api_key=SECRET))
 
     assert listing == Listing(("a", "b"))
     assert provider.asked[0].headers["authorization"] == f"Bearer {SECRET}"
@@ -163,10 +163,10 @@ async def test_anthropic_and_gemini_are_asked_in_their_own_way() -> None:
     }
     async with fake_provider(answers) as provider:
         claude = await list_models(
-            Found(provider="anthropic", base_url=provider.url, api_key=SECRET, source="ANTHROPIC_API_KEY")
+            Endpoint(provider="anthropic", base_url=provider.url, api_key=SECRET, source="ANTHROPIC_API_KEY")
         )
         gemini = await list_models(
-            Found(provider="google", base_url=provider.url, api_key=SECRET, source="GEMINI_API_KEY")
+            Endpoint(provider="google", base_url=provider.url, api_key=SECRET, source="GEMINI_API_KEY")
         )
 
     assert (claude.models, gemini.models) == (("claude-x",), ("gemini-x",))
@@ -186,7 +186,7 @@ async def test_anthropic_and_gemini_are_asked_in_their_own_way() -> None:
 async def test_a_failed_listing_is_a_value(answer: Any, told: str) -> None:
     """A sentence without the key; nothing is raised."""
     async with fake_provider({"/v1/models": answer}) as provider:
-        found = Found(provider="openai", base_url=f"{provider.url}/v1", api_key=SECRET, source="OPENAI_API_KEY")
+        found = Endpoint(provider="openai", base_url=f"{provider.url}/v1", api_key=SECRET, source="OPENAI_API_KEY")
         listing = await list_models(found)
 
     assert told in listing.problem
@@ -197,9 +197,9 @@ async def test_a_failed_listing_is_a_value(answer: Any, told: str) -> None:
 async def test_a_provider_that_does_not_answer_is_not_waited_for() -> None:
     """Neither a silent one nor one that is not there."""
     async with fake_provider({"/v1/models": {}}, delay_s=0.4) as provider:
-        slow = await list_models(Found(provider="openai", base_url=f"{provider.url}/v1"), timeout_s=0.1)
+        slow = await list_models(Endpoint(provider="openai", base_url=f"{provider.url}/v1"), timeout_s=0.1)
         await asyncio.sleep(0.4)
-    gone = await list_models(Found(provider="openai", base_url=f"{provider.url}/v1"))
+    gone = await list_models(Endpoint(provider="openai", base_url=f"{provider.url}/v1"))
 
     assert "did not answer within 0.1 s" in slow.problem
     assert "can't be reached" in gone.problem
@@ -209,13 +209,13 @@ async def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(monkeypa
     """A local server behind HTTP_PROXY is still local."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     async with fake_provider({"/v1/models": {"data": [{"id": "a"}]}}) as provider:
-        listing = await list_models(Found(provider="openai", base_url=f"{provider.url}/v1"))
+        listing = await list_models(Endpoint(provider="openai", base_url=f"{provider.url}/v1"))
 
     assert listing.models == ("a",)
 
 
-def local(url: str, provider: str = "ollama") -> Found:
-    return Found(provider=provider, base_url=f"{url}/v1", source="port 11434")
+def local(url: str, provider: str = "ollama") -> Endpoint:
+    return Endpoint(provider=provider, base_url=f"{url}/v1", source="port 11434")
 
 
 async def test_local_servers_are_found_where_they_listen() -> None:
@@ -245,7 +245,7 @@ async def test_local_servers_are_found_where_they_listen() -> None:
 async def test_a_model_is_tried_with_one_tool(answer: Any, told: str) -> None:
     """It has to call the tool, with an argument that can be read; why it did not is kept, without the key."""
     async with fake_provider({"/v1/chat/completions": answer}) as provider:
-        probe = await probe_tools(Found(provider="vllm", base_url=f"{provider.url}/v1", api_key=SECRET), "m")
+        probe = await probe_tools(Endpoint(provider="vllm", base_url=f"{provider.url}/v1", api_key=SECRET), "m")
 
     assert probe.handle == "vllm/m"
     assert told in probe.problem
@@ -276,11 +276,11 @@ def test_without_a_network_a_key_is_believed() -> None:
     both = find_providers({"ANTHROPIC_API_KEY": SECRET, "GEMINI_API_KEY": SECRET})
     server = find_providers({"OPENAI_BASE_URL": "http://localhost:8000"})
 
-    assert choose_unasked("x/y", both) == Choice("x/y", "from PERDURE_MODEL")
-    assert choose_unasked("", both) == Choice("anthropic/claude-haiku-4-5", "from ANTHROPIC_API_KEY")
-    assert choose_unasked("", []).handle == BUILT_IN
-    assert choose_unasked("", server).handle == BUILT_IN
-    assert "PERDURE_MODEL=openai/NAME" in choose_unasked("", server).notes[0]
+    assert choose_offline("x/y", both) == Choice("x/y", "from PERDURE_MODEL")
+    assert choose_offline("", both) == Choice("anthropic/claude-haiku-4-5", "from ANTHROPIC_API_KEY")
+    assert choose_offline("", []).handle == BUILT_IN
+    assert choose_offline("", server).handle == BUILT_IN
+    assert "PERDURE_MODEL=openai/NAME" in choose_offline("", server).notes[0]
 
 
 def test_only_models_that_talk_are_picked() -> None:
@@ -294,7 +294,7 @@ def test_only_models_that_talk_are_picked() -> None:
 
 
 async def chosen(**environment: str) -> Choice:
-    registry = ModelRegistry(found=find_providers(environment))
+    registry = ModelRegistry(endpoints=find_providers(environment))
     choice = await registry.choose(environment.get("PERDURE_MODEL", ""))
     await registry.close()
     return choice

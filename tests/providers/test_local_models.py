@@ -72,7 +72,7 @@ async def test_a_server_is_asked_again_before_a_model_is_refused(local_ports: di
     await models.probe_local()
     async with fake_provider(LISTED) as provider:
         local_ports["ollama"] = port_of(provider)
-        models._assumed = dict(ModelRegistry()._assumed)
+        models._default_endpoints = dict(ModelRegistry()._default_endpoints)
         await models.look_for("ollama/qwen3")
         assert models.takes("ollama/qwen3")
         asked = len(provider.asked)
@@ -91,11 +91,11 @@ async def test_a_server_is_asked_again_before_a_model_is_refused(local_ports: di
 
 async def test_a_server_with_an_address_of_its_own() -> None:
     """It is believed while it is down, and its list decides when there is one."""
-    models = ModelRegistry(found=find_providers(NOWHERE))
+    models = ModelRegistry(endpoints=find_providers(NOWHERE))
     await models.look_for("ollama/anything")
     assert models.takes("ollama/anything")
     async with fake_provider(LISTED) as provider:
-        models = ModelRegistry(found=find_providers({"OLLAMA_BASE_URL": provider.url}))
+        models = ModelRegistry(endpoints=find_providers({"OLLAMA_BASE_URL": provider.url}))
         await models.look_for("ollama/anything")
         assert not models.takes("ollama/anything") and models.takes("ollama/qwen3")
     await models.look_for("ollama/anything")
@@ -105,7 +105,7 @@ async def test_a_server_with_an_address_of_its_own() -> None:
 async def test_a_server_without_any_model_has_none() -> None:
     """An empty list is an answer."""
     async with fake_provider({"/v1/models": {"data": None}}) as provider:
-        models = ModelRegistry(found=find_providers({"OLLAMA_BASE_URL": provider.url}))
+        models = ModelRegistry(endpoints=find_providers({"OLLAMA_BASE_URL": provider.url}))
         await models.refresh()
 
     assert models.listings["ollama"] == Listing()
@@ -125,7 +125,9 @@ async def test_who_asks_for_no_ports_to_be_asked_is_believed(monkeypatch: pytest
 @pytest.mark.parametrize("handle", ["openai/gpt-4.1", "ollama", "ollama/", "", "x/y", EXTRACTIVE, None])
 async def test_nobody_is_asked_for_other_models(handle: Any) -> None:
     """Nor is a handle that is none an error."""
-    models = ModelRegistry(found=find_providers({"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "http://127.0.0.1:9"}))
+    models = ModelRegistry(
+        endpoints=find_providers({"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "http://127.0.0.1:9"})
+    )
     await models.look_for(handle)
 
     assert models.listings == {}

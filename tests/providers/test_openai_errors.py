@@ -30,7 +30,7 @@ from perdure.core.errors import (
 )
 from perdure.core.models import Exchange, ModelReply, ModelRequest
 from perdure.core.runs import Usage
-from perdure.providers.masking import masked_fields, masked_headers, masked_text
+from perdure.providers.masking import mask_fields, mask_headers, mask_text
 from perdure.providers.openai_chat import Connections, OpenAIChat
 from perdure.providers.openai_chat.faults import Target, error_of_status, retry_after_s
 from perdure.testing import (
@@ -388,19 +388,19 @@ async def test_an_error_after_some_text_is_still_typed() -> None:
 
 def test_secrets_are_masked_wherever_they_stand() -> None:
     """By name in headers and fields, by shape in texts, and those that are known anywhere."""
-    assert masked_headers({"Authorization": "Basic abc", "API-Key": "x", "Accept": "json"}) == {
+    assert mask_headers({"Authorization": "Basic abc", "API-Key": "x", "Accept": "json"}) == {
         "authorization": "Basic ***",
         "api-key": "***",
         "accept": "json",
     }
-    assert masked_fields({"max_tokens": 5, "prompt_cache_key": "x", "user": {"api_key": "abc", "name": "Ada"}}) == {
+    assert mask_fields({"max_tokens": 5, "prompt_cache_key": "x", "user": {"api_key": "abc", "name": "Ada"}}) == {
         "max_tokens": 5,
         "prompt_cache_key": "x",
         "user": {"api_key": "***", "name": "Ada"},
     }
-    shown = masked_text("GET https://me:pw@host/v1?api-key=abc&x=1 Bearer abcdefgh12 sk-abcdefgh mine", ["mine"])
+    shown = mask_text("GET https://me:pw@host/v1?api-key=abc&x=1 Bearer abcdefgh12 sk-abcdefgh mine", ["mine"])
     assert shown == "GET https://***@host/v1?api-key=***&x=1 Bearer *** *** ***"
-    assert masked_text("a b", ["", "a"]) == "a b"
+    assert mask_text("a b", ["", "a"]) == "a b"
 
 
 def test_a_date_in_the_past_is_no_wait() -> None:
@@ -451,6 +451,4 @@ async def test_other_secrets_of_a_request_are_not_told_either() -> None:
 
 def test_a_secret_is_masked_as_python_writes_it() -> None:
     """The errors of HTTP libraries quote a header that can't be sent."""
-    assert (
-        masked_text(f"Illegal header value {b'Bearer ab' + bytes([10]) + b'cdef'!r}", ["ab\ncdef"]).count("cdef") == 0
-    )
+    assert mask_text(f"Illegal header value {b'Bearer ab' + bytes([10]) + b'cdef'!r}", ["ab\ncdef"]).count("cdef") == 0

@@ -16,10 +16,10 @@ from perdure.core.errors import InvalidInput, ModelRequestRefused
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, MessageKind, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelOptions, ModelRequest
-from perdure.providers.openai_chat import chat_url, normalised
+from perdure.providers.openai_chat import chat_url, normalise_url
 from perdure.providers.openai_chat.endpoint import Dialect, dialect_of
 from perdure.providers.openai_chat.fragments import Fragments
-from perdure.providers.openai_chat.request import body_of
+from perdure.providers.openai_chat.request import build_body
 from perdure.testing.clock import START
 from perdure.testing.strategies import any_text, effort
 
@@ -57,7 +57,7 @@ def request(*messages: Message, tools: Sequence[Any] = (), tail: str = "", **opt
 def encoded(
     asked: ModelRequest, dialect: Dialect = OPEN, *, stream: bool = True, cache: Fragments | None = None
 ) -> bytes:
-    return body_of(asked, model="test", dialect=dialect, stream=stream, fragments=cache or Fragments()).data
+    return build_body(asked, model="test", dialect=dialect, stream=stream, fragments=cache or Fragments()).data
 
 
 def sent(asked: ModelRequest, dialect: Dialect = OPEN, *, stream: bool = True) -> dict[str, Any]:
@@ -335,7 +335,7 @@ def test_marks_change_nothing_that_is_kept() -> None:
 )
 def test_an_address_works_with_and_without_its_path(base_url: str, expected: str) -> None:
     """`/v1` is added only where there is no path."""
-    assert normalised(base_url) == expected
+    assert normalise_url(base_url) == expected
     assert chat_url(base_url).partition("?")[0] == expected.partition("?")[0] + "/chat/completions"
 
 
@@ -343,7 +343,7 @@ def test_an_address_works_with_and_without_its_path(base_url: str, expected: str
 def test_what_is_no_address_is_refused(base_url: str) -> None:
     """At once, not at the first request."""
     with pytest.raises(InvalidInput, match="address"):
-        normalised(base_url)
+        normalise_url(base_url)
 
 
 def test_the_dialect_depends_on_provider_and_address() -> None:

@@ -10,8 +10,8 @@ from perdure import AsyncPerdure, ModelNotFound
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, Reasoning, Text
 from perdure.core.models import ModelRequest
-from perdure.providers.discovery import PROVIDERS, Found, Listing, find_providers
-from perdure.providers.registry import EXTRACTIVE, ModelRegistry, _Endpoint
+from perdure.providers.discovery import PROVIDERS, Endpoint, Listing, find_providers
+from perdure.providers.registry import EXTRACTIVE, ModelRegistry, _Adapter
 from perdure.providers.retrying import Retrying
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
@@ -22,7 +22,7 @@ KEYS = {"OPENAI_API_KEY": "sk-1", "OPENROUTER_API_KEY": "sk-2", "GEMINI_API_KEY"
 
 
 def registry(**listed: tuple[str, ...]) -> ModelRegistry:
-    made = ModelRegistry(found=find_providers(KEYS))
+    made = ModelRegistry(endpoints=find_providers(KEYS))
     made._listings = {provider: Listing(models) for provider, models in listed.items()}
     return made
 
@@ -83,7 +83,7 @@ def test_a_list_that_is_known_decides() -> None:
 def test_a_program_s_own_model_wins() -> None:
     """Also under a provider's name."""
     own = ScriptedModel()
-    models = ModelRegistry({"openai/gpt-4.1": own}, found=find_providers(KEYS))
+    models = ModelRegistry({"openai/gpt-4.1": own}, endpoints=find_providers(KEYS))
 
     assert models.find("openai/gpt-4.1") is own
     assert "openai/gpt-4.1" in list(models.handles())
@@ -91,7 +91,7 @@ def test_a_program_s_own_model_wins() -> None:
 
 async def test_a_provider_with_a_problem_has_no_models() -> None:
     """An address that is none leads nowhere."""
-    models = ModelRegistry(found=find_providers({"OPENAI_BASE_URL": "http://"}))
+    models = ModelRegistry(endpoints=find_providers({"OPENAI_BASE_URL": "http://"}))
 
     assert models.find("openai/gpt-4.1") is None
 
@@ -99,7 +99,7 @@ async def test_a_provider_with_a_problem_has_no_models() -> None:
 async def test_lists_are_fetched_and_kept() -> None:
     """A provider that can't be asked later keeps the list it gave."""
     async with fake_provider({"/v1/models": {"data": [{"id": "b"}, {"id": "a"}]}}) as provider:
-        models = ModelRegistry(found=[Found(provider="openai", base_url=f"{provider.url}/v1")])
+        models = ModelRegistry(endpoints=[Endpoint(provider="openai", base_url=f"{provider.url}/v1")])
         await models.refresh()
     listings = await models.refresh()
 
@@ -153,7 +153,7 @@ async def test_a_found_provider_answers_an_agent(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(("found", "shown"), [("anthropic", "claude-x"), ("google", "gemini-x"), ("ollama", "qwen3")])
 def test_each_provider_has_its_adapter(found: str, shown: str) -> None:
     """Those with an API of their own through pydantic-ai, the others through the chat API; all ask again."""
-    made = _Endpoint(Found(provider=found, base_url="http://127.0.0.1:9/v1", kind=PROVIDERS[found].kind)).model(shown)
+    made = _Adapter(Endpoint(provider=found, base_url="http://127.0.0.1:9/v1", kind=PROVIDERS[found].kind)).model(shown)
 
     assert isinstance(made, Retrying)
     assert type(made.model).__name__ == ("OpenAIChat" if found == "ollama" else "DirectModel")
@@ -176,7 +176,7 @@ async def test_reasoning_goes_back_where_the_provider_wants_it(provider: str, fi
         occurred_at=START,
     )
     async with fake_provider({"/v1/chat/completions": reply}) as server:
-        endpoint = _Endpoint(Found(provider=provider, base_url=f"{server.url}/v1"))
+        endpoint = _Adapter(Endpoint(provider=provider, base_url=f"{server.url}/v1"))
         request = ModelRequest(model=f"{provider}/x", system="", messages=(said,))
         _ = [piece async for piece in endpoint.model("x").respond(request)]
         await endpoint.close()

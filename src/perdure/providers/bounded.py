@@ -1,4 +1,4 @@
-"""How much of an answer is read, whoever sends it: a provider may be anybody's server."""
+"""Limits on answers: a provider may be anybody's server."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ async def read_answer(response: httpx.Response, size_bytes: int) -> bytes:
 
 
 async def json_of(response: httpx.Response, limits: JsonLimits) -> Any:
-    """What a streamed response holds as JSON. Raises: ValueError, of which DataTooLarge is one; of httpx."""
+    """The JSON of a streamed response. Raises: ValueError, of which DataTooLarge is one; of httpx."""
     return parse_json(await read_answer(response, limits.size_bytes), limits)

@@ -1,4 +1,4 @@
-"""The catalog: what is known of a model without asking it, such as its window and its price.
+"""The catalog: the facts of models, such as window and price.
 
 The figures stand in `catalog.toml`, with their date. A file of the same shape named by `PERDURE_CATALOG` wins over it.
 """
@@ -25,7 +25,7 @@ _PRICES = ("input", "output", "cached", "write")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """What is known of a model. The defaults are for one that nobody knows anything of.
+    """The facts of a model. The defaults are for an unknown one.
 
     32,768 tokens is what nearly every model that can call tools takes: a wider guess would send requests that are
     refused, a narrower one would summarise for nothing. 4,096 tokens of output are accepted everywhere.

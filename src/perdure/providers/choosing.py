@@ -1,4 +1,4 @@
-"""Which model agents get that are made without one, and why.
+"""Choose the model of agents that are made without one.
 
 A setting decides; else the first provider of the environment that has a model; else a local server with a model that
 can call tools; else the built-in program.
@@ -17,14 +17,14 @@ from perdure.providers.bounded import LISTING, json_of, read_answer
 from perdure.providers.discovery import (
     LIST_TIMEOUT_S,
     PROVIDERS,
-    Found,
+    Endpoint,
     Listing,
     http_client,
     is_chat_model,
 )
-from perdure.providers.masking import masked_text
+from perdure.providers.masking import mask_text
 
-__all__ = ["BUILT_IN", "Choice", "ToolProbe", "choose_model", "choose_unasked", "pick", "probe_tools", "served_window"]
+__all__ = ["BUILT_IN", "Choice", "ToolProbe", "choose_model", "choose_offline", "pick", "probe_tools", "served_window"]
 
 BUILT_IN = "perdure/extractive"
 
@@ -32,7 +32,7 @@ PROBE_TOOLS_TIMEOUT_S = 20.0
 PROBED_MAX = 3
 """Models of one local server that are tried: each may take seconds to load."""
 
-SAID_CHARS = 120
+DETAIL_CHARS = 120
 
 BUILT_IN_REASON = "built in, needs no key: no language model, it notes and finds what you tell it"
 
@@ -63,18 +63,18 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ToolProbe:
-    """Whether a model called a tool when it was asked to. `problem` is empty if it did."""
+    """The result of trying a tool call on a model; `problem` is empty if the model made the call."""
 
     handle: str
     problem: str = ""
 
 
-def choose_unasked(setting: str, found: Sequence[Found]) -> Choice:
-    """The choice without any network: a provider with a key is believed, a server of unknown models is not."""
+def choose_offline(setting: str, endpoints: Sequence[Endpoint]) -> Choice:
+    """The choice without network: a provider with a key is taken, a server whose models are unknown is not."""
     if setting:
         return Choice(setting, "from PERDURE_MODEL")
     notes: list[str] = []
-    for one in found:
+    for one in endpoints:
         provider = PROVIDERS[one.provider]
         if one.problem:
             notes.append(one.problem)
@@ -90,99 +90,99 @@ def choose_unasked(setting: str, found: Sequence[Found]) -> Choice:
 
 async def choose_model(
     setting: str,
-    found: Sequence[Found],
+    endpoints: Sequence[Endpoint],
     listings: Mapping[str, Listing],
     *,
-    probe_local: Callable[[], Awaitable[Sequence[tuple[Found, Listing]]]],
-    probe_tools: Callable[[Found, str], Awaitable[ToolProbe]],
+    probe_local: Callable[[], Awaitable[Sequence[tuple[Endpoint, Listing]]]],
+    probe_tools: Callable[[Endpoint, str], Awaitable[ToolProbe]],
 ) -> Choice:
-    """The choice after everybody was asked.
+    """The choice, with the listings of the providers.
 
     Args:
         setting: a handle that wins, or nothing.
-        listings: provider -> what it said it has.
-        probe_local: finds servers on this machine; asked only if nothing else is there.
+        listings: provider -> its models.
+        probe_local: finds servers on this machine; called only if no provider has a model.
         probe_tools: tries a tool call on a model of a local server.
     """
     if setting:
         return Choice(setting, "from PERDURE_MODEL")
     notes: list[str] = []
-    for one in found:
+    for one in endpoints:
         listing = listings.get(one.provider, Listing())
-        choice = await _of_provider(one, listing, probe_tools, notes)
+        choice = await _choose_from(one, listing, probe_tools, notes)
         if choice is not None:
             return replace(choice, notes=tuple(notes))
     for one, listing in await probe_local():
-        if (choice := await _of_provider(one, listing, probe_tools, notes)) is not None:
+        if (choice := await _choose_from(one, listing, probe_tools, notes)) is not None:
             return replace(choice, notes=tuple(notes))
     return Choice(BUILT_IN, BUILT_IN_REASON, tuple(notes))
 
 
-async def _of_provider(
-    found: Found, listing: Listing, probe_tools: Callable[[Found, str], Awaitable[ToolProbe]], notes: list[str]
+async def _choose_from(
+    endpoint: Endpoint, listing: Listing, probe_tools: Callable[[Endpoint, str], Awaitable[ToolProbe]], notes: list[str]
 ) -> Choice | None:
-    """A model of this provider, or None and a note more."""
-    provider = PROVIDERS[found.provider]
-    if found.problem:
-        notes.append(found.problem)
+    """A model of this provider; None adds a note that says why."""
+    provider = PROVIDERS[endpoint.provider]
+    if endpoint.problem:
+        notes.append(endpoint.problem)
         return None
-    if listing.problem and not _has_no_list(found, listing):
-        if not found.local and provider.default_model:
-            # Whoever gave a key wants this provider. An agent that is made now keeps its model for good, so a key that
-            # is wrong, or a server that is down for a moment, must not give it another one; its runs say what is wrong.
-            reason = f"from {found.source}; it can't be asked now: {listing.problem}"
-            return Choice(f"{found.provider}/{provider.default_model}", reason)
+    if listing.problem and not _has_no_list(endpoint, listing):
+        if not endpoint.local and provider.default_model:
+            # A key means that this provider is wanted. A new agent keeps its model for good, so a wrong key or a short
+            # outage must not give it another one; its runs show the error.
+            reason = f"from {endpoint.source}; it can't be asked now: {listing.problem}"
+            return Choice(f"{endpoint.provider}/{provider.default_model}", reason)
         notes.append(listing.problem)
         return None
-    if not found.local:
+    if not endpoint.local:
         name = pick(provider.preferred, listing.models) if listing.models else provider.default_model
         if name:
-            return Choice(f"{found.provider}/{name}", f"from {found.source}")
-        notes.append(f"{found.address} has no chat model")
+            return Choice(f"{endpoint.provider}/{name}", f"from {endpoint.source}")
+        notes.append(f"{endpoint.address} has no chat model")
         return None
     names = [name for name in _by_preference(provider.preferred, listing.models) if is_chat_model(name)]
     if not names:
-        notes.append(f"{found.provider} at {found.address} has no model yet{_how_to_get_one(found.provider)}")
+        notes.append(f"{endpoint.provider} at {endpoint.address} has no model yet{_install_hint(endpoint.provider)}")
         return None
     for name in names[:PROBED_MAX]:
-        probe = await probe_tools(found, name)
+        probe = await probe_tools(endpoint, name)
         if not probe.problem:
-            return Choice(probe.handle, f"found by {found.source}, and it calls tools")
+            return Choice(probe.handle, f"found by {endpoint.source}, and it calls tools")
         notes.append(f"{probe.handle}: {probe.problem}")
     return None
 
 
 def pick(preferred: Sequence[str], models: Sequence[str]) -> str | None:
-    """The first of the preferred ones that is there, else the first that can be talked to; None if there is none."""
+    """The first preferred chat model in the list, else the first chat model; None if there is none."""
     return next((name for name in _by_preference(preferred, models) if is_chat_model(name)), None)
 
 
-async def probe_tools(found: Found, name: str, *, timeout_s: float = PROBE_TOOLS_TIMEOUT_S) -> ToolProbe:
-    """Ask the model for one tool call, and see whether it comes. Never raises; what went wrong is in the outcome."""
+async def probe_tools(endpoint: Endpoint, name: str, *, timeout_s: float = PROBE_TOOLS_TIMEOUT_S) -> ToolProbe:
+    """Ask the model for one tool call. Never raises; `problem` says what went wrong."""
     import httpx
 
     from perdure.providers.openai_chat import chat_url
 
-    handle = f"{found.provider}/{name}"
+    handle = f"{endpoint.provider}/{name}"
     body = {
         "model": name,
         "messages": [{"role": "user", "content": 'Call the tool `note` with the text "hi". Do nothing else.'}],
         "tools": [_NOTE_TOOL],
         "tool_choice": "auto",
         "stream": False,
-        "max_tokens": 1_000,  # one that reasons needs some before it acts
+        "max_tokens": 1_000,  # a reasoning model needs some before the call
     }
-    headers = {"Authorization": f"Bearer {found.api_key}"}
+    headers = {"Authorization": f"Bearer {endpoint.api_key}"}
     try:
-        async with asyncio.timeout(timeout_s), http_client(found.base_url, timeout_s=timeout_s) as client:
-            async with client.stream("POST", chat_url(found.base_url), json=body, headers=headers) as answer:
+        async with asyncio.timeout(timeout_s), http_client(endpoint.base_url, timeout_s=timeout_s) as client:
+            async with client.stream("POST", chat_url(endpoint.base_url), json=body, headers=headers) as answer:
                 if answer.status_code != 200:
                     text = (await read_answer(answer, LISTING.size_bytes))[:4_000].decode("utf-8", "replace")
-                    said = masked_text(text, [found.api_key] if found.has_key else ())
-                    said = " ".join(said.split())[:SAID_CHARS]
+                    said = mask_text(text, [endpoint.api_key] if endpoint.has_key else ())
+                    said = " ".join(said.split())[:DETAIL_CHARS]
                     return ToolProbe(handle, f"a request with a tool was answered with {answer.status_code}: {said}")
-                called = _called(await json_of(answer, LISTING))
-            return ToolProbe(handle, "" if called else "it did not call the tool it was asked to call")
+                has_call = _has_call(await json_of(answer, LISTING))
+            return ToolProbe(handle, "" if has_call else "it did not call the tool it was asked to call")
     except (TimeoutError, httpx.TimeoutException):
         return ToolProbe(handle, f"it did not answer within {timeout_s:g} s")
     except (httpx.HTTPError, OSError) as error:
@@ -191,15 +191,15 @@ async def probe_tools(found: Found, name: str, *, timeout_s: float = PROBE_TOOLS
         return ToolProbe(handle, "its answer is no JSON")
 
 
-async def served_window(found: Found, name: str) -> int | None:
+async def served_window(endpoint: Endpoint, name: str) -> int | None:
     """The window in tokens that Ollama has loaded this model with; None for another server, or if it does not say."""
-    if found.provider != "ollama":
+    if endpoint.provider != "ollama":
         return None
     import httpx
 
     try:
-        async with http_client(found.base_url, timeout_s=LIST_TIMEOUT_S) as client:
-            async with client.stream("GET", f"{found.base_url.removesuffix('/v1')}/api/ps") as response:
+        async with http_client(endpoint.base_url, timeout_s=LIST_TIMEOUT_S) as client:
+            async with client.stream("GET", f"{endpoint.base_url.removesuffix('/v1')}/api/ps") as response:
                 answer = await json_of(response, LISTING)
             for row in answer["models"]:
                 if row["name"] in (name, f"{name}:latest") and type(row.get("context_length")) is int:
@@ -209,7 +209,7 @@ async def served_window(found: Found, name: str) -> int | None:
     return None
 
 
-def _called(answer: Any) -> bool:
+def _has_call(answer: Any) -> bool:
     """Whether this chat completion has a call of `note` with a text."""
     try:
         for call in answer["choices"][0]["message"]["tool_calls"]:
@@ -228,10 +228,10 @@ def _by_preference(preferred: Sequence[str], models: Sequence[str]) -> list[str]
     return list(dict.fromkeys((*chosen, *models)))
 
 
-def _has_no_list(found: Found, listing: Listing) -> bool:
-    """It answers, but not this question: then its default model is worth a try."""
-    return found.has_key and listing.status in (404, 405, 501)
+def _has_no_list(endpoint: Endpoint, listing: Listing) -> bool:
+    """Whether the provider answers but has no list; then its default model is worth a try."""
+    return endpoint.has_key and listing.status in (404, 405, 501)
 
 
-def _how_to_get_one(provider: str) -> str:
+def _install_hint(provider: str) -> str:
     return ": `ollama pull qwen3` gets one" if provider == "ollama" else ""

@@ -1,7 +1,7 @@
-"""What providers this environment offers: keys and addresses in variables, servers on this machine, their models.
+"""Find the providers of this environment: keys and addresses in variables, servers on this machine, their models.
 
-Nothing here asks the network but `list_models` and `probe_local`; their failures are values. Keys are in no `repr`, and
-addresses are shown without what stands before their `@`.
+Only `list_models` and `probe_local` use the network; their failures are values. No `repr` contains a key, and addresses
+are shown without user and password.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.providers.bounded import LISTING, json_of
-from perdure.providers.masking import masked_text
+from perdure.providers.masking import mask_text
 
 if TYPE_CHECKING:
     import httpx
@@ -28,7 +28,7 @@ __all__ = [
     "NO_KEY",
     "PROBE_VARIABLE",
     "PROVIDERS",
-    "Found",
+    "Endpoint",
     "Listing",
     "Provider",
     "api_path",
@@ -53,14 +53,14 @@ SHOWN_CHARS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """How a provider is found in the environment, and how it is talked to.
+    """How a provider is found in the environment and called.
 
     Args:
         default_url: its address where no variable gives one; empty: it has none.
-        default_model: what is taken when nothing else is known; empty: none can be named without asking.
-        preferred: models that are chosen first, if they are in the provider's list; * stands for anything.
-        local: it runs models of the user's own choice, so one must show that it can call tools.
-        reasoning_back: the field in which it takes back what its models reasoned; None: it takes nothing back.
+        default_model: the model without a listing; empty: unknown until the provider lists its models.
+        preferred: patterns of models that are chosen first; * matches anything.
+        local: it runs models that the user chooses, so each is tried with a tool call.
+        reasoning_back: the field of earlier reasoning in a request; None: it is not sent back.
     """
 
     name: str
@@ -187,15 +187,15 @@ LOCAL_PORTS: Mapping[str, int] = {"ollama": 11434, "lmstudio": 1234}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A provider that can be reached from here, or that somebody wants to reach.
+class Endpoint:
+    """The address and key of a provider.
 
     Args:
         base_url: where requests go; for `openai_chat` with the `/v1`, without a / at the end. It may hold a password;
             `address` does not.
         api_key: "none" for a server that needs none.
-        source: where this was found: the names of the variables, or "port 11434".
-        problem: why it can't be used, such as an address that is none; empty if nothing is known to be wrong.
+        source: the names of its variables, or "port 11434".
+        problem: why it can't be used, such as a malformed address; empty if none is known.
     """
 
     provider: str
@@ -207,8 +207,8 @@ class Found:
 
     @property
     def address(self) -> str:
-        """`base_url` as it may be shown."""
-        return _shown(self.base_url)
+        """`base_url` without secrets."""
+        return _without_secrets(self.base_url)
 
     @property
     def has_key(self) -> bool:
@@ -216,13 +216,13 @@ class Found:
 
     @property
     def local(self) -> bool:
-        """It runs models of the user's own choice: it is a local kind of server, or one that asks for no key."""
+        """Whether it runs models that the user chooses: a local kind of server, or one without a key."""
         return PROVIDERS[self.provider].local or not self.has_key
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The models that a provider says it has, or why it could not be asked.
+    """The models of a provider, or why it did not list them.
 
     `status` is the HTTP status of a refusal; 0 for no answer at all.
     """
@@ -232,71 +232,70 @@ class Listing:
     status: int = 0
 
 
-def find_providers(environment: Mapping[str, str] | None = None) -> list[Found]:
-    """The providers that the variables of this environment name, in the order in which one is chosen. No network."""
+def find_providers(environment: Mapping[str, str] | None = None) -> list[Endpoint]:
+    """The providers that environment variables name, in the order of preference. No network."""
     environment = os.environ if environment is None else environment
-    return [found for provider in PROVIDERS.values() if (found := _find(provider, environment)) is not None]
+    return [endpoint for provider in PROVIDERS.values() if (endpoint := _find(provider, environment)) is not None]
 
 
-def local_providers() -> list[Found]:
-    """Where Ollama and LM Studio are when they run here without being told otherwise. Nobody was asked."""
+def local_providers() -> list[Endpoint]:
+    """The default addresses of Ollama and LM Studio. No network."""
     return [
-        Found(provider=name, base_url=f"http://127.0.0.1:{port}/v1", source=f"port {port}")
+        Endpoint(provider=name, base_url=f"http://127.0.0.1:{port}/v1", source=f"port {port}")
         for name, port in LOCAL_PORTS.items()
     ]
 
 
 def may_probe() -> bool:
-    """Whether ports of this machine may be asked who listens there."""
+    """Whether PERDURE_PROBE_LOCAL allows probing ports of this machine."""
     return os.environ.get(PROBE_VARIABLE, "").strip().lower() not in ("0", "no", "off", "false")
 
 
 async def probe_local(
-    candidates: Sequence[Found] | None = None, *, timeout_s: float = PROBE_TIMEOUT_S
-) -> list[tuple[Found, Listing]]:
+    candidates: Sequence[Endpoint] | None = None, *, timeout_s: float = PROBE_TIMEOUT_S
+) -> list[tuple[Endpoint, Listing]]:
     """Those of the candidates (default: Ollama and LM Studio on their own ports) that answer, with their models.
 
-    They are asked at the same time, each for at most `timeout_s`. `PERDURE_PROBE_LOCAL=0` in the environment: nobody is
-    asked.
+    All are probed at once, each for at most `timeout_s`; none with `PERDURE_PROBE_LOCAL=0` in the environment.
     """
     if candidates is None:
         candidates = local_providers() if may_probe() else []
-    # A port that nobody listens on is not worth the import of an HTTP client.
-    open_ports = await asyncio.gather(*(_listens(found, timeout_s) for found in candidates))
-    there = [found for found, is_open in zip(candidates, open_ports, strict=True) if is_open]
-    listings = await asyncio.gather(*(list_models(found, timeout_s=max(timeout_s, 1.0)) for found in there))
-    return [(found, listing) for found, listing in zip(there, listings, strict=True) if not listing.problem]
+    # The import of an HTTP client is slow: it waits until a port is open.
+    open_ports = await asyncio.gather(*(_listens(endpoint, timeout_s) for endpoint in candidates))
+    there = [endpoint for endpoint, is_open in zip(candidates, open_ports, strict=True) if is_open]
+    listings = await asyncio.gather(*(list_models(endpoint, timeout_s=max(timeout_s, 1.0)) for endpoint in there))
+    return [(endpoint, listing) for endpoint, listing in zip(there, listings, strict=True) if not listing.problem]
 
 
-async def list_models(found: Found, *, timeout_s: float = LIST_TIMEOUT_S) -> Listing:
-    """The models of a provider, by `GET {base_url}/models`. Never raises: what went wrong is in the `Listing`."""
-    if found.problem:
-        return Listing(problem=found.problem)
-    if not _can_be_sent(found.api_key):  # the error of the HTTP library would show it
-        return Listing(problem=f"the key for {found.address} has characters that no key has: copy it again")
+async def list_models(endpoint: Endpoint, *, timeout_s: float = LIST_TIMEOUT_S) -> Listing:
+    """The models of a provider, by `GET {base_url}/models`. Never raises; `problem` says what went wrong."""
+    if endpoint.problem:
+        return Listing(problem=endpoint.problem)
+    if not _can_be_sent(endpoint.api_key):  # the error of the HTTP library would show it
+        return Listing(problem=f"the key for {endpoint.address} has characters that no key has: copy it again")
     import httpx
 
-    url, headers, params = _listing_request(found)
+    url, headers, params = _listing_request(endpoint)
     try:
         async with (
             asyncio.timeout(timeout_s),
-            http_client(found.base_url, timeout_s=timeout_s) as client,
+            http_client(endpoint.base_url, timeout_s=timeout_s) as client,
             client.stream("GET", url, headers=headers, params=params or None) as answer,
         ):
             if answer.status_code != 200:
-                return Listing(problem=_refusal(found, answer.status_code), status=answer.status_code)
+                return Listing(problem=_refusal(endpoint, answer.status_code), status=answer.status_code)
             return Listing(_names(await json_of(answer, LISTING)))
     except (TimeoutError, httpx.TimeoutException):
-        return Listing(problem=f"{found.address} did not answer within {timeout_s:g} s")
+        return Listing(problem=f"{endpoint.address} did not answer within {timeout_s:g} s")
     except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
-        what = masked_text(str(error) or type(error).__name__, [found.api_key] if found.has_key else ())
-        return Listing(problem=f"{found.address} can't be reached: {what[:SHOWN_CHARS]}")
+        what = mask_text(str(error) or type(error).__name__, [endpoint.api_key] if endpoint.has_key else ())
+        return Listing(problem=f"{endpoint.address} can't be reached: {what[:SHOWN_CHARS]}")
     except ValueError:
-        return Listing(problem=f"{found.address}/models is no list of models: is this the address of its API?")
+        return Listing(problem=f"{endpoint.address}/models is no list of models: is this the address of its API?")
 
 
 def http_client(base_url: str, *, timeout_s: float) -> httpx.AsyncClient:
-    """A client for short questions: proxies and NO_PROXY of the environment hold, but not for this machine itself."""
+    """A client for short requests, with the proxies of the environment except for this machine."""
     import httpx
 
     return httpx.AsyncClient(
@@ -308,7 +307,7 @@ def http_client(base_url: str, *, timeout_s: float) -> httpx.AsyncClient:
 
 
 def is_chat_model(name: str) -> bool:
-    """Whether a model of this name can be talked to, as far as names tell."""
+    """Whether the name is that of a chat model, as far as names tell."""
     lower = name.lower()
     return not any(word in lower for word in _NOT_CHAT)
 
@@ -320,10 +319,10 @@ _NOT_CHAT = (
 )  # fmt: skip
 
 
-def _find(provider: Provider, environment: Mapping[str, str]) -> Found | None:
+def _find(provider: Provider, environment: Mapping[str, str]) -> Endpoint | None:
     key_name, key = _first(environment, provider.keys)
     url_name, url = _first(environment, provider.urls)
-    # A key alone does not tell where a local server is: then it is where such servers are.
+    # A key alone names a local server at its default port.
     port = LOCAL_PORTS.get(provider.name)
     if not url and (not key or not (provider.default_url or port)):
         return None
@@ -335,14 +334,14 @@ def _find(provider: Provider, environment: Mapping[str, str]) -> Found | None:
         except ValueError:
             base_url = ""
             example = f"http://127.0.0.1:{port or 8000}/v1"
-            problem = f"{url_name} is {_shown(url)[:SHOWN_CHARS]!r}: it is no address, such as {example}"
+            problem = f"{url_name} is {_without_secrets(url)[:SHOWN_CHARS]!r}: it is no address, such as {example}"
     elif not base_url:
         base_url = f"http://127.0.0.1:{port}/v1"
     if not _can_be_sent(key):
         problem = problem or f"{key_name} has characters that no key has: copy it again"
     if not key and not provider.local and provider.name != "openai":
         problem = problem or f"{url_name} is set, but {' or '.join(provider.keys)} is not: set the key too"
-    return Found(
+    return Endpoint(
         provider=provider.name,
         base_url=base_url,
         api_key=key or NO_KEY,
@@ -361,12 +360,12 @@ def _first(environment: Mapping[str, str], names: Sequence[str]) -> tuple[str, s
 
 
 def _can_be_sent(key: str) -> bool:
-    """Whether it can stand in a header: a line break within it, from a bad paste, can't."""
+    """Whether a header can carry it; a line break, from a bad paste, can't."""
     return key.isascii() and key.isprintable()
 
 
 def api_path(path: str) -> str:
-    """The path of a chat API, out of what people give for it: without `/chat/completions`, without a / at the end.
+    """The path of a chat API, without `/chat/completions` and a / at the end.
 
     >>> api_path("/v1/chat/completions/")
     '/v1'
@@ -382,7 +381,7 @@ def _base_url(text: str, provider: Provider, *, host_only: bool) -> str:
         raise ValueError(text)
     port = parts.port  # ValueError, if it is no number
     host = parts.hostname
-    if provider.local and host in ("0.0.0.0", "::"):  # where a server listens is not where it is asked
+    if provider.local and host in ("0.0.0.0", "::"):  # an address to listen on, not to connect to
         host = "127.0.0.1"
     if port is None and "://" not in text and (default := LOCAL_PORTS.get(provider.name)):
         port = default  # OLLAMA_HOST=192.168.1.5 means Ollama's own port
@@ -391,13 +390,13 @@ def _base_url(text: str, provider: Provider, *, host_only: bool) -> str:
     netloc = f"{user}{at}{place}{f':{port}' if port is not None else ''}"
     path, query = ("", "") if host_only else (api_path(parts.path), parts.query)
     if provider.kind == "direct":
-        path, query = path.removesuffix("/v1"), ""  # their own clients add the one, and can't keep the other
+        path, query = path.removesuffix("/v1"), ""  # their SDKs add /v1, and drop a query
     elif path in ("", "/api") and (provider.name == "ollama" or not path):
         path = "/v1"
     return urllib.parse.urlunsplit((parts.scheme, netloc, path, query, ""))
 
 
-def _shown(url: str) -> str:
+def _without_secrets(url: str) -> str:
     """The address without user, password and query."""
     scheme, separator, rest = url.partition("://")
     if not separator:
@@ -411,8 +410,8 @@ def _is_loopback(url: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-async def _listens(found: Found, timeout_s: float) -> bool:
-    parts = urllib.parse.urlsplit(found.base_url)
+async def _listens(endpoint: Endpoint, timeout_s: float) -> bool:
+    parts = urllib.parse.urlsplit(endpoint.base_url)
     try:
         async with asyncio.timeout(timeout_s):
             _, writer = await asyncio.open_connection(parts.hostname, parts.port)
@@ -424,18 +423,18 @@ async def _listens(found: Found, timeout_s: float) -> bool:
     return True
 
 
-def _listing_request(found: Found) -> tuple[str, dict[str, str], dict[str, int]]:
+def _listing_request(endpoint: Endpoint) -> tuple[str, dict[str, str], dict[str, int]]:
     """(address, headers, parameters) of the question for models."""
-    match found.provider:
+    match endpoint.provider:
         case "anthropic":
-            headers = {"x-api-key": found.api_key, "anthropic-version": "2023-06-01"}
-            return f"{found.base_url}/v1/models", headers, {"limit": 1_000}
+            headers = {"x-api-key": endpoint.api_key, "anthropic-version": "2023-06-01"}
+            return f"{endpoint.base_url}/v1/models", headers, {"limit": 1_000}
         case "google":
-            return f"{found.base_url}/v1beta/models", {"x-goog-api-key": found.api_key}, {"pageSize": 1_000}
+            return f"{endpoint.base_url}/v1beta/models", {"x-goog-api-key": endpoint.api_key}, {"pageSize": 1_000}
         case _:
-            parts = urllib.parse.urlsplit(found.base_url)
+            parts = urllib.parse.urlsplit(endpoint.base_url)
             url = urllib.parse.urlunsplit(parts._replace(path=f"{parts.path}/models"))
-            return url, {"Authorization": f"Bearer {found.api_key}"}, {}
+            return url, {"Authorization": f"Bearer {endpoint.api_key}"}, {}
 
 
 def _names(answer: Any) -> tuple[str, ...]:
@@ -451,13 +450,15 @@ def _names(answer: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.removeprefix("models/") for name in names if isinstance(name, str) and name))
 
 
-def _refusal(found: Found, status: int) -> str:
+def _refusal(endpoint: Endpoint, status: int) -> str:
     match status:
-        case 401 | 403 if found.has_key:
-            return f"{found.address} refused the key in {found.source} ({status}): check that it is whole and active"
+        case 401 | 403 if endpoint.has_key:
+            return (
+                f"{endpoint.address} refused the key in {endpoint.source} ({status}): check that it is whole and active"
+            )
         case 401 | 403:
-            return f"{found.address} wants a key ({status}): set {PROVIDERS[found.provider].keys[0]}"
+            return f"{endpoint.address} wants a key ({status}): set {PROVIDERS[endpoint.provider].keys[0]}"
         case 404:
-            return f"{found.address}/models is not there (404): is this the address of its API?"
+            return f"{endpoint.address}/models is not there (404): is this the address of its API?"
         case _:
-            return f"{found.address} answered {status} to the question for its models"
+            return f"{endpoint.address} answered {status} to the question for its models"

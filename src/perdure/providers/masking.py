@@ -1,4 +1,4 @@
-"""Secrets out of what is shown, logged or stored: headers, addresses, request fields, and the texts of errors."""
+"""Mask secrets in what is shown, logged or stored: headers, addresses, request fields, and texts of errors."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["MASK", "masked_fields", "masked_headers", "masked_text", "masked_url", "secrets_in", "secrets_of"]
+__all__ = ["MASK", "environment_secrets", "mask_fields", "mask_headers", "mask_text", "mask_url", "request_secrets"]
 
 MASK = "***"
 
 SECRET_CHARS_MIN = 4
-"""A shorter secret would blank out half of every text, and protects nothing."""
+"""A shorter secret would mask half of every text, and protects nothing."""
 
 _SECRET_NAME = re.compile(
     r"auth|cookie|credential|passw|secret|signature|(?:api|access|private)[-_]?key|^key$|(?<![a-z])token$",
@@ -32,14 +32,14 @@ _IN_TEXT = (
 )
 
 
-def masked_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
+def mask_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
     """The headers, names in lower case, secret ones replaced; of an authorization its scheme stays."""
     secrets = tuple(secrets)
-    return {name.lower(): _masked_value(name, value, secrets) for name, value in headers.items()}
+    return {name.lower(): _mask_header(name, value, secrets) for name, value in headers.items()}
 
 
-def secrets_of(headers: Mapping[str, str], url: str) -> tuple[str, ...]:
-    """What is secret in a request besides its key: headers and query fields of secret names, the address's password."""
+def request_secrets(headers: Mapping[str, str], url: str) -> tuple[str, ...]:
+    """The secrets of a request besides its key: headers and query fields with secret names, the address's password."""
     parts = urlsplit(url)
     named = (*headers.items(), *parse_qsl(parts.query))
     values = [value for name, value in named if _SECRET_NAME.search(name)]
@@ -47,17 +47,17 @@ def secrets_of(headers: Mapping[str, str], url: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (*values, parts.password, unquote(parts.password or "")))))
 
 
-def secrets_in(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of an environment's variables whose names say that they are secret."""
+def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of environment variables with secret names."""
     return tuple(
         value for name, value in environment.items() if value and _SECRET_VARIABLE.search(name) and len(value) >= 8
     )
 
 
-def masked_text(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text without these secrets, and without what looks like one: bearer tokens, `sk-...`, passwords and keys in
-    addresses. Providers repeat the key they were given in their errors."""
-    # Errors quote a header as Python writes it, so a key with a line break stands there escaped.
+def mask_text(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text without these secrets and what looks like one: bearer tokens, `sk-...`, passwords and keys in addresses.
+    Providers repeat keys in their errors."""
+    # Errors quote a header by its `repr`, in which a line break of a key is escaped.
     forms = {form for secret in secrets if len(secret) >= SECRET_CHARS_MIN for form in (secret, repr(secret)[1:-1])}
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, MASK)
@@ -66,12 +66,12 @@ def masked_text(text: str, secrets: Iterable[str] = ()) -> str:
     return text
 
 
-def masked_url(url: str, secrets: Iterable[str] = ()) -> str:
+def mask_url(url: str, secrets: Iterable[str] = ()) -> str:
     """The address without password and keys."""
-    return masked_text(url, secrets)
+    return mask_text(url, secrets)
 
 
-def masked_fields(fields: Mapping[str, Any], secrets: Iterable[str] = ()) -> dict[str, Any]:
+def mask_fields(fields: Mapping[str, Any], secrets: Iterable[str] = ()) -> dict[str, Any]:
     """The fields of a request body, at any depth, with the values of secret names and the secrets replaced."""
     secrets = tuple(secrets)
     return {
@@ -83,16 +83,16 @@ def masked_fields(fields: Mapping[str, Any], secrets: Iterable[str] = ()) -> dic
 def _masked(value: Any, secrets: tuple[str, ...]) -> Any:
     match value:
         case str():
-            return masked_text(value, secrets)
+            return mask_text(value, secrets)
         case Mapping():
-            return masked_fields({str(name): inner for name, inner in value.items()}, secrets)
+            return mask_fields({str(name): inner for name, inner in value.items()}, secrets)
         case list() | tuple():
             return [_masked(inner, secrets) for inner in value]
         case _:
             return value
 
 
-def _masked_value(name: str, value: str, secrets: tuple[str, ...]) -> str:
+def _mask_header(name: str, value: str, secrets: tuple[str, ...]) -> str:
     if not _SECRET_NAME.search(name):
-        return masked_text(value, secrets)
+        return mask_text(value, secrets)
     return f"{value.split()[0]} {MASK}" if _SCHEME.match(value) else MASK

@@ -1,4 +1,4 @@
-"""Trying again: what fails for a moment, for a bounded time, and never after a reader has seen something."""
+"""Retry requests that fail for a moment: for a bounded time, and never after a reader has seen output."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["RetryPolicy", "Retrying", "delay_s"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often, how soon and how long.
+    """How often, how soon and how long a request is retried.
 
     Args:
         retries: tries after the first.
         first_delay_s: the wait before the second try; each later one is `factor` times as long, `max_delay_s` at most.
-        jitter: by which part a wait may be shorter, so that many callers don't come back at the same moment; 0 to 1.
-        deadline_s: after how long, all tries together, no answer is waited for any more.
+        jitter: the part of a wait that is random, 0 to 1, so that many callers don't retry at the same moment.
+        deadline_s: the time for all tries together.
     """
 
     retries: int = 3
@@ -44,14 +44,14 @@ def delay_s(policy: RetryPolicy, tries: int, *, retry_after_s: float | None, cha
 
 
 class Retrying:
-    """A model that is asked again when it failed for a moment (`ModelError.retryable`).
+    """A model whose requests are retried after a `ModelError` that is `retryable`.
 
-    Only while nothing has been handed out: a reader must never see an answer begin twice. A wait that the provider asks
-    for is kept, or, if the deadline does not allow it, the error goes on at once. An error that was met more than once
-    says how often.
+    Nothing is retried after the first piece of output: a reader must never see an answer begin twice. A wait that the
+    provider asks for is kept; if the deadline does not allow it, the error is raised at once. The error of several
+    tries says how many.
 
     Args:
-        random: numbers from 0 to 1, for the jitter.
+        random: returns numbers from 0 to 1, for the jitter.
     """
 
     def __init__(
@@ -73,31 +73,31 @@ class Retrying:
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         """As the model itself. Raises: ModelError: the last one."""
         clock = asyncio.get_running_loop().time
-        started = clock()
-        deadline = started + self.policy.deadline_s
+        start = clock()
+        deadline = start + self.policy.deadline_s
         tries = 0
         while True:
             tries += 1
-            handed_out = False
+            started = False
             pieces = self.model.respond(request)
             try:
-                while (piece := await self._next(pieces, deadline, begun=handed_out)) is not None:
-                    handed_out = True
+                while (piece := await self._next(pieces, deadline, started_output=started)) is not None:
+                    started = True
                     yield _with_tries(piece, tries)
                 return
             except ModelError as error:
-                if handed_out:
+                if started:
                     raise
                 delay = self._delay(error, tries, left_s=deadline - clock())
                 if delay is None:
-                    raise _told(error, tries, elapsed_s=clock() - started) from error.__cause__
+                    raise _describe(error, tries, elapsed_s=clock() - start) from error.__cause__
             finally:
                 if (close := getattr(pieces, "aclose", None)) is not None:
                     await close()
             await asyncio.sleep(delay)
 
     async def _next(
-        self, pieces: AsyncIterator[ModelDelta | ModelReply], deadline: float, *, begun: bool
+        self, pieces: AsyncIterator[ModelDelta | ModelReply], deadline: float, *, started_output: bool
     ) -> ModelDelta | ModelReply | None:
         """The next piece, if it comes before the deadline. Raises: ModelError."""
         try:
@@ -106,7 +106,7 @@ class Retrying:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            what = "finish its answer" if begun else "begin to answer"
+            what = "finish its answer" if started_output else "begin to answer"
             raise ModelTimeout(f"the model did not {what} within {self.policy.deadline_s:g} s") from error
 
     def _delay(self, error: ModelError, tries: int, *, left_s: float) -> float | None:
@@ -123,8 +123,8 @@ def _with_tries(piece: ModelDelta | ModelReply, tries: int) -> ModelDelta | Mode
     return piece
 
 
-def _told(error: ModelError, tries: int, *, elapsed_s: float) -> ModelError:
-    """The same error, saying how many tries were made."""
+def _describe(error: ModelError, tries: int, *, elapsed_s: float) -> ModelError:
+    """The error, with the number of tries in its text."""
     notes = []
     if tries > 1:
         notes.append(f"tried {tries} times in {elapsed_s:.1f} s")

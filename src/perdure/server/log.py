@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TextIO
 
-from perdure.app import masked_text, secrets_in
+from perdure.app import environment_secrets, mask_text
 from perdure.core.errors import PerdureError
 from perdure.server.trace import current_trace
 
@@ -49,7 +49,7 @@ def log_to(stream: TextIO, *, form: str, level: str, environment: Mapping[str, s
     number = getattr(logging, level.upper())
     lines = _JsonFormatter if form == "json" else _ConsoleFormatter
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(lines(secrets_in(environment), texts=number <= logging.DEBUG))
+    handler.setFormatter(lines(environment_secrets(environment), texts=number <= logging.DEBUG))
     handler.addFilter(_LevelFilter(number))
     handler.addFilter(_RepeatFilter())
     root, ours = logging.getLogger(), logging.getLogger("perdure")
@@ -115,7 +115,7 @@ class _Formatter(logging.Formatter):
         message = record.getMessage()
         if record.name == "asyncio":  # its further lines repeat the error's text
             message = message.partition("\n")[0]
-        return _printable(masked_text(message, self._secrets))
+        return _printable(mask_text(message, self._secrets))
 
     def _trace(self) -> str:
         trace = current_trace.get()
@@ -128,7 +128,7 @@ class _Formatter(logging.Formatter):
         while error is not None and len(chain) < CHAIN_MAX:
             chain.append(error)
             error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        return [_printable(masked_text(line, self._secrets)) for link in reversed(chain) for line in self._lines(link)]
+        return [_printable(mask_text(line, self._secrets)) for link in reversed(chain) for line in self._lines(link)]
 
     def _lines(self, error: BaseException) -> Iterator[str]:
         for frame in traceback.extract_tb(error.__traceback__, limit=-FRAMES_MAX):

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import ModelUnreachable
 from perdure.core.ports import WordEmbedder
-from perdure.providers.embeddings.cache import cached
+from perdure.providers.embeddings.cache import with_cache
 from perdure.testing import HttpModel, ScriptedEmbedder
 
 
 async def test_a_text_is_embedded_once() -> None:
     """Also when it stands twice in a call; hits are counted."""
     inner = ScriptedEmbedder()
-    embedder = cached(inner)
+    embedder = with_cache(inner)
     first = await embedder.embed(["red", "wine", "red"])
     again = await embedder.embed(["wine", "sky", "red"])
 
@@ -32,7 +32,7 @@ async def test_a_text_is_embedded_once() -> None:
 async def test_with_a_cache_the_vectors_are_those_without(calls: list[list[str]]) -> None:
     """Whatever was asked before, and however small the cache is."""
     inner = ScriptedEmbedder(dimensions=4)
-    embedder = cached(inner, entries=2)
+    embedder = with_cache(inner, entries=2)
 
     for texts in calls:
         assert np.array_equal(await embedder.embed(texts), await inner.embed(texts))
@@ -40,7 +40,7 @@ async def test_with_a_cache_the_vectors_are_those_without(calls: list[list[str]]
 
 async def test_the_vectors_used_last_are_kept() -> None:
     inner = ScriptedEmbedder()
-    embedder = cached(inner, entries=2)
+    embedder = with_cache(inner, entries=2)
     for text in ("red", "wine", "red", "sky", "red", "wine"):
         await embedder.embed([text])
 
@@ -48,7 +48,7 @@ async def test_the_vectors_used_last_are_kept() -> None:
 
 
 async def test_what_a_caller_does_to_its_rows_stays_with_him() -> None:
-    embedder = cached(ScriptedEmbedder())
+    embedder = with_cache(ScriptedEmbedder())
     (await embedder.embed(["red"]))[:] = 0
 
     assert np.linalg.norm(await embedder.embed(["red"])) == pytest.approx(1)
@@ -56,7 +56,7 @@ async def test_what_a_caller_does_to_its_rows_stays_with_him() -> None:
 
 async def test_a_failure_is_not_kept() -> None:
     inner = ScriptedEmbedder(ModelUnreachable("down"))
-    embedder = cached(inner)
+    embedder = with_cache(inner)
     with pytest.raises(ModelUnreachable):
         await embedder.embed(["red"])
 
@@ -66,7 +66,7 @@ async def test_a_failure_is_not_kept() -> None:
 @pytest.mark.parametrize(("handle", "calls"), [("ollama/nomic-embed-text", 2), ("test/words", 1)])
 async def test_purposes_are_apart_where_the_model_tells_them_apart(handle: str, calls: int) -> None:
     inner = ScriptedEmbedder(handle=handle)
-    embedder = cached(inner)
+    embedder = with_cache(inner)
     await embedder.embed(["red"], purpose="document")
     await embedder.embed(["red"], purpose="query")
 
@@ -76,7 +76,7 @@ async def test_purposes_are_apart_where_the_model_tells_them_apart(handle: str, 
 async def test_calls_that_come_while_a_local_one_works_are_done_together() -> None:
     """As soon as it is free; each caller gets its own rows."""
     inner = ScriptedEmbedder()
-    embedder = cached(inner)
+    embedder = with_cache(inner)
     inner.hang()
     first = asyncio.create_task(embedder.embed(["red"]))
     await asyncio.sleep(0.01)
@@ -95,7 +95,7 @@ async def test_calls_that_come_while_a_local_one_works_are_done_together() -> No
 async def test_a_failure_reaches_all_that_were_done_together() -> None:
     """And the next call is tried anew."""
     inner = ScriptedEmbedder()
-    embedder = cached(inner)
+    embedder = with_cache(inner)
     inner.fail()
     failed = await asyncio.gather(embedder.embed(["red"]), embedder.embed(["wine"]), return_exceptions=True)
     inner.recover()
@@ -107,7 +107,7 @@ async def test_a_failure_reaches_all_that_were_done_together() -> None:
 async def test_calls_to_an_endpoint_do_not_wait_for_each_other() -> None:
     """One that hangs must not hold up the others."""
     inner = ScriptedEmbedder(local=False)
-    embedder = cached(inner)
+    embedder = with_cache(inner)
     inner.hang()
     calls = [asyncio.create_task(embedder.embed([text])) for text in ("red", "wine")]
     await asyncio.sleep(0.02)
@@ -120,7 +120,7 @@ async def test_calls_to_an_endpoint_do_not_wait_for_each_other() -> None:
 async def test_it_is_what_it_stands_before() -> None:
     """Handle, dimensions, local; words only where there are words; closing closes."""
     inner = ScriptedEmbedder(dimensions=8)
-    embedder = cached(inner)
+    embedder = with_cache(inner)
     words = await embedder.embed_words(["red wine"]) if isinstance(embedder, WordEmbedder) else []
     await embedder.close()
 
@@ -133,4 +133,4 @@ async def test_an_endpoint_has_no_words() -> None:
     from perdure.providers.embeddings.openai import OpenAIEmbedder
 
     async with HttpModel() as server:
-        assert not isinstance(cached(OpenAIEmbedder(model="m", base_url=server.url)), WordEmbedder)
+        assert not isinstance(with_cache(OpenAIEmbedder(model="m", base_url=server.url)), WordEmbedder)

@@ -53,7 +53,7 @@ async def replay(
     async with PayloadServer(recorded.answer(number)) as server:
         direct = DirectModel(provider=provider, model=model, api_key="k-1", base_url=server.url)
         if not recorded.streamed:
-            connection = await direct._connected()
+            connection = await direct._get_connection()
             direct._connection = replace(connection, model=WithoutStreams(connection.model))
         try:
             *deltas, reply = [piece async for piece in direct.respond(request)]
@@ -162,7 +162,7 @@ async def test_anthropic_counts_what_was_written_to_the_cache_and_read_from_it()
     ],
 )
 async def test_anthropic_is_asked_next_as_was_recorded(name: str, results: Mapping[str, str], then: str) -> None:
-    """Signed and redacted thinking unchanged, before the call that it led to; calls and results under their ids."""
+    """Signature and redacted thinking unchanged, before the call that it led to; calls and results under their ids."""
     recorded = Recorded(name)
     (first,) = turns(recorded.request(1)["messages"])
     body = await after(name, results, user=first["content"][0]["text"], then=then)

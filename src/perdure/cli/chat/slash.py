@@ -161,13 +161,13 @@ async def _reset(session: Session, argument: str) -> None:
 async def _model(session: Session, argument: str) -> None:
     app = session.perdure.app
     if not argument:
-        if app.models.found and not app.models.listings:
+        if app.models.endpoints and not app.models.listings:
             await _refresh_models(session)
         session.agent = await session.perdure.agent(session.agent.id)  # its model can have changed
         session.view.show_model(model_row(session.agent, app))
         session.view.hint(f"/model HANDLE gives the agent another one: {known_models(session.perdure.models)}")
         return
-    if app.models.found:
+    if app.models.endpoints:
         await _refresh_models(session)
     facts_of(argument)  # fails before anything changes if the catalog is wrong
     try:

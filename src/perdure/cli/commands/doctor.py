@@ -124,7 +124,7 @@ def _version(package: str) -> str:
 
 
 def _providers(registry: ModelRegistry) -> Iterator[Check]:
-    for provider in registry.found:
+    for provider in registry.endpoints:
         listing = registry.listings[provider.provider]
         source = f"{provider.provider} (from {provider.source})"
         if listing.problem:
@@ -136,7 +136,7 @@ def _providers(registry: ModelRegistry) -> Iterator[Check]:
             models += f", such as {', '.join(listing.models[:MODELS_MAX])}"
         key = "key set, not shown" if provider.has_key else "no key"
         yield Check("provider", "ok", f"{source} at {provider.address}, {key}: {models}")
-    if not registry.found:
+    if not registry.endpoints:
         names = ", ".join(provider.keys[0] for provider in PROVIDERS.values() if provider.keys and not provider.local)
         yield Check(
             "provider",
@@ -152,7 +152,7 @@ async def _model(setting: str, registry: ModelRegistry, progress: Callable[[str]
         if note not in {listing.problem for listing in registry.listings.values()}:  # their provider's check has these
             yield Check("model", "note", f"not chosen: {note}")
     served = registry.provider_of(choice.handle)
-    if served is not None and served[0].provider not in {provider.provider for provider in registry.found}:
+    if served is not None and served[0].provider not in {provider.provider for provider in registry.endpoints}:
         name, source = served[0].provider, served[0].source
         fix = f"start it, or say where it is: {' or '.join(PROVIDERS[name].urls)}"
         yield Check("model", "broken", f"{choice.handle} ({choice.reason}): {name} is not running on {source}", fix)

@@ -59,7 +59,7 @@ async def _serve(config: ServerConfig, terminal: Terminal, view: TextView) -> in
             choice, models = perdure.app.choice, perdure.app.models
             view.show_status("asking for models…")
             await models.probe_local()
-            if not models.listings.keys() >= {provider.provider for provider in models.found}:
+            if not models.listings.keys() >= {provider.provider for provider in models.endpoints}:
                 await models.refresh()
             view.clear_status()
             if not models.takes(choice.handle):

@@ -1,4 +1,4 @@
-"""What was embedded a moment ago is not embedded again, and what is asked for at the same time is done together."""
+"""A cache of vectors, which also joins small calls that wait at the same time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["CachedEmbedder", "CachedWordEmbedder", "cached"]
+__all__ = ["CachedEmbedder", "CachedWordEmbedder", "with_cache"]
 
 ENTRIES_MAX = 2_048
-TOGETHER_MAX = 16
-"""Calls with more texts than this are a batch already."""
+JOIN_MAX = 16
+"""Calls with more texts run alone."""
 
 
-def cached(embedder: Embedder, *, entries: int = ENTRIES_MAX) -> CachedEmbedder:
+def with_cache(embedder: Embedder, *, entries: int = ENTRIES_MAX) -> CachedEmbedder:
     """The embedder behind a cache; a `WordEmbedder` stays one."""
     if isinstance(embedder, WordEmbedder):
         return CachedWordEmbedder(embedder, embedder, entries=entries)
@@ -37,20 +37,19 @@ class _Call:
 
 
 class CachedEmbedder:
-    """`Embedder` that remembers the vectors of the last texts, by a digest of their content.
+    """`Embedder` with a cache of the last vectors, by a digest of the text.
 
-    Documents and queries share an entry unless the model is told which is which. With a local embedder, calls of a few
-    texts that come while it is at work are done together, as soon as it is free: eight queries at once take less than
-    half the time. `hits` and `misses` count texts.
+    Documents and queries share an entry unless the model has a prefix for each. Calls of a few texts that wait for a
+    local embedder are joined: eight queries at once take less than half the time. `hits` and `misses` count texts.
 
     Args:
-        entries: vectors that are kept, the ones used last; 2,048 of MiniLM take 3 MB.
+        entries: the size of the cache in vectors; 2,048 of MiniLM take 3 MB.
     """
 
     def __init__(self, embedder: Embedder, *, entries: int = ENTRIES_MAX) -> None:
         self._embedder, self._entries = embedder, entries
         self._rows: OrderedDict[bytes, npt.NDArray[np.float32]] = OrderedDict()
-        self._told = prefix_of(embedder.handle, "document") != prefix_of(embedder.handle, "query")
+        self._has_prefixes = prefix_of(embedder.handle, "document") != prefix_of(embedder.handle, "query")
         self._waiting: dict[EmbedPurpose, list[_Call]] = {}
         self._working: set[asyncio.Task[None]] = set()
         self.hits = self.misses = 0
@@ -72,14 +71,14 @@ class CachedEmbedder:
         import numpy as np
 
         keys = [self._key(text, purpose) for text in texts]
-        found: dict[bytes, npt.NDArray[np.float32]] = {}
+        rows_by_key: dict[bytes, npt.NDArray[np.float32]] = {}
         missing: dict[bytes, str] = {}
         for key, text in zip(keys, texts, strict=True):
             if (row := self._rows.get(key)) is None:
                 missing[key] = text
             else:
                 self._rows.move_to_end(key)
-                found[key] = row
+                rows_by_key[key] = row
         self.misses += len(missing)
         self.hits += len(texts) - len(missing)
         if missing or not texts:
@@ -87,22 +86,22 @@ class CachedEmbedder:
             if not texts:
                 return rows
             for key, row in zip(missing, rows, strict=True):
-                found[key] = self._rows[key] = row.copy()  # not a part of the whole batch's memory
+                rows_by_key[key] = self._rows[key] = row.copy()  # not a part of the whole batch's memory
             while len(self._rows) > self._entries:
                 self._rows.popitem(last=False)
-        return np.stack([found[key] for key in keys])
+        return np.stack([rows_by_key[key] for key in keys])
 
     async def close(self) -> None:
-        """Close the embedder, after what is under way."""
+        """Close the embedder after the running calls."""
         await asyncio.gather(*self._working, return_exceptions=True)
         await self._embedder.close()
 
     def _key(self, text: str, purpose: EmbedPurpose) -> bytes:
         data = text.encode("utf-8", "surrogatepass")
-        return hashlib.blake2b(data, digest_size=16, person=purpose.encode() if self._told else b"").digest()
+        return hashlib.blake2b(data, digest_size=16, person=purpose.encode() if self._has_prefixes else b"").digest()
 
     async def _embed(self, texts: list[str], purpose: EmbedPurpose) -> npt.NDArray[np.float32]:
-        if not self.local or not 0 < len(texts) <= TOGETHER_MAX:
+        if not self.local or not 0 < len(texts) <= JOIN_MAX:
             return await self._embedder.embed(texts, purpose=purpose)
         call = _Call(texts, asyncio.get_running_loop().create_future())
         waiting = self._waiting.get(purpose)
@@ -116,16 +115,16 @@ class CachedEmbedder:
         return await call.rows
 
     async def _work(self, purpose: EmbedPurpose) -> None:
-        """Embed what waits, all at once, until nothing waits."""
+        """Embed the waiting calls together until none waits."""
         try:
             while calls := self._waiting[purpose]:
                 self._waiting[purpose] = []
-                await self._together(calls, purpose)
+                await self._embed_calls(calls, purpose)
         finally:
             del self._waiting[purpose]
 
-    async def _together(self, calls: list[_Call], purpose: EmbedPurpose) -> None:
-        calls = [call for call in calls if not call.rows.done()]  # who does not wait any more was cancelled
+    async def _embed_calls(self, calls: list[_Call], purpose: EmbedPurpose) -> None:
+        calls = [call for call in calls if not call.rows.done()]  # without cancelled calls
         try:
             rows = await self._embedder.embed([text for call in calls for text in call.texts], purpose=purpose)
         except BaseException as error:

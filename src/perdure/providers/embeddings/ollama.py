@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from perdure.providers.embeddings.endpoint import EndpointEmbedder
-from perdure.providers.openai_chat.endpoint import normalised
+from perdure.providers.openai_chat.endpoint import normalise_url
 
 __all__ = ["OllamaEmbedder"]
 
@@ -29,7 +29,7 @@ class OllamaEmbedder(EndpointEmbedder):
         provider: str = "ollama",
         timeout_s: float = 60.0,
     ) -> None:
-        parts = urlsplit(normalised(base_url))
+        parts = urlsplit(normalise_url(base_url))
         url = urlunsplit((parts.scheme, parts.netloc, f"{parts.path.removesuffix('/v1')}/api/embed", parts.query, ""))
         super().__init__(provider=provider, model=model, url=url, api_key=api_key, timeout_s=timeout_s)
 

@@ -1,4 +1,4 @@
-"""What is sent of a text: characters that every model takes, and the words with which some models want it to begin."""
+"""Texts as models take them: only encodable characters, and the prefixes that some models need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perdure.core.ports import EmbedPurpose
 
-__all__ = ["prefix_of", "readable"]
+__all__ = ["encodable", "prefix_of"]
 
 # Models that were trained with other beginnings for what is searched than for what is searched with. Servers don't add
 # them. (name, before a document, before a query)
@@ -24,7 +24,7 @@ _PREFIXES: Sequence[tuple[re.Pattern[str], str, str]] = (
 
 
 def prefix_of(model: str, purpose: EmbedPurpose) -> str:
-    """With what a text begins for this model; empty for most.
+    """The prefix of a text for this model; empty for most.
 
     >>> prefix_of("nomic-embed-text:v1.5", "query")
     'search_query: '
@@ -35,8 +35,8 @@ def prefix_of(model: str, purpose: EmbedPurpose) -> str:
     return ""
 
 
-def readable(text: str) -> str:
-    """The text with U+FFFD for each half of a surrogate pair, which is no character; whole pairs become theirs."""
+def encodable(text: str) -> str:
+    """The text with U+FFFD for each lone surrogate; pairs become their character."""
     try:
         text.encode()
     except UnicodeEncodeError:

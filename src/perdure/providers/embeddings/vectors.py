@@ -1,4 +1,4 @@
-"""What came out of a model as rows of length 1, or a typed error that says what is wrong with it."""
+"""Check the vectors of a model and scale them to length 1."""
 
 from __future__ import annotations
 

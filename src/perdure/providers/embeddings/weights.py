@@ -1,4 +1,4 @@
-"""Where the weights of a local model are, what they are called, and whether they can be used."""
+"""Find, check and load the weights of a local model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a model is reached, and how the server there speaks the chat API."""
+"""The address of a model, and the dialect of the chat API there."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from perdure.core.errors import InvalidInput
 from perdure.providers.discovery import api_path
-from perdure.providers.masking import masked_url
+from perdure.providers.masking import mask_url
 
-__all__ = ["Dialect", "chat_url", "dialect_of", "embeddings_url", "is_openai", "normalised", "request_headers"]
+__all__ = ["Dialect", "chat_url", "dialect_of", "embeddings_url", "is_openai", "normalise_url", "request_headers"]
 
 _OWN_HOSTS = ("openai.com", "openai.azure.com")
 _REASONING_MODEL = re.compile(r"(?:o\d|gpt-(?:[5-9]|\d\d))")
@@ -21,12 +21,12 @@ _NO_EFFORT = re.compile(r"-chat|^o1-(?:mini|preview)")  # of the same families, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """In what the servers differ.
+    """The differences between servers of the chat API.
 
     Args:
-        engine_role: the role of what the engine adds (memory deltas, heartbeats, summaries, alerts, the tail). The
-            templates of many open models refuse a request with a `system` message that is not the first, and want
-            `user` and `assistant` to alternate; so there it is `user`, and neighbours of that role become one message.
+        engine_role: the role of the engine's messages (memory deltas, heartbeats, summaries, alerts, the tail). It is
+            `user` where the templates of open models allow `system` only first, and want `user` and `assistant` to
+            alternate; adjacent user messages are then joined.
         output_limit: the field for the most tokens of an answer.
         allowed_tools: whether a choice among several tools can be asked for without leaving the others out.
         reasoning: "effort" is OpenAI's field `reasoning_effort`, "object" OpenRouter's `reasoning`.
@@ -46,10 +46,9 @@ class Dialect:
 
 
 def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str | None = None) -> Dialect:
-    """How the server at this address is spoken to.
+    """The dialect of the server at this address.
 
-    The name of the provider says what it was configured as, but any server can stand at the address of one named
-    `openai`; so what an open server would refuse is used on OpenAI's own hosts only.
+    Any server can be configured as `openai`, so fields that open servers refuse are used on OpenAI's own hosts only.
     """
     own = is_openai(base_url)
     completion = own or (provider == "openai" and _REASONING_MODEL.match(model) is not None)
@@ -60,7 +59,7 @@ def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str 
         reasoning="object" if provider == "openrouter" else "effort",
         budget_as_effort=own and _REASONING_MODEL.match(model) is not None and not _NO_EFFORT.search(model),
         reasoning_back=reasoning_back,
-        # Anthropic's API caches nothing by itself; OpenRouter passes its marks on.
+        # Anthropic caches only what is marked; OpenRouter passes the marks on.
         cache_marks=provider == "openrouter" and model.startswith("anthropic/"),
     )
 
@@ -71,10 +70,10 @@ def is_openai(base_url: str) -> bool:
     return any(host == known or host.endswith(f".{known}") for known in _OWN_HOSTS)
 
 
-def normalised(base_url: str) -> str:
+def normalise_url(base_url: str) -> str:
     """The base address of the API: `http://` if no scheme is given, `/v1` if there is no path, no slash at the end.
 
-    >>> normalised("localhost:11434"), normalised("https://openrouter.ai/api/v1/")
+    >>> normalise_url("localhost:11434"), normalise_url("https://openrouter.ai/api/v1/")
     ('http://localhost:11434/v1', 'https://openrouter.ai/api/v1')
 
     Raises: InvalidInput: no http address.
@@ -91,7 +90,7 @@ def chat_url(base_url: str) -> str:
 
     Raises: InvalidInput: no http address.
     """
-    parts = urlsplit(normalised(base_url))
+    parts = urlsplit(normalise_url(base_url))
     return urlunsplit((parts.scheme, parts.netloc, f"{parts.path}/chat/completions", parts.query, ""))
 
 
@@ -103,7 +102,7 @@ def embeddings_url(base_url: str) -> str:
 
     Raises: InvalidInput: no http address.
     """
-    parts = urlsplit(normalised(base_url))
+    parts = urlsplit(normalise_url(base_url))
     path = parts.path.removesuffix("/embeddings")
     return urlunsplit((parts.scheme, parts.netloc, f"{path}/embeddings", parts.query, ""))
 
@@ -131,6 +130,6 @@ def _split(base_url: str) -> SplitResult:
         usable = False
     if not usable or any(char.isspace() or not char.isprintable() for char in text):
         raise InvalidInput(
-            f"{masked_url(base_url)[:200]!r} is not the address of a server: give one such as http://localhost:11434/v1"
+            f"{mask_url(base_url)[:200]!r} is not the address of a server: give one such as http://localhost:11434/v1"
         )
     return parts

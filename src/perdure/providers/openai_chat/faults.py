@@ -1,4 +1,4 @@
-"""From what a server answered instead of an answer to a typed error: pure functions."""
+"""Typed errors from the error responses of servers: pure functions."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from perdure.core.errors import (
 )
 from perdure.core.incoming.json_limits import parse_json
 from perdure.providers.bounded import EVENT
-from perdure.providers.masking import masked_text
+from perdure.providers.masking import mask_text
 
 __all__ = ["Target", "error_in_answer", "error_of_connection", "error_of_status", "retry_after_s"]
 
-SAID_CHARS_MAX = 500
+DETAIL_CHARS_MAX = 500
 
 _OVERFLOW_CODES = frozenset(
     {"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "model_context_window_exceeded"}
@@ -81,8 +81,8 @@ _WORDS: Sequence[tuple[re.Pattern[str], int]] = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Who was asked, for the messages. `url` is shown, so it holds no secret; `secrets` are blanked out of whatever the
-    server says."""
+    """The model and address of a request, for error messages. `url` holds no secret; `secrets` are masked in texts of
+    the server."""
 
     model: str
     url: str
@@ -94,8 +94,8 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What an error body says, whatever its shape."""
+class _Detail:
+    """The parts of an error body."""
 
     message: str
     words: frozenset[str] = field(default_factory=frozenset)
@@ -104,7 +104,7 @@ class _Said:
 
 
 def error_of_status(status: int, headers: Mapping[str, str], body: str, target: Target, *, now: datetime) -> ModelError:
-    """The error of an HTTP answer that is none.
+    """The error of a response whose status is no success.
 
     Args:
         headers: names in lower case.
@@ -112,50 +112,51 @@ def error_of_status(status: int, headers: Mapping[str, str], body: str, target: 
         now: what a date in `Retry-After` is compared with.
     """
     try:
-        said = _said(parse_json(body, EVENT))
+        detail = _parse_detail(parse_json(body, EVENT))
     except ValueError:
-        said = _Said(_plain(masked_text(body, target.secrets)))
-    return _error(status, said, target, retry_after=retry_after_s(headers, now=now), location=headers.get("location"))
+        detail = _Detail(_plain(mask_text(body, target.secrets)))
+    return _error(status, detail, target, retry_after=retry_after_s(headers, now=now), location=headers.get("location"))
 
 
 def error_in_answer(error: Any, target: Target) -> ModelError:
-    """The error of an error object inside an answer that began well (status 200)."""
-    said = _said(error)
-    text = " ".join((*sorted(said.words), said.message))
-    status = said.status or next((status for words, status in _WORDS if words.search(text)), 500)
-    return _error(status, said, target, retry_after=None, location=None)
+    """The error of an error object inside a response of status 200."""
+    detail = _parse_detail(error)
+    text = " ".join((*sorted(detail.words), detail.message))
+    status = detail.status or next((status for words, status in _WORDS if words.search(text)), 500)
+    return _error(status, detail, target, retry_after=None, location=None)
 
 
 def error_of_connection(error: Exception, target: Target, *, timeout_s: float, begun: bool) -> ModelError:
-    """The error of a connection that could not be made, or broke; one that is typed already stays as it is.
+    """The error of a connection that failed or broke; a ModelError stays as it is.
 
     Args:
-        timeout_s: how long the answer was waited for; `begun`: whether something of it had come.
+        timeout_s: the limit of the wait for the answer.
+        begun: whether a part of the answer came.
     """
     who = target.who
-    said = masked_text(str(error) or type(error).__name__, target.secrets)
+    detail = mask_text(str(error) or type(error).__name__, target.secrets)
     match error:
         case ModelError():
             return error
         case httpx.ConnectTimeout() | httpx.ConnectError() | httpx.ProxyError():
-            return ModelUnreachable(f"{who} can't be reached ({said}): is the server running, the address right?")
+            return ModelUnreachable(f"{who} can't be reached ({detail}): is the server running, the address right?")
         case TimeoutError() | httpx.TimeoutException():
             return ModelTimeout(f"{who} did not finish its answer within {timeout_s:g} s")
         case httpx.LocalProtocolError() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
-            return ModelRequestRefused(f"{who} can't be asked: {said}")
+            return ModelRequestRefused(f"{who} can't be asked: {detail}")
         case DataTooLarge():
-            return ModelReplyInvalid(f"{who} gave an answer that is not read: it is {said}")
+            return ModelReplyInvalid(f"{who} gave an answer that is not read: it is {detail}")
         case httpx.DecodingError() | BodyUnreadable():
-            return ModelReplyInvalid(f"{who} answered what can't be decoded: {said}")
+            return ModelReplyInvalid(f"{who} answered what can't be decoded: {detail}")
         case _ if not begun:
-            return ModelUnreachable(f"{who} closed the connection without an answer ({said})")
+            return ModelUnreachable(f"{who} closed the connection without an answer ({detail})")
         case _:
-            return ModelStreamCut(f"{who} broke off in the middle of its answer ({said})")
+            return ModelStreamCut(f"{who} broke off in the middle of its answer ({detail})")
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """How long the server asks us to wait, in seconds, at least 0: `retry-after-ms`, or `Retry-After` as seconds or
-    date. None if it does not say, or nothing sensible."""
+    """The wait that the server asks for, in seconds, at least 0: `retry-after-ms`, or `Retry-After` as seconds or date.
+    None without a valid one."""
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         try:
@@ -172,25 +173,27 @@ def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
     return max(0.0, (at - now).total_seconds())
 
 
-def _error(status: int, said: _Said, target: Target, *, retry_after: float | None, location: str | None) -> ModelError:
-    message = masked_text(said.message, target.secrets).strip()[:SAID_CHARS_MAX]
+def _error(
+    status: int, detail: _Detail, target: Target, *, retry_after: float | None, location: str | None
+) -> ModelError:
+    message = mask_text(detail.message, target.secrets).strip()[:DETAIL_CHARS_MAX]
     what = f"{target.who} answered {status}" + (f": {message}" if message else "")
-    kind, help_text = _kind(status, said, target)
+    kind, help_text = _kind(status, detail, target)
     if location:
-        help_text = f"it points to {masked_text(location, target.secrets)[:200]}; set the base address to where it is"
+        help_text = f"it points to {mask_text(location, target.secrets)[:200]}; set the base address to where it is"
     # A sentence may end in the server's own full stop.
     text = f"{what.rstrip('.')}. {help_text[0].upper()}{help_text[1:]}." if help_text else what
     return kind(text, status=status, retry_after_s=retry_after)
 
 
-def _kind(status: int, said: _Said, target: Target) -> tuple[type[ModelError], str]:
-    """The class of the error, and what helps."""
-    text, words = said.message, said.words
+def _kind(status: int, detail: _Detail, target: Target) -> tuple[type[ModelError], str]:
+    """The class of the error, and what to do."""
+    text, words = detail.message, detail.words
     if words & _OVERFLOW_CODES or (status in (400, 413, 422, 500) and _OVERFLOW.search(text)):
         return ModelOverflow, "the request is larger than the model's window: set context_window_tokens to its size"
     if words & _FILTER_CODES:
         return ModelRefused, ""
-    if status == 402 or (status in (400, 403, 429) and _no_credit(said)):
+    if status == 402 or (status in (400, 403, 429) and _no_credit(detail)):
         return ModelQuotaExceeded, "the account has no credit left: waiting does not help; look at its plan and billing"
     match status:
         case 429:
@@ -211,35 +214,35 @@ def _kind(status: int, said: _Said, target: Target) -> tuple[type[ModelError], s
             return ModelRequestRefused, ""
 
 
-def _no_credit(said: _Said) -> bool:
-    if said.words & _QUOTA_CODES:
+def _no_credit(detail: _Detail) -> bool:
+    if detail.words & _QUOTA_CODES:
         return True
     # Gemini says "exceeded your current quota" of the requests a minute.
-    return bool(_QUOTA.search(said.message)) and said.status_word != "RESOURCE_EXHAUSTED"
+    return bool(_QUOTA.search(detail.message)) and detail.status_word != "RESOURCE_EXHAUSTED"
 
 
-def _said(body: Any) -> _Said:
-    """What a parsed error body says: `{"error": {...}}` or what stands in there, `{"error": "text"}`,
-    `{"detail": ...}`, `{"message": ...}`, a list of one of these, a text."""
+def _parse_detail(body: Any) -> _Detail:
+    """The detail of a parsed error body: `{"error": {...}}` or its content, `{"error": "text"}`, `{"detail": ...}`,
+    `{"message": ...}`, a list of one of these, or a text."""
     match body:
         case [first, *_]:
-            return _said(first)
+            return _parse_detail(first)
         case {"error": dict() | str() | list() as inner} if inner:
-            return _said(inner)
+            return _parse_detail(inner)
         case str():
-            return _Said(_plain(body))
+            return _Detail(_plain(body))
         case dict():
             pass
         case _:
-            return _Said("")
+            return _Detail("")
     detail = body.get("detail")
     message = body.get("message") or detail or body.get("msg") or ""
     text = message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
     metadata = body.get("metadata")
     if isinstance(metadata, dict) and isinstance(raw := metadata.get("raw"), str) and raw:
-        text = f"{text}: {raw}"  # OpenRouter says only here what the provider behind it said
+        text = f"{text}: {raw}"  # OpenRouter has the error of the provider behind it only here
     words = frozenset(word.lower() for name in ("code", "type") if isinstance(word := body.get(name), str))
-    return _Said(text, words, _status_of(body), str(body.get("status") or ""))
+    return _Detail(text, words, _status_of(body), str(body.get("status") or ""))
 
 
 def _status_of(body: Mapping[str, Any]) -> int | None:
@@ -253,6 +256,6 @@ def _status_of(body: Mapping[str, Any]) -> int | None:
 
 
 def _plain(text: str) -> str:
-    """Text without the tags of an HTML page, white space made small."""
+    """Text without HTML tags, with single spaces."""
     text = re.sub(r"<(script|style)\b.*?</\1>", " ", text[:20_000], flags=re.DOTALL | re.IGNORECASE)
     return " ".join(re.sub(r"<[^>]*>", " ", text).split())

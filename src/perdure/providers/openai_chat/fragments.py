@@ -1,4 +1,4 @@
-"""JSON that was encoded once: a history is sent again with every request, and only its end is new."""
+"""A cache of encoded JSON: each request sends the history again, and only its end is new."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 __all__ = ["Fragments"]
 
 ENTRY_OVERHEAD = 200
-"""About what an entry costs besides its bytes."""
+"""The approximate size of an entry besides its bytes."""
 
 
 class Fragments:
-    """A bounded cache of encoded pieces; those used longest ago go first.
+    """A bounded least-recently-used cache of encoded pieces.
 
-    A piece belongs to one object, and is found by that very object only: a message that was read again, or revised,
-    is encoded again and takes the place of the older one. (Messages have slots, so they can't be referred to weakly.)
+    A piece belongs to one object by identity: a message that is loaded again, or revised, is encoded again. (Messages
+    have slots, so weak references are not possible.)
 
     Args:
-        limit_bytes: how much may be kept.
+        limit_bytes: the size of the cache.
     """
 
     def __init__(self, limit_bytes: int = 32_000_000) -> None:

@@ -14,12 +14,12 @@ from perdure.core.errors import BodyUnreadable, DataTooLarge, ModelError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.bounded import ERROR_BYTES, answer_pieces
-from perdure.providers.masking import masked_fields, masked_headers, masked_text, masked_url, secrets_of
+from perdure.providers.masking import mask_fields, mask_headers, mask_text, mask_url, request_secrets
 from perdure.providers.openai_chat.connections import Connections
 from perdure.providers.openai_chat.endpoint import chat_url, dialect_of, request_headers
 from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_status
 from perdure.providers.openai_chat.fragments import Fragments
-from perdure.providers.openai_chat.request import Body, body_of
+from perdure.providers.openai_chat.request import Body, build_body
 from perdure.providers.openai_chat.stream import AnswerReader
 
 __all__ = ["OpenAIChat"]
@@ -27,7 +27,7 @@ __all__ = ["OpenAIChat"]
 DRAIN_S = 0.1
 
 USAGE_S = 5.0
-"""How long the token counts are waited for, which come after the answer's last word."""
+"""The wait for the token counts, which come after the end of the answer."""
 
 
 class OpenAIChat:
@@ -38,14 +38,14 @@ class OpenAIChat:
     Args:
         model: the name the server knows.
         base_url: with or without `/v1`, such as "http://localhost:11434".
-        api_key: sent as a bearer token; it never stands in a message or an exchange.
-        provider: "openai" and "openrouter" have fields of their own; any other name gets those that all know.
-        headers: sent with every request, besides.
-        stream: whether the answer is asked for in pieces. Without it there is one delta for each part.
-        timeout_s: how long the whole answer may take, and so the wait for its next piece.
-        connect_timeout_s: how long making the connection may take.
-        client: a client of your own; it stays open.
-        connections: those of this endpoint, to share them between models; `aclose` leaves shared ones open.
+        api_key: sent as a bearer token; no error text or exchange contains it.
+        provider: "openai" and "openrouter" have fields of their own; any other name gets the common ones.
+        headers: further headers of every request.
+        stream: whether to request a stream; without it there is one delta for each part.
+        timeout_s: the limit for the whole answer.
+        connect_timeout_s: the limit for connecting.
+        client: used in place of a new one; it stays open.
+        connections: shared with other models of this endpoint; `aclose` leaves them open.
         reasoning_back: the field in which earlier reasoning is sent back ("reasoning", "reasoning_content"), for
             servers that want it.
     Raises: InvalidInput: an address, key or header that can't be used.
@@ -70,23 +70,25 @@ class OpenAIChat:
         self.url = chat_url(base_url)
         self._dialect = dialect_of(provider, base_url, model, reasoning_back=reasoning_back)
         self._headers = request_headers(api_key, headers, accept="text/event-stream, application/json")
-        secrets = (*filter(None, [api_key and api_key.strip()]), *secrets_of(self._headers, self.url))
-        self._target = Target(model, masked_url(self.url, secrets), secrets)
+        secrets = (*filter(None, [api_key and api_key.strip()]), *request_secrets(self._headers, self.url))
+        self._target = Target(model, mask_url(self.url, secrets), secrets)
         self._stream, self._timeout_s = stream, timeout_s
         self._owned = connections is None
         self._connections = connections or Connections(connect_timeout_s=connect_timeout_s, client=client)
         self._fragments = Fragments()
 
     async def aclose(self) -> None:
-        """Close the connections, unless they are shared or the client was given. The model can still be used."""
+        """Close the connections, unless they are shared or the caller's. The model can still be used."""
         if self._owned:
             await self._connections.aclose()
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         """Deltas while the answer is made, then the one reply. Raises: ModelError, with its `exchange`."""
-        body = body_of(request, model=self.model, dialect=self._dialect, stream=self._stream, fragments=self._fragments)
+        body = build_body(
+            request, model=self.model, dialect=self._dialect, stream=self._stream, fragments=self._fragments
+        )
         reader = AnswerReader(
-            self._target.who, self._error_in_answer, lambda text: masked_text(text, self._target.secrets)
+            self._target.who, self._error_in_answer, lambda text: mask_text(text, self._target.secrets)
         )
         response: httpx.Response | None = None
         deadline = asyncio.get_running_loop().time() + self._timeout_s
@@ -94,7 +96,7 @@ class OpenAIChat:
             async with asyncio.timeout_at(deadline):
                 response = await self._send(body)
             if not response.is_success:
-                raise await self._refused(response, deadline)
+                raise await self._read_error(response, deadline)
             chunks = answer_pieces(response)
             while not reader.done and (chunk := await _next(chunks, deadline, reader)) is not None:
                 for delta in reader.feed(chunk):
@@ -103,7 +105,7 @@ class OpenAIChat:
             reply = reader.reply()
             for delta in last:
                 yield delta
-            await _drained(chunks)
+            await _drain(chunks)
             yield ModelReply(
                 parts=reply.parts,
                 usage=reply.usage,
@@ -132,8 +134,8 @@ class OpenAIChat:
             stream=True,
         )
 
-    async def _refused(self, response: httpx.Response, deadline: float) -> ModelError:
-        """The error of an answer that is none; its body is read as far as it comes."""
+    async def _read_error(self, response: httpx.Response, deadline: float) -> ModelError:
+        """The error of a response whose status is no success; its body is read as far as it comes."""
         text = bytearray()
         with contextlib.suppress(httpx.HTTPError, TimeoutError, DataTooLarge, BodyUnreadable):
             async with asyncio.timeout_at(deadline):
@@ -154,28 +156,28 @@ class OpenAIChat:
         self, body: Body, response: httpx.Response | None, reader: AnswerReader, fault: ModelError | None = None
     ) -> Exchange:
         secrets = self._target.secrets
-        got: dict[str, Any] = {}
+        received: dict[str, Any] = {}
         if response is not None:
-            got["status"] = response.status_code
+            received["status"] = response.status_code
             if request_id := response.headers.get("x-request-id"):
-                got["request_id"] = request_id
+                received["request_id"] = request_id
             if response.is_success:
-                got |= reader.put_together()
+                received |= reader.partial_answer()
         if fault is not None:
-            got["error"] = {"type": type(fault).__name__, "message": str(fault)}
+            received["error"] = {"type": type(fault).__name__, "message": str(fault)}
         return Exchange(
             request={
                 "url": self._target.url,
-                "headers": masked_headers(self._headers, secrets),
-                "body": masked_fields(body.fields, secrets),
+                "headers": mask_headers(self._headers, secrets),
+                "body": mask_fields(body.fields, secrets),
                 "size_bytes": len(body.data),
             },
-            response=masked_fields(got, secrets),
+            response=mask_fields(received, secrets),
         )
 
 
 async def _next(chunks: AsyncIterator[bytes], deadline: float, reader: AnswerReader) -> bytes | None:
-    """The next piece of the body; None at its end, also when the connection breaks after the answer was whole."""
+    """The next piece of the body; None at its end, or if the connection breaks after a complete answer."""
     if reader.complete:
         deadline = min(deadline, asyncio.get_running_loop().time() + USAGE_S)
     try:
@@ -187,8 +189,8 @@ async def _next(chunks: AsyncIterator[bytes], deadline: float, reader: AnswerRea
         raise
 
 
-async def _drained(chunks: AsyncIterator[bytes]) -> None:
-    """Read what little may follow `[DONE]`, so that the connection can be used again; don't wait for it long."""
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    """Read what follows `[DONE]` for a moment, so that the connection can be used again."""
     with contextlib.suppress(httpx.HTTPError, httpx.StreamError, TimeoutError, DataTooLarge, BodyUnreadable):
         async with asyncio.timeout(DRAIN_S):
             async for _ in chunks:

@@ -1,4 +1,4 @@
-"""From a `ModelRequest` to the bytes of a request body: a pure function. Equal requests give equal bytes.
+"""Build the body of a chat request. Equal requests give equal bytes.
 
 A budget of reasoning tokens (`ModelOptions.max_reasoning_tokens`) has a field with OpenRouter only. For models that
 reason on OpenAI's own hosts it is sent as an effort, unless one is set: up to 1024 tokens are "low", up to 8192
@@ -20,10 +20,11 @@ from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, MessageKind, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelOptions, ModelRequest, ReasoningEffort
 from perdure.core.tools.arguments import ARGUMENTS
+from perdure.providers.cache_marks import turn_start
 from perdure.providers.openai_chat.endpoint import Dialect
 from perdure.providers.openai_chat.fragments import Fragments
 
-__all__ = ["Body", "body_of", "wire_messages"]
+__all__ = ["Body", "build_body", "wire_messages"]
 
 NAME_CHARS_MAX = 64
 CALL_ID_CHARS_MAX = 40  # OpenAI refuses longer ones; another provider may have given them
@@ -47,32 +48,32 @@ _ROLES: Mapping[tuple[Role, MessageKind], Role] = {
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The bytes, and what stands in them besides messages and tools, of which it has the counts."""
+    """The bytes, and the fields in them; of messages and tools only the counts."""
 
     data: bytes
     fields: Mapping[str, Any]
 
 
-def body_of(request: ModelRequest, *, model: str, dialect: Dialect, stream: bool, fragments: Fragments) -> Body:
+def build_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: bool, fragments: Fragments) -> Body:
     """The body of a chat request.
 
-    System prompt, messages, tail; nothing stands between a call and its result, because nothing does in the log.
+    The order is system prompt, messages, tail. As in the log, nothing comes between a call and its result.
 
     Args:
         model: the name the server knows, without the provider.
-        fragments: what was encoded for earlier requests of this dialect.
+        fragments: the cache of encoded messages for this dialect.
     Raises: ModelRequestRefused: options that JSON can't hold.
     """
-    messages = list(_message_pieces(request, dialect, fragments))
+    messages = list(_encode_messages(request, dialect, fragments))
     if dialect.cache_marks:
-        earlier = replace(request, messages=request.messages[: _turn_start(request.messages)], tail="")
-        _mark(messages, list(_message_pieces(earlier, dialect, fragments)))
+        earlier = replace(request, messages=request.messages[: turn_start(request.messages)], tail="")
+        _mark(messages, list(_encode_messages(earlier, dialect, fragments)))
     fields = {"model": model} | _options(request, dialect, stream=stream)
     encoded: dict[str, bytes] = {name: _field(name, value) for name, value in fields.items()}
     lists = {"messages": b"[%b]" % b",".join(messages)}
     if request.tools:
         lists["tools"] = fragments.of(("tools", id(request.tools)), request.tools, _tools)[0]
-    # What stands in `extra` is the caller's own wish, and comes last: it wins over everything else.
+    # The caller's own fields come last and win.
     extra = {name: _field(name, value) for name, value in request.options.extra.items()}
     whole = {"model": encoded.pop("model")} | lists | encoded | extra
     data = b"{%b}" % b",".join(b"%b:%b" % (_bytes(name), value) for name, value in whole.items())
@@ -81,7 +82,7 @@ def body_of(request: ModelRequest, *, model: str, dialect: Dialect, stream: bool
 
 
 def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
-    """One message of the log in the chat API's shape: none if it says nothing, one for each of several results."""
+    """A message of the log as messages of the chat API: none if it is empty, one for each tool result."""
     match _ROLES.get((message.role, message.kind)):
         case "assistant":
             return _assistant(message, dialect)
@@ -95,61 +96,50 @@ def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
             return [{"role": role or dialect.engine_role, "content": message.text}]
 
 
-def _message_pieces(request: ModelRequest, dialect: Dialect, fragments: Fragments) -> Iterator[bytes]:
-    """Each message's JSON. Neighbours that speak as the user are one message where templates want roles to alternate:
-    `Dialect.engine_role`."""
-    joining = dialect.engine_role == "user"
-    encode = partial(_encoded, dialect=dialect)
-    waiting: list[bytes] = []  # messages of the user that stand side by side
+def _encode_messages(request: ModelRequest, dialect: Dialect, fragments: Fragments) -> Iterator[bytes]:
+    """The JSON of each message; adjacent user messages are joined where roles must alternate."""
+    join_users = dialect.engine_role == "user"
+    encode = partial(_encode_message, dialect=dialect)
+    user_pieces: list[bytes] = []  # messages of the user that stand side by side
     if request.system:
         yield _bytes({"role": "system", "content": request.system})
     for message in request.messages:
         for piece in fragments.of(message.id, message, encode):
-            if joining and piece.startswith(_USER_START):
-                waiting.append(piece)
+            if join_users and piece.startswith(_USER_START):
+                user_pieces.append(piece)
                 continue
-            if waiting:
-                yield _joined(waiting)
-                waiting.clear()
+            if user_pieces:
+                yield _join(user_pieces)
+                user_pieces.clear()
             yield piece
     if request.tail:
         tail = _bytes({"role": dialect.engine_role, "content": request.tail})
-        if not joining:
+        if not join_users:
             yield tail
             return
-        waiting.append(tail)
-    if waiting:
-        yield _joined(waiting)
-
-
-def _turn_start(messages: Sequence[Message]) -> int:
-    """Where the newest turn begins: the last thing a user said, with what the engine said right before it."""
-    said = (place for place, one in enumerate(messages) if (one.role, one.kind) == ("user", "message"))
-    start = max(said, default=0)
-    while start > 0 and messages[start - 1].role in ("user", "system"):
-        start -= 1
-    return start
+        user_pieces.append(tail)
+    if user_pieces:
+        yield _join(user_pieces)
 
 
 def _mark(pieces: list[bytes], earlier: Sequence[bytes]) -> None:
-    """Say "cache up to here" behind the system text, and behind the last text before the newest turn: from there the
-    next request reads, whatever this turn adds.
+    """Set cache marks after the system text, and after the last text before the newest turn: the next request reads the
+    cache up to there, whatever this turn adds.
 
     Args:
         pieces: of the whole request.
         earlier: of the request without its newest turn. One that goes on in that turn is not marked.
     """
-    if earlier and (system := _marked(earlier[0], ("system",))) is not None:
+    if earlier and (system := _mark_text(earlier[0], ("system",))) is not None:
         pieces[0] = system
     for place in range(len(earlier) - 1, -1, -1):
-        if pieces[place] == earlier[place] and (text := _marked(earlier[place], ("user", "assistant"))) is not None:
+        if pieces[place] == earlier[place] and (text := _mark_text(earlier[place], ("user", "assistant"))) is not None:
             pieces[place] = text
             return
 
 
-def _marked(piece: bytes, roles: Sequence[str]) -> bytes | None:
-    """The message with a mark on its text; None if it is of no such role (a tool's result takes text only), or silent
-    beside its calls."""
+def _mark_text(piece: bytes, roles: Sequence[str]) -> bytes | None:
+    """The message with a mark on its text; None for another role (a tool's result takes no mark) or without text."""
     message = json.loads(piece)
     text = message["content"]
     if message["role"] not in roles or not text:
@@ -158,15 +148,15 @@ def _marked(piece: bytes, roles: Sequence[str]) -> bytes | None:
     return _bytes(message | {"content": [part]})
 
 
-def _joined(pieces: Sequence[bytes]) -> bytes:
-    """User messages as one, an empty line between their texts: spliced, not decoded."""
+def _join(pieces: Sequence[bytes]) -> bytes:
+    """User messages as one, with an empty line between the texts; the JSON is spliced, not decoded."""
     if len(pieces) == 1:
         return pieces[0]
     texts = (piece[len(_USER_START) : -len(_STRING_END)] for piece in pieces)
     return _USER_START + rb"\n\n".join(texts) + _STRING_END
 
 
-def _encoded(message: Message, *, dialect: Dialect) -> tuple[bytes, ...]:
+def _encode_message(message: Message, *, dialect: Dialect) -> tuple[bytes, ...]:
     return tuple(map(_bytes, wire_messages(message, dialect)))
 
 
@@ -174,7 +164,7 @@ def _assistant(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
     text = "".join(part.text for part in message.parts if isinstance(part, Text))
     calls = [_call(part) for part in message.parts if isinstance(part, ToolCall)]
     if not text and not calls:
-        return []  # an answer that broke off; servers refuse a message that says nothing
+        return []  # servers refuse an empty message
     shape: dict[str, Any] = {"role": "assistant", "content": text or None}
     if dialect.reasoning_back:
         thought = "\n".join(part.text for part in message.parts if isinstance(part, Reasoning))
@@ -186,7 +176,7 @@ def _assistant(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    # The model may have invented a name that the server's own rules forbid; its error result tells it which one it was.
+    # Servers refuse the whole request for an illegal name, which a model can have invented.
     name = _NOT_IN_NAMES.sub("_", call.name)[:NAME_CHARS_MAX] or "unnamed"
     return {
         "id": _call_id(call.call_id),
@@ -202,10 +192,10 @@ def _call_id(call_id: str) -> str:
 
 
 def _arguments(text: str) -> str:
-    """The arguments as they were written, if they are a JSON object; none are an empty one.
+    """The arguments unchanged if they are a JSON object, `{}` if empty, else wrapped into an object.
 
-    Servers parse the arguments of earlier calls, and refuse the whole request when they can't: one broken call would
-    make an agent unusable for ever. So whatever else the model wrote goes back inside an object that says so.
+    Servers parse the arguments of earlier calls and refuse the whole request when they can't: one broken call would
+    make an agent unusable for ever.
     """
     if not text.strip():
         return "{}"
@@ -228,7 +218,7 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> tuple[bytes, ...]:
 
 
 def _options(request: ModelRequest, dialect: Dialect, *, stream: bool) -> dict[str, Any]:
-    """The fields besides messages and tools, in a fixed order; what is not wished for is left out."""
+    """The fields besides messages and tools, in a fixed order; unset options are left out."""
     options = request.options
     fields: dict[str, Any] = {}
     if request.tools:  # servers refuse a choice among no tools
@@ -245,10 +235,10 @@ def _options(request: ModelRequest, dialect: Dialect, *, stream: bool) -> dict[s
 
 
 def _tool_choice(options: ModelOptions, dialect: Dialect) -> Any:
-    """The choice; None where it is what servers do by themselves.
+    """The choice; None for the default of servers.
 
-    Where a choice among several can't be asked for, at least one call is. Offering only those tools instead would
-    change the beginning of the prompt, and the whole history would be read anew.
+    Where a choice among several tools is not possible, any call is required. Sending only those tools would change the
+    start of the prompt, and so lose the cache of the whole history.
     """
     match options.tool_choice:
         case "auto" | ():
@@ -289,7 +279,7 @@ def _field(name: str, value: Any) -> bytes:
 
 
 def _bytes(value: Any) -> bytes:
-    """JSON as UTF-8. A half of a surrogate pair is no character and can't be sent: it becomes U+FFFD."""
+    """JSON as UTF-8; a lone surrogate becomes U+FFFD."""
     text = _encode(value)
     try:
         return text.encode()

@@ -1,4 +1,4 @@
-"""Server-sent events out of bytes (WHATWG HTML, section 9.2), cut wherever the network cut them."""
+"""Parse server-sent events (WHATWG HTML, section 9.2) from chunks of bytes."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ FIELDS = ("data", "event", "id", "retry")
 
 
 class SseDecoder:
-    """Bytes in, the data of whole events out. Comments, which keep a connection alive, and other fields are left out.
+    """Takes chunks and returns the data of complete events, without comments and other fields.
 
-    `strays` counts the lines that are no field at all: an answer of nothing else is no event stream.
+    `strays` counts lines that are no field: an answer of nothing else is no event stream.
     """
 
     def __init__(self) -> None:
-        self._rest: list[bytes] = []  # of the line that has not ended; joined once, when it does
+        self._rest: list[bytes] = []  # of the unfinished line; joined once, at its end
         self._data: list[str] = []
         self.strays = 0
 
     def feed(self, chunk: bytes) -> list[str]:
-        """The data of the events that this chunk ended, in order."""
+        """The data of the events that this chunk completes, in order."""
         if self._rest and not (b"\n" in chunk or b"\r" in chunk or self._rest[-1].endswith(b"\r")):
             self._rest.append(chunk)
             return []
         text = b"".join((*self._rest, chunk))
-        # A CR at the end may be half of a CRLF; it ends a line only once it is known what follows.
+        # A CR at the end may be half of a CRLF, so the next chunk decides.
         held = b"\r" if text.endswith(b"\r") else b""
         text = text[: len(text) - len(held)]
         if b"\r" in text:
@@ -34,7 +34,7 @@ class SseDecoder:
         return [data for line in lines if (data := self._line(line)) is not None]
 
     def end(self) -> list[str]:
-        """The data of an event that was not ended by an empty line, if the bytes just stopped; maybe not all of it."""
+        """The data of the last event if no empty line ends it; it can be incomplete."""
         last_line = b"".join(self._rest)
         data = [] if (found := self._line(last_line.rstrip(b"\r"))) is None else [found]
         self._rest = []
@@ -43,7 +43,7 @@ class SseDecoder:
         return data
 
     def _line(self, line: bytes) -> str | None:
-        """The data of the event, when this line ends one."""
+        """The data of the event if this line ends one."""
         if line.startswith(b":"):
             return None
         if not line:

@@ -1,6 +1,6 @@
-"""From the bytes of an answer to deltas and the reply: a state machine without I/O.
+"""Parse an answer from bytes to deltas and the reply: a state machine without I/O.
 
-An answer may be a stream of server-sent events or one JSON object, whatever was asked for: servers ignore `stream`.
+An answer is a stream of server-sent events or one JSON object, whatever the request says: servers ignore `stream`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelReply
 from perdure.core.runs import StopReason, Usage
 from perdure.providers.bounded import EVENT, WHOLE
-from perdure.providers.masking import masked_text
+from perdure.providers.masking import mask_text
 from perdure.providers.openai_chat.sse import SseDecoder
 from perdure.providers.openai_chat.tool_calls import ToolCalls, is_object
 
@@ -27,24 +27,24 @@ ANSWER_CHARS = 2_000_000
 """Text, reasoning and arguments of one answer: four times what any model writes."""
 
 _LENGTH = frozenset({"length", "max_tokens", "model_length"})
-_REFUSED = frozenset({"content_filter", "safety", "refusal", "recitation", "sensitive"})
-_BROKEN_OFF = frozenset({"abort", "error", "insufficient_system_resource"})
+_FILTERED = frozenset({"content_filter", "safety", "refusal", "recitation", "sensitive"})
+_ABORTED = frozenset({"abort", "error", "insufficient_system_resource"})
 
-ErrorOf = Callable[[Any], ModelError]
-"""The typed error of an error object that stands in an answer."""
+ErrorFactory = Callable[[Any], ModelError]
+"""The typed error of an error object in an answer."""
 
 
 class AnswerReader:
-    """Feed it the body as it comes, `end` it, and ask it for the `reply`.
+    """Reads one answer: `feed` it the body as it comes, `end` it, then take the `reply`.
 
     Args:
         who: the model and its address, for messages.
-        error_of: what an error object in the answer is raised as.
-        masked: takes the secrets out of what messages quote; servers and proxies repeat the key they were sent.
+        error_of: makes the error of an error object in the answer.
+        mask: masks secrets in quoted text; servers and proxies repeat the key.
     """
 
-    def __init__(self, who: str, error_of: ErrorOf, masked: Callable[[str], str] = masked_text) -> None:
-        self._who, self._error_of, self._masked = who, error_of, masked
+    def __init__(self, who: str, error_of: ErrorFactory, mask: Callable[[str], str] = mask_text) -> None:
+        self._who, self._error_of, self._mask = who, error_of, mask
         self._sse = SseDecoder()
         self._is_json: bool | None = None
         self._body: list[bytes] = []
@@ -58,11 +58,11 @@ class AnswerReader:
         self.id = ""
         self.model = ""
         self.done = False
-        """The server has said that nothing follows."""
+        """The answer is at its end."""
 
     @property
     def complete(self) -> bool:
-        """Whether the answer is whole, even if the connection should break now."""
+        """Whether the answer is complete, even if the connection breaks now."""
         return self.done or self.finish_reason is not None
 
     def feed(self, chunk: bytes) -> list[ModelDelta]:
@@ -73,7 +73,7 @@ class AnswerReader:
         if self._is_json is None:
             start = chunk.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
             if not start:
-                return []  # white space, by which some servers keep the connection alive
+                return []  # servers keep a connection alive with white space
             self._is_json = start in (b"{", b"[")
         if self._is_json:
             self._body.append(chunk)
@@ -81,18 +81,18 @@ class AnswerReader:
         return [delta for data in self._sse.feed(chunk) for delta in self._event(data)]
 
     def end(self) -> list[ModelDelta]:
-        """The deltas that are left when the body has ended in good order.
+        """The last deltas, after the end of the body.
 
         Raises: ModelStreamCut: it ended before the answer did; ModelError, ModelReplyInvalid.
         """
         if self._is_json:
-            return self._whole(b"".join(self._body).removeprefix(b"\xef\xbb\xbf"))
+            return self._parse_whole(b"".join(self._body).removeprefix(b"\xef\xbb\xbf"))
         deltas: list[ModelDelta] = []
         for data in self._sse.end():
             try:
                 deltas += self._event(data)
             except ModelReplyInvalid:
-                break  # the last event was cut, and with it the answer
+                break  # the last event is cut, and so is the answer
         if not self.complete:
             if self._sse.strays and not self.id and not (self._text or self._calls):
                 raise ModelReplyInvalid(
@@ -106,39 +106,39 @@ class AnswerReader:
 
         Raises: ModelRefused, ModelReplyEmpty, ModelReplyInvalid: a call without a name.
         """
-        if self.finish_reason in _REFUSED or "".join(self._refusal).strip():
-            said = self._masked("".join(self._refusal)).strip()
+        if self.finish_reason in _FILTERED or "".join(self._refusal).strip():
+            refusal = self._mask("".join(self._refusal)).strip()
             raise ModelRefused(
-                f"{self._who} declined to answer ({self._finish}): {said}"
-                if said
+                f"{self._who} declined to answer ({self._finish}): {refusal}"
+                if refusal
                 else f"the answer of {self._who} was stopped by a filter ({self._finish})"
             )
-        if self.finish_reason in _BROKEN_OFF:
+        if self.finish_reason in _ABORTED:
             raise ModelStreamCut(f"{self._who} gave its answer up: {self._finish}")
         stop: StopReason = "max_tokens_exceeded" if self.finish_reason in _LENGTH else "end_turn"
         calls = self._calls.calls if self._calls else ()
         if stop == "max_tokens_exceeded":
-            # Without its last arguments a call would do something else than what was meant; it must not run.
+            # A call with incomplete arguments must not run.
             calls = tuple(call for call in calls if call.name and is_object(call.arguments))
         if any(not call.name for call in calls):
             raise ModelReplyInvalid(f"{self._who} called a tool without naming it")
         parts: list[Part] = []
         for kind, pieces in ((Reasoning, self._reasoning), (Text, self._text)):
-            if text := _joined(pieces):
+            if text := _join(pieces):
                 parts.append(kind(text))
-        parts += (ToolCall(call.call_id, call.name, _paired(call.arguments)) for call in calls)
-        if stop == "end_turn" and not calls and not _joined(self._text).strip():
+        parts += (ToolCall(call.call_id, call.name, _pair_surrogates(call.arguments)) for call in calls)
+        if stop == "end_turn" and not calls and not _join(self._text).strip():
             thought = " but reasoning" if parts else ""
             raise ModelReplyEmpty(f"{self._who} answered nothing{thought}: neither text nor a tool call")
         return ModelReply(parts=tuple(parts), usage=usage_of(self._usage), stop_reason=stop)
 
-    def put_together(self) -> dict[str, Any]:
-        """The answer as far as it has come, in the shape of one that was not streamed; for inspection."""
-        message: dict[str, Any] = {"content": _joined(self._text)}
+    def partial_answer(self) -> dict[str, Any]:
+        """The answer so far, in the shape of one that is not streamed; for inspection."""
+        message: dict[str, Any] = {"content": _join(self._text)}
         if self._reasoning:
-            message["reasoning"] = _joined(self._reasoning)
+            message["reasoning"] = _join(self._reasoning)
         if self._refusal:
-            message["refusal"] = _joined(self._refusal)
+            message["refusal"] = _join(self._refusal)
         if self._calls:
             message["tool_calls"] = [
                 {"id": call.call_id, "name": call.name, "arguments": call.arguments} for call in self._calls.calls
@@ -153,11 +153,11 @@ class AnswerReader:
 
     @property
     def _finish(self) -> str:
-        return self._masked(str(self.finish_reason))
+        return self._mask(str(self.finish_reason))
 
     def _preview(self, text: str) -> str:
-        # Masked before it is cut: half a key would not be found any more.
-        return self._masked(text[:PREVIEW_OF_CHARS])[:PREVIEW_CHARS]
+        # Masked before the cut: half a key would not be found.
+        return self._mask(text[:PREVIEW_OF_CHARS])[:PREVIEW_CHARS]
 
     def _event(self, data: str) -> list[ModelDelta]:
         if data.strip() == "[DONE]":
@@ -165,19 +165,19 @@ class AnswerReader:
             return []
         if self.done or not data.strip():
             return []
-        return self._chunk(self._parsed(data, EVENT), whole=False)
+        return self._chunk(self._parse_object(data, EVENT), whole=False)
 
-    def _whole(self, body: bytes) -> list[ModelDelta]:
-        """The deltas of an answer that was not streamed: one for each part."""
+    def _parse_whole(self, body: bytes) -> list[ModelDelta]:
+        """The deltas of an answer that is not streamed: one for each part."""
         text = body.decode("utf-8", "replace")
         if not text.rstrip().endswith(("}", "]")):
             raise ModelStreamCut(f"{self._who} stopped in the middle of its answer")
-        deltas = self._chunk(self._parsed(text, WHOLE), whole=True)
-        self.finish_reason = self.finish_reason or "stop"  # it is all there is
+        deltas = self._chunk(self._parse_object(text, WHOLE), whole=True)
+        self.finish_reason = self.finish_reason or "stop"  # nothing follows
         self.done = True
         return deltas
 
-    def _parsed(self, text: str, limits: JsonLimits) -> Mapping[str, Any]:
+    def _parse_object(self, text: str, limits: JsonLimits) -> Mapping[str, Any]:
         try:
             value = parse_json(text, limits)
         except ValueError as error:
@@ -197,7 +197,7 @@ class AnswerReader:
         self.id = self.id or _string(chunk.get("id"))
         self.model = self.model or _string(chunk.get("model"))
         if isinstance(usage := chunk.get("usage"), Mapping):
-            self._usage = usage  # some servers tell it with every chunk, growing
+            self._usage = usage  # some servers send growing counts with every chunk
         if choices is None and whole:
             raise ModelReplyInvalid(f"{self._who} answered without choices: {self._preview(str(dict(chunk)))}")
         if not isinstance(choices, list):
@@ -235,7 +235,7 @@ class AnswerReader:
             self._refusal.append(refusal)
         for fragment in _fragments(message):
             if self._calls is None:
-                # Ids of our own differ from answer to answer, so that results are not mixed up within a run.
+                # Ids that we make differ between answers, so that a run does not mix up results.
                 self._calls = ToolCalls(f"call_{zlib.crc32(self.id.encode('utf-8', 'replace')):08x}")
             try:
                 added = self._calls.add(fragment, whole=whole)
@@ -252,7 +252,7 @@ class AnswerReader:
 
 
 def usage_of(usage: Mapping[str, Any]) -> Usage:
-    """Token counts; what a server does not tell counts 0."""
+    """Token counts; 0 for counts that the server leaves out."""
     prompt, completion = _details(usage, "prompt_tokens_details"), _details(usage, "completion_tokens_details")
     return Usage(
         input_tokens=_count(usage, "prompt_tokens"),
@@ -309,12 +309,12 @@ def _string(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _joined(pieces: list[str]) -> str:
-    return _paired("".join(pieces))
+def _join(pieces: list[str]) -> str:
+    return _pair_surrogates("".join(pieces))
 
 
-def _paired(text: str) -> str:
-    """The text with the halves of surrogate pairs joined that came in two chunks, each escaped on its own."""
+def _pair_surrogates(text: str) -> str:
+    """The text with surrogate pairs joined that came in two chunks."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
-"""Tool calls out of the fragments they are streamed in.
+"""Assemble tool calls from streamed fragments.
 
-By the API's own rules every fragment has an `index`, and the first of a call its id and name. Servers leave the index
-out, number every call 0, repeat id and name in each fragment or make a new id for each, send the name late, arguments
-as an object, or several calls under one id; all of that is put together here.
+By the API's rules every fragment has an `index`, and the first of a call its id and name. Servers leave the index out,
+number every call 0, repeat id and name in each fragment or make a new id for each, send the name late, arguments as an
+object, or several calls under one id; all of that is accepted here.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ __all__ = ["ToolCalls", "is_object"]
 CALLS_MAX = 1_000
 NAME_CHARS_MAX = 1_000
 PARSED_CHARS_MAX = 20_000_000
-"""How much is parsed to find where a call ends, of servers that repeat its name: they do it with every fragment."""
+"""Limits the parsing that finds the end of a call, for servers that repeat the name with every fragment."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """A call as far as it is known. `key` is the server's index, `position` our own."""
+    """A call so far. `key` is the server's index, `position` our own, `sent` the pieces of arguments in deltas."""
 
     position: int
     key: int | None
     call_id: str
-    made_up_id: bool
+    own_id: bool
     name: str = ""
     arguments: list[str] = field(default_factory=list)
     chars: int = 0
-    told: int = 0
-    name_told: bool = False
+    sent: int = 0
+    name_sent: bool = False
 
 
 class ToolCalls:
-    """Fragments in, deltas out; `calls` are the calls so far.
+    """Takes fragments and returns deltas; `calls` are the calls so far.
 
     Args:
-        id_start: how ids begin that the server did not give.
+        id_start: the start of ids for calls without one.
     """
 
     def __init__(self, id_start: str = "call") -> None:
@@ -57,13 +57,13 @@ class ToolCalls:
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """In the order in which they began; a name may still be missing, arguments may be no JSON."""
+        """In the order of their starts; a name can be missing, arguments can be invalid JSON."""
         return tuple(ToolCall(call.call_id, call.name, "".join(call.arguments)) for call in self._calls)
 
     def add(self, fragment: Mapping[str, Any], *, whole: bool = False) -> list[ModelDelta]:
-        """What the fragment adds. A `whole` one is a call of its own: those of an answer that was not streamed.
+        """The deltas of a fragment. A `whole` one is a complete call, from an answer that is not streamed.
 
-        Raises: ValueError: more calls, or a longer name, than anything means.
+        Raises: ValueError: too many calls, or a name that is too long.
         """
         function = fragment.get("function")
         function = function if isinstance(function, Mapping) else {}
@@ -72,26 +72,26 @@ class ToolCalls:
         call_id = _text(fragment.get("id"))
         index = fragment.get("index")
         key = index if isinstance(index, int) else None
-        call = None if whole else self._continued(key, call_id, name, arguments)
+        call = None if whole else self._find(key, call_id, name, arguments)
         if call is None:
             position = len(self._calls)
             if position == CALLS_MAX:
                 raise ValueError(f"more than {CALLS_MAX:,} tool calls")
             call = _Call(position, key, call_id or f"{self._id_start}_{position}", not call_id)
             self._calls.append(call)
-        elif call_id and call.made_up_id and not call.name_told:
-            call.call_id, call.made_up_id = call_id, False
-        return self._extended(call, name, arguments)
+        elif call_id and call.own_id and not call.name_sent:
+            call.call_id, call.own_id = call_id, False
+        return self._extend(call, name, arguments)
 
-    def _continued(self, key: int | None, call_id: str, name: str, arguments: str) -> _Call | None:
-        """The call that the fragment goes on with; None when it begins one."""
+    def _find(self, key: int | None, call_id: str, name: str, arguments: str) -> _Call | None:
+        """The call that the fragment belongs to; None if it starts one."""
         if key is not None:
             call = next((call for call in reversed(self._calls) if call.key == key), None)
             if call is None and self._calls and not (call_id or name):
                 call = self._calls[-1]  # some servers count fragments, not calls
         elif call_id:
             call = next((call for call in reversed(self._calls) if call.call_id == call_id), None)
-            if call is None and self._calls and self._calls[-1].made_up_id and not name:
+            if call is None and self._calls and self._calls[-1].own_id and not name:
                 call = self._calls[-1]
         else:
             call = self._calls[-1] if self._calls else None
@@ -101,19 +101,19 @@ class ToolCalls:
             return call
         if key is None and not call_id:
             return None
-        other_id = bool(call_id) and not call.made_up_id and call_id != call.call_id
-        # A name again after whole arguments: the next call, by a server that gives all of them one index or id.
+        other_id = bool(call_id) and not call.own_id and call_id != call.call_id
+        # A name after complete arguments starts the next call, of a server that gives all calls one index or id.
         return None if other_id or (arguments.strip() and self._is_whole(call)) else call
 
     def _is_whole(self, call: _Call) -> bool:
-        """Whether its arguments are a JSON object; beyond a bound nobody looks, or the time would be its square."""
+        """Whether its arguments are a JSON object; false beyond a limit, or the time would be quadratic."""
         self._parsed_chars += call.chars
         return self._parsed_chars <= PARSED_CHARS_MAX and is_object("".join(call.arguments))
 
-    def _extended(self, call: _Call, name: str, arguments: str) -> list[ModelDelta]:
+    def _extend(self, call: _Call, name: str, arguments: str) -> list[ModelDelta]:
         deltas: list[ModelDelta] = []
         added = name
-        if call.name and name:  # a name repeated, or cut in pieces
+        if call.name and name:  # the name is repeated, or comes in pieces
             added = "" if name == call.name or call.arguments else name
         if len(call.name) + len(added) > NAME_CHARS_MAX:
             raise ValueError(f"a tool's name of more than {NAME_CHARS_MAX:,} characters")
@@ -123,11 +123,11 @@ class ToolCalls:
             call.chars += len(arguments)
         if added:
             deltas.append(self._delta("tool_name", added, call))
-            call.name_told = True
-        if call.name_told:  # arguments that came before the name wait for it
-            fresh = call.arguments[call.told :]
-            call.told = len(call.arguments)
-            deltas += [self._delta("tool_arguments", piece, call) for piece in fresh]
+            call.name_sent = True
+        if call.name_sent:  # arguments that came before the name wait for it
+            unsent = call.arguments[call.sent :]
+            call.sent = len(call.arguments)
+            deltas += [self._delta("tool_arguments", piece, call) for piece in unsent]
         return deltas
 
     def _delta(self, kind: Any, text: str, call: _Call) -> ModelDelta:
@@ -149,7 +149,7 @@ def _text(value: Any) -> str:
 
 
 def _arguments(value: Any) -> str:
-    """Arguments as text; a server that sends them as JSON has parsed them already."""
+    """Arguments as text; some servers send them as a JSON object."""
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
     from pydantic_ai.providers import Provider
 
-__all__ = ["SEEN", "Connection", "connect", "key_of"]
+__all__ = ["WIRE", "Connection", "connect", "key_of"]
 
-SEEN: ContextVar[dict[str, Any] | None] = ContextVar("perdure_wire_seen", default=None)
-"""Where the HTTP client notes what it sent and got while it opens an answer."""
+WIRE: ContextVar[dict[str, Any] | None] = ContextVar("perdure_wire_seen", default=None)
+"""Where the HTTP client notes its request and response while a call opens."""
 
 CONNECT_TIMEOUT_S = 10.0
 NO_KEY = "none"
@@ -34,7 +34,7 @@ _REQUEST_IDS = ("request-id", "x-request-id", "x-amzn-requestid")
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A model that can be asked, in the event loop that it was made in. `http` is None if the SDK has its own."""
+    """A model and the event loop that it belongs to. `http` is None if the SDK has its own client."""
 
     model: Model[Any]
     loop: asyncio.AbstractEventLoop
@@ -45,12 +45,12 @@ class Connection:
         if self.http is not None:
             await self.http.aclose()
         elif self.provider is not None:
-            async with self.provider:  # leaving closes the client that the provider has made
+            async with self.provider:  # the exit closes the provider's own client
                 pass
 
 
 def key_of(provider: str, api_key: str | None) -> str | None:
-    """The key that is given, else the environment's."""
+    """The given key, else the environment's."""
     return api_key or next(filter(None, map(os.environ.get, dialect_of(provider).keys)), None)
 
 
@@ -86,57 +86,48 @@ def _connect(
     loop: asyncio.AbstractEventLoop,
 ) -> Connection:
     if base_url:
-        key = key or NO_KEY  # a server of one's own may want none; the SDKs want something
+        key = key or NO_KEY  # own servers often need no key; the SDKs do
+    if provider in ("anthropic", "google", "openai-responses"):
+        http = _http_client(timeout_s)
+        return Connection(_model(provider, model, api_key=key, base_url=base_url, http_client=http), loop, http)
+    from pydantic_ai.models import infer_model
+    from pydantic_ai.providers import infer_provider_class
+
+    clients: list[httpx2.AsyncClient] = []
+
+    def make_provider(name: str) -> Provider[Any]:
+        kind = infer_provider_class(name)
+        options: dict[str, Any] = {"api_key": key if key != NO_KEY else None, "base_url": base_url}
+        if _takes_client(kind):
+            clients.append(_http_client(timeout_s))
+            options["http_client"] = clients[-1]
+        return kind(**{name: value for name, value in options.items() if value})
+
+    try:
+        found = infer_model(f"{provider}:{model}", make_provider)
+    except (ValueError, TypeError) as error:  # no such provider; one that takes no key or address
+        raise ModelRequestRefused(f"{provider}/{model} can't be reached: {error}") from error
+    return Connection(found, loop, clients[0] if clients else None, provider=found.provider)
+
+
+def _model(provider: str, model: str, **options: Any) -> Model[Any]:
+    """The model of one of the three providers that are tested; the options are those of its `Provider`."""
     match provider:
         case "anthropic":
             from pydantic_ai.models.anthropic import AnthropicModel
             from pydantic_ai.providers.anthropic import AnthropicProvider
 
-            http = _http_client(timeout_s)
-            return Connection(
-                AnthropicModel(model, provider=AnthropicProvider(api_key=key, base_url=base_url, http_client=http)),
-                loop,
-                http,
-            )
+            return AnthropicModel(model, provider=AnthropicProvider(**options))
         case "google":
             from pydantic_ai.models.google import GoogleModel
             from pydantic_ai.providers.google import GoogleProvider
 
-            http = _http_client(timeout_s)
-            return Connection(
-                GoogleModel(model, provider=GoogleProvider(api_key=key, base_url=base_url, http_client=http)),
-                loop,
-                http,
-            )
-        case "openai-responses":
+            return GoogleModel(model, provider=GoogleProvider(**options))
+        case _:
             from pydantic_ai.models.openai import OpenAIResponsesModel
             from pydantic_ai.providers.openai import OpenAIProvider
 
-            http = _http_client(timeout_s)
-            return Connection(
-                OpenAIResponsesModel(model, provider=OpenAIProvider(api_key=key, base_url=base_url, http_client=http)),
-                loop,
-                http,
-            )
-        case _:
-            from pydantic_ai.models import infer_model
-            from pydantic_ai.providers import infer_provider_class
-
-            clients: list[httpx2.AsyncClient] = []
-
-            def make_provider(name: str) -> Provider[Any]:
-                kind = infer_provider_class(name)
-                options: dict[str, Any] = {"api_key": key if key != NO_KEY else None, "base_url": base_url}
-                if _takes_client(kind):
-                    clients.append(_http_client(timeout_s))
-                    options["http_client"] = clients[-1]
-                return kind(**{name: value for name, value in options.items() if value})
-
-            try:
-                found = infer_model(f"{provider}:{model}", make_provider)
-            except (ValueError, TypeError) as error:  # no such provider; one that takes no key or address
-                raise ModelRequestRefused(f"{provider}/{model} can't be reached: {error}") from error
-            return Connection(found, loop, clients[0] if clients else None, provider=found.provider)
+            return OpenAIResponsesModel(model, provider=OpenAIProvider(**options))
 
 
 def _takes_client(kind: type[Provider[Any]]) -> bool:
@@ -147,19 +138,19 @@ def _takes_client(kind: type[Provider[Any]]) -> bool:
 
 
 def _http_client(timeout_s: float) -> httpx2.AsyncClient:
-    """A client of our own, so that it is ours to close, says what went over it, and reads no more than it should."""
+    """A client that can be closed, notes requests and responses in WIRE, and limits the size of answers."""
     import httpx2
 
     from perdure.core.incoming.http_answers import bound_body
 
-    async def sent(request: httpx2.Request) -> None:
-        if (seen := SEEN.get()) is not None:
-            seen["url"] = str(request.url)
-            seen["bytes"] = int(request.headers.get("content-length", 0))
+    async def note_request(request: httpx2.Request) -> None:
+        if (wire := WIRE.get()) is not None:
+            wire["url"] = str(request.url)
+            wire["bytes"] = int(request.headers.get("content-length", 0))
 
-    async def got(response: httpx2.Response) -> None:
-        seen = SEEN.get()
-        notes = {} if seen is None else seen
+    async def note_response(response: httpx2.Response) -> None:
+        wire = WIRE.get()
+        notes = {} if wire is None else wire
         bound_body(
             response,
             whole=WHOLE,
@@ -167,26 +158,26 @@ def _http_client(timeout_s: float) -> httpx2.AsyncClient:
             total_bytes=ANSWER_BYTES,
             refused=lambda why: notes.update(not_read=why),
         )
-        if seen is not None:
-            seen["status"] = response.status_code
-            seen.pop("location", None)  # of an earlier try
+        if wire is not None:
+            wire["status"] = response.status_code
+            wire.pop("location", None)  # of an earlier try
             if response.has_redirect_location:
-                seen["location"] = response.headers["location"]
+                wire["location"] = response.headers["location"]
             if request_id := next(filter(None, map(response.headers.get, _REQUEST_IDS)), None):
-                seen["request_id"] = request_id
+                wire["request_id"] = request_id
 
     return httpx2.AsyncClient(
         verify=_certificates(),
         timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
-        event_hooks={"request": [sent], "response": [got]},
+        event_hooks={"request": [note_request], "response": [note_response]},
         headers={"Accept-Encoding": ACCEPT_ENCODING},
-        follow_redirects=False,  # it would carry the key and the conversation to wherever the answer points
+        follow_redirects=False,  # a redirect would carry the key and the conversation to its target
     )
 
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Whom to trust: read once, 50 ms of CPU, for the clients of all models."""
+    """The certificates, loaded once for all clients: 50 ms of CPU."""
     import httpx2
 
     return httpx2.create_ssl_context()

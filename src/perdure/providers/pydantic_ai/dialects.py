@@ -1,4 +1,4 @@
-"""In what the providers differ: one row each."""
+"""The differences between providers: one row each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Dialect", "dialect_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How a provider is spoken to.
+    """What a provider accepts.
 
     Args:
         engine_role: the role of what the engine adds (memory deltas, heartbeats, summaries, alerts, the tail) and of
@@ -22,7 +22,7 @@ class Dialect:
             Leaving some out would write the cached prefix anew.
         error_results: whether a tool's result can be marked as an error; else its text alone says so.
         strict_tools: None lets pydantic-ai make tool schemas strict where that loses nothing.
-        keys: environment variables with the key, if none is given.
+        keys: environment variables of the key.
         extra: what to install.
     """
 
@@ -52,7 +52,7 @@ _DIALECTS: Mapping[str, Dialect] = {
 
 
 def dialect_of(provider: str) -> Dialect:
-    """The row of a provider; of one that has none, what is safe everywhere."""
+    """The row of a provider; for others what is safe everywhere."""
     if (known := _DIALECTS.get(provider)) is not None:
         return known
     variable = provider.upper().replace("-", "_").replace("/", "_")

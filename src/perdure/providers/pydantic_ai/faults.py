@@ -1,4 +1,4 @@
-"""What pydantic-ai and the SDKs beneath it raise, as our typed errors; no key in any of them."""
+"""The errors of pydantic-ai and the SDKs as our typed errors, without keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perdure.core.errors import (
     ModelUnreachable,
 )
 from perdure.core.pip_line import pip_line
-from perdure.providers.masking import masked_text
+from perdure.providers.masking import mask_text
 
 __all__ = ["fault", "missing", "redirected"]
 
@@ -37,7 +37,7 @@ def missing(provider: str, extra: str, error: ImportError) -> ModelRequestRefuse
 
 
 def fault(error: Exception, *, handle: str, streaming: bool, secrets: Sequence[str]) -> ModelError | None:
-    """The typed error; None if the exception is no failure of a provider but a defect.
+    """The typed error; None if the exception is a defect of ours and not a failure of a provider.
 
     Args:
         handle: `provider/model`, for the message.
@@ -45,7 +45,7 @@ def fault(error: Exception, *, handle: str, streaming: bool, secrets: Sequence[s
     """
     from pydantic_ai import exceptions as pa
 
-    detail = masked_text(_detail(error), secrets)[:_DETAIL_CHARS]
+    detail = mask_text(_detail(error), secrets)[:_DETAIL_CHARS]
     facts: dict[str, Any] = {
         "status": getattr(error, "status_code", None),
         "retry_after_s": getattr(error, "retry_after", None),
@@ -101,8 +101,8 @@ def fault(error: Exception, *, handle: str, streaming: bool, secrets: Sequence[s
 
 
 def redirected(status: int, location: str, *, handle: str, secrets: Sequence[str]) -> ModelRequestRefused:
-    """An answer that points elsewhere. It is not followed: the key and the conversation would go there."""
-    where = masked_text(location, secrets)[:_LOCATION_CHARS]
+    """The error of a redirect, which is not followed: the key and the conversation would go there."""
+    where = mask_text(location, secrets)[:_LOCATION_CHARS]
     text = f"{handle} answered {status}: it points to {where}; set the base address to where it is"
     return ModelRequestRefused(text, status=status)
 

@@ -1,4 +1,4 @@
-"""What pydantic-ai hears from a provider, as our deltas, parts, usage and stop reason. Pure."""
+"""The answers of pydantic-ai as our deltas, parts, usage and stop reason. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perdure.core.errors import ModelRefused, ModelReplyEmpty, ModelReplyInvalid
 from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta
 from perdure.core.runs import StopReason, Usage
-from perdure.providers.pydantic_ai.signatures import Signed, pack
+from perdure.providers.pydantic_ai.signatures import Signature, pack
 
 if TYPE_CHECKING:
     from pydantic_ai import messages as pa
@@ -22,7 +22,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Deltas:
-    """Numbers the tool calls of one answer while its events come in."""
+    """Deltas of one answer, with numbers for its tool calls."""
 
     def __init__(self) -> None:
         self._calls: dict[int, tuple[int, str | None]] = {}
@@ -82,16 +82,18 @@ def to_parts(response: pa.ModelResponse) -> tuple[Part, ...]:
         match part:
             case pa.ThinkingPart():
                 if part.content or part.signature or part.id:
-                    parts.append(Reasoning(part.content, pack(_signed(part, response))))
+                    parts.append(Reasoning(part.content, pack(_signature(part, response))))
             case pa.TextPart() | pa.ToolCallPart():
                 if (signature := (part.provider_details or {}).get("thought_signature")) is not None:
-                    _sign_next(parts, Signed(provider=part.provider_name or _provider(response), signature=signature))
+                    _sign_next(
+                        parts, Signature(provider=part.provider_name or _provider(response), signature=signature)
+                    )
                 if isinstance(part, pa.ToolCallPart):
                     parts.append(ToolCall(part.tool_call_id, part.tool_name, _text(part.args) if part.args else "{}"))
                 elif part.content:
                     parts.append(Text(part.content))
             case _:
-                pass  # what tools of the provider's own did; we ask for none
+                pass  # calls of the provider's own tools, which we never request
     return tuple(parts)
 
 
@@ -118,39 +120,39 @@ def to_stop_reason(response: pa.ModelResponse, parts: tuple[Part, ...]) -> StopR
         ModelReplyEmpty: it ended as it should, and has neither text nor a call.
     """
     details = response.provider_details or {}
-    said = str(details.get("finish_reason") or response.finish_reason or "")
-    if not said and "block_reason" not in details:
+    reason = str(details.get("finish_reason") or response.finish_reason or "")
+    if not reason and "block_reason" not in details:
         raise ModelStreamCut(f"the answer of {response.model_name} stopped before its end")
     match response.finish_reason:
         case "content_filter":
-            why = next((str(details[name]) for name in _REFUSALS if details.get(name)), said)
+            why = next((str(details[name]) for name in _REFUSALS if details.get(name)), reason)
             raise ModelRefused(f"{response.model_name} declined to answer: {why[:500]}")
         case "error":
-            raise ModelReplyInvalid(f"{response.model_name} ended its answer with {said}: ask again")
+            raise ModelReplyInvalid(f"{response.model_name} ended its answer with {reason}: ask again")
         case "length":
             return "max_tokens_exceeded"
         case _:
             pass
     if not any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in parts):
-        raise ModelReplyEmpty(f"{response.model_name} answered nothing: neither text nor a tool call ({said})")
+        raise ModelReplyEmpty(f"{response.model_name} answered nothing: neither text nor a tool call ({reason})")
     return "end_turn"
 
 
 _REFUSALS = ("refusal", "block_reason_message", "block_reason", "explanation", "category")
 
 
-def _sign_next(parts: list[Part], signed: Signed) -> None:
-    """A signature on the reasoning at the end, for the piece that comes next."""
+def _sign_next(parts: list[Part], signature: Signature) -> None:
+    """Put the signature of the next piece on the last reasoning, or on an empty one."""
     last = parts[-1] if parts else None
     if isinstance(last, Reasoning) and last.signature is None:
-        parts[-1] = Reasoning(last.text, pack(signed))
+        parts[-1] = Reasoning(last.text, pack(signature))
     else:
-        parts.append(Reasoning("", pack(signed)))
+        parts.append(Reasoning("", pack(signature)))
 
 
-def _signed(part: pa.ThinkingPart, response: pa.ModelResponse) -> Signed:
+def _signature(part: pa.ThinkingPart, response: pa.ModelResponse) -> Signature:
     raw = (part.provider_details or {}).get("raw_content") or ()
-    return Signed(
+    return Signature(
         provider=part.provider_name or _provider(response), id=part.id, signature=part.signature, raw=tuple(raw)
     )
 

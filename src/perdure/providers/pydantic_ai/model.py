@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from perdure.core.errors import InvalidInput, ModelError, ModelReplyInvalid
 from perdure.core.messages import parts_to_json
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
-from perdure.providers.masking import masked_fields, masked_url
-from perdure.providers.pydantic_ai.connect import SEEN, Connection, connect, key_of
+from perdure.providers.masking import mask_fields, mask_url
+from perdure.providers.pydantic_ai.connect import WIRE, Connection, connect, key_of
 from perdure.providers.pydantic_ai.dialects import dialect_of
 from perdure.providers.pydantic_ai.faults import fault, redirected
 from perdure.providers.pydantic_ai.from_provider import Deltas, to_parts, to_stop_reason, to_usage
@@ -67,15 +67,15 @@ class DirectModel:
         return f"DirectModel(provider={self._provider!r}, model={self._model!r})"
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
-        """Deltas while the answer is made, then exactly one `ModelReply`, last. Asks once: retrying is not done here.
+        """Deltas while the answer comes, then exactly one `ModelReply`. There are no retries here.
 
         Raises: ModelError.
         """
-        seen: dict[str, Any] = {}
+        wire: dict[str, Any] = {}
         streaming = False
         response: ModelResponse | None = None
         try:
-            connection = await self._connected()
+            connection = await self._get_connection()
             messages = to_messages(request, self._dialect, system=connection.model.system)
             parameters = to_parameters(request, self._dialect)
             settings = to_settings(
@@ -86,10 +86,10 @@ class DirectModel:
                 profile=connection.model.profile,
                 unsupported=connection.model.unsupported_settings,
             )
-            seen["settings"], seen["tools"] = settings, len(request.tools)
+            wire["settings"], wire["tools"] = settings, len(request.tools)
             deltas = Deltas()
             async with AsyncExitStack() as stack:
-                stream = await _open(stack, connection, messages, settings, parameters, seen)
+                stream = await _open(stack, connection, messages, settings, parameters, wire)
                 async for event in stream:
                     streaming = True
                     for delta in deltas.of(event):
@@ -100,36 +100,36 @@ class DirectModel:
                 parts=parts,
                 usage=to_usage(response.usage),
                 stop_reason=to_stop_reason(response, parts),
-                exchange=self._exchange(seen, response),
+                exchange=self._exchange(wire, response),
             )
         except ModelError as error:
-            error.exchange = error.exchange or self._exchange(seen, response)
+            error.exchange = error.exchange or self._exchange(wire, response)
             raise
         except Exception as error:
             handle = f"{self._provider}/{self._model}"
             known: ModelError | None
-            if "location" in seen:
-                known = redirected(seen["status"], seen["location"], handle=handle, secrets=self._secrets)
-            elif "not_read" in seen:
-                known = ModelReplyInvalid(f"{handle} gave an answer that is not read: {seen['not_read']}")
+            if "location" in wire:
+                known = redirected(wire["status"], wire["location"], handle=handle, secrets=self._secrets)
+            elif "not_read" in wire:
+                known = ModelReplyInvalid(f"{handle} gave an answer that is not read: {wire['not_read']}")
             else:
                 known = fault(error, handle=handle, streaming=streaming, secrets=self._secrets)
             if known is None:
                 raise
-            known.exchange = self._exchange(seen, response)
-            raise known from None  # what is behind it may show the key
+            known.exchange = self._exchange(wire, response)
+            raise known from None  # its cause may show the key
 
     async def aclose(self) -> None:
-        """Close the connections. The model can still be asked: it opens new ones."""
+        """Close the connections. The model can still be used: it opens new ones."""
         connection, self._connection = self._connection, None
         if connection is not None and connection.loop is asyncio.get_running_loop():
             await connection.close()
 
-    async def _connected(self) -> Connection:
+    async def _get_connection(self) -> Connection:
         loop = asyncio.get_running_loop()
         if (known := self._connection) is not None and known.loop is loop:
             return known
-        made = await asyncio.to_thread(  # seconds of CPU at first; other runs of this process go on meanwhile
+        made = await asyncio.to_thread(  # seconds of CPU at first, outside the event loop
             connect,
             self._provider,
             self._model,
@@ -138,7 +138,7 @@ class DirectModel:
             timeout_s=self._timeout_s,
             loop=loop,
         )
-        if (known := self._connection) is not None and known.loop is loop:  # another request was faster
+        if (known := self._connection) is not None and known.loop is loop:  # another request connected first
             await made.close()
             return known
         self._connection = made
@@ -149,14 +149,14 @@ class DirectModel:
         key = key_of(self._provider, self._api_key)
         return (key,) if key else ()
 
-    def _exchange(self, seen: dict[str, Any], response: ModelResponse | None) -> Exchange:
+    def _exchange(self, wire: dict[str, Any], response: ModelResponse | None) -> Exchange:
         """What went over the wire, without messages and secrets."""
         request: dict[str, Any] = {"provider": self._provider, "model": self._model}
-        if "url" in seen:
-            request |= {"url": masked_url(seen["url"], self._secrets), "bytes": seen["bytes"]}
-        if "settings" in seen:
-            request |= {"options": masked_fields(seen["settings"], self._secrets), "tools": seen["tools"]}
-        answer: dict[str, Any] = {name: seen[name] for name in _RESPONSE_FACTS if name in seen}
+        if "url" in wire:
+            request |= {"url": mask_url(wire["url"], self._secrets), "bytes": wire["bytes"]}
+        if "settings" in wire:
+            request |= {"options": mask_fields(wire["settings"], self._secrets), "tools": wire["tools"]}
+        answer: dict[str, Any] = {name: wire[name] for name in _RESPONSE_FACTS if name in wire}
         if response is not None:
             answer |= {
                 "id": response.provider_response_id,
@@ -173,28 +173,28 @@ async def _open(
     messages: list[ModelMessage],
     settings: dict[str, Any],
     parameters: ModelRequestParameters,
-    seen: dict[str, Any],
+    wire: dict[str, Any],
 ) -> StreamedResponse:
-    """The answer, opened. A provider that can't be forced to call a tool while it reasons is asked without force: what
-    must be called is checked in the answer anyway."""
+    """Open the stream of the answer. A provider that can't combine reasoning with a forced tool call gets no
+    tool choice: the engine checks the calls of the answer anyway."""
     from pydantic_ai.direct import model_request, model_request_stream
     from pydantic_ai.exceptions import UserError
     from pydantic_ai.models import CompletedStreamedResponse
 
-    token = SEEN.set(seen)
+    token = WIRE.set(wire)
     try:
         while True:
-            asked: Any = {"model_settings": settings, "model_request_parameters": parameters}
+            options: Any = {"model_settings": settings, "model_request_parameters": parameters}
             try:
-                return await stack.enter_async_context(model_request_stream(connection.model, messages, **asked))
+                return await stack.enter_async_context(model_request_stream(connection.model, messages, **options))
             except UserError as error:
                 if settings.get("tool_choice", "auto") in ("auto", "none") or "tool_choice" not in str(error):
                     raise
-                seen["settings"] = settings = settings | {"tool_choice": "auto"}
+                wire["settings"] = settings = settings | {"tool_choice": "auto"}
             except NotImplementedError:  # it can't stream
-                whole = await model_request(connection.model, messages, **asked)
+                whole = await model_request(connection.model, messages, **options)
                 return CompletedStreamedResponse(
                     replace(whole), model_request_parameters=parameters, replay_events=True
                 )
     finally:
-        SEEN.reset(token)
+        WIRE.reset(token)

@@ -1,6 +1,6 @@
-"""What a provider signed or encrypted of its reasoning, as the one string that our log has for it.
+"""Signed or encrypted reasoning of a provider, as the one string that our log stores.
 
-A provider refuses signatures that another one made, so the string says whose it is.
+A provider refuses the signatures of others, so the string names the provider.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-__all__ = ["Signed", "pack", "unpack"]
+__all__ = ["Signature", "pack", "unpack"]
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _FIELDS = ("provider", "id", "signature")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signed:
+class Signature:
     """Args:
     provider: the name under which pydantic-ai keeps it.
     id: the provider's id of the reasoning item, or its mark for redacted reasoning.
@@ -28,10 +28,10 @@ class Signed:
     raw: tuple[str, ...] = ()
 
 
-def pack(signed: Signed) -> str | None:
+def pack(signed: Signature) -> str | None:
     """The string for the log; None if there is nothing to send back.
 
-    >>> pack(Signed(provider="anthropic", signature="EqoB"))
+    >>> pack(Signature(provider="anthropic", signature="EqoB"))
     '{"provider":"anthropic","signature":"EqoB"}'
     """
     if not (signed.id or signed.signature or signed.raw):
@@ -40,8 +40,8 @@ def pack(signed: Signed) -> str | None:
     return _encode(shape | ({"raw": list(signed.raw)} if signed.raw else {}))
 
 
-def unpack(text: str | None) -> Signed | None:
-    """What `pack` wrote; None for anything else, such as a bare signature whose maker is not known."""
+def unpack(text: str | None) -> Signature | None:
+    """The signature in a string of `pack`; None for anything else, such as a signature of an unknown provider."""
     if text is None or not text.startswith("{"):
         return None
     try:
@@ -54,4 +54,4 @@ def unpack(text: str | None) -> Signed | None:
         value is None or isinstance(value, str) for value in values.values()
     ):
         return None
-    return Signed(**values, raw=raw)
+    return Signature(**values, raw=raw)

@@ -12,7 +12,7 @@ from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import ModelRequest
 from perdure.core.tools.arguments import ARGUMENTS
-from perdure.providers.pydantic_ai.cache_marks import marked
+from perdure.providers.cache_marks import mark_positions
 from perdure.providers.pydantic_ai.dialects import Dialect
 from perdure.providers.pydantic_ai.signatures import unpack
 
@@ -30,13 +30,13 @@ EMPTY_RESULT = "(no output)"
 
 
 def to_messages(request: ModelRequest, dialect: Dialect, *, system: str) -> list[pa.ModelMessage]:
-    """The messages and the tail of a request; neighbours of one side become one message.
+    """The messages and the tail of a request; adjacent messages of one side are joined.
 
     Args:
         system: the name of the provider as pydantic-ai has it; only reasoning that it signed goes back to it.
     """
     writer = _Writer(dialect, system)
-    marks = marked(request.messages) if dialect.cache_marks else frozenset()
+    marks = mark_positions(request.messages) if dialect.cache_marks else frozenset()
     for place, message in enumerate(request.messages):
         if message.role == "assistant":
             writer.answer(message)
@@ -52,52 +52,52 @@ def to_messages(request: ModelRequest, dialect: Dialect, *, system: str) -> list
 
 
 class _Writer:
-    """Puts one message behind the other; knows under which ids the open calls went out."""
+    """Collects the messages, and the ids that the calls have for the provider."""
 
     def __init__(self, dialect: Dialect, system: str) -> None:
         from pydantic_ai import messages as pa
 
         self.messages: list[pa.ModelMessage] = []
         self._pa, self._dialect, self._system = pa, dialect, system
-        self._taken: set[str] = set()
-        self._open: dict[str, str] = {}
-        self._mark_waits = False
+        self._used_ids: set[str] = set()
+        self._call_ids: dict[str, str] = {}
+        self._mark_pending = False
 
     def say(self, message: Message) -> None:
-        """Something a user or the engine said."""
+        """Add a message of a user or the engine."""
         for part in message.parts:
             if not isinstance(part, Text) or not part.text.strip():
-                continue  # a text without a word in it is refused
+                continue  # providers refuse an empty text
             if message.role == "system" or message.kind != "message":
                 self.engine(part.text)
             else:
                 self._user(part.text)
 
     def engine(self, text: str) -> None:
-        """What the engine said, in the role that the provider has for it."""
+        """Add a text of the engine, in the role that the dialect has for it."""
         if self._dialect.engine_role == "user":
             self._user(text)
         else:
-            self._add(self._pa.SystemPromptPart(_sendable(text)))
+            self._add(self._pa.SystemPromptPart(_encodable(text)))
 
     def answer(self, message: Message) -> None:
-        """What the model said. Reasoning of another provider, or without a signature, stays behind."""
+        """Add an answer of the model, without reasoning that another provider signed or nobody."""
         parts: list[pa.ModelResponsePart] = []
         for part in message.parts:
             match part:
                 case Text(text=text) if text.strip():
-                    parts.append(self._pa.TextPart(_sendable(text)))
+                    parts.append(self._pa.TextPart(_encodable(text)))
                 case Reasoning():
-                    if (thought := self._thought(part)) is not None:
-                        parts.append(thought)
+                    if (thinking := self._thinking(part)) is not None:
+                        parts.append(thinking)
                 case ToolCall():
-                    call_id = self._open[part.call_id] = _free(_legal_id(part.call_id), self._taken)
+                    call_id = self._call_ids[part.call_id] = _unique_id(_legal_id(part.call_id), self._used_ids)
                     parts.append(self._pa.ToolCallPart(part.name, _legal_arguments(part.arguments), call_id))
                 case _:
                     pass
         if not parts:
             return
-        if not self.messages:  # a conversation begins with its user, or it is refused
+        if not self.messages:  # a conversation must begin with a user's message
             self._user(".")
         if isinstance(last := self.messages[-1], self._pa.ModelResponse):
             last.parts = [*last.parts, *parts]
@@ -110,14 +110,14 @@ class _Writer:
             self._add(
                 self._pa.ToolReturnPart(
                     result.name,
-                    _sendable(result.text) if result.text.strip() else EMPTY_RESULT,
-                    self._open.pop(result.call_id, result.call_id),
+                    _encodable(result.text) if result.text.strip() else EMPTY_RESULT,
+                    self._call_ids.pop(result.call_id, result.call_id),
                     outcome="failed" if failed else "success",
                 )
             )
 
     def mark(self) -> None:
-        """A cache mark behind the last thing that was written."""
+        """Set a cache mark after the last part."""
         match self.messages[-1] if self.messages else None:
             case self._pa.ModelRequest(parts=parts):
                 last = parts[-1]
@@ -127,37 +127,37 @@ class _Writer:
                 else:
                     self._add(self._pa.UserPromptPart([point]))
             case self._pa.ModelResponse(parts=parts):
-                # An answer has no place for a mark; leading what follows, it is put on the answer's last piece.
-                self._mark_waits = not isinstance(parts[-1], self._pa.ThinkingPart)
+                # An answer takes no mark; a mark at the start of the next part counts for the answer's last part.
+                self._mark_pending = not isinstance(parts[-1], self._pa.ThinkingPart)
             case _:
                 pass
 
     def _user(self, text: str) -> None:
-        content: Any = _sendable(text)
-        self._add(self._pa.UserPromptPart([self._pa.CachePoint(), content] if self._mark_waits else content))
+        content: Any = _encodable(text)
+        self._add(self._pa.UserPromptPart([self._pa.CachePoint(), content] if self._mark_pending else content))
 
     def _add(self, part: pa.ModelRequestPart) -> None:
-        self._mark_waits = False
+        self._mark_pending = False
         if self.messages and isinstance(last := self.messages[-1], self._pa.ModelRequest):
             last.parts = [*last.parts, part]
         else:
             self.messages.append(self._pa.ModelRequest(parts=[part]))
 
-    def _thought(self, part: Reasoning) -> pa.ThinkingPart | None:
-        signed = unpack(part.signature)
-        if signed is None or signed.provider != self._system:
+    def _thinking(self, part: Reasoning) -> pa.ThinkingPart | None:
+        signature = unpack(part.signature)
+        if signature is None or signature.provider != self._system:
             return None
         return self._pa.ThinkingPart(
-            part.text,  # signed: not one byte of it may change
-            id=signed.id,
-            signature=signed.signature,
-            provider_name=signed.provider,
-            provider_details={"raw_content": list(signed.raw)} if signed.raw else None,
+            part.text,  # signed: not one byte may change
+            id=signature.id,
+            signature=signature.signature,
+            provider_name=signature.provider,
+            provider_details={"raw_content": list(signature.raw)} if signature.raw else None,
         )
 
 
-def _sendable(text: str) -> str:
-    """The text without halves of surrogate pairs: they have no place in UTF-8."""
+def _encodable(text: str) -> str:
+    """The text with lone surrogates replaced: UTF-8 has none."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -166,7 +166,7 @@ def _sendable(text: str) -> str:
 
 
 def _legal_arguments(text: str) -> str:
-    """The arguments as the text of a JSON object; what is none goes back as the one string in an object."""
+    """The arguments as JSON object; anything else becomes a string inside one."""
     if not text.strip():
         return "{}"
     try:
@@ -174,9 +174,9 @@ def _legal_arguments(text: str) -> str:
     except (ValueError, RecursionError):
         shape = None
     if not isinstance(shape, dict):
-        return _encode({"INVALID_JSON": _sendable(text)})
+        return _encode({"INVALID_JSON": _encodable(text)})
     if "\\u" in text or not text.isascii():
-        return _sendable(_encode(shape))  # an escaped half of a pair, too, would be refused
+        return _encodable(_encode(shape))  # an escaped lone surrogate would be refused too
     return text
 
 
@@ -185,18 +185,18 @@ def _no_json(constant: str) -> NoReturn:
 
 
 def _legal_id(call_id: str) -> str:
-    """The id if providers take it; else one made of it, the same every time."""
+    """The id if providers accept it, else a legal one that depends on it alone."""
     if _CALL_ID.fullmatch(call_id):
         return call_id
     digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     return f"{_NO_CALL_ID_CHAR.sub('_', call_id)[:40] or 'call'}-{digest}"
 
 
-def _free(call_id: str, taken: set[str]) -> str:
-    """The id, numbered if it was there before: ids are unique within a run, providers want them so in a request."""
-    free, count = call_id, 1
-    while free in taken:
+def _unique_id(call_id: str, used: set[str]) -> str:
+    """The id, with a number if the request has it already: our ids are unique only within a run."""
+    unique, count = call_id, 1
+    while unique in used:
         count += 1
-        free = f"{call_id[:56]}-{count}"
-    taken.add(free)
-    return free
+        unique = f"{call_id[:56]}-{count}"
+    used.add(unique)
+    return unique

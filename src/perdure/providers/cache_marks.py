@@ -1,4 +1,4 @@
-"""Where a request says "cache up to here".
+"""The positions of cache marks in a request.
 
 A provider that takes marks takes four: after the tools, after the system text (both are settings), after the last
 message of the previous turn, and after the last message of the log. The volatile tail stands behind them all.
@@ -13,16 +13,16 @@ from collections.abc import Sequence
 
 from perdure.core.messages import Message
 
-__all__ = ["marked"]
+__all__ = ["mark_positions", "turn_start"]
 
 
-def marked(messages: Sequence[Message]) -> frozenset[int]:
-    """The positions of the messages that have a mark behind them."""
-    return frozenset(place for place in (_turn_start(messages) - 1, len(messages) - 1) if place >= 0)
+def mark_positions(messages: Sequence[Message]) -> frozenset[int]:
+    """The positions of the messages with a mark after them."""
+    return frozenset(place for place in (turn_start(messages) - 1, len(messages) - 1) if place >= 0)
 
 
-def _turn_start(messages: Sequence[Message]) -> int:
-    """Where the newest turn begins: the last thing a user said, with what the engine said right before it."""
+def turn_start(messages: Sequence[Message]) -> int:
+    """The start of the newest turn: the last message of a user, with the engine's messages right before it."""
     for place in range(len(messages) - 1, -1, -1):
         if messages[place].role == "user" and messages[place].kind == "message":
             while place > 0 and messages[place - 1].role in ("user", "system"):
