@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
-from perdure.app import App
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
 from perdure.core.agents import Agent
@@ -27,14 +26,11 @@ from perdure.library.conversations import AsyncConversations
 from perdure.library.folders import AsyncAgentFiles
 from perdure.library.reply import Reply
 from perdure.library.secrets import AsyncSecrets
-from perdure.library.services.agents import AgentService
-from perdure.library.services.approvals import ApprovalService
-from perdure.library.services.conversations import ConversationService
+from perdure.library.services import Services
 from perdure.library.services.importing import ImportResult
-from perdure.library.services.messages import MessageService, NewMessage
-from perdure.library.services.runs import RunService
-from perdure.library.services.search import BUDGET_TOKENS, SearchService
-from perdure.library.services.steps import StepInfo, StepService, overview_of
+from perdure.library.services.messages import NewMessage
+from perdure.library.services.search import BUDGET_TOKENS
+from perdure.library.services.steps import StepInfo, overview_of
 from perdure.library.tool_rules import AsyncAgentRules
 from perdure.library.tools import AsyncAgentTools
 from perdure.search.hits import Hits, MessageHit
@@ -46,23 +42,17 @@ __all__ = ["AsyncAgent"]
 class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
     """One agent. `info` holds its values at look-up time; everything else is read anew."""
 
-    def __init__(self, app: App, agent: Agent) -> None:
-        self._app = app
+    def __init__(self, services: Services, agent: Agent) -> None:
+        self._services = services
         self.info = agent
         self.id = agent.id
         self.name = agent.name
-        self.blocks = AsyncAgentBlocks(app, agent.id)
-        self.archives = AsyncAgentArchives(app, agent.id)
-        self.files = AsyncAgentFiles(app, agent.id)
-        self.secrets = AsyncSecrets(app, agent.id)
-        self.tools = AsyncAgentTools(app, agent.id)
-        self.rules = AsyncAgentRules(app, agent.id)
-        self._agents = AgentService(app)
-        self._approvals = ApprovalService(app)
-        self._conversations = ConversationService(app)
-        self._messages = MessageService(app)
-        self._runs = RunService(app)
-        self._steps = StepService(app)
+        self.blocks = AsyncAgentBlocks(services, agent.id)
+        self.archives = AsyncAgentArchives(services, agent.id)
+        self.files = AsyncAgentFiles(services, agent.id)
+        self.secrets = AsyncSecrets(services, agent.id)
+        self.tools = AsyncAgentTools(services, agent.id)
+        self.rules = AsyncAgentRules(services, agent.id)
 
     async def send(
         self,
@@ -137,24 +127,24 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
 
     async def follow(self, run_id: RunId, *, after: int = 0) -> AsyncIterator[StoredEvent | Delta]:
         """The events of a run of this agent after number `after`, until it has ended. Raises: NotFound, StoreError."""
-        async for sent in self._runs.follow(await self.run(run_id), after=after):
+        async for sent in self._services.runs.follow(await self.run(run_id), after=after):
             yield sent
 
     async def cancel(self, run_id: RunId) -> Run:
         """Ask a run of this agent to stop; it ends with the stop reason `cancelled`. Calls at which it has stopped are
         given up. Raises: NotFound, StoreError."""
-        return await self._runs.cancel(run_id, self.id)
+        return await self._services.runs.cancel(run_id, self.id)
 
     async def run(self, run_id: RunId) -> Run:
         """A run of this agent. Raises: NotFound, also for another agent's."""
-        return await self._runs.get(run_id, self.id)
+        return await self._services.runs.get(run_id, self.id)
 
     async def exchange(self, step_id: StepId) -> Exchange | None:
         """What went over the wire at a step of this agent, keys masked; None for a model that has no wire.
 
         The messages of the request are not in it: they are in the log. Raises: NotFound, also for another agent's.
         """
-        return await self._steps.get_exchange(self.id, step_id)
+        return await self._services.steps.get_exchange(self.id, step_id)
 
     async def messages(
         self,
@@ -172,7 +162,7 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
             reset: also what a `reset` took out of view.
         Raises: InvalidInput, NotFound.
         """
-        return await self._messages.list(
+        return await self._services.messages.list(
             self.id,
             conversation=conversation,
             limit=limit,
@@ -184,7 +174,7 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
 
     async def message_count(self) -> int:
         """How many messages the history holds, over all conversations and with tool results."""
-        return await self._messages.count(self.id)
+        return await self._services.messages.count(self.id)
 
     async def import_messages(
         self,
@@ -207,7 +197,9 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
             ConversationBusy, ApprovalPending, StoreError: what was stored stays, and the same import goes on there,
             because a message that is there already is skipped.
         """
-        return await self._messages.import_messages(self.id, messages, conversation=conversation, progress=progress)
+        return await self._services.messages.import_messages(
+            self.id, messages, conversation=conversation, progress=progress
+        )
 
     async def search(
         self,
@@ -229,7 +221,7 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
             since, until: times with a zone, both included.
         Raises: InvalidInput: a time without a zone, an unknown role, a limit below 1 or above 10,000.
         """
-        return await SearchService(self._app).messages_of_agent(
+        return await self._services.search.messages_of_agent(
             self.id,
             text,
             roles=roles,
@@ -264,7 +256,7 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
             explain: have each source say `why` it was found.
         Raises: InvalidInput: an empty query, a budget below 1 or above 200,000, a floor outside 0 to 1; NotFound.
         """
-        return await SearchService(self._app).recall(
+        return await self._services.search.recall(
             query,
             budget_tokens=budget_tokens,
             agent_id=self.id,
@@ -285,8 +277,8 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         field.
         """
         if "model" in changes:
-            await self._agents.check_model(changes["model"])
-        return AsyncAgent(self._app, await self._agents.update(self.id, changes))
+            await self._services.agents.check_model(changes["model"])
+        return AsyncAgent(self._services, await self._services.agents.update(self.id, changes))
 
     async def context(self, *, conversation: ConversationId | None = None) -> ContextOverview:
         """What fills the window of a conversation (default: the agent's first): tokens of each part, and what is free.
@@ -294,7 +286,7 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         The numbers are those that the engine certifies requests by: its estimates, corrected by what the provider
         measured. Raises: InvalidInput, NotFound.
         """
-        return overview_of(await self._steps.preview(self.id, conversation))
+        return overview_of(await self._services.steps.preview(self.id, conversation))
 
     async def steps(
         self,
@@ -310,7 +302,9 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
             before: the last step of the page before.
         Raises: InvalidInput; NotFound, also for what is another agent's.
         """
-        return await self._steps.list(self.id, conversation=conversation, run_id=run_id, limit=limit, before=before)
+        return await self._services.steps.list(
+            self.id, conversation=conversation, run_id=run_id, limit=limit, before=before
+        )
 
     async def request(self, step_id: StepId) -> ModelRequest:
         """What the model was sent at a step of this agent, built again from the log, byte for byte.
@@ -320,14 +314,14 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         its settings are still the same, else the defaults; `exchange` tells which were sent.
         Raises: NotFound, also for another agent's; ReplayMismatch.
         """
-        return await self._steps.build_request(self.id, step_id)
+        return await self._services.steps.build_request(self.id, step_id)
 
     async def explain(self, step_id: StepId) -> Explanation:
         """What each part of a step's request took: tokens, the provider's cache, the price.
 
         Raises: NotFound, also for another agent's; ReplayMismatch; InvalidInput: the catalog can't be read.
         """
-        return await self._steps.explain(self.id, step_id)
+        return await self._services.steps.explain(self.id, step_id)
 
     async def _submit(
         self,
@@ -340,7 +334,7 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         tools: ClientTools | None = None,
     ) -> Accepted:
         check_text("text", text)
-        return await self._messages.submit(
+        return await self._services.messages.submit(
             self.id,
             (NewMessage((Text(text),)),),
             conversation_seq=await self._seq_of(conversation),

@@ -17,9 +17,8 @@ from perdure.engine.run.accept import Accepted
 from perdure.library.checks import check_text
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
 from perdure.library.reply import Reply, although_kept
-from perdure.library.services.approvals import ApprovalService
-from perdure.library.services.conversations import ConversationService
-from perdure.library.services.messages import MessageService, NewMessage
+from perdure.library.services import Services
+from perdure.library.services.messages import NewMessage
 
 __all__ = ["AsyncApproval"]
 
@@ -62,16 +61,14 @@ def _is_lines(value: object) -> bool:
 class AsyncApproval:
     """The calls of an agent that wait; `AsyncAgent` has these methods."""
 
-    _approvals: ApprovalService
-    _conversations: ConversationService
-    _messages: MessageService
+    _services: Services
     id: AgentId
     info: Agent
 
     async def pending(self, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:
         """The calls of a conversation (default: the agent's first) that wait, in the order of the model's answer. While
         there are any, the conversation takes answers only. Raises: InvalidInput, NotFound."""
-        return await self._approvals.list(self.id, conversation)
+        return await self._services.approvals.list(self.id, conversation)
 
     async def approve(
         self,
@@ -148,7 +145,7 @@ class AsyncApproval:
     async def require_approval(self, tool: str, required: bool = True) -> None:
         """Require the approval of a person for each call of a tool, or no longer require it, from the agent's next
         answer on. Raises: NotFound: the agent has no such tool."""
-        await self._approvals.require(self.id, tool, required)
+        await self._services.approvals.require(self.id, tool, required)
 
     async def _calls_to_decide(self, call_id: str | None, conversation: ConversationId | None) -> Sequence[str]:
         """The ids of the calls to decide: this call, or all that wait for a person, or those of the last decision."""
@@ -158,7 +155,7 @@ class AsyncApproval:
         waiting = await self.pending(conversation=conversation)
         found: Sequence[str] = [call.call_id for call in waiting if not call.awaits_client]
         if not found:
-            found = await self._approvals.find_decisions(self.id, conversation)
+            found = await self._services.approvals.find_decisions(self.id, conversation)
         if not found:
             there = ", ".join(f"{call.call_id} ({call.name})" for call in waiting) or "none"
             raise AnswerInvalid(f"no call waits for approval: of agent {self.info.name!r} there wait {there}")
@@ -185,7 +182,7 @@ class AsyncApproval:
                 before = await self._submit_answers(answers, None, conversation, None)
                 if before.waits:
                     answers = await tools.run(left)
-        return await self._messages.submit(
+        return await self._services.messages.submit(
             self.id,
             () if text is None else (NewMessage((Text(text),)),),
             conversation_seq=await self._seq_of(conversation),
@@ -197,7 +194,7 @@ class AsyncApproval:
 
     async def _seq_of(self, conversation: ConversationId | None) -> int:
         """The number of the agent's conversation. Raises: InvalidInput, NotFound."""
-        return 0 if conversation is None else (await self._conversations.get(self.id, conversation)).seq
+        return 0 if conversation is None else (await self._services.conversations.get(self.id, conversation)).seq
 
     async def _reply_to(
         self, accepted: Accepted, tools: ClientTools | None, conversation: ConversationId | None
@@ -206,7 +203,7 @@ class AsyncApproval:
         StoreError."""
         while True:
             try:
-                reply = await self._messages.reply(accepted)
+                reply = await self._services.messages.reply(accepted)
             except StoreError as error:
                 raise although_kept(error, accepted.run.id) from error
             if reply.failure is not None:
@@ -228,7 +225,7 @@ class AsyncApproval:
             accepted, following = following, None
             stopped = False
             try:
-                async for sent in self._messages.follow(accepted):
+                async for sent in self._services.messages.follow(accepted):
                     if isinstance(sent, StoredEvent) and isinstance(sent.event, RunEnded):
                         stopped = sent.event.stop_reason == "requires_approval"
                     yield sent

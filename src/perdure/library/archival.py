@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Unpack
 
-from perdure.app import App
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Passage, TagMatch
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.values import as_tags
 from perdure.library.archives import AsyncArchive
 from perdure.library.checks import check_text, utc
-from perdure.library.services.archives import ArchiveService
-from perdure.library.services.passages import PassageService, passage_filter
-from perdure.library.services.search import SearchService
+from perdure.library.services import Services
+from perdure.library.services.passages import passage_filter
 from perdure.search.hits import Hits, PassageHit
 
 __all__ = ["AsyncAgentArchives", "AsyncArchival"]
@@ -24,7 +22,7 @@ __all__ = ["AsyncAgentArchives", "AsyncArchival"]
 class AsyncArchival:
     """The archival memory of an agent; `AsyncAgent` has these methods."""
 
-    _app: App
+    _services: Services
     id: AgentId
 
     async def archive(self, text: str, *, tags: Sequence[str] = (), occurred_at: datetime | None = None) -> Passage:
@@ -36,7 +34,7 @@ class AsyncArchival:
         """
         check_text("text", text)
         new = NewPassage(text=text, tags=as_tags(tags), occurred_at=occurred_at)
-        return await PassageService(self._app).insert_of_agent(self.id, new)
+        return await self._services.passages.insert_of_agent(self.id, new)
 
     async def search_archive(
         self,
@@ -60,7 +58,7 @@ class AsyncArchival:
             since, until: times with a zone, both included.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
         """
-        return await SearchService(self._app).passages_of_agent(
+        return await self._services.search.passages_of_agent(
             self.id,
             text,
             tags=tags,
@@ -88,35 +86,35 @@ class AsyncArchival:
         Raises: InvalidInput: as `search_archive`.
         """
         where = passage_filter(tags, tag_match, since, until)
-        return await PassageService(self._app).list_of_agent_after(self.id, after_seq, where=where, limit=limit)
+        return await self._services.passages.list_of_agent_after(self.id, after_seq, where=where, limit=limit)
 
     async def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
         """The passage with other fields: `text`, `tags`, `metadata`, `source`, `occurred_at`.
 
         Raises: NotFound, also for one of another agent's; InvalidInput: a value that can't be used, no such field.
         """
-        return await PassageService(self._app).update_of_agent(self.id, passage_id, changes)
+        return await self._services.passages.update_of_agent(self.id, passage_id, changes)
 
     async def delete_passage(self, passage_id: PassageId) -> None:
         """Remove a passage from archival memory. Raises: NotFound, also for one of another agent's."""
-        await PassageService(self._app).delete_of_agent(self.id, passage_id)
+        await self._services.passages.delete_of_agent(self.id, passage_id)
 
 
 class AsyncAgentArchives:
     """The archives of one agent; the first of them takes what the agent puts away."""
 
-    def __init__(self, app: App, agent_id: AgentId) -> None:
-        self._app, self._service, self._agent_id = app, ArchiveService(app), agent_id
+    def __init__(self, services: Services, agent_id: AgentId) -> None:
+        self._services, self._agent_id = services, agent_id
 
     async def list(self) -> list[AsyncArchive]:
         """In the order they were attached."""
-        archives = await self._service.list_of_agent(self._agent_id)
-        return [AsyncArchive(self._app, archive) for archive in archives]
+        archives = await self._services.archives.list_of_agent(self._agent_id)
+        return [AsyncArchive(self._services, archive) for archive in archives]
 
     async def attach(self, archive_id: ArchiveId) -> None:
         """Let the agent find what is in an archive. Attaching twice is no error. Raises: NotFound."""
-        await self._service.attach(self._agent_id, archive_id)
+        await self._services.archives.attach(self._agent_id, archive_id)
 
     async def detach(self, archive_id: ArchiveId) -> None:
         """Take an archive from the agent; its passages stay. Raises: NotFound."""
-        await self._service.detach(self._agent_id, archive_id)
+        await self._services.archives.detach(self._agent_id, archive_id)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
-from perdure.app import App
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Archive, Passage, TagMatch
@@ -14,9 +13,8 @@ from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges, Selection
 from perdure.library.checks import utc
 from perdure.library.paging import Page
-from perdure.library.services.archives import ArchiveService
-from perdure.library.services.passages import PassageService, passage_filter
-from perdure.library.services.search import SearchService
+from perdure.library.services import Services
+from perdure.library.services.passages import passage_filter
 from perdure.search.hits import Hits, PassageHit
 
 __all__ = ["AsyncArchive", "AsyncArchives"]
@@ -25,19 +23,19 @@ __all__ = ["AsyncArchive", "AsyncArchives"]
 class AsyncArchives:
     """All archives of the store. Several agents may share one."""
 
-    def __init__(self, app: App) -> None:
-        self._app, self._service = app, ArchiveService(app)
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def create(
         self, name: str, *, description: str | None = None, metadata: Mapping[str, Any] | None = None
     ) -> AsyncArchive:
         """A new archive that no agent has yet. Raises: InvalidInput: a field that can't be used."""
-        made = await self._service.create(name, description=description, metadata=metadata)
-        return AsyncArchive(self._app, made)
+        made = await self._services.archives.create(name, description=description, metadata=metadata)
+        return AsyncArchive(self._services, made)
 
     async def get(self, name_or_id: str) -> AsyncArchive:
         """The archive of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
-        return AsyncArchive(self._app, await self._service.resolve(name_or_id))
+        return AsyncArchive(self._services, await self._services.archives.resolve(name_or_id))
 
     async def list(
         self, *, name: str | None = None, limit: int = 50, after: ArchiveId | None = None
@@ -46,8 +44,8 @@ class AsyncArchives:
 
         Raises: InvalidInput: a limit below 1 or above 10,000; NotFound: there is no archive `after`.
         """
-        found = await self._service.list(Page(limit, ascending=True, after=after), name=name)
-        return [AsyncArchive(self._app, archive) for archive in found]
+        found = await self._services.archives.list(Page(limit, ascending=True, after=after), name=name)
+        return [AsyncArchive(self._services, archive) for archive in found]
 
     async def delete(self, archive_id: ArchiveId) -> None:
         """Remove the archive with its passages, after taking it from all agents.
@@ -56,14 +54,14 @@ class AsyncArchives:
         of no agent; deleting it again goes on.
         Raises: NotFound, StoreError; InvalidInput: it holds what a folder's files say, and nothing is removed.
         """
-        await self._service.delete(archive_id)
+        await self._services.archives.delete(archive_id)
 
 
 class AsyncArchive:
     """One archive, as it was when it was looked up; its passages are always read anew."""
 
-    def __init__(self, app: App, archive: Archive) -> None:
-        self._app, self._service, self._passages = app, ArchiveService(app), PassageService(app)
+    def __init__(self, services: Services, archive: Archive) -> None:
+        self._services = services
         self.info = archive
         self.id = archive.id
         self.name = archive.name
@@ -74,7 +72,7 @@ class AsyncArchive:
         What is not given stays: `name`, `description`, `metadata`, which is replaced as a whole.
         Raises: NotFound; InvalidInput: a value that can't be used, no such field.
         """
-        return AsyncArchive(self._app, await self._service.update(self.id, changes))
+        return AsyncArchive(self._services, await self._services.archives.update(self.id, changes))
 
     async def insert(
         self,
@@ -93,7 +91,7 @@ class AsyncArchive:
         Raises: InvalidInput: an empty text, one of more than a million characters, a time without a zone; NotFound.
         """
         new = NewPassage(text=text, tags=tags, metadata=metadata or {}, source=source or {}, occurred_at=occurred_at)
-        return (await self._passages.insert(self.id, [new]))[0]
+        return (await self._services.passages.insert(self.id, [new]))[0]
 
     async def insert_many(self, passages: Sequence[NewPassage | str]) -> list[Passage]:
         """Put texts away, in transactions of up to 500; plain texts have no tags.
@@ -104,7 +102,7 @@ class AsyncArchive:
         if isinstance(passages, str):
             raise InvalidInput("passages is one text: give a list of texts or NewPassages")
         new = [NewPassage(text=one) if isinstance(one, str) else one for one in passages]
-        return await self._passages.insert(self.id, new)
+        return await self._services.passages.insert(self.id, new)
 
     async def search(
         self,
@@ -127,7 +125,7 @@ class AsyncArchive:
             since, until: times with a zone, both included.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
         """
-        return await SearchService(self._app).passages(
+        return await self._services.search.passages(
             text,
             archive_id=self.id,
             tags=tags,
@@ -156,22 +154,22 @@ class AsyncArchive:
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
         """
         where = passage_filter(tags, tag_match, since, until)
-        return await self._passages.list_after(self.id, after_seq, where=where, limit=limit)
+        return await self._services.passages.list_after(self.id, after_seq, where=where, limit=limit)
 
     async def passage(self, passage_id: PassageId) -> Passage:
         """A passage of this archive. Raises: NotFound, also for another archive's."""
-        return await self._passages.get(self.id, passage_id)
+        return await self._services.passages.get(self.id, passage_id)
 
     async def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
         """The passage with other fields: `text`, `tags`, `metadata`, `source`, `occurred_at`.
 
         Raises: NotFound, also for another archive's; InvalidInput: a value that can't be used, no such field.
         """
-        return await self._passages.update(self.id, passage_id, changes)
+        return await self._services.passages.update(self.id, passage_id, changes)
 
     async def delete_passage(self, passage_id: PassageId) -> None:
         """Remove a passage. Raises: NotFound, also for another archive's."""
-        await self._passages.delete(self.id, passage_id)
+        await self._services.passages.delete(self.id, passage_id)
 
     async def delete_where(
         self,
@@ -193,16 +191,16 @@ class AsyncArchive:
         Raises: InvalidInput: no condition at all, a value that can't be used; NotFound.
         """
         selection = Selection(where=passage_filter(tags, tag_match, since, until), text=text)
-        return await self._passages.delete_where(self.id, selection, dry_run=dry_run)
+        return await self._services.passages.delete_where(self.id, selection, dry_run=dry_run)
 
     async def attach_to(self, agent_id: AgentId) -> None:
         """Let an agent find what is in this archive. Attaching twice is no error. Raises: NotFound."""
-        await self._service.attach(agent_id, self.id)
+        await self._services.archives.attach(agent_id, self.id)
 
     async def detach_from(self, agent_id: AgentId) -> None:
         """Take the archive from an agent; its passages stay. Raises: NotFound: no such agent or archive."""
-        await self._service.detach(agent_id, self.id)
+        await self._services.archives.detach(agent_id, self.id)
 
     async def delete(self) -> None:
         """Remove the archive with its passages; see `AsyncArchives.delete`."""
-        await self._service.delete(self.id)
+        await self._services.archives.delete(self.id)

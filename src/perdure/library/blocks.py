@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.app import App
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockFilter, BlockVersion
 from perdure.core.ids import AgentId, BlockId
 from perdure.library.paging import Page
-from perdure.library.services.blocks import BlockService
+from perdure.library.services import Services
 
 __all__ = ["AsyncAgentBlocks", "AsyncBlocks"]
 
@@ -17,8 +16,8 @@ __all__ = ["AsyncAgentBlocks", "AsyncBlocks"]
 class AsyncBlocks:
     """All blocks of the store, by id: for those that several agents share."""
 
-    def __init__(self, app: App) -> None:
-        self._service = BlockService(app)
+    def __init__(self, services: Services) -> None:
+        self._service = services.blocks
 
     async def create(
         self,
@@ -67,8 +66,8 @@ class AsyncBlocks:
 class AsyncAgentBlocks:
     """The blocks of one agent, by label. Every method raises NotFound when the agent is gone."""
 
-    def __init__(self, app: App, agent_id: AgentId) -> None:
-        self._service, self._agent_id = BlockService(app), agent_id
+    def __init__(self, services: Services, agent_id: AgentId) -> None:
+        self._service, self._agent_id = services.blocks, agent_id
 
     async def list(self) -> Sequence[Block]:
         """In the order they were attached."""

@@ -9,7 +9,7 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, Reset
 from perdure.core.ids import AgentId, ConversationId
 from perdure.domain.conversations.units import ConversationChanges
-from perdure.library.services.conversations import ConversationService
+from perdure.library.services import Services
 
 __all__ = ["AsyncConversations"]
 
@@ -17,22 +17,22 @@ __all__ = ["AsyncConversations"]
 class AsyncConversations:
     """The conversations of an agent; `AsyncAgent` has these methods."""
 
-    _conversations: ConversationService
+    _services: Services
     info: Agent
     id: AgentId
 
     async def new_conversation(self, *, summary: str | None = None) -> Conversation:
         """A new line of messages over the same memory; `summary` says what it is about. Raises: InvalidInput."""
-        return await self._conversations.create(self.id, summary=summary)
+        return await self._services.conversations.create(self.id, summary=summary)
 
     async def conversations(self, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
         """Oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""
-        return await self._conversations.list_of_agent(self.id, limit=limit, after_seq=after_seq)
+        return await self._services.conversations.list_of_agent(self.id, limit=limit, after_seq=after_seq)
 
     async def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
         """A conversation of this agent; by default its first. Raises: InvalidInput; NotFound, also for another
         agent's."""
-        return await self._conversations.get(self.id, conversation)
+        return await self._services.conversations.get(self.id, conversation)
 
     async def update_conversation(
         self, conversation: ConversationId, **changes: Unpack[ConversationChanges]
@@ -43,7 +43,7 @@ class AsyncConversations:
 
         Raises: InvalidInput: a value that can't be used, no such field; NotFound, also for another agent's.
         """
-        return (await self._conversations.update(self.id, conversation, changes)).conversation
+        return (await self._services.conversations.update(self.id, conversation, changes)).conversation
 
     async def delete_conversation(self, conversation: ConversationId) -> None:
         """Take a conversation, and what was said in it, out of every list, search and view; its rows stay in the log
@@ -52,7 +52,7 @@ class AsyncConversations:
         Raises: NotFound, also for another agent's; InvalidInput: it is the agent's first, which can be `reset`;
         ConversationBusy: a run has not ended.
         """
-        await self._conversations.delete(self.id, conversation)
+        await self._services.conversations.delete(self.id, conversation)
 
     async def reset(self, *, conversation: ConversationId | None = None) -> Sequence[Reset]:
         """Have a conversation begin anew, or all of them: what was said is out of view, for the model, in lists and in
@@ -61,8 +61,8 @@ class AsyncConversations:
 
         Raises: InvalidInput, NotFound; ConversationBusy: a run has not ended; nothing is changed.
         """
-        return await self._conversations.reset(self.id, conversation)
+        return await self._services.conversations.reset(self.id, conversation)
 
     async def resets(self, *, conversation: ConversationId | None = None, limit: int = 100) -> Sequence[Reset]:
         """When a conversation began anew, or each of them; newest first. Raises: InvalidInput, NotFound."""
-        return await self._conversations.list_resets(self.id, conversation, limit=limit)
+        return await self._services.conversations.list_resets(self.id, conversation, limit=limit)

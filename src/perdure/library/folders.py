@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
-from perdure.app import App
 from perdure.core.files import AgentFile, File, Folder, IfExists
 from perdure.core.ids import AgentId, FileId, FolderId
 from perdure.domain.files.folders import FolderChanges
 from perdure.library.paging import Page
-from perdure.library.services.agent_files import AgentFileService
-from perdure.library.services.files import FileService
-from perdure.library.services.folders import FolderService
+from perdure.library.services import Services
 from perdure.library.services.uploads import Source
 
 __all__ = ["AsyncAgentFiles", "AsyncFolder", "AsyncFolders"]
@@ -21,8 +18,8 @@ __all__ = ["AsyncAgentFiles", "AsyncFolder", "AsyncFolders"]
 class AsyncFolders:
     """All folders of the store. Several agents may share one."""
 
-    def __init__(self, app: App) -> None:
-        self._app, self._service = app, FolderService(app)
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     async def create(
         self,
@@ -33,12 +30,14 @@ class AsyncFolders:
         metadata: Mapping[str, Any] | None = None,
     ) -> AsyncFolder:
         """A new folder that no agent has yet. Raises: InvalidInput; AlreadyExists: its name is taken."""
-        folder = await self._service.create(name, description=description, instructions=instructions, metadata=metadata)
-        return AsyncFolder(self._app, folder)
+        folder = await self._services.folders.create(
+            name, description=description, instructions=instructions, metadata=metadata
+        )
+        return AsyncFolder(self._services, folder)
 
     async def get(self, name_or_id: str) -> AsyncFolder:
         """The folder of this id or name. Raises: NotFound, naming what there is."""
-        return AsyncFolder(self._app, await self._service.resolve(name_or_id))
+        return AsyncFolder(self._services, await self._services.folders.resolve(name_or_id))
 
     async def list(
         self, *, name: str | None = None, limit: int = 50, after: FolderId | None = None
@@ -47,8 +46,8 @@ class AsyncFolders:
 
         Raises: InvalidInput: a limit below 1 or above 10,000; NotFound: there is no folder `after`.
         """
-        folders = await self._service.list(Page(limit, ascending=True, after=after), name=name)
-        return [AsyncFolder(self._app, folder) for folder in folders]
+        folders = await self._services.folders.list(Page(limit, ascending=True, after=after), name=name)
+        return [AsyncFolder(self._services, folder) for folder in folders]
 
     async def delete(self, folder_id: FolderId) -> None:
         """Take the folder from all agents and remove it with its files, those that are put into it meanwhile included.
@@ -56,14 +55,14 @@ class AsyncFolders:
         Raises: NotFound; StoreFull, StoreError: the text of its files can't be removed now; it is, once it can be, and
             the folder by another call.
         """
-        await self._service.delete(folder_id)
+        await self._services.folders.delete(folder_id)
 
 
 class AsyncFolder:
     """One folder, as it was looked up."""
 
-    def __init__(self, app: App, folder: Folder) -> None:
-        self._app, self._folders, self._files = app, FolderService(app), FileService(app)
+    def __init__(self, services: Services, folder: Folder) -> None:
+        self._services = services
         self.info, self.id, self.name = folder, folder.id, folder.name
 
     async def update(self, **changes: Unpack[FolderChanges]) -> AsyncFolder:
@@ -71,7 +70,7 @@ class AsyncFolder:
 
         Raises: NotFound, InvalidInput, AlreadyExists.
         """
-        return AsyncFolder(self._app, await self._folders.update(self.id, changes))
+        return AsyncFolder(self._services, await self._services.folders.update(self.id, changes))
 
     async def upload(
         self, source: Source, *, name: str | None = None, if_exists: IfExists = "replace", media_type: str = ""
@@ -85,26 +84,28 @@ class AsyncFolder:
                 `suffix` (it is called `name_(1)`) or `error`.
         Raises: NotFound, AlreadyExists, FileNameInvalid, FileTypeUnsupported, FileTooLarge, InvalidInput.
         """
-        return await self._files.upload(self.id, source, name=name, if_exists=if_exists, media_type=media_type)
+        return await self._services.files.upload(self.id, source, name=name, if_exists=if_exists, media_type=media_type)
 
     async def files(self, *, limit: int = 100, after: FileId | None = None) -> Sequence[File]:
         """Oldest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""
-        return [state.file for state in await self._files.list(self.id, Page(limit, ascending=True, after=after))]
+        return [
+            state.file for state in await self._services.files.list(self.id, Page(limit, ascending=True, after=after))
+        ]
 
     async def file(self, name_or_id: str) -> File:
         """The file of this id or name. Raises: NotFound."""
-        return (await self._files.get(self.id, name_or_id)).file
+        return (await self._services.files.get(self.id, name_or_id)).file
 
     async def text(self, name_or_id: str, *, first_line: int = 1, last_line: int | None = None) -> str:
         """Lines of a file's text, both ends included.
 
         Raises: NotFound; InvalidInput: no line numbers, or the last before the first.
         """
-        return await self._files.read(self.id, name_or_id, first_line, last_line)
+        return await self._services.files.read(self.id, name_or_id, first_line, last_line)
 
     async def delete_file(self, name_or_id: str) -> None:
         """Remove a file with its text. Raises: NotFound."""
-        await self._files.delete(self.id, name_or_id)
+        await self._services.files.delete(self.id, name_or_id)
 
     async def wait(
         self,
@@ -124,19 +125,18 @@ class AsyncFolder:
         Raises: NotFound: one was deleted; TimeoutError; StoreFull, StoreError: what was read can't be stored. The files
             wait then, and are read once they can be.
         """
-        return await self._files.wait(self.id, files, progress=progress, timeout_s=timeout_s)
+        return await self._services.files.wait(self.id, files, progress=progress, timeout_s=timeout_s)
 
     async def agents(self) -> Sequence[AgentId]:
         """The agents that have it, oldest first. Raises: NotFound."""
-        return await self._folders.list_agents(self.id)
+        return await self._services.folders.list_agents(self.id)
 
 
 class AsyncAgentFiles:
     """The folders and files of one agent. Every method raises NotFound when the agent is gone."""
 
-    def __init__(self, app: App, agent_id: AgentId) -> None:
-        self._app, self._agent_id = app, agent_id
-        self._folders, self._files = FolderService(app), AgentFileService(app)
+    def __init__(self, services: Services, agent_id: AgentId) -> None:
+        self._services, self._agent_id = services, agent_id
 
     async def attach(self, folder: str, *, open_files: bool = True) -> None:
         """Give the agent a folder, by name or id; with its first one it gets the tools that read files.
@@ -145,20 +145,20 @@ class AsyncAgentFiles:
             open_files: open its files, and those that are added later, while there is room for them.
         Raises: NotFound.
         """
-        await self._folders.attach(self._agent_id, folder, opens=open_files)
+        await self._services.folders.attach(self._agent_id, folder, opens=open_files)
 
     async def detach(self, folder: str) -> None:
         """Take a folder away. Detaching one that the agent does not have is no error. Raises: NotFound."""
-        await self._folders.detach(self._agent_id, folder)
+        await self._services.folders.detach(self._agent_id, folder)
 
     async def folders(self) -> list[AsyncFolder]:
         """In the order they were attached."""
-        folders = await self._folders.list_of_agent(self._agent_id)
-        return [AsyncFolder(self._app, folder) for folder in folders]
+        folders = await self._services.folders.list_of_agent(self._agent_id)
+        return [AsyncFolder(self._services, folder) for folder in folders]
 
     async def list(self, *, is_open: bool | None = None, limit: int = 100) -> Sequence[AgentFile]:
         """The files of its folders: all, the open ones, or the others. Raises: InvalidInput."""
-        return await self._files.list(self._agent_id, is_open=is_open, limit=limit)
+        return await self._services.agent_files.list(self._agent_id, is_open=is_open, limit=limit)
 
     async def open(self, file: str, *, first_line: int = 1, last_line: int | None = None) -> Sequence[AgentFile]:
         """Have lines of a file in the agent's view, from its next message on; the files that were closed for it.
@@ -167,12 +167,12 @@ class AsyncAgentFiles:
             file: its id, or a path such as `docs/plan.md`.
         Raises: NotFound; InvalidInput: its text is not there, or there are no such lines.
         """
-        return await self._files.open(self._agent_id, file, first_line=first_line, last_line=last_line)
+        return await self._services.agent_files.open(self._agent_id, file, first_line=first_line, last_line=last_line)
 
     async def close(self, file: str) -> None:
         """Take a file out of the agent's view. Raises: NotFound."""
-        await self._files.close(self._agent_id, file)
+        await self._services.agent_files.close(self._agent_id, file)
 
     async def close_all(self) -> Sequence[AgentFile]:
         """Take all files out of the agent's view; which they were. Raises: NotFound."""
-        return await self._files.close_all(self._agent_id)
+        return await self._services.agent_files.close_all(self._agent_id)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from perdure.app import App
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import McpServerId
 from perdure.core.mcp import McpServer, McpTool, ToolListing, Transport
 from perdure.core.tools.spec import ToolOutcome
-from perdure.library.services.mcp import McpChanges, McpService, McpState, ServerOptions, ToolsByStatus
+from perdure.library.services import Services
+from perdure.library.services.mcp import McpChanges, McpState, ServerOptions, ToolsByStatus
 
 __all__ = ["AsyncMcp", "McpState"]
 
@@ -18,8 +18,8 @@ __all__ = ["AsyncMcp", "McpState"]
 class AsyncMcp:
     """The MCP servers of the store. A server is named by its name or id."""
 
-    def __init__(self, app: App) -> None:
-        self._service = McpService(app)
+    def __init__(self, services: Services) -> None:
+        self._service = services.mcp
 
     async def add(
         self,

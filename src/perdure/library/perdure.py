@@ -40,12 +40,12 @@ class AsyncPerdure:
     def __init__(self, app: App, *, path: Path | None = None) -> None:
         self._app = app
         self.services = Services(app)
-        self.blocks = AsyncBlocks(app)
-        self.archives = AsyncArchives(app)
-        self.folders = AsyncFolders(app)
-        self.secrets = AsyncSecrets(app)
-        self.mcp = AsyncMcp(app)
-        self.tools = AsyncTools(app)
+        self.blocks = AsyncBlocks(self.services)
+        self.archives = AsyncArchives(self.services)
+        self.folders = AsyncFolders(self.services)
+        self.secrets = AsyncSecrets(self.services)
+        self.mcp = AsyncMcp(self.services)
+        self.tools = AsyncTools(self.services)
         self.path = path
         """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
 
@@ -170,16 +170,16 @@ class AsyncPerdure:
             metadata=metadata or {},
             settings=settings or {},
         )
-        return AsyncAgent(self._app, await agents.create(new))
+        return AsyncAgent(self.services, await agents.create(new))
 
     async def agent(self, name_or_id: str) -> AsyncAgent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
-        return AsyncAgent(self._app, await self.services.agents.resolve(name_or_id))
+        return AsyncAgent(self.services, await self.services.agents.resolve(name_or_id))
 
     async def last_agent(self) -> AsyncAgent | None:
         """The agent that was used last; None when there is none yet."""
         agent = await self.services.agents.find_last_used()
-        return None if agent is None else AsyncAgent(self._app, agent)
+        return None if agent is None else AsyncAgent(self.services, agent)
 
     async def agents(self, *, limit: int = 50, after: AgentId | None = None) -> list[AsyncAgent]:
         """Agents, newest first; `after` is the last one of the page before.
@@ -187,7 +187,7 @@ class AsyncPerdure:
         Raises: InvalidInput: a limit below 1 or above 10,000; NotFound: there is no agent `after`.
         """
         agents = await self.services.agents.list(AgentFilter(), Page(limit, ascending=False, after=after))
-        return [AsyncAgent(self._app, agent) for agent in agents]
+        return [AsyncAgent(self.services, agent) for agent in agents]
 
     async def recall(
         self,

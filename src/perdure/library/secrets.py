@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.app import App
 from perdure.core.ids import AgentId
 from perdure.core.secrets import Secret
-from perdure.library.services.secrets import SecretService
+from perdure.library.services import Services
 
 __all__ = ["AsyncSecrets"]
 
@@ -15,8 +14,8 @@ __all__ = ["AsyncSecrets"]
 class AsyncSecrets:
     """The secrets of one owner. Their values go to tools that name them, and nowhere else."""
 
-    def __init__(self, app: App, agent_id: AgentId | None = None) -> None:
-        self._service, self._agent_id = SecretService(app), agent_id
+    def __init__(self, services: Services, agent_id: AgentId | None = None) -> None:
+        self._service, self._agent_id = services.secrets, agent_id
 
     async def set(self, name: str, value: str) -> Secret:
         """The secret, made or changed, encrypted.

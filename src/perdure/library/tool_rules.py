@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from perdure.app import App
 from perdure.core.ids import AgentId
 from perdure.core.tools.rules import ToolRule
-from perdure.library.services.agents import AgentService
+from perdure.library.services import Services
 
 __all__ = ["AsyncAgentRules"]
 
@@ -16,8 +15,8 @@ __all__ = ["AsyncAgentRules"]
 class AsyncAgentRules:
     """The rules of one agent. They hold from its next answer on."""
 
-    def __init__(self, app: App, agent_id: AgentId) -> None:
-        self._service, self._agent_id = AgentService(app), agent_id
+    def __init__(self, services: Services, agent_id: AgentId) -> None:
+        self._service, self._agent_id = services.agents, agent_id
 
     async def list(self) -> Sequence[ToolRule]:
         """In the order they were given. Raises: NotFound."""

@@ -8,14 +8,14 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
-from perdure.app import App
 from perdure.core.errors import InvalidInput, SourceInvalid
 from perdure.core.ids import AgentId
 from perdure.core.tools.environment import without_values
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.domain.tools.units import ToolOptions
 from perdure.library.paging import Page
-from perdure.library.services.tools import NewTool, ToolChanges, ToolFilter, ToolHit, ToolService
+from perdure.library.services import Services
+from perdure.library.services.tools import NewTool, ToolChanges, ToolFilter, ToolHit
 
 __all__ = ["AsyncAgentTools", "AsyncTools", "ToolOptions", "source_of"]
 
@@ -23,8 +23,8 @@ __all__ = ["AsyncAgentTools", "AsyncTools", "ToolOptions", "source_of"]
 class AsyncTools:
     """All tools of the store. An agent has those that are attached to it."""
 
-    def __init__(self, app: App) -> None:
-        self._service = ToolService(app)
+    def __init__(self, services: Services) -> None:
+        self._service = services.tools
 
     async def create(self, source: str | Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
         """A new tool of a source: Python text, or a function whose text is taken. It runs in the sandbox, not here.
@@ -110,8 +110,8 @@ class AsyncTools:
 class AsyncAgentTools:
     """The tools of one agent. Every method raises NotFound when the agent is gone."""
 
-    def __init__(self, app: App, agent_id: AgentId) -> None:
-        self._service, self._agent_id = ToolService(app), agent_id
+    def __init__(self, services: Services, agent_id: AgentId) -> None:
+        self._service, self._agent_id = services.tools, agent_id
 
     async def list(self) -> Sequence[Tool]:
         """Sorted by name."""
