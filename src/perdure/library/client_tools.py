@@ -1,4 +1,4 @@
-"""Tools that the caller of a run runs itself: as they are given, and the Python functions among them, run here."""
+"""Client tools: the shapes that a request carries, and the Python functions among them, which run in this process."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ClientTools:
-    """Such tools as a request has them, and the functions among them."""
+    """The client tools of a request, and the functions among them."""
 
     shapes: tuple[Mapping[str, Any], ...]
     functions: Functions
 
     def runs(self, calls: Sequence[PendingCall]) -> bool:
-        """Whether all these calls are of functions, so that they can be run here; False for none."""
+        """Whether there are calls and all of them are of functions here."""
         names = {spec.name for spec in self.functions.specs()}
         return bool(calls) and all(call.awaits_client and call.name in names for call in calls)
 
     async def run(self, calls: Sequence[PendingCall]) -> list[ToolReturn]:
-        """What the functions bring back, called one after the other. What one raises is its result."""
-        return [await self._returned(call) for call in calls]
+        """Run the functions one after the other and return their results. What a function raises is its result."""
+        return [await self._run(call) for call in calls]
 
-    async def _returned(self, call: PendingCall) -> ToolReturn:
+    async def _run(self, call: PendingCall) -> ToolReturn:
         spec = next(spec for spec in self.functions.specs() if spec.name == call.name)
         context = CallContext(
             agent_id=call.agent_id, conversation_id=call.conversation_id, run_id=call.run_id, call_id=call.call_id

@@ -113,7 +113,7 @@ class AgentService:
         return await ports.store.write(create)
 
     async def check_model(self, handle: str) -> None:
-        """Nothing, when an agent may be given this model. Raises: InvalidInput, ModelNotFound."""
+        """Check that an agent can have this model. Raises: InvalidInput, ModelNotFound."""
         await check_model(handle, self._app.models)
 
     async def find_model(self, handles: Sequence[str], agent_id: AgentId | None = None) -> str:
@@ -217,7 +217,7 @@ class AgentService:
         return rules_of(agent.settings).rules
 
     def _check_messages(self, messages: Sequence[NewMessage]) -> None:
-        """Nothing, when an agent can begin with these messages. Raises: EmptyMessage, MessageTooLarge."""
+        """Check the first messages of an agent. Raises: EmptyMessage, MessageTooLarge."""
         limit, size = self._ports.settings.message_limit_chars, 0
         for message in messages:
             if not message.text.strip():

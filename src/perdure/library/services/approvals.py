@@ -72,11 +72,11 @@ class ApprovalService:
         return await self._ports.store.read(read)
 
     async def check_arguments(self, call: PendingCall, arguments: str) -> None:
-        """Nothing, when the call could be approved with these arguments, as JSON. Raises: AnswerInvalid."""
+        """Check that the call could be approved with these arguments, as JSON. Raises: AnswerInvalid."""
         await self._ports.store.read(check_edited, call, arguments)
 
     async def require(self, agent_id: AgentId, tool: str, required: bool = True, *, author: Author = USER) -> None:
-        """Have a person approve each call of a tool, or no longer, also where the tool itself asks for it.
+        """Require the approval of a person for each call of a tool, or no longer require it.
 
         Raises: InvalidInput; NotFound: the agent has no such tool.
         """
