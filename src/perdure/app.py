@@ -257,10 +257,7 @@ async def start(
     cipher = _cipher(settings, None if store is not None else address)
     if store is None:
         store = await open_store(address, at=clock.now(), limits=settings)
-    worker: EmbeddingWorker | None = None
-    if embedding.embedder is not None:
-        worker = EmbeddingWorker(store, embedding.embedder, clock=clock, randomness=random.SystemRandom())
-        store = WatchedStore(store, embedding.embedder.handle, worker.nudge)
+    store, worker = _embedded_store(store, embedding, clock)
     try:
         specs = [*MEMORY_TOOL_SPECS.values(), *BUILTIN_TOOL_SPECS.values(), *functions.specs()]
         await _keep_tools_current(store, specs, ids=ids, at=clock.now())
@@ -294,7 +291,6 @@ async def start(
     except BaseException:
         await store.close()
         raise
-    choice = registry.choose_offline(settings.model)
     return App(
         settings,
         store,
@@ -302,7 +298,7 @@ async def start(
         runner,
         registry,
         functions,
-        choice,
+        registry.choose_offline(settings.model),
         files,
         embedder=embedding.embedder,
         embedding_reason=embedding.reason,
@@ -312,6 +308,14 @@ async def start(
         custom=custom,
         mcp=mcp,
     )
+
+
+def _embedded_store(store: Store, embedding: EmbedderChoice, clock: Clock) -> tuple[Store, EmbeddingWorker | None]:
+    """The store that wakes the worker which computes vectors; and that worker, if there is an embedder."""
+    if embedding.embedder is None:
+        return store, None
+    worker = EmbeddingWorker(store, embedding.embedder, clock=clock, randomness=random.SystemRandom())
+    return WatchedStore(store, embedding.embedder.handle, worker.nudge), worker
 
 
 def _engine_settings(settings: Settings) -> EngineSettings:
