@@ -384,11 +384,11 @@ def check_file(name: str, head: bytes) -> str:
     Raises: FileNameInvalid; FileTypeUnsupported: no text is made of such files.
     """
     from perdure.converters.kinds import kind_of
-    from perdure.converters.limits import Refused
+    from perdure.converters.limits import Refusal
     from perdure.converters.names import safe_path
 
     safe = safe_path(name)
-    with contextlib.suppress(Refused):  # a damaged file: that is told when it is read
+    with contextlib.suppress(Refusal):  # a damaged file: that is told when it is read
         kind_of(safe, head)
     return safe
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.converters.charset import decode
-from perdure.converters.limits import Refused
+from perdure.converters.limits import Refusal
 
 CHINESE = "今天天气很好，我们去公园散步吧。他说这个国家的人都很好，没有什么问题。"
 TAIWANESE = "今天天氣很好，我們去公園散步吧。他說這個國家的人都很好，沒有什麼問題。"
@@ -68,7 +68,7 @@ def test_a_few_damaged_bytes_do_not_change_the_encoding() -> None:
 )
 def test_binary_data_is_refused(data: bytes) -> None:
     """By its NULs and control characters, or a mark that it does not keep."""
-    with pytest.raises(Refused):
+    with pytest.raises(Refusal):
         decode(data)
 
 
@@ -77,7 +77,7 @@ def test_any_bytes_are_text_or_refused(data: bytes) -> None:
     """Nothing else comes out, and the text can be stored."""
     try:
         text, _ = decode(data)
-    except Refused:
+    except Refusal:
         return
     text.encode()
     assert "\0" not in text

@@ -10,7 +10,7 @@ from string import ascii_uppercase
 import pytest
 
 from perdure.converters.convert import convert, convert_file
-from perdure.converters.limits import Limits, Refused
+from perdure.converters.limits import Limits, Refusal
 from perdure.converters.supervise import Child
 from perdure.core.documents import Document
 from perdure.core.errors import ConversionFailed, ExtraMissing, FileNameInvalid, FileTooLarge, FileTypeUnsupported
@@ -256,9 +256,9 @@ def test_a_child_that_is_stopped_reads_no_more(tmp_path: Path) -> None:
     path = tmp_path / "a.pdf"
     path.write_bytes(pdf_of(["x"] * 20))
     stopped = Child()
-    with path.open("rb") as file, pytest.raises(Refused, match="stopped"):
+    with path.open("rb") as file, pytest.raises(Refusal, match="stopped"):
         stopped.read("a.pdf", "pdf", file, Limits(), lambda done, total: stopped.stop())
-    with path.open("rb") as file, pytest.raises(Refused, match="stopped"):
+    with path.open("rb") as file, pytest.raises(Refusal, match="stopped"):
         stopped.read("a.pdf", "pdf", file, Limits(), lambda done, total: None)
 
 

@@ -1,8 +1,8 @@
-"""What a process that reads a file may answer, trusted as little as the file."""
+"""Check the answer of a process that reads a file: it is trusted as little as the file."""
 
 from __future__ import annotations
 
-from perdure.converters.limits import Limits, Refused
+from perdure.converters.limits import Limits, Refusal
 from perdure.core.documents import Document, FileKind
 from perdure.core.errors import ExtraMissing
 
@@ -12,7 +12,7 @@ __all__ = ["document_of"]
 def document_of(answer: object, name: str, kind: FileKind, limits: Limits) -> Document:
     """The document in an answer of `answer_to`.
 
-    Raises: Refused: it was refused, is too long, or the answer is none; ExtraMissing.
+    Raises: Refusal: the file is refused, the text is too long, or the answer is malformed; ExtraMissing.
     """
     match answer:
         case {
@@ -31,8 +31,8 @@ def document_of(answer: object, name: str, kind: FileKind, limits: Limits) -> Do
                 warnings=tuple(map(str, warnings)),
             )
         case {"refused": str(reason)}:
-            raise Refused(reason)
+            raise Refusal(reason)
         case {"missing": [str(what), str(extra)]}:
             raise ExtraMissing(what, extra=extra)
         case _:
-            raise Refused("the converter answered what it should not")
+            raise Refusal("the converter answered what it should not")

@@ -1,4 +1,4 @@
-"""Bytes to text: by byte order mark, by what the file says, as UTF-8, else by the characters that a guess would give.
+"""Decode bytes: by byte order mark, by the declared encoding, as UTF-8, else by the most plausible guess.
 
 A guess is judged by how many of the characters above ASCII are among the most frequent ones of the languages that are
 written in that encoding.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from perdure.converters.limits import Refused
+from perdure.converters.limits import Refusal
 
 __all__ = ["decode"]
 
@@ -24,7 +24,7 @@ _MARKS = (  # UTF-32 first: its mark begins with that of UTF-16
 )
 _DECLARED = re.compile(rb"""(?:charset|encoding|coding)\s*[=:]\s*["']?([A-Za-z0-9._-]{2,30})""")
 
-# Not those that a file could name to do harm, such as idna, whose time grows with the square of the text.
+# Only encodings of files: a file could name a harmful one, such as idna, whose time is quadratic.
 _FOR_FILES = re.compile(
     r"utf-(8|16|32)|iso8859|cp\d|koi8|gb|big5|euc_|shift_jis|iso2022|mac|latin|tis|johab|hz|hp|kz|ptcp"
 )
@@ -39,7 +39,7 @@ _WESTERN = frozenset("äöüßÄÖÜéèêëàâçîïôùûœÉÀñáíóúÑ¿
 
 # Encoding -> what text in it mostly consists of, above ASCII.
 _GUESSES = ("cp932", "euc_jp", "gb18030", "big5", "cp949", "cp1251", "koi8_r", "cp1252")
-_LEAST_SHARE = 0.15
+_SHARE_MIN = 0.15
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _CONTROL_SHARE = 0.02
 
@@ -47,23 +47,23 @@ _CONTROL_SHARE = 0.02
 def decode(data: bytes) -> tuple[str, str]:
     """The text of `data` with line feeds as its only line ends, and a warning; empty: nothing was guessed.
 
-    Raises: Refused: it is not text.
+    Raises: Refusal: it is not text.
     """
-    text, warning = _decoded(data)
+    text, warning = _decode_bytes(data)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     controls = len(_CONTROLS.findall(text, 0, SAMPLE_BYTES))
     if "\0" in text or controls > max(8, _CONTROL_SHARE * min(len(text), SAMPLE_BYTES)):
-        raise Refused("it is not text: it holds NUL or control characters, as binary files do")
+        raise Refusal("it is not text: it holds NUL or control characters, as binary files do")
     return text, warning
 
 
-def _decoded(data: bytes) -> tuple[str, str]:
+def _decode_bytes(data: bytes) -> tuple[str, str]:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             try:
                 return data.decode(encoding), ""
             except UnicodeDecodeError as error:
-                raise Refused(
+                raise Refusal(
                     f"it begins as {encoding.removesuffix('-sig')}, but is damaged: {error.reason}"
                 ) from error
     if b"\x1b$" in data and data.isascii() and (text := _read_as(data, "iso2022_jp")) is not None:
@@ -77,7 +77,7 @@ def _decoded(data: bytes) -> tuple[str, str]:
     if (encoding := _wide(data)) and (text := _read_as(data, encoding)) is not None:
         return text, f"read as {encoding}, guessed from its bytes"
     if b"\0" in data[:SAMPLE_BYTES]:
-        raise Refused("it is not text: it holds NUL or control characters, as binary files do")
+        raise Refusal("it is not text: it holds NUL or control characters, as binary files do")
     if found := _DECLARED.search(data, 0, 2_048):
         declared = found[1].decode("ascii").lower()
         if declared not in {"utf-8", "utf8"} and (text := _read_as(data, declared)) is not None:
@@ -89,7 +89,7 @@ def _decoded(data: bytes) -> tuple[str, str]:
         text = _read_as(data, encoding)
         if text is not None and (share := _share(text[:SAMPLE_BYTES], encoding)) > best_share:
             best, best_share, best_encoding = text, share, encoding
-    if best_share >= _LEAST_SHARE:
+    if best_share >= _SHARE_MIN:
         return best, f"read as {best_encoding}, guessed from its characters"
     return data.decode("latin-1"), "read as latin-1, since nothing tells its encoding"
 

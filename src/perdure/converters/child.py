@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-from perdure.converters.limits import Limits, Refused
+from perdure.converters.limits import Limits, Refusal
 from perdure.core.documents import Document, FileKind
 from perdure.core.errors import ExtraMissing
 
@@ -37,7 +37,7 @@ _LIBRARIES = {"pdf": "pypdf", "docx": "mammoth"}
 def read_document(
     name: str, kind: FileKind, file: BinaryIO, limits: Limits, progress: Callable[[int, int], None]
 ) -> Document:
-    """The document of `file`, in this process. Raises: Refused, ExtraMissing."""
+    """The document of `file`, in this process. Raises: Refusal, ExtraMissing."""
     match kind:
         case "pdf":
             from perdure.converters.pdf import pdf_document
@@ -62,16 +62,16 @@ def read_document(
 
 
 def answer_to(name: str, kind: FileKind, limits: Mapping[str, Any]) -> dict[str, Any]:
-    """What comes of the file on stdin, as plain values: all of a document, `refused` or `missing`. Each page that is
-    done is a line on stdout, `[done, total]`."""
+    """The answer for the file on stdin, as plain values: a document, `refused` or `missing`. Each page prints a line
+    `[done, total]`."""
     with suppress(OSError):
         os.nice(5)
-    file = io.BytesIO(sys.stdin.buffer.read())  # a pipe, where archives need to seek
+    file = io.BytesIO(sys.stdin.buffer.read())  # archives need to seek, which a pipe can't
     try:
         document = read_document(
             name, kind, file, Limits(**limits), lambda done, total: print(f"[{done},{total}]", flush=True)
         )
-    except Refused as error:
+    except Refusal as error:
         return {"refused": str(error)}
     except ExtraMissing as error:
         return {"missing": [error.what, error.extra]}
@@ -89,7 +89,7 @@ def main() -> None:
     """Read the request, convert, answer."""
     request = json.loads(sys.argv[1])
     limits = Limits(**request["limits"])
-    # Ours, so not subject to the limits: an import that fails for want of memory looks like one that is not installed.
+    # Imported before the limits: an import that fails for lack of memory looks like a missing library.
     with suppress(ImportError):
         importlib.import_module(_LIBRARIES.get(request["kind"], "json"))
     _confine(limits)
@@ -107,7 +107,7 @@ def main() -> None:
             limits,
             lambda done, total: answer(progress=[done, total]),
         )
-    except Refused as error:
+    except Refusal as error:
         answer(refused=str(error))
     except ExtraMissing as error:
         answer(missing=[error.what, error.extra])
@@ -128,7 +128,7 @@ def main() -> None:
 
 
 def _confine(limits: Limits) -> None:
-    """Limit this process. What a system does not know is left: the parent's clock ends it all the same."""
+    """Limit this process as far as the system can; the parent's time limit ends it in any case."""
     import resource
 
     def limit(kind: int, soft: int, hard: int) -> None:
@@ -143,7 +143,7 @@ def _confine(limits: Limits) -> None:
     limit(resource.RLIMIT_NPROC, 0, 0)
     with suppress(OSError):
         os.nice(5)
-    signal.alarm(max(1, round(limits.wall_s) + 5))  # should the parent be gone
+    signal.alarm(max(1, round(limits.wall_s) + 5))  # in case the parent has died
 
 
 if __name__ == "__main__":

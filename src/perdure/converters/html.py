@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from html.parser import HTMLParser
 
 from perdure.converters.charset import decode
-from perdure.converters.html_markup import readable_markup
+from perdure.converters.html_markup import strip_unreadable
 from perdure.converters.limits import Limits
-from perdure.converters.tables import is_wide_once, markdown_table
+from perdure.converters.tables import has_outlier_rows, markdown_table
 from perdure.core.documents import Document
 
 __all__ = ["html_document", "html_to_markdown"]
 
 
 def _tags(*names: str) -> frozenset[str]:
-    return frozenset(tag for some in names for tag in some.split())
+    return frozenset(tag for group in names for tag in group.split())
 
 
-_ALWAYS_LEFT_OUT = _tags("script style noscript template svg math canvas iframe object audio video select datalist")
+_NEVER_CONTENT = _tags("script style noscript template svg math canvas iframe object audio video select datalist")
 _NOT_CONTENT = _tags("nav footer aside button dialog menu")
 _BLOCKS = _tags(
     "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure",
@@ -47,11 +47,11 @@ BREAK = "\x1e"  # a <br> within a paragraph; parsed text has no such character
 
 def html_to_markdown(markup: str) -> tuple[str, str]:
     """The content of a page as Markdown, and its title; empty: it has none."""
-    markup = readable_markup(markup)
-    page = _Page(leave_out=_ALWAYS_LEFT_OUT | _NOT_CONTENT)
+    markup = strip_unreadable(markup)
+    page = _Page(leave_out=_NEVER_CONTENT | _NOT_CONTENT)
     page.read(markup)
     if not page.blocks:  # an unclosed menu takes the whole page with it
-        page = _Page(leave_out=_ALWAYS_LEFT_OUT)
+        page = _Page(leave_out=_NEVER_CONTENT)
         page.read(markup)
     return page.markdown(), page.title[:200]
 
@@ -84,7 +84,7 @@ class _Page(HTMLParser):
 
     def markdown(self) -> str:
         main = [block for block in self.blocks if block[2]]
-        main_chars, chars = (sum(len(text) for text, _, _ in some) for some in (main, self.blocks))
+        main_chars, chars = (sum(len(text) for text, _, _ in blocks) for blocks in (main, self.blocks))
         blocks = main if main_chars >= max(MAIN_CHARS, MAIN_SHARE * chars) else self.blocks
         out: list[str] = []
         after_item = False
@@ -96,14 +96,14 @@ class _Page(HTMLParser):
         return "".join(out) + "\n" if out else ""
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        given = {key: value or "" for key, value in attrs}
+        attributes = {key: value or "" for key, value in attrs}
         if tag == "title" and not self.title:
             self._in_title = True
         if self._skipped is not None:
             if tag == self._skipped[0]:
                 self._skipped = (tag, self._skipped[1] + 1)
             return
-        if tag not in _VOID and (tag in self._leave_out or _is_hidden(given)):
+        if tag not in _VOID and (tag in self._leave_out or _is_hidden(attributes)):
             self._skipped = (tag, 1)
             return
         if tag in _BLOCKS:
@@ -123,20 +123,20 @@ class _Page(HTMLParser):
             case "blockquote":
                 self._quotes += 1
             case "pre":
-                self._pre = _language(given)
+                self._pre = _language(attributes)
             case "code" if self._pre is not None:
-                self._pre = self._pre or _language(given)
+                self._pre = self._pre or _language(attributes)
             case "code" | "kbd" | "samp":
                 self._inline.append("`")
             case "br":
                 self._inline.append("\n" if self._pre is not None else BREAK)
             case "hr" if not self._rows():
                 self._add("---", item=False)
-            case "img" if given.get("alt", "").strip():
-                self._inline.append(f"[image: {given['alt'].strip()}]")
+            case "img" if attributes.get("alt", "").strip():
+                self._inline.append(f"[image: {attributes['alt'].strip()}]")
             case "a":
                 # Each link's end puts its text together: more that are open would do it for the same text.
-                self._links = [*self._links[1 - LINKS_OPEN :], (len(self._inline), given.get("href", "").strip())]
+                self._links = [*self._links[1 - LINKS_OPEN :], (len(self._inline), attributes.get("href", "").strip())]
             case "table":
                 self._dissolve_table()
                 self._tables.append([])
@@ -239,7 +239,7 @@ class _Page(HTMLParser):
         if rows and max(map(len, rows)) == 1:
             for row in rows:
                 self._add(" ".join(row[0].split()), item=False)
-        elif rows and is_wide_once(rows):
+        elif rows and has_outlier_rows(rows):
             for row in rows:
                 self._add(" ".join(" ".join(row).split()), item=False)
         elif rows:
@@ -258,26 +258,26 @@ class _Page(HTMLParser):
         self.blocks.append((text, item, self._main > 0))
 
 
-def _is_hidden(given: dict[str, str]) -> bool:
+def _is_hidden(attributes: dict[str, str]) -> bool:
     return (
-        "hidden" in given
-        or given.get("aria-hidden") == "true"
-        or _HIDDEN_STYLE.search(given.get("style", "").lower()) is not None
+        "hidden" in attributes
+        or attributes.get("aria-hidden") == "true"
+        or _HIDDEN_STYLE.search(attributes.get("style", "").lower()) is not None
     )
 
 
-def _language(given: dict[str, str]) -> str:
-    found = _LANGUAGE.search(given.get("class", ""))
-    return found[1] if found else ""
+def _language(attributes: dict[str, str]) -> str:
+    match = _LANGUAGE.search(attributes.get("class", ""))
+    return match[1] if match else ""
 
 
 def html_document(name: str, data: bytes, limits: Limits) -> Document:
-    """The document of a page. Raises: Refused: it is not text, more than the limit, or has no content."""
+    """The document of a page. Raises: Refusal: it is not text, more than the limit, or has no content."""
     limits.check_text(len(data) // 8)  # markup is seldom more than half
-    markup, guessed = decode(data)
+    markup, charset_warning = decode(data)
     text, title = html_to_markdown(markup)
     limits.check_text(len(text))
-    warnings = [guessed] if guessed else []
+    warnings = [charset_warning] if charset_warning else []
     if not text.strip():
         warnings.append("the page holds no text" if markup.strip() else "the file is empty")
     return Document(name=name, kind="html", text=text, title=title, warnings=tuple(warnings))

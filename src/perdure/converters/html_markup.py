@@ -1,4 +1,4 @@
-"""Markup without what holds no text: comments, declarations, scripts, style sheets, and a tag that never ends.
+"""Remove markup without text: comments, declarations, scripts, style sheets, and a tag without end.
 
 `html.parser` looks for the end of each of them up to the end of the page, and does so again for the next: a million
 `<!--` took it a minute. Here each end is looked for once; what has none takes the rest of the page, as in browsers.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["readable_markup"]
+__all__ = ["strip_unreadable"]
 
 _START = re.compile(r"<(?:(?P<comment>!--)|[!?]|(?P<tag>/|(?P<name>[a-z][^\s/>]*)))", re.I)
 _COMMENT_END = re.compile(r"--!?>")
@@ -17,27 +17,27 @@ _END = re.compile(">")
 _RAW_END = {name: re.compile(rf"</{name}(?=[\s/>])[^>]*+>", re.I) for name in ("script", "style")}
 
 
-def readable_markup(markup: str) -> str:
-    """The markup with each of these gone, and no `<` left within a tag."""
-    kept: list[str] = []
-    at = 0
-    while (start := _START.search(markup, at)) is not None:
-        kept.append(markup[at : start.start()])
+def strip_unreadable(markup: str) -> str:
+    """The markup without these, and without a `<` inside a tag."""
+    parts: list[str] = []
+    position = 0
+    while (start := _START.search(markup, position)) is not None:
+        parts.append(markup[position : start.start()])
         if start["tag"]:
             end = _TAG_END.match(markup, start.end())
             name = (start["name"] or "").lower()
             if end is not None and name in _RAW_END and not end[0].endswith("/>"):
                 end = _RAW_END[name].search(markup, end.end())
             elif end is not None:
-                # A parser that takes quotes otherwise must not find the beginning of something else in here.
-                kept.append("<" + markup[start.start() + 1 : end.end()].replace("<", "&lt;"))
+                # A parser with other rules for quotes must not find another start inside the tag.
+                parts.append("<" + markup[start.start() + 1 : end.end()].replace("<", "&lt;"))
         elif start["comment"]:
             # `<!-->` and `<!--->` are comments, whose end is a part of their beginning.
             end = _COMMENT_END.search(markup, start.end() - 2)
         else:
             end = _END.search(markup, start.end())
         if end is None:
-            return "".join(kept)
-        at = end.end()
-    kept.append(markup[at:])
-    return "".join(kept)
+            return "".join(parts)
+        position = end.end()
+    parts.append(markup[position:])
+    return "".join(parts)

@@ -1,17 +1,17 @@
-"""What kind of file it is: by its name, and by its first bytes, which must not say otherwise."""
+"""The kind of a file by its name and its first bytes, which must fit each other."""
 
 from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from perdure.converters.limits import Refused
+from perdure.converters.limits import Refusal
 from perdure.core.documents import FileKind
 from perdure.core.errors import FileTypeUnsupported
 
 __all__ = ["HEAD_BYTES", "SUFFIXES", "kind_of"]
 
 HEAD_BYTES = 4_096
-"""How much of a file `kind_of` looks at."""
+"""How much of a file `kind_of` needs."""
 
 SUFFIXES: dict[FileKind, tuple[str, ...]] = {
     "text": (".txt", ".text", ".log", ".rst", ".adoc", ".org", ".tex", ".srt", ".vtt"),
@@ -38,7 +38,7 @@ _KINDS = {suffix: kind for kind, suffixes in SUFFIXES.items() for suffix in suff
 
 _BINARY_KINDS = frozenset({"pdf", "docx", "xlsx"})
 
-# Formats that no text is made of, told by the name alone: their first bytes may look like anything.
+# Unsupported formats by name alone: their first bytes can look like anything.
 _OTHERS = {
     **dict.fromkeys((".doc", ".xls", ".ppt"), "an Office file of the old kind: save it as DOCX or XLSX"),
     **dict.fromkeys((".pptx", ".odt", ".ods", ".odp", ".rtf", ".epub", ".pages", ".numbers", ".key"), "a document"),
@@ -76,10 +76,10 @@ _SIGNATURES = (
 
 
 def kind_of(name: str, head: bytes) -> FileKind:
-    """The kind of the file called `name` that begins with `head`. A name without a known ending is text, or a PDF that
-    says so.
+    """The kind of a file with this name and these first bytes. Without a known ending it is text, or by its bytes a
+    PDF.
 
-    Raises: FileTypeUnsupported: no text is made of such files; Refused: the first bytes are not what the name says.
+    Raises: FileTypeUnsupported: such files are not converted; Refusal: the first bytes don't fit the name.
     """
     suffix = PurePosixPath(name.lower()).suffix
     found = _signature(head)
@@ -93,15 +93,15 @@ def kind_of(name: str, head: bytes) -> FileKind:
             raise _unsupported(name, f"it is {found}")
         return "text"
     if not head and kind in _BINARY_KINDS:
-        raise Refused("the file is empty")
+        raise Refusal("the file is empty")
     if kind == "pdf" and found != "a PDF":
-        raise Refused(f"it is no PDF: {_seen(found)}")
+        raise Refusal(f"it is no PDF: {_compare(found)}")
     if kind in {"docx", "xlsx"} and found != "a ZIP archive":
         if found.startswith("an Office file"):
-            raise Refused(f"it is {found}: save it as {kind.upper()}, without a password")
-        raise Refused(f"it is no {kind.upper()}: {_seen(found)}")
+            raise Refusal(f"it is {found}: save it as {kind.upper()}, without a password")
+        raise Refusal(f"it is no {kind.upper()}: {_compare(found)}")
     if found and kind not in _BINARY_KINDS:
-        raise Refused(f"its name ends with {suffix}, but it begins like {found}: give it the name it should have")
+        raise Refusal(f"its name ends with {suffix}, but it begins like {found}: give it the name it should have")
     return kind
 
 
@@ -109,10 +109,10 @@ def _signature(head: bytes) -> str:
     # Mail programs and web servers put lines before a PDF; readers take it within the first kilobyte.
     if head.startswith(b"%PDF-") or (b"%PDF-" in head[:1024] and b"\0" in head):
         return "a PDF"
-    return next((what for signature, what in _SIGNATURES if head.startswith(signature)), "")
+    return next((label for signature, label in _SIGNATURES if head.startswith(signature)), "")
 
 
-def _seen(found: str) -> str:
+def _compare(found: str) -> str:
     return f"it begins like {found}" if found else "it does not begin like one"
 
 

@@ -1,24 +1,24 @@
-"""What a file may cost, and the refusal of one that would cost more."""
+"""The limits of a conversion, and the refusal of a file."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Limits", "Refused"]
+__all__ = ["Limits", "Refusal"]
 
 
-class Refused(Exception):
-    """This file gives no text; its message is the reason. Outside it is a `ConversionFailed`."""
+class Refusal(Exception):
+    """The file can't be converted; the message is the reason. Callers of this package see a `ConversionFailed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one file may cost.
+    """The limits of one conversion.
 
     Args:
         file_bytes: its size as uploaded.
         pages: of a PDF; worksheets of a workbook.
-        text_chars: the text that is made of it.
+        text_chars: of the text.
         archive_members: parts of a DOCX or XLSX, which are ZIP archives.
         archive_bytes: all its parts together, unpacked.
         archive_ratio: unpacked to packed bytes, of the whole and of each part above 1 MB: a bomb has about 1,000.
@@ -37,6 +37,6 @@ class Limits:
     memory_bytes: int = 1_500_000_000
 
     def check_text(self, chars: int) -> None:
-        """Raises: Refused: so much text is more than the limit."""
+        """Check the length of a text. Raises: Refusal: it is over the limit."""
         if chars > self.text_chars:
-            raise Refused(f"it holds more than {self.text_chars:,} characters of text, the limit: split it")
+            raise Refusal(f"it holds more than {self.text_chars:,} characters of text, the limit: split it")

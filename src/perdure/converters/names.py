@@ -1,4 +1,4 @@
-"""Names of uploaded files, made safe to store, to show and to give back."""
+"""Check the names of uploaded files, so that they are safe to store and to show."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from perdure.core.errors import FileNameInvalid
 
 __all__ = ["safe_name", "safe_path"]
 
-NAME_BYTES = 255  # what file systems take, should it ever be written out again
+NAME_BYTES = 255  # the limit of file systems
 PATH_PARTS = 32
 
 _DRIVES = re.compile(r"(?:\s*[A-Za-z]:)+")
 # Characters that turn the reading direction: `exe.txt` can be shown for a name that ends with `.exe`.
-_TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_DIRECTION_MARKS = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def safe_name(name: str) -> str:
@@ -23,7 +23,7 @@ def safe_name(name: str) -> str:
     Raises: FileNameInvalid: nothing is left, it is `.` or `..`, it holds NUL, control characters, halves of characters
         or characters that turn the reading direction, or it is longer than 255 bytes.
     """
-    return _part(name, _without_drives(re.split(r"[/\\]", _checked(name))[-1]))
+    return _part(name, _without_drives(re.split(r"[/\\]", _check_characters(name))[-1]))
 
 
 def safe_path(path: str) -> str:
@@ -31,12 +31,12 @@ def safe_path(path: str) -> str:
 
     Raises: FileNameInvalid: as there; or it is absolute, has a drive, a backslash or `..`, or more than 32 parts.
     """
-    checked = _checked(path)
-    if checked.startswith("/"):
+    normal = _check_characters(path)
+    if normal.startswith("/"):
         raise FileNameInvalid(path, "it is not below a folder: leave out what comes before")
-    if "\\" in checked:
+    if "\\" in normal:
         raise FileNameInvalid(path, "it holds a backslash: write folders with /")
-    parts = [part.strip() for part in checked.split("/")]
+    parts = [part.strip() for part in normal.split("/")]
     parts = [part for part in parts if part not in ("", ".")]
     if any(_DRIVES.match(part) for part in parts):
         raise FileNameInvalid(path, "it names a drive: leave out what comes before")
@@ -46,13 +46,13 @@ def safe_path(path: str) -> str:
 
 
 def _without_drives(part: str) -> str:
-    found = _DRIVES.match(part)
-    return part[found.end() :] if found else part
+    match = _DRIVES.match(part)
+    return part[match.end() :] if match else part
 
 
-def _checked(name: str) -> str:
+def _check_characters(name: str) -> str:
     for character in name:
-        if unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} or character in _TURNING:
+        if unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} or character in _DIRECTION_MARKS:
             raise FileNameInvalid(name, f"it holds the character U+{ord(character):04X}")
     return unicodedata.normalize("NFC", name).strip()  # some characters become a drive's letter only now
 

@@ -1,4 +1,4 @@
-"""PDF, page by page, by pypdf: pure Python, so that a damaged file can cost time and memory but nothing else."""
+"""Convert PDF with pypdf: pure Python, so a damaged file costs only time and memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from perdure.converters.limits import Limits, Refused
+from perdure.converters.limits import Limits, Refusal
 from perdure.core.documents import Document
 from perdure.core.errors import ExtraMissing
 
@@ -14,13 +14,13 @@ __all__ = ["pdf_document"]
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
-NAMED_PAGES = 20
+PAGES_MAX = 20
 
 
 def pdf_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[[int, int], None]) -> Document:
     """The text of each page, a blank line between two; `progress` after each. Pages without text have one blank line.
 
-    Raises: Refused: damaged, encrypted, too long, or no page has text; ExtraMissing.
+    Raises: Refusal: damaged, encrypted, too long, or no page has text; ExtraMissing.
     """
     try:
         from pypdf import PdfReader
@@ -31,16 +31,16 @@ def pdf_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[[
         reader = PdfReader(file)
         # Many files are encrypted without a password, only to say what may be done with them.
         if reader.is_encrypted and not reader.decrypt(""):
-            raise Refused("it is encrypted: save it without a password")
+            raise Refusal("it is encrypted: save it without a password")
         total = len(reader.pages)
-    except (Refused, MemoryError):
+    except (Refusal, MemoryError):
         raise
     except DependencyError as error:
         raise ExtraMissing("reading encrypted PDF files", extra="files") from error
     except Exception as error:  # pypdf raises whatever a broken structure leads to
-        raise Refused(f"it is damaged: {_told(error)}") from error
+        raise Refusal(f"it is damaged: {_reason(error)}") from error
     if total > limits.pages:
-        raise Refused(f"it has {total:,} pages, the limit is {limits.pages:,}: split it")
+        raise Refusal(f"it has {total:,} pages, the limit is {limits.pages:,}: split it")
     progress(0, total)
     texts: list[str] = []
     starts: list[int] = []
@@ -65,8 +65,8 @@ def pdf_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[[
     empty = [number for number, text in enumerate(texts, start=1) if text.isspace() and number not in unreadable]
     if not whole.strip():
         if unreadable:
-            raise Refused(f"it is damaged: none of its {total:,} pages can be read")
-        raise Refused(
+            raise Refusal(f"it is damaged: none of its {total:,} pages can be read")
+        raise Refusal(
             f"none of its {total:,} pages holds text: they may be scanned images."
             " Run text recognition (OCR) on it first"
         )
@@ -97,9 +97,9 @@ def _title(reader: object) -> str:
 
 
 def _pages(numbers: Sequence[int]) -> str:
-    shown = ", ".join(map(str, numbers[:NAMED_PAGES])) + (", ..." if len(numbers) > NAMED_PAGES else "")
-    return f"page {shown}" if len(numbers) == 1 else f"pages {shown}"
+    listed = ", ".join(map(str, numbers[:PAGES_MAX])) + (", ..." if len(numbers) > PAGES_MAX else "")
+    return f"page {listed}" if len(numbers) == 1 else f"pages {listed}"
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,4 +1,4 @@
-"""Runs the child process that reads one file, and reads its answer within limits: trusted as little as the file."""
+"""Run the child process that reads one file, and read its answer within limits: it is trusted as little as the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from perdure.converters.answers import document_of
-from perdure.converters.limits import Limits, Refused
+from perdure.converters.limits import Limits, Refusal
 from perdure.core.documents import Document, FileKind
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 
@@ -36,7 +36,7 @@ class Child:
         self._stopped = False
 
     def stop(self) -> None:
-        """End the process; `read` then raises `Refused`."""
+        """End the process; `read` then raises `Refusal`."""
         with self._lock:
             self._stopped = True
             if self._process is not None and self._process.poll() is None:
@@ -47,12 +47,12 @@ class Child:
     ) -> Document:
         """The document of `file`, a real file open for reading.
 
-        Raises: Refused: it was refused, or the process crashed, hung, said too much or was stopped; ExtraMissing.
+        Raises: Refusal: it was refused, or the process crashed, hung, said too much or was stopped; ExtraMissing.
         """
         request = json.dumps({"name": name, "kind": kind, "limits": asdict(limits)})
         with self._lock:
             if self._stopped:
-                raise Refused("the conversion was stopped")
+                raise Refusal("the conversion was stopped")
             self._process = process = subprocess.Popen(
                 [sys.executable, "-P", "-s", "-m", "perdure.converters.child", request],
                 stdin=file,
@@ -63,14 +63,14 @@ class Child:
                 start_new_session=True,
             )
         try:
-            return self._answered(process, name, kind, limits, progress)
+            return self._read_answer(process, name, kind, limits, progress)
         finally:
             self.stop()
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
 
-    def _answered(
+    def _read_answer(
         self,
         process: subprocess.Popen[bytes],
         name: str,
@@ -93,33 +93,33 @@ class Child:
                 case _:
                     return document_of(line, name, kind, limits)
         if self._stopped:
-            raise Refused("the conversion was stopped")
-        raise Refused(_ending(process.wait(), limits))
+            raise Refusal("the conversion was stopped")
+        raise Refusal(_ending(process.wait(), limits))
 
 
 def _lines(process: subprocess.Popen[bytes], limits: Limits) -> Iterator[object]:
-    """The lines of the answer as values, until it ends. Raises: Refused: it takes too long, or is none."""
+    """The lines of the answer as values, until it ends. Raises: Refusal: it takes too long, or is none."""
     pipe = process.stdout
     assert pipe is not None
     deadline = time.monotonic() + limits.wall_s
-    held = b""
+    rest = b""
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while True:
-            left = deadline - time.monotonic()
-            if left <= 0 or not selector.select(left):
-                raise Refused(f"it took longer than {limits.wall_s:g} seconds, the limit")
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or not selector.select(remaining):
+                raise Refusal(f"it took longer than {limits.wall_s:g} seconds, the limit")
             piece = os.read(pipe.fileno(), PIPE_BYTES)
             if not piece:
                 return
-            *whole, held = (held + piece).split(b"\n")
-            if len(held) > LINE_BYTES:
-                raise Refused("the converter answered what it should not")
-            for line in whole:
+            *lines, rest = (rest + piece).split(b"\n")
+            if len(rest) > LINE_BYTES:
+                raise Refusal("the converter answered what it should not")
+            for line in lines:
                 try:
                     yield parse_json(line, JsonLimits(size_bytes=LINE_BYTES))
                 except ValueError as error:
-                    raise Refused("the converter answered what it should not") from error
+                    raise Refusal("the converter answered what it should not") from error
 
 
 def _ending(code: int, limits: Limits) -> str:

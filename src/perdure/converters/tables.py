@@ -1,4 +1,4 @@
-"""Rows of cells as a Markdown table, one line each; and CSV, which is made one."""
+"""Markdown tables of rows, and of CSV."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-__all__ = ["cell_text", "csv_to_markdown", "is_wide_once", "markdown_table"]
+__all__ = ["cell_text", "csv_to_markdown", "has_outlier_rows", "markdown_table"]
 
 DELIMITERS = ",;\t|"
 SAMPLE_LINES = 30
 
 
 def cell_text(text: str) -> str:
-    """`text` as it may stand in a table: on one line, its bars escaped."""
+    """`text` as a cell: on one line, with escaped bars."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def markdown_table(rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a table whose head is the first row; all rows as wide as the widest. No rows, no lines."""
+    """The lines of a table with the first row as head, all rows as wide as the widest; no lines without rows."""
     cells = [[cell_text(cell) for cell in row] for row in rows]
     width = max(map(len, cells), default=0)
     if not width:
@@ -29,31 +29,31 @@ def markdown_table(rows: Iterable[Sequence[str]]) -> list[str]:
     return lines
 
 
-def is_wide_once(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a few rows are far longer than the others, which would all be filled up to their width."""
+def has_outlier_rows(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a few rows are so much longer than the others that filling up the others costs too much."""
     width = max(map(len, rows), default=0)
     return width * len(rows) > 20 * sum(map(len, rows)) + 1_000
 
 
 def csv_to_markdown(text: str, *, tabs: bool = False) -> tuple[str, str]:
-    """A table, and a warning; empty: it could be read. Text that can't is given back as it is. Blank rows are left out.
+    """(table, warning) of CSV without blank rows; with a warning the text is returned unchanged.
 
     Args:
-        tabs: cells are told apart by tabs; else by what divides the first lines most evenly.
+        tabs: tabs separate cells; else the delimiter that divides the first lines most evenly.
     """
     delimiter = "\t" if tabs else _delimiter(text)
     try:
         rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if any(row)]
     except csv.Error as error:
         return text, f"it could not be read as a table ({error}), so its lines are as they were"
-    if is_wide_once(rows):
+    if has_outlier_rows(rows):
         return text, "a few of its rows are far longer than the others, so its lines are as they were"
     lines = markdown_table(rows)
     return "\n".join(lines) + "\n" if lines else "", ""
 
 
 def _delimiter(text: str) -> str:
-    """What gives most of the first rows the same number of cells, and more than one."""
+    """The delimiter that gives most of the first rows the same number of cells, more than one."""
     sample = [line for line in text[:100_000].split("\n", SAMPLE_LINES)[:SAMPLE_LINES] if line.strip()]
     best, best_score = ",", (0, 0)
     for delimiter in DELIMITERS:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import BinaryIO
 
 from perdure.converters.archives import open_archive, read_xml, title_of
-from perdure.converters.limits import Limits, Refused
+from perdure.converters.limits import Limits, Refusal
 from perdure.converters.tables import markdown_table
 from perdure.core.documents import Document
 
@@ -22,7 +22,7 @@ __all__ = ["xlsx_document"]
 _DATE_FORMATS = frozenset(
     (*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59))
 )  # built in, ECMA-376 18.8.30
-_NOT_CODE = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|_.|\*.')
+_LITERALS = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|_.|\*.')
 _DATE_CODE = re.compile("[ymdhs]", re.IGNORECASE)
 _COLUMN = re.compile("[A-Z]{1,3}")
 
@@ -32,12 +32,12 @@ def xlsx_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[
 
     Blank rows and columns are left out; formulas give the value last computed; dates are written as ISO 8601.
 
-    Raises: Refused: damaged, a trap, too large, or no values in it.
+    Raises: Refusal: damaged, a trap, too large, or no values in it.
     """
-    archive, warnings = open_archive(file, limits, kind="XLSX", holds="xl/workbook.xml")
+    archive, warnings = open_archive(file, limits, kind="XLSX", required="xl/workbook.xml")
     sheets, epoch = _sheets(archive)
     if len(sheets) > limits.pages:
-        raise Refused(f"it has {len(sheets):,} worksheets, the limit is {limits.pages:,}: split it")
+        raise Refusal(f"it has {len(sheets):,} worksheets, the limit is {limits.pages:,}: split it")
     strings, dates = _shared_strings(archive), _date_styles(archive)
     progress(0, len(sheets))
     parts: list[str] = []
@@ -51,27 +51,27 @@ def xlsx_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[
             warnings.append(f"worksheet {title!r} is empty")
         progress(number, len(sheets))
     if not parts:
-        raise Refused("none of its worksheets holds a value")
+        raise Refusal("none of its worksheets holds a value")
     return Document(name=name, kind="xlsx", text="\n".join(parts), title=title_of(archive), warnings=tuple(warnings))
 
 
 def _sheets(archive: zipfile.ZipFile) -> tuple[list[tuple[str, str]], datetime]:
     """(title, part) of each worksheet in order, and the day that dates are counted from."""
     targets: dict[str, str] = {}
-    named: list[tuple[str, str]] = []
+    titles: list[tuple[str, str]] = []
     epoch = datetime(1899, 12, 30)
     parts = set(archive.namelist())
     if "xl/_rels/workbook.xml.rels" in parts:
-        for event, tag, given in _events(archive, "xl/_rels/workbook.xml.rels"):
-            if event == "start" and tag == "Relationship" and given.get("Type", "").endswith("/worksheet"):
-                target = given.get("Target", "")
-                targets[given.get("Id", "")] = target.lstrip("/") if target.startswith("/") else f"xl/{target}"
-    for event, tag, given in _events(archive, "xl/workbook.xml"):
+        for event, tag, attributes in _events(archive, "xl/_rels/workbook.xml.rels"):
+            if event == "start" and tag == "Relationship" and attributes.get("Type", "").endswith("/worksheet"):
+                target = attributes.get("Target", "")
+                targets[attributes.get("Id", "")] = target.lstrip("/") if target.startswith("/") else f"xl/{target}"
+    for event, tag, attributes in _events(archive, "xl/workbook.xml"):
         if event == "start" and tag == "sheet":
-            named.append((given.get("name", ""), given.get("id", "")))
-        elif event == "start" and tag == "workbookPr" and given.get("date1904") in {"1", "true"}:
+            titles.append((attributes.get("name", ""), attributes.get("id", "")))
+        elif event == "start" and tag == "workbookPr" and attributes.get("date1904") in {"1", "true"}:
             epoch = datetime(1904, 1, 1)
-    return [(title, targets[key]) for title, key in named if targets.get(key) in parts], epoch
+    return [(title, targets[key]) for title, key in titles if targets.get(key) in parts], epoch
 
 
 def _shared_strings(archive: zipfile.ZipFile) -> list[str]:
@@ -102,14 +102,14 @@ def _date_styles(archive: zipfile.ZipFile) -> frozenset[int]:
     codes = set(_DATE_FORMATS)
     styles: list[int] = []
     in_cells = False
-    for event, tag, given in _events(archive, "xl/styles.xml"):
+    for event, tag, attributes in _events(archive, "xl/styles.xml"):
         if tag == "cellXfs":
             in_cells = event == "start"
-        elif event == "start" and tag == "numFmt" and (number := _whole(given.get("numFmtId"))) is not None:
-            if _DATE_CODE.search(_NOT_CODE.sub("", given.get("formatCode", ""))):
+        elif event == "start" and tag == "numFmt" and (number := _integer(attributes.get("numFmtId"))) is not None:
+            if _DATE_CODE.search(_LITERALS.sub("", attributes.get("formatCode", ""))):
                 codes.add(number)
         elif event == "start" and tag == "xf" and in_cells:
-            styles.append(_whole(given.get("numFmtId")) or 0)
+            styles.append(_integer(attributes.get("numFmtId")) or 0)
     return frozenset(at for at, code in enumerate(styles) if code in codes)
 
 
@@ -122,7 +122,7 @@ def _table(
     chars = 0
     row: dict[int, str] = {}
     column, cell, text, inside = 0, dict[str, str](), list[str](), False
-    for event, tag, given in _events(archive, part):
+    for event, tag, attributes in _events(archive, part):
         if event == "text":
             if inside:
                 text.append(tag)
@@ -132,9 +132,9 @@ def _table(
             text = [] if event == "start" else text
         elif tag == "c":
             if event == "start":
-                cell, text = given, []
-                found = _COLUMN.match(given.get("r", ""))
-                column = _column_number(found[0]) if found else column + 1
+                cell, text = attributes, []
+                match = _COLUMN.match(attributes.get("r", ""))
+                column = _column_number(match[0]) if match else column + 1
             elif value := _value("".join(text), cell, strings, dates, epoch):
                 row[column] = value
                 chars += len(value)
@@ -153,7 +153,7 @@ def _value(text: str, cell: dict[str, str], strings: list[str], dates: frozenset
     """What a cell shows; empty: nothing."""
     match cell.get("t", "n"):
         case "s":
-            at = _whole(text)
+            at = _integer(text)
             return strings[at].strip() if at is not None and at < len(strings) else ""
         case "b":
             return {"1": "TRUE", "0": "FALSE"}.get(text, text)
@@ -162,7 +162,7 @@ def _value(text: str, cell: dict[str, str], strings: list[str], dates: frozenset
                 number = float(text)
             except ValueError:
                 return text.strip()
-            if _whole(cell.get("s")) in dates:
+            if _integer(cell.get("s")) in dates:
                 return _date(number, epoch) or text
             return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
         case _:
@@ -187,10 +187,10 @@ def _column_number(letters: str) -> int:
     return number
 
 
-def _whole(text: str | None) -> int | None:
+def _integer(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def _events(archive: zipfile.ZipFile, part: str) -> Iterator[tuple[str, str, dict[str, str]]]:
-    for events in read_xml(archive, part, wanted=True):
+    for events in read_xml(archive, part, with_events=True):
         yield from events

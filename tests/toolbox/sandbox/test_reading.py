@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.converters import caged
+from perdure.converters import sandbox as reader
 from perdure.converters.convert import convert, convert_file
 from perdure.converters.limits import Limits
 from perdure.core.documents import Document
@@ -191,7 +191,7 @@ def test_an_answer_is_trusted_as_little_as_the_file(
 ) -> None:
     """Whatever it makes the reader say; and what it prints is no progress."""
     monkeypatch.setattr(
-        caged, "SOURCE", f"def read(name, kind, limits):\n    print('[[', [1, 2, 3], '[9')\n    {answer}"
+        reader, "SOURCE", f"def read(name, kind, limits):\n    print('[[', [1, 2, 3], '[9')\n    {answer}"
     )
     path = tmp_path / "a.html"
     path.write_bytes(b"<p>x")
@@ -203,8 +203,8 @@ def test_an_answer_is_trusted_as_little_as_the_file(
 
 def test_a_missing_package_is_named(cage: Cage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no fault of the file."""
-    hidden = caged.SOURCE.replace("    from", "    import sys; sys.modules['pypdf'] = None\n    from", 1)
-    monkeypatch.setattr(caged, "SOURCE", hidden)
+    hidden = reader.SOURCE.replace("    from", "    import sys; sys.modules['pypdf'] = None\n    from", 1)
+    monkeypatch.setattr(reader, "SOURCE", hidden)
     path = tmp_path / "a.pdf"
     path.write_bytes(pdf_of(["x"]))
 
@@ -224,8 +224,8 @@ def test_where_our_own_code_can_not_be_read_a_plain_process_reads(
     cage: Cage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when it was installed for its owner's eyes only: a job without the file has found so."""
-    monkeypatch.setattr(caged, "IMPORT", "import perdure.not_there")
-    monkeypatch.setattr(caged, "SOURCE", "def read(name, kind, limits):\n    import perdure.not_there")
+    monkeypatch.setattr(reader, "IMPORT", "import perdure.not_there")
+    monkeypatch.setattr(reader, "SOURCE", "def read(name, kind, limits):\n    import perdure.not_there")
     path = tmp_path / "a.html"
     path.write_bytes(b"<p>x")
 
@@ -267,8 +267,8 @@ def test_a_large_file_is_handed_in_whole(cage: Cage, tmp_path: Path) -> None:
 
 def test_a_file_does_not_wait_for_a_slow_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All places are there for files: each is an owner of its own."""
-    slow = caged.SOURCE.replace("    from", "    import time; time.sleep(5 * (name == 'slow.html'))\n    from", 1)
-    monkeypatch.setattr(caged, "SOURCE", slow)
+    slow = reader.SOURCE.replace("    from", "    import time; time.sleep(5 * (name == 'slow.html'))\n    from", 1)
+    monkeypatch.setattr(reader, "SOURCE", slow)
     for name in ("slow.html", "a.html"):
         (tmp_path / name).write_bytes(b"<p>x")
     cage = Cage(concurrency=2)
