@@ -31,7 +31,7 @@ import numpy as np
 from perdure.core.text.words import query_of
 from perdure.search.query.dates import spans
 from perdure.search.query.names import without_names
-from perdure.search.ranking.fuse import rank, with_late
+from perdure.search.ranking.fuse import add_late, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.late import late_scores, pack_signs
 from perdure.search.ranking.matching import clause_counts
@@ -255,7 +255,7 @@ def measured(talk: Talk, weights: Weights) -> tuple[Column, float]:
         if weights.late and talk.turn_words:
             top = ranked.order[:LATE_ROWS]
             scores = late_scores(talk.query_words[number], [talk.turn_words[row] for row in rows[top]])
-            ranked = with_late(ranked, top, scores)
+            ranked = add_late(ranked, top, scores)
         spent.append(time.thread_time() - start)
         found = rows[ranked.order[:DEPTH]]
         evidence = talk.evidence[number]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.window.extract import extract
-from perdure.context.window.summary import SummaryRejected, check_summary, summary_request, transcript, with_missing
+from perdure.context.window.summary import SummaryRejected, add_missing, check_summary, summary_request, transcript
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.testing.clock import START
 from perdure.testing.strategies import any_text, build_log, effort, parts, sentences
@@ -306,7 +306,7 @@ def test_a_huge_answer_is_judged_in_linear_time(text: str) -> None:
     for limit in (300, 10**7):
         with suppress(SummaryRejected):
             check(text, max_tokens=limit)
-    with_missing(text, extract(MESSAGES), max_tokens=10**7, counter=COUNTER)
+    add_missing(text, extract(MESSAGES), max_tokens=10**7, counter=COUNTER)
 
     assert time.process_time() - start < 20
 
@@ -331,7 +331,7 @@ def test_what_is_accepted_fits(text: str, source: str, limit: int) -> None:
 
 def test_what_a_summary_lacks_is_put_behind_it() -> None:
     """Decisions, open questions, paths, identifiers and numbers, with their handles."""
-    text = with_missing("Ada wants to go to Kyoto.", extract(MESSAGES), max_tokens=1_000, counter=COUNTER)
+    text = add_missing("Ada wants to go to Kyoto.", extract(MESSAGES), max_tokens=1_000, counter=COUNTER)
 
     assert text.startswith("Ada wants to go to Kyoto.\n\nAlso: ")
     assert "msg-2 decided: Let's book it from 2026-03-04 to 2026-03-18." in text
@@ -345,7 +345,7 @@ def test_a_summary_that_lacks_nothing_stays() -> None:
     messages = said(("user", "The budget is 4,500 EUR for E-4711. What did the kennel answer?"))
     text = "Budget 4500 EUR for e-4711; open is what answer the kennel gave."
 
-    assert with_missing(text, extract(messages), max_tokens=1_000, counter=COUNTER) == text
+    assert add_missing(text, extract(messages), max_tokens=1_000, counter=COUNTER) == text
 
 
 @effort(50, 2000)
@@ -356,8 +356,8 @@ def test_a_summary_that_lacks_nothing_stays() -> None:
 )
 def test_what_is_put_behind_a_summary_fits(messages: list[Message], summary: str, limit: int) -> None:
     """The summary stays whole, and with what follows it is over the limit only if it was before."""
-    text = with_missing(summary, extract(messages), max_tokens=limit, counter=COUNTER)
+    text = add_missing(summary, extract(messages), max_tokens=limit, counter=COUNTER)
 
     assert text.startswith(summary)
     assert text == summary or COUNTER.count(text) <= limit
-    assert text == with_missing(summary, extract(messages), max_tokens=limit, counter=COUNTER)
+    assert text == add_missing(summary, extract(messages), max_tokens=limit, counter=COUNTER)

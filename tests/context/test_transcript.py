@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from perdure.context.window.extract import most_that_fit, spread
+from perdure.context.window.extract import render_most, spread
 from perdure.context.window.summary import transcript
 from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
 from perdure.core.nodes import message_handle, parse_handle
@@ -238,6 +238,6 @@ def test_every_beginning_of_a_spread_is_spread(count: int, taken: int) -> None:
 @given(st.integers(0, 60), st.integers(0, 300))
 def test_the_most_that_fits_is_found(count: int, limit: int) -> None:
     """Neither one less nor one more, and never more than there are."""
-    found = most_that_fit(count, lambda taken: "walrus" * taken, limit, COUNTER)
+    found = render_most(count, lambda taken: "walrus" * taken, limit, COUNTER)
 
     assert found == "walrus" * min(count, limit // 6)

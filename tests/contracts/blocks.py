@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, appended
+from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, append_text
 from perdure.core.errors import AlreadyExists, Conflict, NotFound, TooMany, VersionConflict
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId
 from perdure.core.text.line_diff import diff_of
@@ -175,7 +175,7 @@ class BlockContract(Contract):
             lines = [f"line {index}" for index in range(12)]
 
             def add_line(tx: Tx, line: str) -> Block:
-                return edit_block(tx, agent.id, "human", lambda block: appended(block, line), author=ADA, at=AT)
+                return edit_block(tx, agent.id, "human", lambda block: append_text(block, line), author=ADA, at=AT)
 
             await asyncio.gather(*((one, other)[i % 2].write(add_line, line) for i, line in enumerate(lines)))
             final = await one.read(lambda tx: tx.blocks.get(block.id))

@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.core.agents import Agent
 from perdure.core.blocks import Block
-from perdure.core.conversations import Conversation, Opening
+from perdure.core.conversations import Conversation, ConversationState
 from perdure.core.events import Delta, DeltaStreamed, RunQueued
 from perdure.core.files import File, FilePart, Folder, file_tag
 from perdure.core.ids import ConversationId, McpServerId, StepId, ToolId
@@ -55,7 +55,7 @@ class Property:
     deleted: File
     stopped_run: Run
     waiting_run: Run
-    opening: Opening
+    opening: ConversationState
     owner: Owner
     bare_owner: Owner
     scope: Scope

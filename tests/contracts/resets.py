@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.core.agents import Agent
-from perdure.core.conversations import Counted, Reset
+from perdure.core.conversations import MessageCounts, Reset
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import MessageFilter, Text
@@ -229,7 +229,7 @@ class ResetContract(Contract):
                 return tx.resets.add(tx.conversations.at(agent.id, seq), author=ADA, at=LATER, counted=counted)
 
             counted = await store.read(lambda tx: tx.resets.counted(agent.id))
-            assert counted == Counted(next_seq=4, settings_revision=counted.settings_revision, said={0: 2, 1: 1})
+            assert counted == MessageCounts(next_seq=4, settings_revision=counted.settings_revision, said={0: 2, 1: 1})
             await store.write(self.say, agent.id, "more")
             first = await store.write(reset)
             await store.write(self.say, agent.id, "again", "and again")

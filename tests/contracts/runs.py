@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from perdure.core.agents import Agent
-from perdure.core.conversations import Opening
+from perdure.core.conversations import ConversationState
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.runs import FAILED_REASONS, Failure, Lease, Run, RunFilter, RunKey, StopReason, Usage
@@ -25,7 +25,7 @@ def ended(tx: Tx, key: RunKey, *, reason: StopReason = "end_turn", failure: Fail
     return tx.runs.end(tx.runs.at(key), reason=reason, usage=Usage(), step_count=1, failure=failure, at=AT)
 
 
-def _opening(tx: Tx, agent_id: AgentId, seq: int) -> Opening:
+def _opening(tx: Tx, agent_id: AgentId, seq: int) -> ConversationState:
     return tx.conversations.opening(agent_id, seq)
 
 
@@ -74,7 +74,7 @@ class RunContract(Contract):
             await store.write(self.say, agent.id, "before")
             drafts = [self.draft("hello"), self.draft("a note", role="system", kind="memory_delta")]
 
-            def add(tx: Tx) -> tuple[Run, Opening]:
+            def add(tx: Tx) -> tuple[Run, ConversationState]:
                 tx.agents.lock(agent.id)
                 opening = tx.conversations.opening(agent.id, 0)
                 assert opening.conversation == tx.conversations.at(agent.id, 0)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.blocks import Block, appended, check_label, inserted, replaced, rewritten
+from perdure.core.blocks import Block, append_text, check_label, insert_lines, replace_text, rewrite
 from perdure.core.errors import BlockLimitExceeded, BlockReadOnly, InvalidInput, ToolError
 from perdure.core.ids import DEFAULT_ORG, BlockId
 from perdure.core.text import line_diff
@@ -40,10 +40,10 @@ def test_labels_that_cannot_be_used(label: str) -> None:
 def test_an_edit_keeps_everything_but_the_value(block: Block, text: str, line: int) -> None:
     """Whatever the edit: it is refused with a typed error, or only the value differs."""
     edits: tuple[Callable[[], Block], ...] = (
-        lambda: appended(block, text),
-        lambda: inserted(block, text, line=line),
-        lambda: replaced(block, block.value[:3], text),
-        lambda: rewritten(block, text),
+        lambda: append_text(block, text),
+        lambda: insert_lines(block, text, line=line),
+        lambda: replace_text(block, block.value[:3], text),
+        lambda: rewrite(block, text),
     )
     for edit in edits:
         try:
@@ -60,11 +60,15 @@ def test_inserted_text_stands_on_lines_of_its_own(block: Block, text: str) -> No
     """At every line there is; taking those lines out again gives the block as it was."""
     lines = block.value.split("\n") if block.value else []
     for line in range(len(lines) + 1):
-        new = inserted(block, text, line=line).value.split("\n")
+        new = insert_lines(block, text, line=line).value.split("\n")
 
         assert new[line : line + text.count("\n") + 1] == text.split("\n")
         assert new[:line] + new[line + text.count("\n") + 1 :] == lines
-    assert inserted(block, text).value == inserted(block, text, line=len(lines)).value == appended(block, text).value
+    assert (
+        insert_lines(block, text).value
+        == insert_lines(block, text, line=len(lines)).value
+        == append_text(block, text).value
+    )
 
 
 def test_a_limit_counts_characters() -> None:
@@ -73,12 +77,12 @@ def test_a_limit_counts_characters() -> None:
         id=BlockId("block-1"), org_id=DEFAULT_ORG, label="human", limit_chars=3, created_at=START, updated_at=START
     )
 
-    assert rewritten(block, "字🧭e").value == "字🧭e"
+    assert rewrite(block, "字🧭e").value == "字🧭e"
     with pytest.raises(BlockLimitExceeded) as caught:
-        rewritten(block, "字🧭e!")
+        rewrite(block, "字🧭e!")
     assert (caught.value.size, caught.value.limit) == (4, 3)
     with pytest.raises(BlockReadOnly):
-        rewritten(replace(block, read_only=True), "a")
+        rewrite(replace(block, read_only=True), "a")
 
 
 LINES = st.lists(st.sampled_from(["a", "b", "", "c d"]), max_size=8).map("\n".join)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.errors import BodyUnreadable, DataTooLarge
-from perdure.core.incoming.bodies import read_body, unpacked
+from perdure.core.incoming.bodies import read_body, unpack
 
 
 def bare(data: bytes) -> bytes:
@@ -48,7 +48,7 @@ async def test_a_body_is_read_up_to_its_limit(
         limit = max(0, len(data) - less)
         held = b""
         with pytest.raises(DataTooLarge, match=f"larger than {limit:,} bytes"):
-            async for piece in unpacked(pieces(pack(data), size), encoding, limit):
+            async for piece in unpack(pieces(pack(data), size), encoding, limit):
                 held += piece
         assert held == data[:limit]
 

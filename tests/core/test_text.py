@@ -15,7 +15,7 @@ from perdure.core.text.words import (
     Query,
     index_words,
     query_of,
-    restored,
+    restore,
     stems,
     storable,
 )
@@ -121,7 +121,7 @@ def test_a_loosened_query_asks_for_every_token() -> None:
     """Phrases are taken apart; a beginning stays one, and nothing is asked for twice."""
     query = Query((Clause(("a", "b")), Clause(("b",)), Clause(("学",), prefix=True)))
 
-    assert query.loosened().clauses == (Clause(("a",)), Clause(("b",)), Clause(("学",), prefix=True))
+    assert query.loosen().clauses == (Clause(("a",)), Clause(("b",)), Clause(("学",), prefix=True))
 
 
 @effort(50, 3000)
@@ -134,7 +134,7 @@ def test_any_text_is_a_query_of_clean_tokens(text: str) -> None:
     query = query_of(text)
 
     assert len(query.clauses) <= MAX_CLAUSES
-    for clause in (*query.clauses, *query.loosened().clauses):
+    for clause in (*query.clauses, *query.loosen().clauses):
         assert clause.tokens
         assert all(TOKEN.fullmatch(token) for token in clause.tokens), clause
     for word in filter(None, index_words(text).split(" ")):
@@ -184,7 +184,7 @@ def test_stored_text_comes_back(text: str) -> None:
 
     stored.encode()
     assert "\x00" not in stored
-    assert restored(stored) == text
+    assert restore(stored) == text
 
 
 @effort(50, 2000)

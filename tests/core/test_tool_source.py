@@ -11,7 +11,7 @@ from hypothesis import given
 
 from perdure.core.errors import InvalidInput, PerdureError, SchemaMismatch, SourceInvalid
 from perdure.core.tools.schema import schema_of
-from perdure.core.tools.source import read_source
+from perdure.core.tools.source import parse_source
 from perdure.testing.strategies import any_text, effort
 from tests.core import tool_examples
 
@@ -31,7 +31,7 @@ def roll(sides: int, label: str = "x") -> str:
 @pytest.mark.parametrize("function", tool_examples.EXAMPLES, ids=lambda function: function.__name__)
 def test_a_source_says_what_its_function_says(function: Callable[..., Any]) -> None:
     """The schema that is read from the text is the one that the running function has, and so are the words."""
-    read = read_source(SOURCE, name=function.__name__)
+    read = parse_source(SOURCE, name=function.__name__)
 
     assert (read.description, read.parameters) == schema_of(function)
 
@@ -39,7 +39,7 @@ def test_a_source_says_what_its_function_says(function: Callable[..., Any]) -> N
 @pytest.mark.parametrize("function", tool_examples.EXAMPLES, ids=lambda function: function.__name__)
 def test_parameters_are_those_of_the_signature(function: Callable[..., Any]) -> None:
     """As `inspect` has them: names in order, and which of them have no default."""
-    read = read_source(SOURCE, name=function.__name__).parameters
+    read = parse_source(SOURCE, name=function.__name__).parameters
     signature = inspect.signature(function).parameters
 
     assert list(read["properties"]) == list(signature)
@@ -61,7 +61,7 @@ def test_parameters_are_those_of_the_signature(function: Callable[..., Any]) -> 
 )
 def test_texts_of_parameters_are_those_of_the_docstring(function: str, texts: dict[str, str]) -> None:
     """In each style; a parameter without one has none."""
-    properties = read_source(SOURCE, name=function).parameters["properties"]
+    properties = parse_source(SOURCE, name=function).parameters["properties"]
 
     assert {name: properties[name].get("description") for name in texts} == texts
 
@@ -78,17 +78,17 @@ def test_texts_of_parameters_are_those_of_the_docstring(function: str, texts: di
 )
 def test_descriptions_leave_out_what_a_model_does_not_need(function: str, description: str) -> None:
     """Long texts and examples are in, what it returns and raises is not."""
-    assert read_source(SOURCE, name=function).description == description
+    assert parse_source(SOURCE, name=function).description == description
 
 
 def test_the_last_public_function_is_the_tool() -> None:
     """Helpers may stand above it, private ones anywhere; another is taken by name."""
     source = f"{GOOGLE}\ndef helper(x):\n    pass\n\nasync def last() -> None:\n    'Go.'\n\ndef _own(): ...\n"
 
-    assert read_source(source).name == "last"
-    assert read_source(source, name="roll").parameters["required"] == ["sides"]
+    assert parse_source(source).name == "last"
+    assert parse_source(source, name="roll").parameters["required"] == ["sides"]
     with pytest.raises(SourceInvalid, match="no function 'none' at its top level; there are: roll, helper, last"):
-        read_source(source, name="none")
+        parse_source(source, name="none")
 
 
 def test_a_function_alone_needs_no_imports() -> None:
@@ -97,7 +97,7 @@ def test_a_function_alone_needs_no_imports() -> None:
         def look(a: Optional[List[str]], b: Literal["x"], c: datetime, d: Dict[str, Any], e: UUID, f: date) -> None:
             """Look."""
     '''
-    read = read_source(source)
+    read = parse_source(source)
 
     assert read.parameters["properties"] == {
         "a": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
@@ -123,7 +123,7 @@ class Branch:
 def grow(tree: Tree, _x: int, copy: int = Field(3, alias="other", ge=1)):
     'Grow.'
 """
-    read = read_source(source).parameters
+    read = parse_source(source).parameters
 
     assert list(read["properties"]) == ["tree", "_x", "copy"]
     assert read["properties"]["copy"] == {"type": "integer", "default": 3, "minimum": 1}
@@ -150,7 +150,7 @@ def test_an_annotation_reaches_nothing_but_types(annotation: str) -> None:
     base = "import sys\nclass Sub(str, metaclass=sys.exit(7)):\n    x: int = sys.exit(8)\n"
     source = f"{base}def f(a: {annotation}):\n    'F.'"
     try:
-        read = read_source(source)
+        read = parse_source(source)
     except SourceInvalid:
         return
     assert read.parameters["properties"]["a"] == {"type": "integer"}
@@ -158,11 +158,11 @@ def test_an_annotation_reaches_nothing_but_types(annotation: str) -> None:
 
 def test_what_no_model_fills_is_hidden() -> None:
     """The agent's blocks, and the client that Letta gives to its tools."""
-    read = read_source('def look(agent_state: "AgentState", x: int, client, y: int = 1):\n    "Look."\n')
+    read = parse_source('def look(agent_state: "AgentState", x: int, client, y: int = 1):\n    "Look."\n')
 
     assert list(read.parameters["properties"]) == ["x", "y"]
     assert (read.takes_agent, read.left_empty) == (True, ("client",))
-    assert read_source(GOOGLE).takes_agent is False
+    assert parse_source(GOOGLE).takes_agent is False
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_what_no_model_fills_is_hidden() -> None:
         ("def f(a):\n    'F.'", 1, "parameter 'a' of f has no annotation"),
         ("def f(*a: int):\n    'F.'", 1, "parameter *a of f can't be filled"),
         ("def f(**a: int):\n    'F.'", 1, "parameter *a of f can't be filled"),
-        ("def f(a: int, /):\n    'F.'", 1, "parameter 'a' of f can't be filled by a model: take the `/` away"),
+        ("def f(a: int, /):\n    'F.'", 1, "parameter 'a' of f can't be filled by a model: remove the `/`"),
         ("def f(\n    a: int,\n    b: Unknown,\n):\n    'F.'", 3, "the annotation `Unknown` can't be read"),
         ("def f(a: Callable[[int], str]):\n    'F.'", 1, "`Callable` can't be read"),
         ("def f(a: make()):\n    'F.'", 1, "`make()` can't be read"),
@@ -202,7 +202,7 @@ def test_what_no_model_fills_is_hidden() -> None:
 def test_what_can_not_be_a_tool_is_told(source: str, line: int | None, reason: str) -> None:
     """Line and reason, whatever is wrong."""
     with pytest.raises(InvalidInput) as caught:
-        read_source(source)
+        parse_source(source)
 
     assert reason in str(caught.value)
     if line is not None:
@@ -225,7 +225,7 @@ def look(a: int = setattr(sys, "perdure_ran", True), b: "str" = open("/nowhere")
 """
     import sys
 
-    assert read_source(source).parameters["properties"] == {"a": {"type": "integer"}, "b": {"type": "string"}}
+    assert parse_source(source).parameters["properties"] == {"a": {"type": "integer"}, "b": {"type": "string"}}
     assert not hasattr(sys, "perdure_ran")
 
 
@@ -253,7 +253,7 @@ def test_a_schema_that_contradicts_the_signature_is_refused(
 ) -> None:
     """The parameter is named."""
     with pytest.raises(SchemaMismatch, match=problem) as caught:
-        read_source(GOOGLE, parameters=given_schema(properties, required))
+        parse_source(GOOGLE, parameters=given_schema(properties, required))
 
     assert caught.value.parameter == parameter
 
@@ -267,18 +267,18 @@ def test_a_schema_that_fits_the_signature_is_taken() -> None:
         {"sides": {"$ref": "#/$defs/S"}},
     ]
     for properties in kinds:
-        read = read_source(GOOGLE, parameters=given_schema(properties, ["sides"]))
+        read = parse_source(GOOGLE, parameters=given_schema(properties, ["sides"]))
         assert read.parameters == given_schema(properties, ["sides"]) | {"additionalProperties": False}
     filled = given_schema({"sides": {"type": "integer", "default": 6}}, [])
-    assert read_source(GOOGLE, parameters=filled).parameters["properties"] == filled["properties"]
+    assert parse_source(GOOGLE, parameters=filled).parameters["properties"] == filled["properties"]
     odd = "def f(data: Inventory, **more):\n    'F.'\n"
     open_schema = given_schema({"data": {"type": "object"}, "more": {"type": "string"}}, ["data"])
-    assert read_source(odd, parameters=open_schema).parameters == open_schema
+    assert parse_source(odd, parameters=open_schema).parameters == open_schema
 
 
 def test_a_description_may_be_given() -> None:
     """Then the docstring may be missing."""
-    assert read_source("def f(a: int): ...", description="Do it.").description == "Do it."
+    assert parse_source("def f(a: int): ...", description="Do it.").description == "Do it."
 
 
 @effort(60, 3000)
@@ -287,7 +287,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     """As a source, as an annotation, as a default: a tool, or one of our errors."""
     for source in (text, f"def f(a: {text}):\n    'F.'", f"def f(a: int = {text}):\n    'F.'", f"{GOOGLE}\n{text}"):
         try:
-            read = read_source(source)
+            read = parse_source(source)
         except PerdureError:
             continue
         assert read.parameters["type"] == "object"
@@ -296,8 +296,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_characters_that_no_source_can_have_are_told_by_their_line() -> None:
     """A mark of byte order at the beginning is no part of the source."""
     source = "def f(a: int) -> int:\n    'Say.'\n    return a\n"
-    assert read_source("\ufeff" + source).source == source
+    assert parse_source("\ufeff" + source).source == source
     for bad, words in (("\0", "it has a NUL character"), ("\ud800", "it has half of a surrogate pair")):
         with pytest.raises(SourceInvalid, match=f"line 3: {words}") as caught:
-            read_source(source.replace("return a", f"return '{bad}'"))
+            parse_source(source.replace("return a", f"return '{bad}'"))
         assert caught.value.line == 3

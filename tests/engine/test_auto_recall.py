@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, InvalidInput
-from perdure.context.request.assemble import digest_of, recalled_in
+from perdure.context.request.assemble import digest_of, parse_recalled
 from perdure.core.events import MemoryRecalled, StoredEvent
 from perdure.engine.run.runner import Runner
 from perdure.settings import Settings
@@ -36,7 +36,7 @@ async def _said(agent: Any, text: str, **more: Any) -> list[Any]:
 async def _tails(agent: Any) -> list[str]:
     """What was recalled in each request, oldest first."""
     steps = await agent.steps()
-    return [recalled_in((await agent.request(step.id)).tail) for step in reversed(steps)]
+    return [parse_recalled((await agent.request(step.id)).tail) for step in reversed(steps)]
 
 
 async def test_what_memory_has_goes_with_the_message_and_is_told() -> None:
@@ -147,7 +147,7 @@ async def test_what_is_recalled_goes_first_when_the_window_is_full() -> None:
         (step,) = await agent.steps()
         request = await agent.request(step.id)
         assert step.estimated_tokens <= overview.window_tokens - overview.reserve_tokens
-        assert recalled_in(request.tail) == ""
+        assert parse_recalled(request.tail) == ""
 
 
 async def test_agents_without_it_search_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

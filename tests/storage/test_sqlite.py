@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.agents import Agent
-from perdure.core.conversations import Counted
+from perdure.core.conversations import MessageCounts
 from perdure.core.errors import InvalidInput, NotAStore, PerdureError, StoreClosed, StoreFull, StoreReadOnly
 from perdure.core.ids import AgentId, ConversationId, MessageId, answer_id, input_id
 from perdure.core.messages import Draft, Text
@@ -554,7 +554,7 @@ async def test_reading_a_conversation_takes_as_long_whatever_others_say_meanwhil
                 units.say(tx, agent.id, "hello here", conversation_seq=1)
 
     def reset(tx: Tx) -> None:
-        counted = Counted(next_seq=0, settings_revision=0, said={})
+        counted = MessageCounts(next_seq=0, settings_revision=0, said={})
         assert tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=START, counted=counted)
         tx.resets.carry_out(agent.id, limit=4)
 

@@ -1,4 +1,4 @@
-"""Agents: who they are and how they are set up. What they remember stands in blocks, passages and messages."""
+"""Agents and their settings. Their memory is in blocks, passages and messages."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Agent:
 
 
 def check_name(name: str, *, kind: str = "agent") -> str:
-    """`name` as given.
+    """Return `name` after checking it.
 
-    Raises: NameInvalid: if it has other characters than letters, digits, spaces, `_`, `'` and `-`, or is too long.
+    Raises: NameInvalid: other characters than letters, digits, spaces, `_`, `'` and `-`, or too long.
     """
     if not _NAME.fullmatch(name) or not name.strip():
         raise NameInvalid(kind, name)
@@ -86,4 +86,4 @@ class AgentFilter:
 
 
 AgentOrder = Literal["created", "updated", "used"]
-"""By what agents are sorted: when they were made, last changed, or given their last run (those without one first)."""
+"""The order of agents: by creation, last change, or last run (those without a run first)."""

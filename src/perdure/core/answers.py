@@ -1,4 +1,4 @@
-"""Calls that wait for somebody outside: for a person to approve them, or for the caller to run them."""
+"""Pending calls, which wait for a person's approval or for the caller to run them, and answers to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Answer", "PendingCall", "ToolReturn", "answer_digest"]
 
 @dataclass(frozen=True, slots=True)
 class ToolReturn:
-    """What the caller brought back of a call that it ran itself."""
+    """The result of a call that the caller ran."""
 
     call_id: str
     text: str
@@ -27,12 +27,12 @@ class ToolReturn:
 
 
 Answer = ToolDecision | ToolReturn
-"""What is said to one pending call."""
+"""The answer to one pending call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCall:
-    """A call that waits, and where: `run_id` is the run that stopped at it, `message_id` the model's answer with it."""
+    """A call that waits. `run_id` is the run that stopped at it, `message_id` the model's message with it."""
 
     agent_id: AgentId
     conversation_id: ConversationId
@@ -50,19 +50,19 @@ class PendingCall:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The model's arguments. They were checked before anybody was asked."""
-        found: dict[str, Any] = json.loads(self.call.arguments) if self.call.arguments.strip() else {}
-        return found
+        """The model's arguments, checked against the tool's schema."""
+        arguments: dict[str, Any] = json.loads(self.call.arguments) if self.call.arguments.strip() else {}
+        return arguments
 
     @property
     def awaits_client(self) -> bool:
-        """Whether the caller has to run it; else a person has to approve it."""
+        """Whether the caller runs it; else a person approves it."""
         return self.call.awaits == "client"
 
 
 def answer_digest(answers: Sequence[Answer]) -> str:
-    """What tells the same answer, sent again, from another one."""
-    said = sorted(
+    """Return a digest that is equal for the same answers only."""
+    texts = sorted(
         compact_json({name: getattr(one, name) for name in one.__slots__ if name != "type"}) for one in answers
     )
-    return hashlib.sha256("\n".join(said).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -24,12 +24,12 @@ __all__ = [
     "BlockFilter",
     "BlockVersion",
     "MemoryEdit",
-    "appended",
+    "append_text",
     "check_label",
-    "checked",
-    "inserted",
-    "replaced",
-    "rewritten",
+    "check_limit",
+    "insert_lines",
+    "replace_text",
+    "rewrite",
 ]
 
 DEFAULT_LIMIT_CHARS = 5_000
@@ -40,7 +40,7 @@ _LABEL = re.compile(LABEL_PATTERN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """Who made an edit: an agent by its tools, a person or program from outside, or Perdure itself.
+    """The author of an edit: an agent by its tools, a person or program from outside, or Perdure itself.
 
     `run_id` and `message_id` name the run and the message with the tool call, where there is one.
     """
@@ -76,7 +76,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockVersion:
-    """What one edit left behind. `diff` is unified, without file headers; empty when the value did not change."""
+    """One version of a block. `diff` is unified, without file headers; empty when the value did not change."""
 
     block_id: BlockId
     version: int
@@ -89,7 +89,7 @@ class BlockVersion:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEdit:
-    """A block as an edit left it; `gone` when it is no longer the agent's."""
+    """A block after an edit; `gone` when it is no longer the agent's."""
 
     block: Block
     diff: str
@@ -97,14 +97,14 @@ class MemoryEdit:
 
     @classmethod
     def of(cls, before: Block | None, after: Block | None) -> MemoryEdit:
-        """The edit that led from one to the other; None is a block that is not there. One of them must be."""
+        """Return the edit from one block to the other; None: no block. At least one is needed."""
         block = after or before
         assert block is not None
         return cls(block, diff_of(before.value if before else "", after.value if after else ""), gone=after is None)
 
 
 def check_label(label: str) -> str:
-    """`label` as given.
+    """Return `label` after checking it.
 
     Raises: InvalidInput: unless it is 1 to 100 letters, digits, `_`, `.`, `/` or `-`, beginning with a letter or digit.
     """
@@ -115,62 +115,59 @@ def check_label(label: str) -> str:
     return label
 
 
-def checked(block: Block) -> Block:
-    """`block`, when its value is within its limit.
-
-    Raises: BlockLimitExceeded.
-    """
+def check_limit(block: Block) -> Block:
+    """Return `block` after checking the length of its value. Raises: BlockLimitExceeded."""
     if len(block.value) > block.limit_chars:
         raise BlockLimitExceeded(block.label, size=len(block.value), limit=block.limit_chars)
     return block
 
 
-def rewritten(block: Block, value: str) -> Block:
-    """The block with another value, as an agent's tool may make it.
+def rewrite(block: Block, value: str) -> Block:
+    """Return the block with another value, by an agent's tool.
 
     Raises: BlockReadOnly, BlockLimitExceeded.
     """
     if block.read_only:
         raise BlockReadOnly(block.label)
-    return checked(replace(block, value=value))
+    return check_limit(replace(block, value=value))
 
 
-def appended(block: Block, text: str) -> Block:
-    """The block with `text` on a new last line; an empty block becomes `text`."""
-    return rewritten(block, f"{block.value}\n{text}" if block.value else text)
+def append_text(block: Block, text: str) -> Block:
+    """Return the block with `text` on a new last line; an empty block becomes `text`."""
+    return rewrite(block, f"{block.value}\n{text}" if block.value else text)
 
 
-def replaced(block: Block, old: str, new: str) -> Block:
-    """The block with its one occurrence of `old` replaced.
+def replace_text(block: Block, old: str, new: str) -> Block:
+    """Return the block with its one occurrence of `old` replaced.
 
-    Raises: TextNotFound: none; TextAmbiguous: more than one, with their line numbers from 1; and as `rewritten`.
+    Raises: TextNotFound: none; TextAmbiguous: more than one, with their line numbers from 1; and as `rewrite`.
     """
     if block.read_only:
         raise BlockReadOnly(block.label)
     # An empty `old` stands between any two characters; it is unique only in an empty block.
     if not old and not block.value:
-        return rewritten(block, new)
-    starts = _places(block.value, old)
+        return rewrite(block, new)
+    starts = _find_all(block.value, old)
     if not starts and (plain := unescape_tags(old, (block.label,))) != old:  # as the prompt shows it
         old, new = plain, unescape_tags(new, (block.label,))
-        starts = _places(block.value, old)
+        starts = _find_all(block.value, old)
     if not starts:
         raise TextNotFound(block.label, old)
     if len(starts) > 1:
         raise TextAmbiguous(block.label, old, lines=[block.value.count("\n", 0, start) + 1 for start in starts])
     start = starts[0]
-    return rewritten(block, block.value[:start] + new + block.value[start + len(old) :])
+    return rewrite(block, block.value[:start] + new + block.value[start + len(old) :])
 
 
-def _places(value: str, text: str) -> list[int]:
-    """Where `text` begins in the value, overlapping occurrences too."""
+def _find_all(value: str, text: str) -> list[int]:
+    """Return the places of `text` in the value, overlapping ones too."""
     return [match.start() for match in re.finditer(f"(?={re.escape(text)})", value)] if text else []
 
 
-def inserted(block: Block, text: str, *, line: int = -1) -> Block:
-    """The block with `text` after its line `line`, counted from 1: 0 is the beginning, -1 the end.
+def insert_lines(block: Block, text: str, *, line: int = -1) -> Block:
+    """Return the block with `text` after its line `line`, counted from 1: 0 is the beginning, -1 the end.
 
-    Raises: InvalidInput: for a line that is not there; and as `rewritten`.
+    Raises: InvalidInput: no such line; and as `rewrite`.
     """
     lines = block.value.split("\n") if block.value else []
     if line < -1 or line > len(lines):
@@ -179,7 +176,7 @@ def inserted(block: Block, text: str, *, line: int = -1) -> Block:
             " 0 inserts at the beginning, -1 at the end"
         )
     at = len(lines) if line == -1 else line
-    return rewritten(block, "\n".join([*lines[:at], text, *lines[at:]]))
+    return rewrite(block, "\n".join([*lines[:at], text, *lines[at:]]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Conversations: one line of messages of an agent. Number 0 is the agent's default one."""
+"""Conversations: sequences of an agent's messages. Number 0 is the agent's default one."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import Message
 
 __all__ = [
+    "Backlog",
     "Conversation",
     "ConversationFilter",
     "ConversationOrder",
-    "Counted",
-    "Opening",
+    "ConversationState",
+    "MessageCounts",
     "Reset",
-    "Waiting",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """`seen` holds, per block, the version this conversation's log already shows the model: in its prefix, as a
-    memory delta, or as the result of the agent's own edit. It is how a shared block's edit gets into every log once.
-    `view_tokens` are the estimated tokens of the rows since the prefix, as far as they are shown.
+    """One conversation.
 
     Args:
-        stubs: row number -> characters: the rows in view of which only so much is shown.
-        overcount: by how much the estimate of prefix and view is known to be too high, from what the provider
-            measured of the last request; negative if it is too low.
-        pending_run_seq: the run that stopped at calls which wait for somebody outside; None: nothing waits.
+        seen: block id -> the version that the log shows the model: in its prefix, a memory delta, or the result of the
+            agent's own edit. So the edit of a shared block gets into every log once.
+        view_tokens: the estimated tokens of the rows since the prefix, in their visible form.
+        stubs: row number -> characters, of rows in view that are shown in part.
+        overcount: by how much the estimate of prefix and view is too high, from the provider's count of the last
+            request; negative if it is too low.
+        pending_run_seq: the run that stopped at pending calls; None: nothing waits.
         pending_from: the message with those calls.
-        first_seq: the first row since the newest reset; what stands before it is out of view for good.
+        first_seq: the first row since the newest reset; earlier rows are out of view for good.
     """
 
     id: ConversationId
@@ -59,8 +60,10 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """A conversation began anew: its messages up to `upto_seq` were taken out of view, `message_count` of them said by
-    somebody or a tool's result. `number` counts the resets of the conversation, from 1."""
+    """A reset of a conversation: its messages up to `upto_seq` left the view for good.
+
+    `message_count` counts them without the engine's own; `number` counts the resets of the conversation, from 1.
+    """
 
     agent_id: AgentId
     conversation_id: ConversationId
@@ -72,18 +75,18 @@ class Reset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
-    """What a run or a request of a conversation begins from, as its transaction finds it in one look.
+class ConversationState:
+    """The state of a conversation and its agent at the beginning of a run or request, read at once.
 
     Args:
         active_run_seq: the oldest run of the conversation that has not ended.
-        agent: as it stands, but for how many messages it has, where it was known from before.
-        message_count: how many messages it has.
+        agent: its own `message_count` may be old.
+        message_count: how many messages the agent has.
         next_run_seq, next_message_seq: the agent's next numbers.
         embedded: whether the agent's messages get vectors.
         blocks: the agent's blocks, id -> version.
-        passages: how many its archives hold.
-        has_folders: whether any is attached to it: then memory is also what `agent_files.shown` tells.
+        passages: how many passages its archives hold.
+        has_folders: whether folders are attached: then `agent_files.shown` is part of its memory.
     """
 
     agent: Agent
@@ -97,27 +100,22 @@ class Opening:
     passages: int
     has_folders: bool
 
-    def after(self, messages: Sequence[Message]) -> Opening:
-        """The same, now that these were appended to the conversation."""
+    def after(self, messages: Sequence[Message]) -> ConversationState:
+        """Return the state after these messages were appended to the conversation."""
         if not messages:
             return self
-        said = sum([message.kind == "message" for message in messages])
+        count = sum([message.kind == "message" for message in messages])
         tokens = sum([message.tokens for message in messages])
-        return Opening(
-            agent=self.agent,
-            message_count=self.message_count + said,
-            conversation=replace(
-                self.conversation,
-                view_tokens=self.conversation.view_tokens + tokens,
-                last_message_at=messages[-1].created_at,
-            ),
-            active_run_seq=self.active_run_seq,
-            next_run_seq=self.next_run_seq,
+        conversation = replace(
+            self.conversation,
+            view_tokens=self.conversation.view_tokens + tokens,
+            last_message_at=messages[-1].created_at,
+        )
+        return replace(
+            self,
+            message_count=self.message_count + count,
+            conversation=conversation,
             next_message_seq=messages[-1].seq + 1,
-            embedded=self.embedded,
-            blocks=self.blocks,
-            passages=self.passages,
-            has_folders=self.has_folders,
         )
 
 
@@ -131,13 +129,15 @@ class ConversationFilter:
 
 
 ConversationOrder = Literal["created", "last_message", "last_run"]
-"""What conversations are sorted by; "last_run" is when a run of theirs has ended."""
+"""The order of conversations; "last_run" is the end of their last run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """How many messages were in view before `next_seq`, by conversation: `said`. It is true of them for as long as the
-    agent has the same settings revision, but for conversations that were reset since."""
+class MessageCounts:
+    """The number of messages in view before `next_seq`, by conversation.
+
+    It holds while the agent has the same settings revision, except for conversations that were reset since.
+    """
 
     next_seq: int
     settings_revision: int
@@ -145,8 +145,8 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """What a conversation holds that was not captured: how many tokens, and the number of its last row; -1: none."""
+class Backlog:
+    """The messages of a conversation that are not captured: their tokens, and the number of the last; -1: none."""
 
     tokens: int
     upto_seq: int

@@ -1,4 +1,4 @@
-"""Files as text with lines, and the chunks that are stored and found of them."""
+"""Documents, the text of files, and the chunks of them that are stored for search."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Document:
     """The text of one file.
 
     Args:
-        name: what the file is called, `notes/plan.md`.
-        kind: what it was before it was text.
+        name: the file's name, `notes/plan.md`.
+        kind: the format of the file.
         text: its lines, each ended by a line feed; no carriage return, no NUL, no lone surrogate. HTML, DOCX, XLSX and
             CSV have become Markdown; all others have the lines they had.
         page_starts: the first line of each page, from 1, ascending; empty where there are no pages.
-        title: what the file says it is called; empty: it does not say.
+        title: the title in the file; empty: none.
         warnings: what was left out or guessed, a sentence each.
     """
 
@@ -47,12 +47,12 @@ class Chunk:
     """A part of a document: whole lines, or a piece of one line that is longer than a chunk may be.
 
     Args:
-        text: what stands there, to the letter.
-        first_line, last_line: where, both from 1 and both included; neither is blank.
+        text: the exact text.
+        first_line, last_line: both from 1 and both included; neither is blank.
         page: the page of its first line, from 1; None: no pages.
-        headings: the headings it stands under, the outermost first; of code, the definitions. One that the text itself
-            begins with is not among them.
-        header: the head of the table in whose middle it begins, as two lines of Markdown; else empty.
+        headings: the headings above it, the outermost first; of code, the definitions; without one that begins the
+            text.
+        header: the head of its table, if it begins inside one, as two lines of Markdown; else empty.
     """
 
     text: str
@@ -64,5 +64,5 @@ class Chunk:
 
     @property
     def text_in_context(self) -> str:
-        """The text below the headings and the table head that it belongs to: what is embedded and shown alone."""
+        """The text below its headings and table head, as it is embedded and shown."""
         return "\n".join(part for part in (" > ".join(self.headings), self.header, self.text) if part)

@@ -1,9 +1,9 @@
-"""Events: what a run tells the outside.
+"""The events of a run.
 
 Each kind is a dataclass with a literal `type`; together they are a closed union. An event is stored in the transaction
-of the fact it tells and is sent afterwards; `StoredEvent.seq` counts from 1 within its run, without gaps. Deltas are
-previews of a message that is not yet a fact: only background runs store them (as `DeltaStreamed`), and a reader who
-saw the deltas of a step that a crash took with it is told by `StepAbandoned`.
+of its fact and published afterwards; `StoredEvent.seq` counts from 1 within its run, without gaps. Deltas are previews
+of a message that is not stored yet: only background runs store them (as `DeltaStreamed`). `StepAbandoned` follows when
+a crash made the deltas of a step void.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from perdure.core.hooks import HookPoint
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
 from perdure.core.messages import Message, Waits
 from perdure.core.nodes import MadeBy
-from perdure.core.runs import Failure, StopReason, Usage, usage_to_json
-from perdure.core.text.json_encoder import compact_json, json_text
+from perdure.core.runs import Failure, StopReason, Usage, usage_to_dict
+from perdure.core.text.json_encoder import compact_json
 
 __all__ = [
     "Delta",
@@ -79,7 +79,7 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True)
 class StepAbandoned:
-    """The process died while the model answered: what was previewed of this step is void and will be asked again."""
+    """The process died while the model answered: the previews of this step are void, and the model is called again."""
 
     step_id: StepId
     type: Literal["step.abandoned"] = "step.abandoned"
@@ -94,8 +94,10 @@ class PrefixRewritten:
 
 @dataclass(frozen=True, slots=True)
 class ViewFull:
-    """The next request would take `tokens`, more than the `budget_tokens` it may: room is made first. `by` says how:
-    older messages are summarised, summaries are merged, or large texts are shown in part."""
+    """The next request would take more than `budget_tokens`, so its view is compacted first.
+
+    `by`: older messages are summarised, summaries are merged, or large texts are cut.
+    """
 
     tokens: int
     budget_tokens: int
@@ -105,10 +107,10 @@ class ViewFull:
 
 @dataclass(frozen=True, slots=True)
 class ViewCompacted:
-    """Messages left the view behind a summary node, or (`merged`) several nodes behind one; nothing was deleted.
+    """A summary node replaced messages in the view, or (`merged`) one node replaced several; nothing was deleted.
 
     Args:
-        tokens_before, tokens_after: the upper estimate of what was shown for them.
+        tokens_before, tokens_after: the upper estimate of the messages and of the node.
         rejected: why the model's own summary was not used; None: it was, or there is no language model.
     """
 
@@ -125,7 +127,7 @@ class ViewCompacted:
 
 @dataclass(frozen=True, slots=True)
 class RowsCut:
-    """Of these rows only the beginning and end are shown from now on: row number -> characters."""
+    """These rows are shown in part from now on: row number -> characters."""
 
     stubs: Mapping[int, int]
     type: Literal["rows.cut"] = "rows.cut"
@@ -133,12 +135,12 @@ class RowsCut:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRecalled:
-    """What memory has on the newest message was put behind the run's requests.
+    """Recalled memory was appended to the run's requests.
 
     Args:
         tokens: of the text.
         sources: in its order, each with `kind` (passage, turn), `id`, `score` from 0 to 1, and a `name` for people.
-        problem: why nothing was looked for, or not in time; then there is no source.
+        problem: why the recall did not run, or not in time; then there is no source.
     """
 
     tokens: int
@@ -160,7 +162,7 @@ class HookAnswered:
 
 @dataclass(frozen=True, slots=True)
 class MessageAdded:
-    """A message is in the log. The stored event names it; a reader gets the message itself."""
+    """A message is in the log. The stored event has its number; a reader gets the message itself."""
 
     message_seq: int
     message: Message | None = None
@@ -187,8 +189,11 @@ class MemoryEdited:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The last event of a run. Only one that has stopped at calls which wait may be cancelled behind it: then the
-    results of these calls follow, and a second end, which counts."""
+    """The last event of a run.
+
+    A run that stopped at pending calls may be cancelled later: then the results of these calls follow, and a second
+    end, which counts.
+    """
 
     run_id: RunId
     stop_reason: StopReason
@@ -203,8 +208,10 @@ DeltaKind = Literal["text", "reasoning", "tool_name", "tool_arguments"]
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of an answer as it is made. `index` numbers the calls of one answer, from 0; 0 for other kinds. `awaits`
-    is what a call of this name waits for, as far as is known before it is whole."""
+    """A piece of an answer as it streams. `index` numbers the calls of one answer, from 0; 0 for other kinds.
+
+    `awaits`: what a call of this name will wait for, as far as known before it is complete.
+    """
 
     step_id: StepId
     message_id: MessageId
@@ -256,20 +263,22 @@ class StoredEvent:
 
 
 def event_to_json(event: Event) -> str:
-    """The event's fields without `type`, as compact JSON; a message is named, not copied."""
+    """Return the event's fields without `type`, as compact JSON; of a message only its number."""
+    fields = _fields(event)
     match event:
         case MessageAdded():
-            return compact_json({"message_seq": event.message_seq})
-        case RunEnded():
-            return _ended_json(event)
-        case DeltaStreamed():
-            return compact_json({"delta": _fields(event.delta)})
-        case _:
-            return compact_json(_fields(event))
+            del fields["message"]
+        case RunEnded(usage=usage, failure=failure):
+            fields |= {"usage": usage_to_dict(usage), "failure": failure and _fields(failure)}
+            if failure is None:
+                del fields["failure"]
+        case DeltaStreamed(delta=delta):
+            fields["delta"] = _fields(delta)
+    return compact_json(fields)
 
 
 def event_from_json(kind: str, text: str) -> Event:
-    """The inverse of `event_to_json`; a `MessageAdded` comes back without its message.
+    """Parse the text of `event_to_json`; a `MessageAdded` comes back without its message.
 
     Raises: ValueError: for an unknown kind.
     """
@@ -277,15 +286,17 @@ def event_from_json(kind: str, text: str) -> Event:
 
 
 def events_to_text(events: Sequence[Event]) -> tuple[str, str]:
-    """Kinds and fields of events that are stored together, for `events_from_text`: one is written as it is, of several
-    the kinds with commas between and the fields as a list."""
+    """Return kinds and fields of events that are stored together, for `events_from_text`.
+
+    One event is written as it is; of several, the kinds with commas between, and the fields as a list.
+    """
     if len(events) == 1:
         return events[0].type, event_to_json(events[0])
     return ",".join([event.type for event in events]), f"[{','.join([event_to_json(event) for event in events])}]"
 
 
 def events_from_text(kinds: str, text: str) -> list[Event]:
-    """The inverse of `events_to_text`, in order. Raises: ValueError: for an unknown kind."""
+    """Parse the texts of `events_to_text`, in order. Raises: ValueError: for an unknown kind."""
     if "," not in kinds:
         return [event_from_json(kinds, text)]
     return [_event(kind, shape) for kind, shape in zip(kinds.split(","), json.loads(text), strict=True)]
@@ -309,14 +320,6 @@ def _run_ended(shape: Mapping[str, Any]) -> Event:
         Usage(**shape["usage"]),
         shape["step_count"],
         Failure(**failure) if failure else None,
-    )
-
-
-def _ended_json(event: RunEnded) -> str:
-    why = f',"failure":{compact_json(_fields(event.failure))}' if event.failure else ""
-    return (
-        f'{{"run_id":{json_text(event.run_id)},"stop_reason":{json_text(event.stop_reason)},'
-        f'"usage":{usage_to_json(event.usage)},"step_count":{event.step_count}{why}}}'
     )
 
 

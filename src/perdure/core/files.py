@@ -15,30 +15,30 @@ from perdure.core.ids import ArchiveId, FileId, FolderId, OrgId
 __all__ = ["PART_CHARS", "AgentFile", "File", "FilePart", "FileStatus", "Folder", "IfExists", "file_tag"]
 
 FileStatus = Literal["pending", "parsing", "embedding", "completed", "error", "deleted"]
-"""How far a file is, in the wire's words, but `deleted`: nobody has it any more, and what is left of it will go.
-`embedding`: its text is found by words already, its vectors are being made."""
+"""The processing status of a file, in the wire's words. `embedding`: search finds its words, and its vectors are being
+made. `deleted` is our own: no folder has it, and its rows are still to be removed."""
 
 IfExists = Literal["skip", "error", "suffix", "replace"]
-"""What to do with a file whose name is taken in its folder: keep the one that is there; refuse; call the new one
-`name_(1)`; put the new one in its place."""
+"""What to do when a file's name is taken in its folder: keep the existing file; refuse; name the new one `name_(1)`;
+replace the existing one."""
 
 PART_CHARS = 64_000
-"""The text of a file is kept in parts of at most so many characters, so that lines are read without the rest."""
+"""The most characters of one stored part of a file's text; lines are read without the other parts."""
 
 
 def file_tag(file_id: FileId) -> str:
-    """The tag that all passages of a file have."""
+    """Return the tag of all passages of a file."""
     return f"file:{file_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """A collection of files that agents are given together. Its name is its own within an organisation.
+    """A collection of files that is attached to agents as a whole. Its name is unique within an organisation.
 
     Args:
-        instructions: what an agent is told of how to use it.
-        archive_id: the archive that holds the passages of its files; no list of archives shows it.
-        version: grows when a file has become readable, or is gone.
+        instructions: a text for agents on how to use it.
+        archive_id: the archive with the passages of its files; no list of archives shows it.
+        version: grows when a file becomes readable or is deleted.
         file_count: files of every status.
     """
 
@@ -61,15 +61,15 @@ class File:
     """One file of a folder, numbered by the folder's own count.
 
     Args:
-        name: where it stands in its folder, `notes/plan.md`; its own within the folder.
-        original_name: what it was called where it came from.
+        name: its path in its folder, `notes/plan.md`; unique within the folder.
+        original_name: its name before the upload.
         digest: the SHA-256 of its bytes, in hexadecimal digits.
-        kind: what its text was made of, a `FileKind`; empty before it is known.
-        problem: why its text could not be made.
-        done, total: how far its processing is, in units of no meaning; total 0: not begun.
+        kind: its `FileKind`; empty before it is known.
+        problem: why it has no text.
+        done, total: the progress of its processing, without unit; total 0: not begun.
         page_count, line_count, char_count, chunk_count: of its text; pages are 0 where there are none.
-        tries: how often its processing was begun.
-        lease_owner, lease_until: who works on it, and how long it is theirs.
+        tries: how often its processing began.
+        lease_owner, lease_until: the worker that processes it, and until when.
     """
 
     id: FileId
@@ -100,7 +100,7 @@ class File:
 
     @property
     def ended(self) -> bool:
-        """Whether its text is there, or will never be."""
+        """Whether its processing has ended, with a text or an error."""
         return self.status in ("completed", "error")
 
 
@@ -124,8 +124,8 @@ class AgentFile:
     """A file as one agent has it.
 
     Args:
-        first_line, last_line: what of it is in view while it is open, both included.
-        used: grows with every use by this agent, so that the file used longest ago has the lowest; 0: never.
+        first_line, last_line: its lines in view while it is open, both included.
+        used: grows with every use by this agent, so that the least recently used file has the lowest; 0: never.
         version: of the view; no two views of one file have the same.
     """
 
@@ -140,5 +140,5 @@ class AgentFile:
 
     @property
     def path(self) -> str:
-        """What agents call it: `folder/name`."""
+        """The name for agents: `folder/name`."""
         return f"{self.folder_name}/{self.file.name}"

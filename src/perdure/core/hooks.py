@@ -1,7 +1,6 @@
-"""Hooks: other people's code that looks on at fixed points, and may block what comes or add to the next request.
+"""Hooks: code of users that is called at fixed points, and may block an action or add to the next request.
 
-Values and the port of one hook; what calls them all is `engine.hooks.bus`, what runs commands and functions is
-`toolbox.hooks`.
+Values and the port of one hook. `engine.hooks.bus` calls them, `toolbox.hooks` runs commands and functions.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ __all__ = [
     "BeforeTool",
     "ConversationEnd",
     "ConversationStart",
+    "FailurePolicy",
     "Hook",
     "HookInfo",
+    "HookMessage",
     "HookPayload",
     "HookPoint",
-    "IfItFails",
     "Reset",
     "RunEnd",
     "RunStart",
-    "Said",
     "Verdict",
     "payload_to_json",
 ]
@@ -51,21 +50,21 @@ HookPoint = Literal[
     "conversation_end",
     "reset",
 ]
-"""Where a hook is called. What it may do there stands with each payload."""
+"""The points at which hooks are called; each payload says what a hook may do there."""
 
 HOOK_POINTS: tuple[HookPoint, ...] = get_args(HookPoint)
 
-IfItFails = Literal["go_on", "block"]
-"""What a hook that raises, hangs or can't be started counts as."""
+FailurePolicy = Literal["go_on", "block"]
+"""The meaning of a hook that raises, hangs or can't be started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a hook says.
+    """The answer of a hook.
 
     Args:
-        block: why what was about to happen must not; None: it may.
-        context: a text that the agent is told before its next model call.
+        block: the reason to block the action; None: it goes on.
+        context: a text for the agent's next model call.
     """
 
     block: str | None = None
@@ -76,16 +75,16 @@ GO_ON = Verdict()
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A message as hooks see it."""
+class HookMessage:
+    """A message in a hook's payload."""
 
     role: str
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _About:
-    """Whom it is about. `run_id` is None where there is no run."""
+class _Payload:
+    """The agent, conversation and run of a payload. `run_id` is None without a run."""
 
     agent_id: AgentId
     conversation_id: ConversationId
@@ -93,34 +92,34 @@ class _About:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationStart(_About):
-    """The first message of a conversation has arrived. Blocked: it is refused, and nothing of it is kept."""
+class ConversationStart(_Payload):
+    """The first message of a conversation has arrived. Blocked: it is refused and not stored."""
 
     point: Literal["conversation_start"] = "conversation_start"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunStart(_About):
-    """A request has arrived. Blocked: it is refused, and nothing of it is kept."""
+class RunStart(_Payload):
+    """A request has arrived. Blocked: it is refused and not stored."""
 
-    messages: tuple[Said, ...]
+    messages: tuple[HookMessage, ...]
     background: bool
     point: Literal["run_start"] = "run_start"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeforeModel(_About):
-    """The model is about to be asked; `new` is what came since it was asked last. Blocked: the run ends with it."""
+class BeforeModel(_Payload):
+    """The model is about to be called; `new`: the messages since its last call. Blocked: the run ends."""
 
     model: str
     step: int
-    new: tuple[Said, ...]
+    new: tuple[HookMessage, ...]
     point: Literal["before_model"] = "before_model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AfterModel(_About):
-    """The model has answered. Blocked: the answer is not kept, and the run ends with the reason."""
+class AfterModel(_Payload):
+    """The model has answered. Blocked: the answer is not stored, and the run ends with the reason."""
 
     model: str
     step: int
@@ -133,7 +132,7 @@ class AfterModel(_About):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeforeTool(_About):
+class BeforeTool(_Payload):
     """A tool is about to be run, with arguments that fit it. Blocked: it is not, and the reason is its result."""
 
     call_id: str
@@ -144,9 +143,11 @@ class BeforeTool(_About):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AfterTool(_About):
-    """A tool has been run. Blocked: its result is withheld, the reason stands in its place. What a memory tool did
-    stands already: there only the context counts."""
+class AfterTool(_Payload):
+    """A tool has run. Blocked: the reason replaces its result.
+
+    The edit of a memory tool is stored already: for these tools only the context counts.
+    """
 
     call_id: str
     tool: str
@@ -158,7 +159,7 @@ class AfterTool(_About):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeforeCompaction(_About):
+class BeforeCompaction(_Payload):
     """Something is about to leave the window, because the request does not fit it otherwise. Blocked: the run ends
     without a model call."""
 
@@ -168,7 +169,7 @@ class BeforeCompaction(_About):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AfterCompaction(_About):
+class AfterCompaction(_Payload):
     """Something has left the window. Nothing to block."""
 
     by: str
@@ -176,7 +177,7 @@ class AfterCompaction(_About):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnd(_About):
+class RunEnd(_Payload):
     """A run is about to end, or has ended where something else ended it. Nothing to block."""
 
     stop_reason: str
@@ -186,14 +187,14 @@ class RunEnd(_About):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationEnd(_About):
+class ConversationEnd(_Payload):
     """A conversation is over: it, or its agent, was deleted. Nothing to block, and nobody is left to tell."""
 
     point: Literal["conversation_end"] = "conversation_end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reset(_About):
+class Reset(_Payload):
     """The messages of a conversation were taken out of view. Nothing to block."""
 
     point: Literal["reset"] = "reset"
@@ -232,7 +233,7 @@ class HookInfo:
     source: str = "program"
     tools: tuple[str, ...] = ()
     timeout_s: float = 10.0
-    if_it_fails: IfItFails = "go_on"
+    if_it_fails: FailurePolicy = "go_on"
 
     def wants(self, payload: HookPayload) -> bool:
         """Whether the hook is called with this."""

@@ -85,43 +85,46 @@ class Ids(Protocol):
     """A source of fresh ids."""
 
     def new(self, kind: str) -> str:
-        """A fresh id of a kind named in `PREFIXES`. That of a run should end in three zeros: then what the run makes
-        has ids that lead to it (`input_id`), and none of these has to be kept in the directory."""
+        """Return a fresh id of a kind named in `PREFIXES`.
+
+        A run's id should end in three zeros: then the ids of its messages and steps lead to it (`input_id`), and the
+        directory need not store them.
+        """
         ...
 
 
 def derived_id(kind: str, *facts: str) -> str:
-    """The id that stands for these facts: the same ones always give the same id, in the form of any other."""
-    told = json.dumps(facts).encode()  # escapes what has no UTF-8, and keeps facts apart
-    digest = bytearray(hashlib.sha256(told).digest()[:16])
+    """Return the id derived from these facts: equal facts always give the same id."""
+    data = json.dumps(facts).encode()  # escapes what has no UTF-8, and keeps facts apart
+    digest = bytearray(hashlib.sha256(data).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x40  # version 4
     digest[8] = digest[8] & 0x3F | 0x80  # the variant that has versions
     return f"{PREFIXES[kind]}-{uuid.UUID(bytes=bytes(digest))}"
 
 
-# A run's id ends in three zeros: room for the numbers of what the run makes, so that these have ids that lead to the
-# run, and the directory of ids has to know the run only.
+# A run's id ends in three zeros: room for the numbers of its messages and steps, so that their ids lead to the run and
+# the directory of ids stores the run only.
 _ROOM = 3
 _INPUTS, _STEPS = range(0x001, 0x800), range(0x800, 0x1000)
 
 
 def input_id(run_id: RunId, index: int, ids: Ids) -> MessageId:
-    """The id of the message that stands at this place, from 0, of what a run is asked."""
+    """Return the id of a run's input message by its place, from 0."""
     return MessageId(_within(run_id, "message", _INPUTS, index) or ids.new("message"))
 
 
 def step_id(run_id: RunId, index: int, ids: Ids) -> StepId:
-    """The id of the run's step of this index."""
+    """Return the id of the run's step with this index."""
     return StepId(_within(run_id, "step", _STEPS, index) or ids.new("step"))
 
 
 def answer_id(run_id: RunId, index: int, ids: Ids) -> MessageId:
-    """The id of what the model answers in the run's step of this index."""
+    """Return the id of the model's message in the run's step with this index."""
     return MessageId(_within(run_id, "message", _STEPS, index) or ids.new("message"))
 
 
 def _within(run_id: RunId, kind: str, numbers: range, index: int) -> str | None:
-    """None where the run's id has no room, or not for so many."""
+    """Return an id that leads to the run; None: the run's id has no room for the number."""
     if not run_id.endswith("000") or index >= len(numbers):
         return None
     number = numbers[index]
@@ -129,12 +132,12 @@ def _within(run_id: RunId, kind: str, numbers: range, index: int) -> str | None:
 
 
 def _offset_id(id_: str, number: int) -> str:
-    """The first digits, moved by the number or back: people tell ids by how they begin, also those of one run."""
+    """Return the first digits, changed by the number or back: people compare the beginnings of ids."""
     return f"{int(id_[-36:-33], 16) ^ number * 0x9E5 & 0xFFF:03x}"
 
 
 def run_of(id_: str) -> RunId | None:
-    """The run that an id leads to, if it is one of a run's own; None: it can't be."""
+    """Return the run that an id leads to, if it is one of a run's ids; None: it can't be."""
     try:
         return RunId(f"{PREFIXES['run']}-{_offset_id(id_, int(id_[-_ROOM:], 16))}{id_[-33:-_ROOM]}000")
     except ValueError:  # it is no id
@@ -142,10 +145,10 @@ def run_of(id_: str) -> RunId | None:
 
 
 def is_of_run(run_id: RunId, id_: str) -> bool:
-    """Whether an id leads to this run: it is what `input_id`, `step_id` or `answer_id` gave."""
+    """Return whether an id leads to this run: it comes from `input_id`, `step_id` or `answer_id`."""
     return id_[-33:-_ROOM] == run_id[-33:-_ROOM] and run_of(id_) == run_id
 
 
 def is_id(kind: str, text: str) -> bool:
-    """Whether `text` has the form of an id of this kind; it says nothing about existence."""
+    """Return whether `text` has the form of an id of this kind."""
     return _ID[kind].fullmatch(text) is not None

@@ -1,7 +1,7 @@
-"""How many of each thing there may be: what a request multiplies by, and what every transaction then holds.
+"""Limits of counts and sizes, which bound the work of a request and of its transaction.
 
-Everybody else who writes waits for a transaction. Each limit is a setting (`perdure.settings`), and its default is
-more than an honest client sends and little enough for a transaction of less than half a second.
+Other writers wait for a transaction. Each limit is a setting (`perdure.settings`). Its default is more than an honest
+client sends, and keeps a transaction under half a second.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ class Limits:
     items_per_request: int = 1_000
 
     def check(self, name: str, count: int, *, field: str = "") -> None:
-        """Nothing, when there may be so many by the limit of this name. `field`: what a request calls them. Raises:
-        TooMany."""
+        """Check a count against the limit of this name. `field`: its name in a request. Raises: TooMany."""
         limit: int = getattr(self, name)
         if count > limit:
             what = WORDS[name] + (f" (`{field}`)" if field else "")
@@ -74,6 +73,6 @@ WORDS = {
     "passages_per_request": "passages in a request",
     "items_per_request": "items of a list in a request",
 }
-"""Limit -> what it counts, as an error names it."""
+"""Limit -> what it counts, for error texts."""
 
 DEFAULT_LIMITS = Limits()

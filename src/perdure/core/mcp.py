@@ -228,14 +228,14 @@ def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) ->
 
     Raises: SecretKeyMissing.
     """
-    kept = {"token": secrets.token, "headers": dict(secrets.headers), "environment": dict(secrets.environment)}
-    anything = any(kept.values())
+    values = {"token": secrets.token, "headers": dict(secrets.headers), "environment": dict(secrets.environment)}
+    has_values = any(values.values())
     return replace(
         server,
         auth_header=(server.auth_header or "Authorization") if secrets.token else None,
         header_names=tuple(secrets.headers),
         variable_names=tuple(secrets.environment),
-        sealed=cipher.encrypt(compact_json(kept).encode(), bound_to=_bound(server)) if anything else b"",
+        sealed=cipher.encrypt(compact_json(values).encode(), bound_to=_binding(server)) if has_values else b"",
     )
 
 
@@ -246,10 +246,10 @@ def unseal_server(server: McpServer, *, cipher: Cipher) -> ServerSecrets:
     """
     if not server.sealed:
         return ServerSecrets()
-    return ServerSecrets(**json.loads(cipher.decrypt(server.sealed, bound_to=_bound(server))))
+    return ServerSecrets(**json.loads(cipher.decrypt(server.sealed, bound_to=_binding(server))))
 
 
-def _bound(server: McpServer) -> str:
+def _binding(server: McpServer) -> str:
     return f"mcp_server/{server.org_id}/{server.id}"
 
 
@@ -318,13 +318,13 @@ def is_allowed(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     return not (real.is_link_local or real.is_multicast or real.is_unspecified or str(real) in _METADATA)
 
 
-def definition_of(said: Mapping[str, Any]) -> Definition:
+def definition_of(listing: Mapping[str, Any]) -> Definition:
     """The definition in what a server says of a tool, as the protocol writes it.
 
     Its schema may still be none that arguments can be read by: then the tool is `unusable`.
     Raises: InvalidInput, without the tool's name: no name, no schema of an object, too large, too deep.
     """
-    name, schema = said.get("name"), said.get("inputSchema")
+    name, schema = listing.get("name"), listing.get("inputSchema")
     if not isinstance(name, str) or not name or not name.isprintable():
         raise InvalidInput(f"its name {name!r:.80} can't be used: a text of printable characters")
     if len(name) > NAME_CHARS_MAX:
@@ -333,10 +333,10 @@ def definition_of(said: Mapping[str, Any]) -> Definition:
         raise InvalidInput("its input schema is no object's")
     if not _is_shallow(schema, DEPTH_MAX):
         raise InvalidInput(f"its input schema nests deeper than {DEPTH_MAX}")
-    annotations = said.get("annotations")
+    annotations = listing.get("annotations")
     definition = Definition(
         name=name,
-        description=str(said.get("description") or said.get("title") or ""),
+        description=str(listing.get("description") or listing.get("title") or ""),
         parameters={**schema, "type": "object", "properties": schema.get("properties", {})},
         annotations=annotations if isinstance(annotations, Mapping) else {},
     )

@@ -1,7 +1,7 @@
 """Messages and their parts: the log of an agent.
 
-A message is immutable. What a caller later patches or removes is a revision row beside it
-(`storage.tables.messages`), so the log stays append-only.
+A message is immutable. A caller's later change is a revision row beside it (`storage.tables.messages`), so the log
+stays append-only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, MessageId, RunId, StepId
-from perdure.core.text.json_encoder import compact_json, json_text
+from perdure.core.text.json_encoder import compact_json
 
 __all__ = [
     "Draft",
@@ -32,7 +32,7 @@ __all__ = [
     "ToolStatus",
     "Turn",
     "Waits",
-    "check_calls_kept",
+    "check_same_calls",
     "is_embedded",
     "parts_from_json",
     "parts_to_json",
@@ -43,12 +43,12 @@ __all__ = [
 Role = Literal["system", "user", "assistant", "tool"]
 
 MessageKind = Literal["message", "memory_delta", "heartbeat", "summary", "alert", "approval", "hook"]
-"""`message` was said by somebody or is a tool's result; `approval` is what a person decided about calls, and is never
-shown to a model. Every other kind was added by the engine: JSON envelopes, not listed as history unless asked for, and
-nobody can forge them: the kind is a column, not text."""
+"""`message`: from a person or agent, or a tool's result. `approval`: a person's decisions about calls; models never see
+it. All other kinds are envelopes of the engine, listed as history on request only. Nobody can forge them: the kind is a
+column, not text."""
 
 Waits = Literal["approval", "client"]
-"""What a call waits for before it has a result: that a person approves it, or that the caller runs it."""
+"""Why a call waits: for a person's approval, or for the caller to run it."""
 
 ToolStatus = Literal["success", "error"]
 
@@ -61,7 +61,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """What a model thought before it spoke; `signature` is the provider's, sent back unchanged."""
+    """A model's reasoning before its answer; `signature` is the provider's, sent back unchanged."""
 
     text: str
     signature: str | None = None
@@ -72,9 +72,9 @@ class Reasoning:
 class ToolCall:
     """A request to run a tool. `arguments` is the model's text, not yet parsed: it may be no JSON at all.
 
-    `call_id` is unique within its run; a repeated one is renamed before it is stored. `awaits` is decided when the
-    answer is stored; None: the call is run at once. `tool_digest` tells what a person is asked about: the tool as it
-    was then; None: nobody is asked, or the call is older than this.
+    `call_id` is unique within its run; a repeated one is renamed before it is stored. `awaits` is set when the answer
+    is stored; None: the call runs at once. `tool_digest` is of the tool that a person approves; None: no approval is
+    needed, or an older version stored the call.
     """
 
     call_id: str
@@ -87,22 +87,21 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What an agent asks the user; the next message is the answer. `options` are what it suggests, in order."""
+    """An agent's question to the user; the next message answers it. `options`: suggested answers, in order."""
 
     text: str
     options: tuple[str, ...] = ()
 
     @property
     def shown(self) -> str:
-        """The question as a person reads it, the options numbered from 1."""
+        """The question as text, with options numbered from 1."""
         numbered = [f"{number}. {option}" for number, option in enumerate(self.options, start=1)]
         return "\n\n".join(filter(None, (self.text, "\n".join(numbered))))
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDecision:
-    """What a person decided about a call that waited for it. `arguments` are what it is run with in place of the
-    model's; None: as they are."""
+    """A person's decision about a pending call. `arguments` replace the model's; None: unchanged."""
 
     call_id: str
     approve: bool
@@ -115,9 +114,8 @@ class ToolDecision:
 class ToolResult:
     """The one result of a call. `text` is what the model sees.
 
-    `refused`: the call itself was at fault (no such tool, arguments that can't be used), so nothing was run.
-    `question`: what the user is asked; the run ends with it. `shown_chars`: how much of a long text the model is shown,
-    with a handle to the rest; None: all of it.
+    `refused`: the call was invalid (no such tool, bad arguments), so nothing ran. `question`: a question for the user;
+    the run ends with it. `shown_chars`: how much of a long text the model sees, with a handle to the rest; None: all.
     """
 
     call_id: str
@@ -137,7 +135,7 @@ Part = Text | Reasoning | ToolCall | ToolDecision | ToolResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A message before it has its place: no sequence number, no agent yet."""
+    """A message to append: without sequence number and agent."""
 
     id: MessageId
     role: Role
@@ -154,8 +152,8 @@ class Message:
     """One row of an agent's log.
 
     `seq` is the agent's own count over all its conversations: a larger one is later, always.
-    `tokens` is the upper estimate made when the row was written. `occurred_at` is when it was
-    said, `created_at` when it was stored; they differ for imported history only.
+    `tokens` is the upper estimate at the time of writing. `occurred_at` is the message's own time, `created_at` the
+    time of storing; they differ for imported history only.
     """
 
     id: MessageId
@@ -178,7 +176,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """What was said: the text parts, or the results' texts, joined by line breaks."""
+        """The text parts, or the results' texts, joined by line breaks."""
         return text_of(self.parts)
 
     @property
@@ -195,19 +193,19 @@ class Message:
 
 
 def text_of(parts: Sequence[Part]) -> str:
-    """The text a person would read in these parts, without reasoning and calls."""
+    """Return the text of these parts, without reasoning and calls."""
     if len(parts) == 1 and isinstance(parts[0], Text):
         return parts[0].text
     return "\n".join(part.text for part in parts if isinstance(part, (Text, ToolResult)))
 
 
 def is_embedded(message: Message) -> bool:
-    """Whether the message is found by meaning too: what people and agents said to each other."""
+    """Return whether the message gets a vector: messages of people and agents do."""
     return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
 
 
 def text_of_json(parts: str) -> str:
-    """`text_of` what `parts_to_json` wrote, without making the parts of the usual message, which is one text."""
+    """Return `text_of` the JSON of `parts_to_json`, without parsing the usual message of one text."""
     body = parts[len(_TEXT_FORM[0]) : -len(_TEXT_FORM[1])]
     if parts.startswith(_TEXT_FORM[0]) and '"' not in body and "\\" not in body:
         return body
@@ -215,14 +213,12 @@ def text_of_json(parts: str) -> str:
 
 
 def parts_to_json(parts: Sequence[Part]) -> str:
-    """Compact JSON of parts, fields in a fixed order, absent ones left out; the inverse of `parts_from_json`."""
-    if len(parts) == 1 and isinstance(parts[0], Text):  # most messages; written so in a third of the time
-        return f'[{{"type":"text","text":{json_text(parts[0].text)}}}]'
+    """Return compact JSON of parts, fields in a fixed order, without absent ones; see `parts_from_json`."""
     return compact_json([_part_to_dict(part) for part in parts])
 
 
 def parts_from_json(text: str) -> tuple[Part, ...]:
-    """Parts from what `parts_to_json` wrote.
+    """Parse the JSON of `parts_to_json`.
 
     Raises: ValueError: for a part of an unknown type.
     """
@@ -236,18 +232,18 @@ def _part_to_dict(part: Part) -> dict[str, Any]:
         case Reasoning(text=text, signature=signature):
             return {"type": "reasoning", "text": text} | ({"signature": signature} if signature is not None else {})
         case ToolCall():
-            called = {"type": "tool_call", "call_id": part.call_id, "name": part.name, "arguments": part.arguments}
+            call = {"type": "tool_call", "call_id": part.call_id, "name": part.name, "arguments": part.arguments}
             if part.awaits is not None:
-                called["awaits"] = part.awaits
+                call["awaits"] = part.awaits
             if part.tool_digest is not None:
-                called["tool_digest"] = part.tool_digest
-            return called
+                call["tool_digest"] = part.tool_digest
+            return call
         case ToolDecision():
-            said: dict[str, Any] = {"type": "tool_decision", "call_id": part.call_id, "approve": part.approve}
+            decision: dict[str, Any] = {"type": "tool_decision", "call_id": part.call_id, "approve": part.approve}
             for name in ("reason", "arguments"):
                 if (value := getattr(part, name)) is not None:
-                    said[name] = value
-            return said
+                    decision[name] = value
+            return decision
         case ToolResult():
             shape: dict[str, Any] = {
                 "type": "tool_result",
@@ -304,8 +300,8 @@ def _question(shape: dict[str, Any] | None) -> Question | None:
 _TEXT_FORM = parts_to_json([Text("|")]).split("|")
 
 
-def check_calls_kept(before: Message, parts: Sequence[Part] | None) -> None:
-    """A revision may change what was said, not tear calls from results: no later request could be made of that.
+def check_same_calls(before: Message, parts: Sequence[Part] | None) -> None:
+    """Check that a revision has the same calls and results as the message; else later requests would be illegal.
 
     Raises: InvalidInput.
     """
@@ -330,8 +326,7 @@ class MessageFilter:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is known of something that was said, without its words: `occurred_at` in epoch seconds; `asks`: whether it
-    holds a question."""
+    """A message without its text: `occurred_at` in epoch seconds; `asks`: whether it holds a question."""
 
     seq: int
     conversation_seq: int

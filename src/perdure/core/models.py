@@ -1,4 +1,4 @@
-"""What is asked of a language model, and what comes back: one shape for every provider."""
+"""Requests to a language model and its replies, in one shape for every provider."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = [
 ]
 
 ToolChoice: TypeAlias = Literal["auto", "required", "none"] | tuple[str, ...]
-"""Whether tools may be called: as the model likes, at least one, none; or at least one of these names."""
+"""Which tools may be called: the model's choice, at least one, none; or at least one of these names."""
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
-    """How the model should answer. None means: as the provider does by default.
+    """The options of a model's answer. None: the provider's default.
 
     Args:
         response_format: as in the OpenAI API: `{"type": "json_object"}` or `{"type": "json_schema", ...}`.
@@ -49,13 +49,13 @@ class ModelOptions:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> ModelOptions:
-        """The options among an agent's settings, under the names of the fields; whatever else stands there is left."""
+        """Return the options among an agent's settings, by the names of the fields."""
         if not settings:
             return _DEFAULTS
-        found = {name: settings[name] for name in cls.__slots__ if settings.get(name) is not None}
-        if isinstance(choice := found.get("tool_choice"), list):  # settings are stored as JSON
-            found["tool_choice"] = tuple(choice)
-        return cls(**found) if found else _DEFAULTS
+        options = {name: settings[name] for name in cls.__slots__ if settings.get(name) is not None}
+        if isinstance(choice := options.get("tool_choice"), list):  # settings are stored as JSON
+            options["tool_choice"] = tuple(choice)
+        return cls(**options) if options else _DEFAULTS
 
 
 _DEFAULTS = ModelOptions()
@@ -63,7 +63,7 @@ _DEFAULTS = ModelOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """One request, as the model port takes it: a pure function of the log and a recipe.
+    """One request of the model port: a pure function of the log and a recipe.
 
     Order of the bytes: `tools` (the agent's own sorted by name, then the engine's), `system`, `messages` (append-only),
     `tail` (volatile, after everything).
@@ -83,10 +83,10 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """What went over the wire, for inspection. Secrets are masked before they come here.
+    """The request and response on the wire, for inspection, with masked secrets.
 
-    `request` leaves out what the recipe can rebuild (the messages); it has the address, the options, and how many
-    bytes went out. `response` is the provider's answer, put together if it was streamed.
+    `request` has the address, the options and the number of bytes, without the messages, which the recipe rebuilds.
+    `response` is the provider's answer, joined if it was streamed.
     """
 
     request: Mapping[str, Any]
@@ -116,7 +116,7 @@ class ModelReply:
 
 class Model(Protocol):
     def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
-        """Deltas while the answer is made, then exactly one `ModelReply`, last. Raises: ModelError."""
+        """Yield deltas while the answer streams, then exactly one `ModelReply`. Raises: ModelError."""
         ...
 
 
@@ -124,11 +124,11 @@ class Models(Protocol):
     """The models this process can reach."""
 
     def find(self, handle: str) -> Model | None:
-        """The model of a handle `provider/model`, or None if it is not available here."""
+        """Return the model of a handle `provider/model`; None: it is not available here."""
         ...
 
     def handles(self) -> Sequence[str]: ...
 
     def window_tokens(self, handle: str) -> int | None:
-        """How much the model takes; None where nobody knows."""
+        """Return the model's window; None: unknown."""
         ...

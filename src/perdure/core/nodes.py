@@ -1,4 +1,4 @@
-"""Summary nodes: what stands in a conversation's view for messages that left it. The messages themselves stay."""
+"""Summary nodes, which replace messages in a conversation's view. The messages themselves stay stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.core.runs import Usage
 __all__ = ["Handle", "MadeBy", "SummaryNode", "message_handle", "node_handle", "parse_handle"]
 
 MadeBy = Literal["model", "extract"]
-"""Who wrote a summary: the agent's model, or our own code, from the identifiers, numbers and questions it found."""
+"""The author of a summary: the agent's model, or our own code (`context.window.extract`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +24,12 @@ class SummaryNode:
     below. `seq` counts within the conversation, from 0; a node never changes.
 
     Args:
-        message_count: how many messages it stands for, the engine's own not counted.
-        since, until: when the first and last of them were said.
+        message_count: how many messages it replaces, without the engine's own.
+        since, until: the times of the first and last of them.
         tokens: the upper estimate of its text.
-        model: the model that wrote it, or was asked to.
-        rejected: why the model's own summary was not used; None: it was, or none was asked for.
-        usage: what asking the model took.
+        model: the model that was called for it.
+        rejected: why the model's summary was not used; None: it was used, or no model was called.
+        usage: the tokens of the model call.
     """
 
     agent_id: AgentId
@@ -53,7 +53,7 @@ class SummaryNode:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """What a handle names: a node by its number, or the messages [`first`, `last`] of the agent's log."""
+    """A parsed handle: a node by its number, or the messages [`first`, `last`] of the agent's log."""
 
     kind: Literal["node", "messages"]
     first: int
@@ -61,12 +61,12 @@ class Handle:
 
 
 def node_handle(seq: int) -> str:
-    """`node-3`."""
+    """Return the handle of a node: `node-3`."""
     return f"node-{seq}"
 
 
 def message_handle(first: int, last: int | None = None) -> str:
-    """`msg-17`, or `msg-17..40` for several."""
+    """Return the handle of messages: `msg-17`, or `msg-17..40` for several."""
     return f"msg-{first}" if last is None or last == first else f"msg-{first}..{last}"
 
 
@@ -74,12 +74,12 @@ _HANDLE = re.compile(r"(?:node-(?P<node>\d{1,15})|msg-(?P<first>\d{1,15})(?:\.\.
 
 
 def parse_handle(text: str) -> Handle | None:
-    """The inverse of the two above; None for what is no handle. Space and quotes around it are passed over."""
-    found = _HANDLE.fullmatch(text.strip().strip("\"'`").lower())
-    if found is None:
+    """Parse the handle of a node or of messages; None: it is none. Space and quotes around it are ignored."""
+    match = _HANDLE.fullmatch(text.strip().strip("\"'`").lower())
+    if match is None:
         return None
-    if (node := found["node"]) is not None:
+    if (node := match["node"]) is not None:
         return Handle("node", int(node), int(node))
-    first = int(found["first"])
-    last = first if found["last"] is None else int(found["last"])
+    first = int(match["first"])
+    last = first if match["last"] is None else int(match["last"])
     return Handle("messages", first, last) if first <= last else None

@@ -1,4 +1,4 @@
-"""Archives and passages: what an agent put away to be found again by search."""
+"""Archives and passages: texts that agents store for search."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 TagMatch = Literal["any", "all"]
 
 CAPTURED = "capture"
-"""`source["type"]` of passages that were made of a conversation."""
+"""`source["type"]` of passages that were captured from a conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Archive:
 class Passage:
     """One text in an archive, numbered by the archive's own count.
 
-    `source` says where it came from: the agent, run and message that stored it, or a file.
+    `source` is its origin: the agent, run and message that stored it, or a file.
     """
 
     id: PassageId
@@ -65,13 +65,13 @@ def _none(row: Any) -> Passage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassageTexts:
-    """What a search has to know of some passages, by columns: it looks at many, and gives few of them back.
+    """The candidates of a search as columns, from which only the hits become passages.
 
     Attributes:
         occurred_at: in epoch seconds.
-        origins: the file or conversation that each is a part of, if any.
-        rows: all else that was read of each, as the store has it; `make` makes a passage of one.
-        uses: how often each was shown to an agent that looked for it.
+        origins: the file or conversation of each, if any.
+        rows: the other columns in the store's form; `make` builds a passage from a row.
+        uses: how often a search showed each to an agent.
     """
 
     seqs: Sequence[int] = ()
@@ -86,12 +86,12 @@ class PassageTexts:
         return len(self.seqs)
 
     def whole(self, index: int) -> Passage:
-        """The passage of an index, without reading it again."""
+        """Build the passage at an index, without reading it again."""
         return self.make(self.rows[index])
 
     @classmethod
-    def joined(cls, several: Sequence[PassageTexts]) -> PassageTexts:
-        """All of several of one store, one after the other."""
+    def join(cls, several: Sequence[PassageTexts]) -> PassageTexts:
+        """Join columns of one store, one after the other."""
         if len(several) == 1:
             return several[0]
         return cls(
@@ -116,5 +116,5 @@ class PassageFilter:
 
     @property
     def everything(self) -> bool:
-        """Whether it leaves nothing out."""
+        """Whether every passage matches."""
         return not self.tags and self.since is None and self.until is None

@@ -1,4 +1,4 @@
-"""Ports: what the engine asks of the world. Adapters stand in `storage`, `providers`, `toolbox` and `testing`."""
+"""The ports of the engine. Adapters are in `storage`, `providers`, `toolbox` and `testing`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 EmbedPurpose = Literal["document", "query"]
-"""What a vector is for: some models want the two told apart."""
+"""The purpose of a vector: some models embed documents and queries differently."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,23 +38,23 @@ T = TypeVar("T")
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The time, as a UTC datetime. Waiting is the event loop's: a simulated clock comes with a simulated loop."""
+        """Return the time, as a UTC datetime. The event loop does the waiting; simulations replace both."""
         ...
 
 
 class Randomness(Protocol):
     def random(self) -> float:
-        """A number from [0, 1)."""
+        """Return a number from [0, 1)."""
         ...
 
 
 class TokenCounter(Protocol):
     def count(self, text: str) -> int:
-        """An upper estimate of the tokens of `text`."""
+        """Return an upper estimate of the tokens of `text`."""
         ...
 
     def at_least(self, text: str) -> int:
-        """A lower estimate of them: no tokenizer in use makes fewer."""
+        """Return a lower estimate of them: no tokenizer in use makes fewer."""
         ...
 
 
@@ -62,7 +62,7 @@ class Converter(Protocol):
     """Files to text."""
 
     async def __call__(self, name: str, file: Path, *, progress: Callable[[int, int], None]) -> Document:
-        """The text of a file called `name`, which lies at `file`. `progress` is told what is done, of how much.
+        """Convert the file `name`, stored at `file`. `progress` is called with (done, total).
 
         Raises: InvalidInput, ConversionFailed, ExtraMissing: this file gives no text; others may.
         """
@@ -79,7 +79,7 @@ class Embedder(Protocol):
 
     @property
     def dimensions(self) -> int | None:
-        """Numbers in a vector; None until the first answer of an endpoint told it."""
+        """Numbers in a vector; None before the first answer of an endpoint."""
         ...
 
     @property
@@ -88,16 +88,15 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
-        """One row of length 1 for each text, in order: shape (len(texts), `dimensions`). No text is refused; of one
-        that is too long for the model what it can take of it counts.
+        """Return one row of length 1 for each text, in order: shape (len(texts), `dimensions`).
 
-        Raises: ModelError: `retryable` tells whether the same texts may succeed a little later. Nothing is tried again
-            here.
+        A text that is too long for the model is cut. Nothing is retried here.
+        Raises: ModelError: `retryable` says whether the same texts may succeed a little later.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections and memory. It can still be used."""
+        """Release connections and memory. The embedder can still be used."""
         ...
 
 
@@ -106,14 +105,17 @@ class WordEmbedder(Protocol):
     """Texts to a vector for each of their word pieces, for late interaction. Only local embedders have it."""
 
     async def embed_words(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
-        """For each text, in order, one row of length 1 for each word piece: shape (pieces, `dimensions`). The two
-        special pieces of the model are left out, and so is what is too long for it. Raises: ModelError."""
+        """Return for each text, in order, one row of length 1 for each word piece: shape (pieces, `dimensions`).
+
+        The two special pieces of the model are left out, and so is the rest of a text that is too long.
+        Raises: ModelError.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
-    """For whom a tool is run."""
+    """The agent, conversation and run of a tool's call."""
 
     agent_id: AgentId
     conversation_id: ConversationId
@@ -122,13 +124,12 @@ class CallContext:
 
 
 class Toolbox(Protocol):
-    """What runs foreign tools in this process."""
+    """Runs foreign tools in this process."""
 
     def missing(self, tool: Tool) -> str | None:
-        """Why this tool can't be run here, in words for the model; None: it can."""
+        """Return why this tool can't run here, in words for the model; None: it can."""
         ...
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
-        """What came of it; a tool that raises is an outcome with status `error`. Raises: ToolError: arguments
-        unusable."""
+        """Run a tool; one that raises gives an outcome with status `error`. Raises: ToolError: invalid arguments."""
         ...

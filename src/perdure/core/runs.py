@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from perdure.core.ids import AgentId, ConversationId, RunId, StepId
+from perdure.core.text.json_encoder import compact_json
 
 __all__ = [
     "FAILED_REASONS",
@@ -26,6 +27,7 @@ __all__ = [
     "StopReason",
     "Usage",
     "status_of",
+    "usage_to_dict",
     "usage_to_json",
 ]
 
@@ -65,14 +67,14 @@ FAILED_REASONS: frozenset[str] = frozenset(
 
 
 def status_of(reason: StopReason) -> RunStatus:
-    """The status a run has after ending for this reason."""
+    """Return the status of a run that ended for this reason."""
     if reason == "cancelled":
         return "cancelled"
     return "failed" if reason in FAILED_REASONS else "completed"
 
 
 class RunKey(NamedTuple):
-    """Where a run stands: `seq` is the agent's own count of runs. A tuple, because it is a key of dictionaries."""
+    """The key of a run: `seq` is the agent's own count of runs."""
 
     agent_id: AgentId
     seq: int
@@ -80,7 +82,7 @@ class RunKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right of one process to work on a run. `number` grows with every claim: an older holder can write nothing."""
+    """The right of one process to work on a run. `number` grows with every claim: older holders can't write."""
 
     owner: str
     number: int
@@ -109,16 +111,16 @@ class Usage:
 NO_USAGE = Usage()
 
 
+def usage_to_dict(usage: Usage) -> dict[str, int]:
+    """Return the fields of a usage, without those of caches and reasoning if all of them are 0."""
+    fields = {name: getattr(usage, name) for name in usage.__slots__}
+    common = {name: fields[name] for name in ("input_tokens", "output_tokens")}
+    return fields if any(fields[name] for name in fields.keys() - common.keys()) else common
+
+
 def usage_to_json(usage: Usage) -> str:
-    """Compact JSON of the fields, without the rarer ones that are 0. A message writes it three times, and the encoder
-    takes five times as long."""
-    rarer = usage.cached_input_tokens or usage.cache_write_tokens or usage.reasoning_tokens
-    return f'{{"input_tokens":{usage.input_tokens},"output_tokens":{usage.output_tokens}' + (
-        f',"cached_input_tokens":{usage.cached_input_tokens},"cache_write_tokens":{usage.cache_write_tokens}'
-        f',"reasoning_tokens":{usage.reasoning_tokens}}}'
-        if rarer
-        else "}"
-    )
+    """Return `usage_to_dict` as compact JSON."""
+    return compact_json(usage_to_dict(usage))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,18 +133,18 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One request being served, from its messages to a stop reason.
+    """One request, from its messages to a stop reason.
 
-    `first_message_seq` is where its input begins in the log; None while it waits behind another run, because a message
-    must not come to stand between that run's calls and their results. `context` is what hooks have added and the next
-    request shows: it becomes rows of the log there.
+    `first_message_seq` is where its input begins in the log; None while it waits for another run, because no message
+    may separate that run's calls from their results. `context` are texts of hooks for the next request, which makes
+    them rows of the log.
 
     Args:
-        resumes: the run with whose pending calls this one goes on; None: it begins with something that was said.
-        begins_at: the message with those calls, from which on its log is read.
+        resumes: the run whose pending calls this one continues; None: it begins with messages.
+        begins_at: the message with those calls; the run's log begins there.
         turn_from: the first message of the request that this run and those before it serve.
-        input_waits: what was said along with the answers comes into the log once all calls have their results.
-        client_tools: the set of tools and skills that the caller brought along, by its digest.
+        input_waits: the messages that came with the answers are appended once all calls have their results.
+        client_tools: the digest of the tools and skills that the caller sent.
     """
 
     id: RunId
@@ -178,19 +180,19 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefix:
-    """The part of a request that repeats: compiled once, stored once, sent as it is until it is rewritten.
+    """The part of a request that repeats: compiled and stored once, sent until it is rewritten.
 
-    `system` holds base prompt and memory section; `seen` the block versions folded into it; `from_message_seq` the
-    first log row that follows it. `reason` says why it was (re)written.
+    `system` holds base prompt and memory section; `seen` the block versions in it; `from_message_seq` the first log row
+    after it. `reason` says why it was (re)written.
 
     Args:
-        summary: what stands for the rows before `from_message_seq`, as the model sees it; empty when nothing left.
-        nodes: the numbers of the summary nodes it was made of, oldest first.
-        pinned: the numbers of earlier rows that are shown between summary and the rows that follow: the input of a
-            run that is so long that its own beginning left the view.
+        summary: the summary section for rows before `from_message_seq`; empty when none left the view.
+        nodes: the numbers of its summary nodes, oldest first.
+        pinned: the numbers of earlier rows between the summary and the rows that follow: the input of a run that is so
+            long that its own beginning left the view.
         tokens: the upper estimate of tools, system and summary.
-        client_tools: the set of tools and skills that the caller brought along, by its digest.
-        marker: what the engine's messages carry behind this prefix, and no other text; empty in one of an older store.
+        client_tools: the digest of the tools and skills that the caller sent.
+        marker: the marker of the engine's messages after this prefix; empty in a prefix of an older store.
     """
 
     agent_id: AgentId
@@ -213,17 +215,17 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How a request was made: enough to build it again, byte for byte, from the log.
+    """All that is needed to build a request again, byte for byte, from the log.
 
     Args:
-        stubs: row number -> characters: the rows of which only so much is shown, with a handle to the rest.
+        stubs: row number -> characters, of rows that are shown in part.
         digest: of the request's canonical form (`context.request.assemble.digest_of`); empty where none was recorded.
         tokens: the upper estimate of the whole request, not corrected.
-        overcount: by how much that is known to be too high, from what the provider measured of an earlier request;
-            negative if it is too low. `tokens - overcount` is what was certified to fit.
+        overcount: by how much the estimate is too high, from the provider's count of an earlier request; negative if it
+            is too low. `tokens - overcount` was certified to fit.
         estimator: (tokens - overcount) / tokens.
-        tool_choice: what the agent's tool rules asked of the model, a list of names or a word; None: nothing.
-        single_calls: whether the model was asked for one call at a time, because of such rules.
+        tool_choice: the tool choice by the agent's tool rules, a list of names or a word; None: free.
+        single_calls: whether tool rules allow only one call at a time.
     """
 
     prefix_seq: int
@@ -241,7 +243,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One model call and what follows from it; `index` counts within the run, from 0."""
+    """One model call and its tool calls; `index` counts within the run, from 0."""
 
     id: StepId
     agent_id: AgentId

@@ -70,7 +70,7 @@ class SecretMask:
         if not self._forms:
             return text
         spans = sorted(
-            (span for view in _views(text) for span in self._found(view)), key=lambda span: (span[0], -span[1])
+            (span for view in _views(text) for span in self._find(view)), key=lambda span: (span[0], -span[1])
         )
         out: list[str] = []
         at = 0
@@ -92,7 +92,7 @@ class SecretMask:
             case _:
                 return value
 
-    def _found(self, view: _View) -> Iterator[tuple[int, int, str]]:
+    def _find(self, view: _View) -> Iterator[tuple[int, int, str]]:
         """(start, end, name) of each secret in the text that the view is of."""
         for form in self._forms:
             if view.of_base64 and not form.is_base64:
@@ -119,11 +119,11 @@ class _View:
         self._origins: list[int] = [0]
         pieces: list[str] = []
         at = place = 0
-        for found in () if escapes is None else escapes.finditer(text):
-            pieces.append(text[at : found.start()])
-            place += found.start() - at
-            at = found.start()
-            for plain, length in decode(found[0]):
+        for match in () if escapes is None else escapes.finditer(text):
+            pieces.append(text[at : match.start()])
+            place += match.start() - at
+            at = match.start()
+            for plain, length in decode(match[0]):
                 self._add(place, at)
                 pieces.append(plain)
                 place, at = place + len(plain), at + length
@@ -147,16 +147,16 @@ class _View:
 
 def _views(text: str) -> Iterator[_View]:
     """The text as it is, and decoded in each way that it has something for."""
-    yield _View(text, None, _unescaped)
+    yield _View(text, None, _unescape)
     if "%" in text:
-        yield _View(text, _PERCENT, _unquoted)
+        yield _View(text, _PERCENT, _unquote)
     if "\\" in text:
-        yield _View(text, _ESCAPE, _unescaped)
+        yield _View(text, _ESCAPE, _unescape)
     if "\n" in text or "\\n" in text:
         yield _View(text, _BREAK, lambda line_break: [("", len(line_break))])
 
 
-def _unescaped(escape: str) -> list[tuple[str, int]]:
+def _unescape(escape: str) -> list[tuple[str, int]]:
     """What a backslash and what follows stand for."""
     kind, digits = escape[1], escape[2:]
     if len(escape) == 12 and kind == "u":
@@ -168,7 +168,7 @@ def _unescaped(escape: str) -> list[tuple[str, int]]:
     return [(_LETTERS.get(kind, kind), len(escape))]
 
 
-def _unquoted(run: str) -> list[tuple[str, int]]:
+def _unquote(run: str) -> list[tuple[str, int]]:
     """The characters of a run of percent-encoded bytes, each with the length of what stands for it."""
     text = unquote_to_bytes(run).decode("utf-8", "surrogateescape")
     return [(one, 3 * len(one.encode("utf-8", "surrogateescape"))) for one in text]

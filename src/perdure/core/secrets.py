@@ -1,7 +1,7 @@
-"""Secrets: values that tools need and nobody else sees, encrypted where they are stored.
+"""Secrets: values for tools that nobody else sees, encrypted in the store.
 
-One belongs to an organisation (`ORGANISATION`) or to an agent. What encrypts is a port; nothing here holds a key.
-Units of work that seal and open secrets stand in `core.secret_access`.
+A secret belongs to the organisation (`ORGANISATION`) or to an agent. The cipher is a port; nothing here holds a key.
+`domain.secrets` has the units of work.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = [
 ]
 
 ORGANISATION = ""
-"""The owner of a secret that all agents' tools may be given, by `secret:NAME`."""
+"""The owner of secrets that all agents' tools may use, by `secret:NAME`."""
 
 REFERENCE = "secret:"
 SECRET_VALUE_CHARS_MAX = 32_768
-"""As much as a variable of a process's environment can well hold."""
+"""The most characters of a value: it becomes a variable of a process's environment."""
 
 _NOT_IN_ENVIRONMENTS = re.compile("[\x00\ud800-\udfff]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """One secret as it is stored: `sealed` is its encrypted value, for this owner and name only."""
+    """A stored secret: `sealed` is its encrypted value, for this owner and name only."""
 
     owner_id: str
     name: str
@@ -46,23 +46,23 @@ class Secret:
 
 
 class Cipher(Protocol):
-    """What encrypts small values, with a key of its own.
+    """Encrypts small values with its own key.
 
-    `bound_to` says what the value is for. It is not stored: what was encrypted for one thing can't be decrypted as
-    another, so a row copied over another's is refused.
+    `bound_to` names the purpose of a value and is not stored. A value can't be decrypted for another purpose, so a row
+    that is copied over another is refused.
     """
 
     def encrypt(self, plain: bytes, *, bound_to: str) -> bytes:
-        """The same value gives other bytes each time. Raises: SecretKeyMissing."""
+        """Encrypt a value; equal values give different bytes. Raises: SecretKeyMissing."""
         ...
 
     def decrypt(self, sealed: bytes, *, bound_to: str) -> bytes:
-        """Raises: SecretKeyMissing; SecretUnreadable: another key, another purpose, or damaged."""
+        """Decrypt a value. Raises: SecretKeyMissing; SecretUnreadable: another key or purpose, or damage."""
         ...
 
 
 class NoCipher:
-    """`Cipher` of a program that has no key: it refuses."""
+    """The `Cipher` of a program without a key: it refuses."""
 
     def encrypt(self, plain: bytes, *, bound_to: str) -> bytes:
         raise SecretKeyMissing
@@ -72,7 +72,7 @@ class NoCipher:
 
 
 def check_secret(name: str, value: str) -> None:
-    """Nothing, when both can stand in a process's environment. Raises: InvalidInput; the value is never in it."""
+    """Check that name and value fit a process's environment. Raises: InvalidInput, never with the value in it."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidInput(
             f"secret name {name!r:.80} can't be used: up to 128 ASCII letters, digits and _, not beginning with a digit"

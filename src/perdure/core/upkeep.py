@@ -1,4 +1,4 @@
-"""What a comparison of derived rows with their texts finds."""
+"""The results of comparing derived rows with their texts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Literal
 from perdure.core.vectors import OwnerKind
 
 __all__ = [
-    "Checked",
-    "CheckedBlocks",
+    "BlockCheckResult",
+    "CheckResult",
     "Fault",
     "FaultKind",
     "Owner",
@@ -18,9 +18,9 @@ __all__ = [
 
 
 FaultKind = Literal["words", "stale words", "tags", "counts", "vectors", "queue", "damage"]
-"""`damage`: a text is not what was written, which nothing mends.
+"""`damage`: a text differs from what was written; nothing repairs it.
 
-`stale words`: the full-text index has something else than the text, which on SQLite only a rebuild mends."""
+`stale words`: the full-text index differs from the text; on SQLite only a rebuild repairs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What differs from the rows, in plain words, how often, and whether it was made to agree. Of damage `owner_id` may
-    be a block."""
+    """A difference in plain words, how often it occurs, and whether it was repaired. For damage `owner_id` may be a
+    block's."""
 
     kind: FaultKind
     owner_id: str
@@ -46,8 +46,9 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """`next_seq`: where to go on; None: all of the owner was compared. `bare`: how many rows had no checksum."""
+class CheckResult:
+    """The result for some texts of an owner. `next_seq`: where to continue; None: the end. `bare`: how many rows had no
+    checksum."""
 
     faults: Sequence[Fault]
     next_seq: int | None
@@ -55,8 +56,9 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedBlocks:
-    """`after`: the block and version to go on after; None: all were compared. `bare`: as of `Checked`."""
+class BlockCheckResult:
+    """The result for some blocks. `after`: the block and version to continue after; None: the end. `bare`: as in
+    `CheckResult`."""
 
     faults: Sequence[Fault]
     after: tuple[str, int] | None

@@ -1,8 +1,7 @@
-"""What is kept of vectors: their scopes, and the texts that wait for one.
+"""Vectors: their scopes, rows and claims.
 
-A **scope** is what is searched at once: the messages of an agent, or the passages of an archive, named by the number of
-its root row. A scope has one model; every change of its vectors gives it the next version, which each changed row
-keeps.
+A scope is the unit of a search: the messages of an agent, or the passages of an archive, named by the number of its
+root row. A scope has one model. Every change of its vectors gives it the next version, which each changed row stores.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ class Scope:
     """The vectors of one agent's messages or one archive's passages.
 
     Args:
-        dimensions: of every vector in it; None until the first is there.
-        generation: counts the models it has had; vectors of an older one are not there any more.
+        dimensions: of every vector; None before the first.
+        generation: counts its models; vectors of older models are deleted.
         version: counts its changes over all generations.
         row_count: how many vectors it has.
-        fill_from: the first number of its texts that were not looked at yet since it got this model; None: all were.
-        settled: what this transaction sees is committed, and so the same for everybody at this version.
+        fill_from: the first text that is not queued yet for this model; None: all are.
+        settled: this transaction sees committed data only, equal for every reader of this version.
     """
 
     number: int
@@ -55,13 +54,13 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorBlock:
-    """Some rows of a scope in order of their numbers, as few pieces: many thousands are read in one breath.
+    """A block of a scope's rows in order of their numbers.
 
     Args:
-        seqs, versions: of the rows that have a vector of the scope's length.
-        vectors: theirs, end to end.
-        gone: (number, version) of those that were removed.
-        last: the last number that was looked at; None: there is none left.
+        seqs, versions: of the rows with a vector of the scope's length.
+        vectors: their vectors, end to end.
+        gone: (number, version) of the removed rows.
+        last: the last number of the block; None: there are no more.
     """
 
     seqs: Sequence[int] = ()
@@ -73,7 +72,7 @@ class VectorBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A text that a worker has taken for a while. `tries`: how often one did, this time included."""
+    """A worker's claim of a text for some time. `tries`: how often the text was claimed, including this time."""
 
     number: int
     owner_kind: OwnerKind
@@ -84,7 +83,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeCounts:
-    """How far a scope is: vectors it has, texts that wait for one, texts that were given up, and why the first was."""
+    """The progress of a scope: its waiting texts, its failed ones, and the failure of the first."""
 
     scope: Scope
     waiting: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from perdure.core.incoming.bodies import read_body, unpacked
+from perdure.core.incoming.bodies import read_body, unpack
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ LISTING = JsonLimits(size_bytes=8 << 20)
 
 def answer_pieces(response: httpx.Response, size_bytes: int = ANSWER_BYTES) -> AsyncIterator[bytes]:
     """The body of a response that is streamed, as it comes. Raises: DataTooLarge, BodyUnreadable; of httpx."""
-    return unpacked(response.aiter_raw(), response.headers.get("content-encoding", ""), size_bytes)
+    return unpack(response.aiter_raw(), response.headers.get("content-encoding", ""), size_bytes)
 
 
 async def read_answer(response: httpx.Response, size_bytes: int) -> bytes:

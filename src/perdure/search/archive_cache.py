@@ -1,4 +1,4 @@
-"""What searches read of archives, kept as long as an archive has the same version."""
+"""A cache of postings and filtered numbers of archives, valid for one version of an archive."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["ArchiveCache"]
 
 FILTERS = 64
 CLAUSES = 500
-"""Of one archive and filter. A clause takes 8 kB at most (200 numbers, sometimes 1,000), most take far less."""
+"""The most clauses of one archive and filter. A clause takes at most 8 kB (200 numbers, sometimes 1,000)."""
 MAX_BYTES = 32_000_000
-"""Of the numbers that filters let through."""
+"""The most bytes of filtered numbers."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class _Entry:
 
 
 class ArchiveCache:
-    """The archives and filters that were searched last. Several threads may use it."""
+    """The archives and filters of the latest searches. Several threads may use it."""
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -43,8 +43,7 @@ class ArchiveCache:
         self._lock = threading.Lock()
 
     def postings(self, archive: Archive, where: PassageFilter) -> Postings:
-        """Return what is known of the full-text index, to be read and added to; `archive` as the transaction sees
-        it."""
+        """Return the cached postings, to read and to extend; `archive` as the transaction sees it."""
         with self._lock:
             entry = self._entry(archive, where)
             if len(entry.postings) >= CLAUSES:
@@ -52,8 +51,7 @@ class ArchiveCache:
             return entry.postings
 
     def seqs(self, tx: Tx, archive: Archive, where: PassageFilter) -> NDArray[np.int64]:
-        """Load the numbers of the passages that the filter lets through, sorted; `archive` as the transaction sees
-        it."""
+        """Load the sorted numbers of the passages that match the filter; `archive` as the transaction sees it."""
         with self._lock:
             known = self._entry(archive, where).seqs
         if known is not None:
@@ -65,7 +63,7 @@ class ArchiveCache:
         return seqs
 
     def _entry(self, archive: Archive, where: PassageFilter) -> _Entry:
-        """The entry of this version, a new one if there is none; one that is newer stays."""
+        """Return the entry of this version, or a new one; a newer entry stays in the cache."""
         key = (archive.id, where)
         entry = self._entries.get(key)
         if entry is None or entry.version < archive.version:

@@ -43,7 +43,7 @@ def match_words(text: str, match: Callable[[Query], Sequence[Matches]]) -> tuple
     query = query_of(text)
     found = match(query)
     if not any(matches.seqs for matches in found):
-        query = query.loosened()
+        query = query.loosen()
         found = match(query)
     return query, found
 

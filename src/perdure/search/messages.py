@@ -17,7 +17,7 @@ from perdure.search.history import History
 from perdure.search.hits import HITS_MAX, Arm, Hits, MessageHit, SearchReport, Why
 from perdure.search.query.dates import Span, spans
 from perdure.search.query.names import without_names
-from perdure.search.ranking.fuse import Ranked, rank
+from perdure.search.ranking.fuse import Ranking, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Pool, Scope
@@ -51,7 +51,7 @@ class RankedMessages:
 
     agent: Agent
     seqs: NDArray[np.int64]
-    ranked: Ranked
+    ranked: Ranking
     texts: dict[int, str]
     ran: SearchReport
 

@@ -14,7 +14,7 @@ from perdure.core.text.words import Matches, Query
 from perdure.search.arms import VectorMatches, match_vectors, match_words
 from perdure.search.hits import HITS_MAX, Arm, Hits, PassageHit, SearchReport, Why
 from perdure.search.query.dates import Span, spans
-from perdure.search.ranking.fuse import Ranked, rank
+from perdure.search.ranking.fuse import Ranking, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Pool, Scope
@@ -37,7 +37,7 @@ class RankedPassages:
     """A search before its hits are read: rows of a pool in order; row i is passage `texts.whole(i)`."""
 
     texts: PassageTexts
-    ranked: Ranked
+    ranked: Ranking
     ran: SearchReport
 
     @property
@@ -91,7 +91,7 @@ def rank_passages(
         read = tx.passages.texts(archive.id, seqs)
         several.append(read)
         dense.append(meaning.scores_of(np.array(read.seqs, np.int64)))
-    texts = PassageTexts.joined(several)
+    texts = PassageTexts.join(several)
     now = request.now
     hints = hints_of(
         request.text,

@@ -1,7 +1,7 @@
-"""Recall: for a query and a budget, the best of blocks, passages and turns, in one unit of work.
+"""Recall: the best blocks, passages and turns for a query within a budget, in one unit of work.
 
-Messages and passages are searched as always; what they find is put on one scale (`recalled.Recalled`), turns get their
-neighbours, and `search.packing.packing` chooses.
+The searches of messages and passages find hits. Their scores are put on one scale (`recalled.Recalled`), turns get
+their neighbours, and `search.packing.packing` selects.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from perdure.core.text.words import query_of
 from perdure.domain.archives.units import archives_of
 from perdure.search.hits import SearchReport
 from perdure.search.messages import RankedMessages, rank_messages, why_message
-from perdure.search.packing.packing import Candidate, Packed, pack
+from perdure.search.packing.packing import Candidate, PackedText, pack
 from perdure.search.passages import RankedPassages, rank_passages, why_passage
-from perdure.search.ranking.fuse import Ranked
+from perdure.search.ranking.fuse import Ranking
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.recalled import Recalled, RecallScope, Source
 from perdure.search.request import SearchRequest
@@ -31,21 +31,21 @@ from perdure.storage.tx import Tx
 
 __all__ = ["recall"]
 
-TOKENS_A_HIT = 25  # so many hits of each kind are looked at as would fill the budget if they were that short
-LOOKED_AT_MIN, LOOKED_AT_MAX = 12, 150
-READ_AHEAD = 2  # passages read for each that is wanted: some are captured turns, which are searched as such
-NEIGHBOURED = 24
-"""The best turns, whose neighbours may come along."""
+TOKENS_A_HIT = 25  # the number of candidates of each kind is the budget divided by this
+CANDIDATES_MIN, CANDIDATES_MAX = 12, 150
+READ_AHEAD = 2  # passages read for each candidate: some are captured turns, which the search of messages finds
+NEIGHBOUR_HITS = 24
+"""How many of the best turns bring their neighbours."""
 NEIGHBOUR_SHARES = (0.5, 0.25)
-"""What turns 1, 2 places before and after a hit have of its score."""
+"""The share of a hit's score that turns 1 and 2 places before and after it have."""
 EVIDENCE_HITS = 5
-"""How plainly a search answers is that of the plainest of its first hits."""
+"""The evidence of a search is the largest of so many first hits."""
 SCORE_DIGITS = 4
 
 
 @dataclass(slots=True)
 class _Candidates:
-    """Candidates, and what is known of each beside what packing needs."""
+    """Candidates, and the further fields of their sources."""
 
     candidates: list[Candidate] = field(default_factory=list)
     facts: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
@@ -68,28 +68,28 @@ def recall(
     explain: bool = False,
     timezone: str = "UTC",
 ) -> Recalled:
-    """The best of the scope that fits. Raises: NotFound: no such agent or archive.
+    """Recall the best of the scope that fits. Raises: NotFound: no such agent or archive.
 
     Args:
-        turns, passages: the query, as it is asked of each; without `turns` no message is looked for.
-        floor: passages and turns below this score are left out.
-        timezone: of dates in the text; an agent's own one comes first.
+        turns, passages: the query for each search; without `turns` no messages are searched.
+        floor: the lowest score of passages and turns.
+        timezone: of dates in the text, without an agent; an agent has its own.
     """
-    limit = max(LOOKED_AT_MIN, min(LOOKED_AT_MAX, budget_tokens // TOKENS_A_HIT))
-    found = _Candidates()
+    limit = max(CANDIDATES_MIN, min(CANDIDATES_MAX, budget_tokens // TOKENS_A_HIT))
+    collection = _Candidates()
     agent = None if scope.agent_id is None else tx.agents.get(scope.agent_id)
     if agent is not None and scope.blocks:
-        _add_blocks(tx, agent, passages.text, found)
+        _add_blocks(tx, agent, passages.text, collection)
     archives = _archives(tx, scope)
     if archives:
         ranked = rank_passages(tx, archives, passages, where=PassageFilter())
-        _add_passages(tx, ranked, archives, scope, found, limit=limit, floor=floor, explain=explain)
+        _add_passages(tx, ranked, archives, scope, collection, limit=limit, floor=floor, explain=explain)
     if agent is not None and scope.messages and turns is not None:
         where = _message_filter(tx, agent, turns, scope)
         ranked_messages = rank_messages(tx, agent, turns, where=where)
-        _add_turns(tx, ranked_messages, turns, scope, found, limit=limit, floor=floor, explain=explain)
+        _add_turns(tx, ranked_messages, turns, scope, collection, limit=limit, floor=floor, explain=explain)
     packed = pack(
-        found.candidates,
+        collection.candidates,
         budget=budget_tokens,
         count=count,
         query=passages.text,
@@ -99,9 +99,9 @@ def recall(
         text=packed.text,
         tokens=packed.tokens if packed.text else 0,
         budget_tokens=budget_tokens,
-        sources=tuple(_sources(packed, found)),
+        sources=tuple(_sources(packed, collection)),
         left_out=packed.left_out,
-        ran=found.ran,
+        ran=collection.ran,
     )
 
 
@@ -111,19 +111,19 @@ def _archives(tx: Tx, scope: RecallScope) -> Sequence[Archive]:
     return () if scope.agent_id is None else archives_of(tx, scope.agent_id, files=True)
 
 
-def _add_blocks(tx: Tx, agent: Agent, text: str, found: _Candidates) -> None:
-    """All blocks; those that hold more of the query's words come first where there is not room for all."""
+def _add_blocks(tx: Tx, agent: Agent, text: str, collection: _Candidates) -> None:
+    """Add all blocks, scored by the share of the query's words in them."""
     blocks = tx.blocks.of_agent(agent.id)
     query = query_of(text)
     counts = clause_counts(query, [block.value for block in blocks])
-    held = (counts > 0).sum(0) / max(1, len(query.clauses))
+    word_shares = (counts > 0).sum(0) / max(1, len(query.clauses))
     for position, block in enumerate(blocks):
-        found.add(
+        collection.add(
             Candidate(
                 kind="block",
                 id=block.id,
                 text=block.value,
-                score=float(held[position]),
+                score=float(word_shares[position]),
                 label=block.label,
                 description=block.description or "",
                 position=position,
@@ -132,9 +132,11 @@ def _add_blocks(tx: Tx, agent: Agent, text: str, found: _Candidates) -> None:
         )
 
 
-def _scale_scores(ranked: Ranked) -> NDArray[np.float64]:
-    """The scores in order, from 0 to 1, as `Recalled` says; rounded as they are shown, so that a floor which was read
-    off a hit lets that hit through."""
+def _scale_scores(ranked: Ranking) -> NDArray[np.float64]:
+    """Return the scores in order on the scale of `Recalled`, 0 to 1.
+
+    They are rounded as they are shown, so that a floor equal to a hit's shown score lets that hit through.
+    """
     scores, relevant = ranked.scores, ranked.relevant
     if not relevant.any():
         return np.zeros(len(scores))
@@ -148,17 +150,17 @@ def _scale_scores(ranked: Ranked) -> NDArray[np.float64]:
 
 
 def _select_hits(
-    ranked: Ranked, *, limit: int, floor: float, usable: Callable[[int], bool]
+    ranked: Ranking, *, limit: int, floor: float, usable: Callable[[int], bool]
 ) -> Iterator[tuple[int, float]]:
-    """(row of the pool, its score) of the first that are hits by themselves."""
-    taken = 0
+    """Yield (row of the pool, score) of the first rows that are hits by themselves."""
+    count = 0
     for row, score, relevant in zip(
         ranked.order.tolist(), _scale_scores(ranked).tolist(), ranked.relevant, strict=True
     ):
-        if taken == limit or score < floor:
+        if count == limit or score < floor:
             return
         if relevant and usable(row):
-            taken += 1
+            count += 1
             yield row, score
 
 
@@ -167,20 +169,20 @@ def _add_passages(
     ranked: RankedPassages,
     archives: Iterable[Archive],
     scope: RecallScope,
-    found: _Candidates,
+    collection: _Candidates,
     *,
     limit: int,
     floor: float,
     explain: bool,
 ) -> None:
     names = {archive.id: archive.name for archive in archives}
-    found.ran["passages"] = ranked.ran
+    collection.ran["passages"] = ranked.ran
 
     order = ranked.ranked.order[: READ_AHEAD * limit].tolist()
     passages = {row: ranked.texts.whole(row) for row in order}
 
     def usable(row: int) -> bool:
-        return row in passages and not _is_found_as_turns(passages[row], scope)
+        return row in passages and not _is_searched_turn(passages[row], scope)
 
     folders: dict[ArchiveId, str] = {}
 
@@ -196,7 +198,7 @@ def _add_passages(
     for row, score in _select_hits(ranked.ranked, limit=limit, floor=floor, usable=usable):
         passage = passages[row]
         lines, path = _lines(passage), path_of(passage)
-        found.add(
+        collection.add(
             Candidate(
                 kind="passage",
                 id=passage.id,
@@ -218,8 +220,8 @@ def _add_passages(
         )
 
 
-def _is_found_as_turns(passage: Passage, scope: RecallScope) -> bool:
-    """Whether it was captured from messages that are themselves searched here, turn by turn."""
+def _is_searched_turn(passage: Passage, scope: RecallScope) -> bool:
+    """Return whether the passage was captured from messages that this recall searches too."""
     source = passage.source
     return scope.messages and source.get("type") == CAPTURED and source.get("agent_id") == scope.agent_id
 
@@ -230,12 +232,12 @@ def _lines(passage: Passage) -> tuple[int, int] | None:
 
 
 def _message_filter(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope) -> MessageFilter:
-    """What the searches can leave out by themselves: of an agent with one conversation all that is in view."""
+    """Return a filter for the search of messages; with a single conversation it excludes the rows in view."""
     if scope.in_view is not None:
         seq, first = scope.in_view
         history = request.histories.of(tx, agent.id)
-        beside = (history.conversation != seq) & (history.seq >= first)
-        if not beside.any():
+        elsewhere = (history.conversation != seq) & (history.seq >= first)
+        if not elsewhere.any():
             return MessageFilter(conversation_seq=scope.conversation_seq, before_seq=first)
     return MessageFilter(conversation_seq=scope.conversation_seq)
 
@@ -245,57 +247,57 @@ def _add_turns(
     ranked: RankedMessages,
     request: SearchRequest,
     scope: RecallScope,
-    found: _Candidates,
+    collection: _Candidates,
     *,
     limit: int,
     floor: float,
     explain: bool,
 ) -> None:
-    """The turns that were found, and those beside the best of them. Tool results are no turns."""
-    found.ran["messages"] = ranked.ran
+    """Add the hits among the turns, and the neighbours of the best. Tool results are no turns."""
+    collection.ran["messages"] = ranked.ran
     history = request.histories.of(tx, ranked.agent.id)
     at = history.indexes(ranked.seqs)
 
-    def shown_anyway(index: int) -> bool:
+    def is_in_view(index: int) -> bool:
         seq = int(history.seq[index])
         if scope.in_view is None:
             return False
         return seq in scope.pinned or (int(history.conversation[index]) == scope.in_view[0] and seq >= scope.in_view[1])
 
     def usable(row: int) -> bool:
-        return at[row] >= 0 and not shown_anyway(int(at[row]))
+        return at[row] >= 0 and not is_in_view(int(at[row]))
 
-    chosen = list(_select_hits(ranked.ranked, limit=limit, floor=floor, usable=usable))
-    scores = {int(at[row]): score for row, score in chosen}
-    rows = {int(at[row]): row for row, _ in chosen}
-    beside: dict[int, dict[int, float]] = {}  # index -> hit that it stands next to -> its share of that one's score
-    for hit in list(scores)[:NEIGHBOURED]:
+    best_rows = list(_select_hits(ranked.ranked, limit=limit, floor=floor, usable=usable))
+    scores = {int(at[row]): score for row, score in best_rows}
+    rows = {int(at[row]): row for row, _ in best_rows}
+    neighbours: dict[int, dict[int, float]] = {}  # index -> hit next to it -> share of the hit's score
+    for hit in list(scores)[:NEIGHBOUR_HITS]:
         two_before, before, after, two_after = history.near[hit].tolist()
         for side in ((before, two_before), (after, two_after)):
             for near, share in zip(side, NEIGHBOUR_SHARES, strict=True):
                 if near < 0 or near in scores:
                     break
-                if not shown_anyway(near):
-                    beside.setdefault(near, {})[hit] = share * scores[hit]
-    numbers = {index: int(history.seq[index]) for index in (*scores, *beside)}
+                if not is_in_view(near):
+                    neighbours.setdefault(near, {})[hit] = share * scores[hit]
+    numbers = {index: int(history.seq[index]) for index in (*scores, *neighbours)}
     messages = {message.seq: message for message in tx.messages.by_seqs(ranked.agent.id, list(numbers.values()))}
     conversations: dict[int, ConversationId] = {}
     for index, seq in numbers.items():
         message = messages.get(seq)
-        hits = tuple(messages[numbers[hit]].id for hit in beside.get(index, ()) if numbers[hit] in messages)
+        hits = tuple(messages[numbers[hit]].id for hit in neighbours.get(index, ()) if numbers[hit] in messages)
         if message is None or not (index in scores or hits):
             continue
         line = message.conversation_seq
         if line not in conversations:
             conversations[line] = tx.conversations.at(ranked.agent.id, line).id
-        found.add(
+        collection.add(
             Candidate(
                 kind="turn",
                 id=message.id,
                 text=message.text,
-                score=scores[index] if index in scores else max(beside[index].values()),
+                score=scores[index] if index in scores else max(neighbours[index].values()),
                 conversation=f"conversation {line + 1}",
-                # Tool results stand between turns too, but nothing is left out where only they are.
+                # The place among turns: `seq` also counts tool results between them.
                 seq=int(history.spot[index]),
                 role=message.role,
                 name=message.name or "",
@@ -312,7 +314,7 @@ def _add_turns(
         )
 
 
-def _sources(packed: Packed, found: _Candidates) -> Iterator[Source]:
+def _sources(packed: PackedText, collection: _Candidates) -> Iterator[Source]:
     for piece in packed.pieces:
         yield Source(
             number=piece.number,
@@ -323,5 +325,5 @@ def _sources(packed: Packed, found: _Candidates) -> Iterator[Source]:
             first=piece.first,
             last=piece.last,
             chars=piece.chars,
-            **found.facts[piece.kind, piece.id],
+            **collection.facts[piece.kind, piece.id],
         )

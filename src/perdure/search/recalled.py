@@ -1,4 +1,4 @@
-"""What is recalled for a query: one text within a budget of tokens, and where each piece of it comes from."""
+"""The result of a recall: one text within a budget of tokens, and the source of each piece."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["RecallScope", "Recalled", "Source"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallScope:
-    """What is looked through, and what of it may be taken.
+    """The memory that a recall searches.
 
     Args:
-        agent_id: whose blocks and messages; None: only archives are searched.
-        archives: these; None: all that the agent has, those of its folders included.
-        conversation_seq: of this conversation only; None: of all.
-        messages, blocks: whether turns, and blocks, may be in it.
-        in_view: conversation and first row in its view: what stands there is left out, and so is what was captured of
-            it; and the further rows of it that are shown.
+        agent_id: the owner of blocks and messages; None: search archives only.
+        archives: None: all of the agent's, including those of its folders.
+        conversation_seq: only this conversation; None: all.
+        messages, blocks: whether to search messages, and to add blocks.
+        in_view: a conversation and the first row in its view. Rows in view are excluded.
+        pinned: numbers of older rows that are in view too.
     """
 
     agent_id: AgentId | None = None
@@ -37,21 +37,20 @@ class RecallScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where one piece of a recalled text comes from. Fields of other kinds are None.
+    """The source of one piece of a recalled text. Fields of other kinds are None.
 
     Args:
         number: `[number]` in the text.
         id: of the block, passage or message.
-        score: 0 to 1, as in `Recalled`; of a block, how many of the query's words it holds.
-        why: the search's own account; None: it was not asked for, or a block or neighbour, which no search found.
+        score: 0 to 1, as in `Recalled`; of a block, the share of the query's words in it.
+        why: the search's explanation, if requested; None for blocks and neighbours.
         tokens: of the piece's lines.
-        first, last: the characters that were taken of its text, `last` not included; `chars` is how many there are.
+        first, last: the shown characters of its text, `last` not included; `chars` is the length of the text.
         label: of a block.
-        archive_id, archive_name, source, lines: of a passage: its archive, where it came from, its first and last line
-            there.
-        path: of a passage of a file: `folder/name`, as the text and the agent's tools for files call it.
+        archive_id, archive_name, source, lines: of a passage: its archive, its origin, its first and last line there.
+        path: of a passage of a file: `folder/name`, as in the text and in the tools for files.
         conversation_id, seq, role, name: of a turn.
-        beside: of a turn that is there only because it stands next to a hit: the ids of these.
+        beside: of a turn that is no hit itself: the ids of the hits next to it.
     """
 
     number: int
@@ -81,16 +80,16 @@ class Source:
 class Recalled:
     """A recalled text, in reading order.
 
-    Scores of passages and turns are on one scale, from 0 to 1. A search's own scores compare within that search only;
-    here each is its share of the best score of its search, times how plainly the best hit of that search answers:
-    by the share of the query's words that it holds, and by how far its vector stands out, if it has one.
+    Scores of passages and turns are on one scale, from 0 to 1. A score is the share of the best score of its search,
+    times the evidence of that search's best hit: the share of the query's words in it, and how far its cosine stands
+    out, if it has a vector.
 
     Args:
         text: empty when nothing was found, or nothing fits.
         tokens: of the text, at most `budget_tokens`.
         sources: in the order of the text.
         left_out: how many candidates are not in it.
-        ran: "messages" and "passages", as far as they were searched -> what that search did.
+        ran: "messages" and "passages", where searched -> the report of the search.
     """
 
     text: str

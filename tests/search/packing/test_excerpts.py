@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from perdure.search.packing.excerpts import excerpt, terms_of
-from perdure.search.packing.text import Candidate, Excerpt, item, rendered
+from perdure.search.packing.text import Candidate, Excerpt, item, render
 from perdure.testing.strategies import any_text, effort
 
 ENDS = st.lists(st.sampled_from([" ", " ", " ", " ", "\n", ". ", "! "]), min_size=30, max_size=120)
@@ -92,7 +92,7 @@ def test_a_mark_stands_where_something_is_missing(
         Candidate(kind=kind, id=f"{line}{at:02}", text=f"{at}", source=line, position=at, conversation=line, seq=at)
         for line, at in places
     ]
-    lines = rendered([Excerpt(each, 0, len(each.text)) for each in some], home=UTC).split("\n")
+    lines = render([Excerpt(each, 0, len(each.text)) for each in some], home=UTC).split("\n")
 
     titled = kind == "passage" or len({line for line, _ in places}) > 1
     expected: list[str] = []

@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure.search.packing.packing import Candidate, Packed, Piece, pack
+from perdure.search.packing.packing import Candidate, PackedText, Piece, pack
 from perdure.search.packing.text import HEADER
 from perdure.testing.strategies import effort
 
@@ -112,7 +112,7 @@ def candidate_of(piece: Piece, candidates: Sequence[Candidate]) -> Candidate:
     return found
 
 
-def check(found: Packed, candidates: Sequence[Candidate]) -> None:
+def check(found: PackedText, candidates: Sequence[Candidate]) -> None:
     items = read(found.text) if found.text else []
     assert [item.number for item in items] == [piece.number for piece in found.pieces] == [*range(1, len(items) + 1)]
     named: list[Candidate] = []

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.search.packing.excerpts import excerpt, terms_of
-from perdure.search.packing.packing import Candidate, Packed, pack
+from perdure.search.packing.packing import Candidate, PackedText, pack
 from perdure.testing.strategies import any_text, effort, sentences
 
 NOON = datetime(2023, 5, 5, 12, tzinfo=UTC)
@@ -55,7 +55,7 @@ def turn(seq: int, text: str, score: float = 1.0, **rest: object) -> Candidate:
     return replace(made, **rest)  # type: ignore[arg-type]
 
 
-def packed(*candidates: Candidate, budget: int = 10_000, query: str = "", floor: float = -math.inf) -> Packed:
+def packed(*candidates: Candidate, budget: int = 10_000, query: str = "", floor: float = -math.inf) -> PackedText:
     return pack(candidates, budget=budget, count=len, query=query, floor=floor)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.search.ranking.fuse import rank, with_late
+from perdure.search.ranking.fuse import add_late, rank
 from perdure.search.ranking.pool import ASSISTANT, USER, Pool, QueryHints, Scope
 from perdure.search.ranking.weights import HYBRID, LEXICAL, PASSAGES, Weights
 from perdure.testing.strategies import effort
@@ -124,7 +124,7 @@ def test_the_parts_of_an_explanation_add_up(pool: Pool, weights: Weights, late: 
     """Each row's parts sum to its score, with and without late interaction."""
     first = rank(pool, ANY_HINTS, weights)
     top = first.order[:3]
-    for ranked in (first, with_late(first, top, np.array(late[: len(top)]))):
+    for ranked in (first, add_late(first, top, np.array(late[: len(top)]))):
         for row, score in zip(ranked.order, ranked.scores, strict=True):
             explained = ranked.explain(int(row))
             assert explained.score == pytest.approx(score, abs=1e-9)
@@ -138,7 +138,7 @@ def test_late_interaction_keeps_the_rest_behind(pool: Pool, late: list[float]) -
     first = rank(pool, ANY_HINTS, HYBRID)
     top = first.order[:4]
 
-    again = with_late(first, top, np.array(late[: len(top)]))
+    again = add_late(first, top, np.array(late[: len(top)]))
     assert set(again.order[: len(top)]) == set(top)
 
 

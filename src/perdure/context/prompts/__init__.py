@@ -10,13 +10,13 @@ __all__ = ["base_prompt", "summary_prompt"]
 
 @functools.cache
 def base_prompt() -> str:
-    """The base prompt of an agent that has none of its own."""
+    """Return the base prompt of an agent without its own."""
     return _text("base.txt")
 
 
 @functools.cache
 def summary_prompt() -> str:
-    """What a summariser is told; with the places `{words}` and `{characters}` for the limit."""
+    """Return the prompt of a summariser, with the places `{words}` and `{characters}` for the limit."""
     return _text("summary.txt")
 
 

@@ -1,19 +1,17 @@
-"""Assembly: from a prefix, the log and a recipe to the request; and the canonical form of a request."""
+"""Assemble a request from a prefix, the log and a recipe; the canonical form of a request."""
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, cast
 
-from perdure.context.request.authorship import marked_message, marked_text
+from perdure.context.request.authorship import mark_message, mark_text
 from perdure.context.request.prefix import Counts
-from perdure.context.retrieval.stubs import is_cut, shown
+from perdure.context.retrieval.stubs import apply_stubs, is_cut
 from perdure.context.sections.envelopes import envelope
 from perdure.context.sections.summary import summary_message
 from perdure.core.errors import IllegalLog
@@ -22,7 +20,7 @@ from perdure.core.models import ModelOptions, ModelRequest, ToolChoice
 from perdure.core.runs import Prefix, Recipe
 from perdure.core.text.zones import zone
 
-__all__ = ["View", "assemble", "canonical", "check_legal", "digest_of", "recalled_in", "tail"]
+__all__ = ["View", "assemble", "canonical", "check_legal", "digest_of", "parse_recalled", "tail"]
 
 _NONE: Mapping[int, int] = {}
 
@@ -37,16 +35,16 @@ class _Digest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a conversation's model is shown: a prefix and the log rows that follow it, legal by construction.
+    """The model's view of a conversation: a prefix and the log rows that follow it, always legal.
 
-    A view only grows; a new prefix begins a new one. Legality is checked on the rows that are added, and the digest
-    goes on from where it was, so that a long view costs no more to extend than a short one.
+    A view only grows; a new prefix begins a new view. Only added rows are checked and digested, so that a long view
+    costs no more to extend than a short one.
 
     Args:
-        stubs: row number -> characters, for rows that are not shown whole.
-        rows: those that follow the prefix, whole.
-        messages: what the request shows: the summary, the pinned rows, then the rows, cut where they are stubs; the
-            engine's have the prefix's marker.
+        stubs: row number -> characters, for rows that are shown in part.
+        rows: the rows that follow the prefix, whole.
+        messages: the messages of the request: the summary, the pinned rows, then the rows, cut where they are stubs;
+            the engine's have the prefix's marker.
     """
 
     prefix: Prefix
@@ -58,59 +56,53 @@ class View:
 
     @classmethod
     def of(cls, prefix: Prefix, pinned: Sequence[Message] = (), stubs: Mapping[int, int] = _NONE) -> View:
-        """The view of a prefix, before any row that follows it."""
+        """Return the view of a prefix without rows."""
         before = (summary_message(prefix),) if prefix.summary else ()
-        shown_first = (*before, *(marked_message(shown(message, stubs), prefix.marker) for message in pinned))
+        first_messages = (*before, *(mark_message(apply_stubs(message, stubs), prefix.marker) for message in pinned))
         digest = hashlib.sha256()
         for line in _head(prefix.tools, prefix.system):
             digest.update(_bytes(line))
-        for message in shown_first:
+        for message in first_messages:
             digest.update(_message_bytes(message))
-        return cls(prefix, stubs, tuple(pinned), (), shown_first, digest)
+        return cls(prefix, stubs, tuple(pinned), (), first_messages, digest)
 
     @property
     def next_seq(self) -> int:
-        """The first sequence number that this view does not know of."""
+        """The first sequence number that is not in this view."""
         return self.rows[-1].seq + 1 if self.rows else self.prefix.from_message_seq
 
     def following(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Those of the conversation's `messages` (in order) that come after the view's own; none if there is a gap.
+        """Return those of the conversation's `messages` (in order) after the view's own; none if there is a gap.
 
-        An agent's rows are numbered without gaps, so behind one stands a row that the caller does not have: another
-        conversation's, or one that was put into this.
+        An agent's rows are numbered without gaps, so a gap is a row of another conversation, or one that the caller
+        has not read.
         """
         seq = self.next_seq
         rows = [message for message in messages if message.seq >= seq]
         return rows if rows and rows[0].seq == seq and rows[-1].seq == seq + len(rows) - 1 else ()
 
     def with_stubs(self, stubs: Mapping[int, int]) -> View:
-        """The same rows, shown so."""
+        """Return the view of the same rows with other stubs."""
         return View.of(self.prefix, self.pinned, stubs).extended(self.rows)
 
     def extended(self, rows: Sequence[Message]) -> View:
-        """The view with these rows after its own. Raises: IllegalLog."""
+        """Return the view with these rows after its own. Raises: IllegalLog."""
         if not rows:
             return self
         check_legal(rows)
-        added = rows
-        if any(row.kind == "approval" for row in rows):  # what a person decided is no model's business
-            added = [row for row in rows if row.kind != "approval"]
-        if self.stubs or any(map(is_cut, added)):
-            added = [shown(row, self.stubs) for row in added]
+        # Models do not see the decisions of people about calls.
+        visible = [row for row in rows if row.kind != "approval"]
+        if self.stubs or any(map(is_cut, visible)):
+            visible = [apply_stubs(row, self.stubs) for row in visible]
         if marker := self.prefix.marker:
-            marked = [marked_message(row, marker) for row in added]
-            if any(map(operator.is_not, marked, added)):
-                added = marked
+            visible = [mark_message(row, marker) for row in visible]
         digest = self._digest.copy()
-        for message in added:
+        for message in visible:
             digest.update(_message_bytes(message))
-        all_rows = (*self.rows, *rows)
-        # One tuple serves as both, as long as nothing is shown otherwise.
-        shown_rows = all_rows if added is rows and self.messages is self.rows else (*self.messages, *added)
-        return View(self.prefix, self.stubs, self.pinned, all_rows, shown_rows, digest)
+        return View(self.prefix, self.stubs, self.pinned, (*self.rows, *rows), (*self.messages, *visible), digest)
 
     def digest(self, tail: str) -> str:
-        """`digest_of` the request that shows this view and this tail."""
+        """Return `digest_of` the request with this view and this tail."""
         digest = self._digest
         if tail:
             digest = digest.copy()
@@ -119,10 +111,9 @@ class View:
 
 
 def assemble(model: str, view: View, recipe: Recipe, *, options: ModelOptions | None = None) -> ModelRequest:
-    """The request that the recipe stands for; `view` reaches from its prefix to `recipe.upto_message_seq`.
+    """Build the request of a recipe; `view` reaches from its prefix to `recipe.upto_message_seq`.
 
-    Where the agent's tool rules ask something of the model, that goes before the agent's own options, but for a choice
-    of no tool at all.
+    The recipe's tool rules override the agent's options, except the choice of no tool at all.
     """
     options = options or ModelOptions()
     if recipe.single_calls:
@@ -140,10 +131,7 @@ def assemble(model: str, view: View, recipe: Recipe, *, options: ModelOptions | 
 
 
 def check_legal(messages: Sequence[Message]) -> None:
-    """Nothing, when every call is followed by its one result before anything else is said.
-
-    Raises: IllegalLog.
-    """
+    """Check that exactly one result follows every call, before any other message. Raises: IllegalLog."""
     open_calls: set[str] = set()
     for message in messages:
         if message.role == "tool":
@@ -167,8 +155,10 @@ def check_legal(messages: Sequence[Message]) -> None:
 
 
 def canonical(request: ModelRequest) -> bytes:
-    """Our canonical form of a request: tools, system, messages, tail, one JSON line each. Equal bytes, equal
-    request."""
+    """Return the canonical form of a request: tools, system, messages, tail, one JSON line each.
+
+    Equal bytes mean equal requests.
+    """
     parts = [*map(_bytes, _head(request.tools, request.system)), *map(_message_bytes, request.messages)]
     if request.tail:
         parts.append(_bytes(_line({"tail": request.tail})))
@@ -176,7 +166,7 @@ def canonical(request: ModelRequest) -> bytes:
 
 
 def digest_of(request: ModelRequest) -> str:
-    """The SHA-256 of the canonical form, in hexadecimal digits: what a recipe records."""
+    """Return the SHA-256 of the canonical form, in hexadecimal digits, as a recipe records it."""
     return hashlib.sha256(canonical(request)).hexdigest()
 
 
@@ -199,13 +189,15 @@ def _bytes(line: str) -> bytes:
     return f"{line}\n".encode("utf-8", "surrogatepass")
 
 
-# Not from `strftime`, which would ask the process's locale, and takes longer than all the rest of the tail.
+# `strftime` would use the process's locale.
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def tail(now: datetime, timezone: str, counts: Counts, recalled: str = "", *, marker: str = "") -> str:
-    """The volatile tail: the date where the agent lives, current counts, and what was recalled for the newest message.
-    It is in the recipe, not in the log."""
+    """Build the volatile tail: the agent's local date, current counts, and the recalled text of the newest message.
+
+    The recipe stores it, not the log.
+    """
     more = {"recalled": recalled} if recalled else {}
     text = envelope(
         "context_status",
@@ -214,10 +206,9 @@ def tail(now: datetime, timezone: str, counts: Counts, recalled: str = "", *, ma
         archival_passages=counts.passages,
         **more,
     )
-    return marked_text(text, marker)
+    return mark_text(text, marker)
 
 
-@functools.lru_cache(maxsize=64)  # within a minute all agents of a time zone are told the same
 def _moment(minute: datetime, timezone: str) -> Mapping[str, str]:
     local = minute.astimezone(zone(timezone))
     return {
@@ -228,9 +219,9 @@ def _moment(minute: datetime, timezone: str) -> Mapping[str, str]:
     }
 
 
-def recalled_in(status: str) -> str:
-    """What was recalled, as it stands in a tail; empty if nothing was."""
+def parse_recalled(status: str) -> str:
+    """Return the recalled text in a tail; empty if there is none."""
     if '"recalled": ' not in status:
         return ""
-    found = json.loads(status).get("recalled", "")
-    return found if isinstance(found, str) else ""
+    text = json.loads(status).get("recalled", "")
+    return text if isinstance(text, str) else ""

@@ -1,5 +1,4 @@
-"""A request that was made, explained: what each part of it took, what the provider's cache gave, what it cost; and how
-two requests differ."""
+"""Explain a step's request: the tokens, cache use and price of each part; and the difference of two requests."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.context.request.assemble import View, canonical
-from perdure.context.window.budget import SegmentName, overcount_measured
+from perdure.context.window.budget import SegmentName, measure_overcount
 from perdure.context.window.segments import segments
 from perdure.core.ids import StepId
 from perdure.core.models import ModelRequest
@@ -24,18 +23,19 @@ __all__ = ["Explanation", "Prices", "RequestDiff", "SegmentUse", "diff", "explai
 MILLION = 1_000_000
 
 LINE_CHARS = 160
-"""A line of a diff shows at most so many characters of a change, and so many of what stands around it:"""
+"""The most characters of a change in one line of a diff."""
 AROUND_CHARS = 40
+"""The most characters before and after a change."""
 
 DIFF_LINES = 2_000
-"""A diff shows at most so many lines."""
+"""The most lines of a diff."""
 
 _TAIL = '{"tail":'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """US dollars for a million tokens; None where nobody knows."""
+    """US dollars for a million tokens; None: unknown."""
 
     input: float | None = None
     cached_input: float | None = None
@@ -43,11 +43,11 @@ class Prices:
     output: float | None = None
 
     def input_price(self, *, plain: int, cached: int, written: int) -> float | None:
-        """Dollars for so many tokens of a request; None if the price of some of them is unknown."""
+        """Return the dollars for these tokens; None if the price of some is unknown."""
         return _sum(_price(plain, self.input), _price(cached, self.cached_input), _price(written, self.cache_write))
 
     def price(self, usage: Usage) -> float | None:
-        """Dollars for a whole step. None also for one whose tokens were never told."""
+        """Return the dollars for a step; None if a price or the tokens are unknown."""
         if not usage.input_tokens and not usage.output_tokens:
             return None
         cached, written = _cache(usage)
@@ -61,10 +61,10 @@ class SegmentUse:
     """One part of a request, in the order of the request.
 
     Args:
-        estimated_tokens: our upper estimate of it.
-        tokens: its share of what the provider measured of the whole; without a measurement, of the corrected estimate.
+        estimated_tokens: its upper estimate.
+        tokens: its share of the provider's count for the whole request, or else of the corrected estimate.
         cached_tokens, written_tokens: how many of them were read from the provider's cache, and written to it.
-        price: US dollars; None where it is unknown.
+        price: US dollars; None: unknown.
     """
 
     name: SegmentName
@@ -76,24 +76,24 @@ class SegmentUse:
 
     @property
     def plain_tokens(self) -> int:
-        """Neither read from the cache nor written to it."""
+        """Tokens that were neither read from the cache nor written to it."""
         return self.tokens - self.cached_tokens - self.written_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """How one request was made and what it took.
+    """The parts of one request, with their tokens and prices.
 
     Args:
         segments: their `tokens` sum to `input_tokens`.
-        measured: the provider told how many tokens it read; else all numbers are estimates, and there is no price.
-        doubtful: what it told can't be all of the request: it is far from any estimate.
-        estimated_tokens: the upper estimate of the whole; `certified_tokens` is the corrected one that it was sent on.
-        prefix_seq, prefix_reason: the prefix it began with, and why that was written.
+        measured: whether the provider reported its token count; else all numbers are estimates, without a price.
+        doubtful: the reported count is far from any estimate, so it can't be the whole request.
+        estimated_tokens: the upper estimate of the whole; `certified_tokens` is the corrected one.
+        prefix_seq, prefix_reason: the prefix, and why it was written.
         nodes: the handles of the summaries in view; `stubs`: row -> how many characters of it are shown.
-        message_count: rows in view, the engine's own included.
+        message_count: rows in view, including the engine's own.
         digest: of the canonical form, as recorded; empty for a step of an older store, which recorded none.
-        price: US dollars for input and output; None where it is unknown.
+        price: US dollars for input and output; None: unknown.
     """
 
     step_id: StepId
@@ -133,7 +133,7 @@ class Explanation:
 
     @property
     def hit_rate(self) -> float | None:
-        """The cache's share of the input, from 0 to 1; None where nothing was measured."""
+        """The cache's share of the input, from 0 to 1; None without a measurement."""
         return self.cached_tokens / self.input_tokens if self.measured and self.input_tokens else None
 
     @property
@@ -142,22 +142,22 @@ class Explanation:
 
 
 def explain(step: Step, view: View, *, prices: Prices | None = None, counter: TokenCounter) -> Explanation:
-    """What the step's request took, part by part.
+    """Explain a step's request, part by part.
 
-    What the provider read from its cache is the beginning of the request, and what it wrote to it follows: so a
-    provider's sums are told of parts that it does not know of.
+    A provider reports sums. The tokens that it read from its cache are the beginning of the request, and those it wrote
+    follow, so the sums are divided in that order.
 
     Args:
-        view: as the step's recipe makes it (`engine.run.request.load_view`).
-        prices: of the step's model; None: not known.
+        view: the view of the step's recipe (`engine.run.request.load_view`).
+        prices: of the step's model; None: unknown.
     """
     recipe, usage, prices = step.recipe, step.usage, prices or Prices()
     parts = segments(view, stubs=recipe.stubs, status=recipe.tail, run_seq=step.run_seq, counter=counter)
     estimates = [part.tokens for part in parts]
-    estimated = recipe.tokens or sum(estimates)
-    certified = estimated - recipe.overcount
+    estimated_tokens = recipe.tokens or sum(estimates)
+    certified_tokens = estimated_tokens - recipe.overcount
     measured = usage.input_tokens > 0
-    tokens = share_out(estimates, usage.input_tokens if measured else certified)
+    tokens = share_out(estimates, usage.input_tokens if measured else certified_tokens)
     cached_left, written_left = _cache(usage) if measured else (0, 0)
     uses: list[SegmentUse] = []
     for part, count in zip(parts, tokens, strict=True):
@@ -183,9 +183,9 @@ def explain(step: Step, view: View, *, prices: Prices | None = None, counter: To
         created_at=step.created_at,
         segments=tuple(uses),
         measured=measured,
-        doubtful=measured and overcount_measured(estimated, used, window_tokens=used) is None,
-        estimated_tokens=estimated,
-        certified_tokens=certified,
+        doubtful=measured and measure_overcount(estimated_tokens, used, window_tokens=used) is None,
+        estimated_tokens=estimated_tokens,
+        certified_tokens=certified_tokens,
         usage=usage,
         prefix_seq=view.prefix.seq,
         prefix_reason=view.prefix.reason,
@@ -199,9 +199,9 @@ def explain(step: Step, view: View, *, prices: Prices | None = None, counter: To
 
 
 def share_out(amounts: Sequence[int], total: int) -> list[int]:
-    """`total` shared out by the amounts, in whole numbers that sum to it; the largest remainders are rounded up.
+    """Divide `total` in proportion to the amounts, in whole numbers that sum to it; the largest remainders round up.
 
-    All zeros if the amounts are: there is nobody to give it to.
+    All zeros if the amounts are.
     """
     whole = sum(amounts)
     if whole <= 0:
@@ -215,15 +215,15 @@ def share_out(amounts: Sequence[int], total: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestDiff:
-    """How a second request differs from a first one, line by line of their canonical forms.
+    """The difference of two requests, line by line of their canonical forms.
 
     Args:
-        first_line: the number, from 1, of the first line at which they differ; None: they are the same.
-        place: what stands there in the second, in a few words; of the first, where the second has no such line.
-        shared_lines, shared_bytes: how much of the beginning is the same, which is what a provider's cache can give.
+        first_line: the number, from 1, of the first different line; None: they are the same.
+        place: a few words about that line of the second request, or of the first if the second is shorter.
+        shared_lines, shared_bytes: the length of the common beginning, which a provider's cache can serve.
         lines, total_bytes: of the first and of the second.
-        text: the lines of a unified diff, long ones shortened around what changed. Its last line says so if there are
-            too many. Where finding the lines that stay could take long, lines are compared one by one, as it says too.
+        text: the lines of a unified diff, long ones shortened around the change. Its last line says so if there are too
+            many. Where a diff would take long, lines are compared one by one, and the text says so.
     """
 
     first_line: int | None
@@ -236,22 +236,22 @@ class RequestDiff:
 
 
 def diff(a: ModelRequest, b: ModelRequest) -> RequestDiff:
-    """How `b` differs from `a`. It may take half a second: not for the event loop."""
+    """Compare two requests. It may take half a second, too long for the event loop."""
     old, new = _canonical_lines(a), _canonical_lines(b)
-    shared = _shared(old, new)
-    same = shared == len(old) == len(new)
-    whole, differing = sum(map(_size, old[:shared])), 0
-    if shared < min(len(old), len(new)):
-        differing = _shared(_bytes(old[shared]), _bytes(new[shared]))
-    at = new if shared < len(new) else old
+    common = _common_length(old, new)
+    same = common == len(old) == len(new)
+    common_bytes, extra_bytes = sum(map(_size, old[:common])), 0
+    if common < min(len(old), len(new)):
+        extra_bytes = _common_length(_bytes(old[common]), _bytes(new[common]))
+    place_lines = new if common < len(new) else old
     return RequestDiff(
-        first_line=None if same else shared + 1,
-        place="" if same else _place(at, shared),
-        shared_lines=shared,
-        shared_bytes=whole + differing,
+        first_line=None if same else common + 1,
+        place="" if same else _place(place_lines, common),
+        shared_lines=common,
+        shared_bytes=common_bytes + extra_bytes,
         lines=(len(old), len(new)),
         total_bytes=(sum(map(_size, old)), sum(map(_size, new))),
-        text=tuple(_first_of(_unified(list(old), list(new), shared, _Steps()))),
+        text=tuple(_limit_lines(_diff_lines(list(old), list(new), common, _Steps()))),
     )
 
 
@@ -264,17 +264,17 @@ def _bytes(line: str) -> bytes:
 
 
 def _size(line: str) -> int:
-    """Its bytes in the canonical form, with the line's end."""
+    """Return a line's bytes in the canonical form, with its end."""
     return len(_bytes(line)) + 1
 
 
-def _shared(old: Sequence[object], new: Sequence[object]) -> int:
-    """How many items both begin with."""
+def _common_length(old: Sequence[object], new: Sequence[object]) -> int:
+    """Return the length of the common beginning."""
     return next((i for i, (x, y) in enumerate(zip(old, new, strict=False)) if x != y), min(len(old), len(new)))
 
 
 def _place(lines: Sequence[str], index: int) -> str:
-    """What a canonical line is, in a few words."""
+    """Describe a canonical line in a few words."""
     line = lines[index]
     for begin, name in (('{"tool":', "a tool"), ('{"system":', "the system text"), (_TAIL, "the status")):
         if line.startswith(begin):
@@ -285,13 +285,13 @@ def _place(lines: Sequence[str], index: int) -> str:
 
 
 class _Steps:
-    """What all comparisons of one diff may still take together."""
+    """The work left for all comparisons of one diff."""
 
     def __init__(self) -> None:
         self.left = 2 * DIFF_STEPS
 
     def opcodes(self, old: Sequence[str], new: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]] | None:
-        """What became of which lines, as `difflib` says it; None: finding that out could take too long."""
+        """Return `difflib`'s opcodes; None: they could take too long."""
         needed = diff_steps(old, new)
         if needed > self.left:
             return None
@@ -299,28 +299,28 @@ class _Steps:
         return difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
 
 
-def _first_of(lines: Iterator[str]) -> Iterator[str]:
+def _limit_lines(lines: Iterator[str]) -> Iterator[str]:
     yield from itertools.islice(lines, DIFF_LINES)
     if next(lines, None) is not None:
         yield f"… more than {DIFF_LINES:,} lines …"
 
 
-def _unified(old: list[str], new: list[str], shared: int, steps: _Steps) -> Iterator[str]:
-    """The differing lines with one equal line around them, each shortened; the status is last."""
+def _diff_lines(old: list[str], new: list[str], common: int, steps: _Steps) -> Iterator[str]:
+    """Yield the different lines with one equal line before and after, each shortened; the status is last."""
     tails = tuple(lines.pop() if lines[-1].startswith(_TAIL) else "" for lines in (old, new))
-    end = min(_shared(old[shared:][::-1], new[shared:][::-1]), min(len(old), len(new)) - shared)
-    # Equal lines at both ends are nearly all of them: no need to look for partners among those.
-    middle = (old[shared : len(old) - end], new[shared : len(new) - end])
+    end = min(_common_length(old[common:][::-1], new[common:][::-1]), min(len(old), len(new)) - common)
+    # Most lines are equal at both ends, so only the middle is compared.
+    middle = (old[common : len(old) - end], new[common : len(new) - end])
     if any(middle):
-        yield f"@@ line {shared + 1} @@"
-        if shared:
-            yield f"  {_short(old[shared - 1])}"
+        yield f"@@ line {common + 1} @@"
+        if common:
+            yield f"  {_short(old[common - 1])}"
         yield from _line_changes(*middle, steps)
         if end:
             yield f"  {_short(new[len(new) - end])}"
     if tails[0] != tails[1]:
         yield "@@ status @@"
-        yield from _changed(tails[0], tails[1], steps)
+        yield from _diff_line(tails[0], tails[1], steps)
 
 
 def _line_changes(old: Sequence[str], new: Sequence[str], steps: _Steps) -> Iterator[str]:
@@ -329,19 +329,19 @@ def _line_changes(old: Sequence[str], new: Sequence[str], steps: _Steps) -> Iter
         yield "… too many lines were moved or are repeated: they are compared one by one …"
         opcodes = [("replace", 0, len(old), 0, len(new))]
     for tag, i1, i2, j1, j2 in opcodes:
-        gone, come = old[i1:i2], new[j1:j2]
+        old_lines, new_lines = old[i1:i2], new[j1:j2]
         if tag == "equal":
-            yield from _few(gone)
+            yield from _shorten_equal(old_lines)
             continue
-        pairs = min(len(gone), len(come)) if tag == "replace" else 0
-        for before, after in zip(gone[:pairs], come[:pairs], strict=True):
-            yield from _changed(before, after, steps)
-        yield from (f"- {_short(line)}" for line in gone[pairs:])
-        yield from (f"+ {_short(line)}" for line in come[pairs:])
+        pairs = min(len(old_lines), len(new_lines)) if tag == "replace" else 0
+        for before, after in zip(old_lines[:pairs], new_lines[:pairs], strict=True):
+            yield from _diff_line(before, after, steps)
+        yield from (f"- {_short(line)}" for line in old_lines[pairs:])
+        yield from (f"+ {_short(line)}" for line in new_lines[pairs:])
 
 
-def _few(lines: Sequence[str]) -> Iterator[str]:
-    """Equal lines between two changes: the first and the last of them."""
+def _shorten_equal(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the first and last of the equal lines between two changes."""
     if len(lines) <= 3:
         yield from (f"  {_short(line)}" for line in lines)
         return
@@ -350,10 +350,10 @@ def _few(lines: Sequence[str]) -> Iterator[str]:
     yield f"  {_short(lines[-1])}"
 
 
-def _changed(before: str, after: str, steps: _Steps) -> Iterator[str]:
-    """A line that became another: both shortened around each change, so that one in the middle of a long text shows.
+def _diff_line(before: str, after: str, steps: _Steps) -> Iterator[str]:
+    """Yield a changed line before and after, shortened around each change.
 
-    A system text is one line, with `\\n` for its own lines' ends: only those of them that differ are told.
+    A system text is one line, with `\\n` for its own line ends: only its different lines are shown.
     """
     if before == after:
         return
@@ -364,21 +364,21 @@ def _changed(before: str, after: str, steps: _Steps) -> Iterator[str]:
     for tag, i1, i2, j1, j2 in steps.opcodes(old, new) or [("replace", 0, len(old), 0, len(new))]:
         if tag == "equal":
             continue
-        gone, come = _around(r"\n".join(old[i1:i2]), r"\n".join(new[j1:j2]))
-        more = "…" if i1 else ""
-        rest = "…" if i2 < len(old) else ""
+        old_text, new_text = _around(r"\n".join(old[i1:i2]), r"\n".join(new[j1:j2]))
+        before_mark = "…" if i1 else ""
+        after_mark = "…" if i2 < len(old) else ""
         if i1 < i2:
-            yield f"- {more}{gone or '(an empty line)'}{rest}"
+            yield f"- {before_mark}{old_text or '(an empty line)'}{after_mark}"
         if j1 < j2:
-            yield f"+ {more}{come or '(an empty line)'}{rest}"
+            yield f"+ {before_mark}{new_text or '(an empty line)'}{after_mark}"
 
 
 def _around(old: str, new: str) -> tuple[str, str]:
-    """Both texts from a little before their first difference to a little after their last, at most so long."""
+    """Cut both texts to a little before the first difference and a little after the last."""
     if max(len(old), len(new)) <= LINE_CHARS:
         return old, new
-    begin = _shared(old, new)
-    end = _shared(old[begin:][::-1], new[begin:][::-1])
+    begin = _common_length(old, new)
+    end = _common_length(old[begin:][::-1], new[begin:][::-1])
     cut = max(0, begin - AROUND_CHARS)
     return _cut(old, cut, begin, end), _cut(new, cut, begin, end)
 
@@ -390,26 +390,26 @@ def _cut(text: str, cut: int, begin: int, end: int) -> str:
 
 
 def _short(line: str) -> str:
-    """The line with its middle left out, if it is long."""
+    """Return the line, without its middle if it is long."""
     if len(line) <= LINE_CHARS:
         return line
-    kept = LINE_CHARS // 2
-    return f"{line[:kept]} … {len(line) - 2 * kept:,} characters … {line[-kept:]}"
+    half = LINE_CHARS // 2
+    return f"{line[:half]} … {len(line) - 2 * half:,} characters … {line[-half:]}"
 
 
 def _cache(usage: Usage) -> tuple[int, int]:
-    """Tokens read from the cache and written to it, no more than there were: some providers count them besides."""
+    """Return the tokens read from the cache and written to it, at most the input: some providers count them apart."""
     cached = min(usage.cached_input_tokens, usage.input_tokens)
     return cached, min(usage.cache_write_tokens, usage.input_tokens - cached)
 
 
 def _price(tokens: int, dollars: float | None) -> float | None:
-    """Dollars for so many tokens; nothing costs nothing, whatever the price."""
+    """Return the dollars for these tokens; 0 for none, whatever the price."""
     if not tokens:
         return 0.0
     return None if dollars is None else tokens * dollars / MILLION
 
 
 def _sum(*prices: float | None) -> float | None:
-    known = [price for price in prices if price is not None]
-    return sum(known) if len(known) == len(prices) else None
+    known_prices = [price for price in prices if price is not None]
+    return sum(known_prices) if len(known_prices) == len(prices) else None

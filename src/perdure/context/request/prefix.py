@@ -1,4 +1,4 @@
-"""The prefix: the part of a request that repeats. When it is written anew, and what it then says."""
+"""The prefix, the part of a request that repeats: its texts, and when to rewrite it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["MEMORY_PLACEHOLDER", "Counts", "compile_system", "compile_tools", "r
 MEMORY_PLACEHOLDER = "{CORE_MEMORY}"
 
 COLD_AFTER = timedelta(hours=1)
-"""No provider keeps a cached prefix that was not used for longer, so a rewrite costs nothing then."""
+"""Providers drop a cached prefix that is unused for longer, so a rewrite then costs nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How much there is out of view. `tags` are the most used tags of the archive, most used first."""
+    """The counts of memory out of view. `tags` are the most used tags of the archive, most used first."""
 
     messages: int = 0
     passages: int = 0
@@ -41,11 +41,10 @@ def compile_system(
     skills: str = "",
     marker: str = "",
 ) -> str:
-    """The system text: base prompt, blocks, the sections of tool rules, skills and files, counts as of now, and what
-    the marker means.
+    """Build the system text: base prompt, blocks, sections of tool rules, skills and files, counts, and the marker.
 
-    A custom prompt that contains `{CORE_MEMORY}` gets memory there; any other, and Perdure's own, gets it at the end.
-    No clock and no ids: the same memory and marker give the same bytes.
+    A custom prompt with `{CORE_MEMORY}` gets memory there, any other prompt at the end. The same memory and marker give
+    the same bytes.
     """
     sections = filter(None, (blocks_xml(blocks), rules, skills, directories, _metadata(counts)))
     memory = without_marker("\n\n".join(sections), marker)
@@ -60,11 +59,10 @@ def compile_system(
 def compile_tools(
     tools: Sequence[Tool], engine: Sequence[ToolSpec] = (), client: Sequence[ToolSpec] = ()
 ) -> tuple[Mapping[str, Any], ...]:
-    """The tools as the model sees them: the agent's own sorted by name, then those that the caller runs, then those
-    that the engine offers.
+    """Build the tools for the model: the agent's own by name, then those that the caller runs, then the engine's.
 
-    An agent without tools gets none of the engine's: its model may not know how to call any. One of its own with the
-    name of an engine's takes its place, and one of the caller's that of any other.
+    An agent without tools gets none of the engine's: its model may not know how to call any. The agent's tool replaces
+    an engine tool of the same name, and the caller's tool replaces any other.
     """
     theirs = {spec.name: spec for spec in client}
     own = sorted((tool.spec for tool in tools if tool.spec.name not in theirs), key=lambda spec: spec.name)
@@ -78,7 +76,7 @@ def compile_tools(
 
 
 def tools_text(tools: Sequence[Mapping[str, Any]]) -> str:
-    """The tools as their tokens are counted."""
+    """Return the text by which the tokens of tools are counted."""
     return json.dumps(tools, ensure_ascii=False, separators=(",", ":")) if tools else ""
 
 
@@ -92,14 +90,15 @@ def rewrite_reason(
     client_tools: str | None = None,
     reset: bool = False,
 ) -> str | None:
-    """Why the prefix must, or may at no cost, be written anew; None to send it once more as it is. That the request
-    does not fit is another matter (`compaction`).
+    """Return why the prefix must be rewritten, or may be at no cost; None to send it again.
+
+    Compaction rewrites it for other reasons, see `engine.compaction`.
 
     Args:
-        seen_changed: memory differs from what the prefix shows, so a rewrite would fold something in.
+        seen_changed: memory differs from the prefix, so a rewrite would bring it up to date.
         last_used_at: when the agent's last model call began.
-        client_tools: the set of tools and skills that the caller of this run brought along.
-        reset: there was a prefix, before the conversation was reset.
+        client_tools: the key of the tools and skills that the caller of this run sent.
+        reset: the conversation had a prefix before it was reset.
     """
     if prefix is None:
         return "reset" if reset else "first"

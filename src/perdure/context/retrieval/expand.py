@@ -1,9 +1,7 @@
-"""What is out of view, opened: messages and summary nodes as text of a bounded size, each answer naming the arguments
-that show the rest.
+"""Render messages and summary nodes as text of a bounded size, with the arguments that show the rest.
 
-Pure functions of values; `domain.conversations.handles` reads the rows. Every line of a message or summary stands
-behind its number and a bar (`12| text`), so nothing that was said can pass for an answer's own line. A message's lines
-end at line feeds only: all other characters are shown as they are.
+Pure functions of values; `domain.conversations.handles` reads the rows. Every line of a message or summary follows its
+number and a bar (`12| text`), so that no message can imitate an answer's own line. Lines end at line feeds only.
 """
 
 from __future__ import annotations
@@ -27,45 +25,45 @@ __all__ = [
     "Span",
     "body_of",
     "check_lines",
-    "first_fitting",
     "heading",
     "largest",
-    "left_out",
     "list_messages",
     "list_nodes",
     "parse_lines",
     "parse_rows",
     "pieces_of",
+    "render_first_fit",
+    "rest_hint",
     "show_message",
 ]
 
-CHARS_PER_TOKEN = 8  # more text than this cannot fit, so it need not be counted
+CHARS_PER_TOKEN = 8  # more text than this can't fit, so it is not counted
 NAME_CHARS = 40
-SHARES = (3, 3, 6, 12)  # a message in a list gets at most this part of the answer; less when nothing would fit
+SHARES = (3, 3, 6, 12)  # a message in a list gets at most 1/n of the answer; the next n is tried if nothing fits
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How large an answer may be, as `counter` counts it."""
+    """The most tokens of an answer, counted by `counter`."""
 
     counter: TokenCounter
     tokens: int
 
     @property
     def chars(self) -> int:
-        """No text that fits is taken to be longer."""
+        """The most characters of a text that may fit."""
         return max(0, self.tokens) * CHARS_PER_TOKEN
 
     def fits(self, text: str) -> bool:
         return self.counter.count(text) <= self.tokens
 
     def cut(self, text: str) -> str:
-        """As much of the beginning as fits."""
+        """Return as much of the beginning as fits."""
         return text[: largest(min(len(text), self.chars), lambda chars: self.fits(text[:chars]))]
 
 
 def largest(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest number in [1, most] that fits, 0 if none does; what is returned was tried, whatever `fits` is."""
+    """Return the largest number in [1, most] that fits, 0 if none does; the result was tried, whatever `fits` is."""
     if most > 0 and fits(most):
         return most
     low, high = 0, most
@@ -78,9 +76,8 @@ def largest(most: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def first_fitting(widths: Sequence[int], most: int, render: Callable[[int, int], str], budget: Budget) -> str | None:
-    """What `render` makes of a width and a number of things, as many as fit with the first width with which one does;
-    None if none does with any."""
+def render_first_fit(widths: Sequence[int], most: int, render: Callable[[int, int], str], budget: Budget) -> str | None:
+    """Return `render(width, count)` for the first width at which an item fits, with as many items as fit; else None."""
 
     def fits(width: int, count: int) -> bool:
         return budget.fits(render(width, count))
@@ -102,13 +99,13 @@ class Span:
     last: int | None = None
 
     def within(self, first: int, last: int) -> tuple[int, int]:
-        """What of [first, last] it covers; the first is larger than the last if nothing."""
+        """Return the overlap with [first, last]; the first is larger than the last if there is none."""
         return max(first, self.first or 0), last if self.last is None else min(last, self.last)
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines [`first`, `last`] of a message, from 1; with `from_char` the characters from there on of one line."""
+    """The lines [`first`, `last`] of a message, from 1; with `from_char`, characters of one line."""
 
     first: int = 1
     last: int | None = None
@@ -120,30 +117,30 @@ _SPAN = re.compile(r"(?P<one>\d{1,15})|(?P<first>\d{1,15})?(?:\.\.|-)(?P<last>\d
 
 
 def parse_rows(text: str) -> Span:
-    """Numbers of messages or nodes, `20..30`. Raises: ToolError."""
+    """Parse numbers of messages or nodes, `20..30`. Raises: ToolError."""
     return _span(text, "rows", "20..30, 20.. or 20")
 
 
 def parse_lines(text: str) -> Lines:
-    """Lines `120..180`, or characters `3:500..900` of line 3. Raises: ToolError."""
+    """Parse lines `120..180`, or characters `3:500..900` of line 3. Raises: ToolError."""
     how = "120..180, 120.. or 120; 3:500..900 for characters of line 3"
     line, colon, chars = text.strip().strip("\"'`").partition(":")
     span = _span(line, "lines", how)
     if not colon:
         return Lines(max(1, span.first or 1), span.last)
-    within = _span(chars, "lines", how)
+    chars_span = _span(chars, "lines", how)
     if span.first is None or span.first != span.last:
         raise ToolError(f"lines={text[:40]!r} can't be used: write {how}")
-    return Lines(max(1, span.first), max(1, span.first), max(1, within.first or 1), within.last)
+    return Lines(max(1, span.first), max(1, span.first), max(1, chars_span.first or 1), chars_span.last)
 
 
 def _span(text: str, argument: str, how: str) -> Span:
-    found = _SPAN.fullmatch("".join(text.split()).strip("\"'`"))
-    if found is None:
+    match = _SPAN.fullmatch("".join(text.split()).strip("\"'`"))
+    if match is None:
         raise ToolError(f"{argument}={text[:40]!r} can't be used: write {how}")
-    if (one := found["one"]) is not None:
+    if (one := match["one"]) is not None:
         return Span(int(one), int(one))
-    first, last = (None if end is None else int(end) for end in (found["first"], found["last"]))
+    first, last = (None if end is None else int(end) for end in (match["first"], match["last"]))
     if first is not None and last is not None and first > last:
         raise ToolError(f"{argument}={text[:40]!r} ends before it begins: write {how}")
     return Span(first, last)
@@ -154,17 +151,16 @@ def _span(text: str, argument: str, how: str) -> Span:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The text of a message's part, and the line of the message's text that it begins with; `tool`: whose call or
-    result it is."""
+    """The text of a message's part, with the number of its first line; `tool`: the tool of a call or result."""
 
     text: str
     first_line: int
     tool: str | None = None
-    called: bool = False
+    is_call: bool = False
 
 
 def pieces_of(message: Message) -> list[Piece]:
-    """What a message says, part by part: texts, calls with their arguments, results. Reasoning is left out."""
+    """Return a message's texts, calls with arguments, and results, part by part, without reasoning."""
     parts = [part for part in message.parts if not isinstance(part, Reasoning)]
     pieces: list[Piece] = []
     line = 1
@@ -173,7 +169,7 @@ def pieces_of(message: Message) -> list[Piece]:
             case Text(text=text):
                 piece = Piece(text, line)
             case ToolCall():
-                piece = Piece(f"call {part.name}({part.arguments})", line, part.name, called=True)
+                piece = Piece(f"call {part.name}({part.arguments})", line, part.name, is_call=True)
             case ToolResult():
                 text = part.text if len(parts) == 1 else f"result of {part.name}: {part.text}"
                 piece = Piece(text, line, part.name)
@@ -183,12 +179,12 @@ def pieces_of(message: Message) -> list[Piece]:
 
 
 def body_of(message: Message) -> str:
-    """The whole text of a message, whose lines `lines` counts."""
+    """Return the whole text of a message; the argument `lines` counts its lines."""
     return "\n".join(piece.text for piece in pieces_of(message))
 
 
 def heading(message: Message, zone: tzinfo) -> str:
-    """`msg-17, tool, 2026-11-20 10:00, result of look`."""
+    """Return the heading of a message: `msg-17, tool, 2026-11-20 10:00, result of look`."""
     about = [message_handle(message.seq), message.role, _date(message.occurred_at, zone)]
     if results := message.results:
         about.append(f"result of {', '.join(_name(part.name) for part in results[:3])}")
@@ -209,15 +205,15 @@ def _date(moment: datetime, zone: tzinfo) -> str:
 
 
 def show_message(message: Message, span: Lines, budget: Budget, *, zone: tzinfo) -> str:
-    """A message's lines, as many as fit. Raises: ToolError: there are no such lines."""
+    """Render a message's lines, as many as fit. Raises: ToolError: there are no such lines."""
     body = body_of(message)
     lines = body.split("\n")
     check_lines(message, lines, span)
     title = f"{heading(message, zone)}; lines 1..{len(lines)}, {len(body):,} characters"
-    for above in (title, ""):
+    for title_line in (title, ""):
 
-        def render(shown: str, go_on: str, above: str = above) -> str:
-            return _answer(above, shown, f'[Go on: lines="{go_on}"]' if go_on else "")
+        def render(excerpt: str, go_on: str, title_line: str = title_line) -> str:
+            return _answer(title_line, excerpt, f'[Go on: lines="{go_on}"]' if go_on else "")
 
         if (answer := _excerpt(lines, span, render, budget)) is not None:
             return answer
@@ -225,7 +221,7 @@ def show_message(message: Message, span: Lines, budget: Budget, *, zone: tzinfo)
 
 
 def check_lines(message: Message, lines: Sequence[str], span: Lines) -> None:
-    """Nothing, when the span begins within the text. Raises: ToolError."""
+    """Check that the span begins within the text. Raises: ToolError."""
     if span.first > len(lines):
         raise ToolError(f"{message_handle(message.seq)} has lines 1..{len(lines)}, there is no line {span.first}")
     if span.from_char is not None and span.from_char > max(1, len(lines[span.first - 1])):
@@ -236,7 +232,7 @@ def check_lines(message: Message, lines: Sequence[str], span: Lines) -> None:
 
 
 def _excerpt(lines: Sequence[str], span: Lines, render: Callable[[str, str], str], budget: Budget) -> str | None:
-    """What `render` makes of the numbered lines that fit and of the argument that goes on; None if nothing fits.
+    """Return `render(lines, next_argument)` for as many numbered lines as fit; None if nothing fits.
 
     A line that does not fit by itself is shown in part.
     """
@@ -249,16 +245,16 @@ def _excerpt(lines: Sequence[str], span: Lines, render: Callable[[str, str], str
                 break
             numbered.append(f"{number}| {lines[number - 1]}")
 
-        def shown(count: int) -> str:
+        def render_lines(count: int) -> str:
             go_on = f"{first + count}.." if first + count <= len(lines) else ""
             return render("\n".join(numbered[:count]), go_on)
 
-        if count := largest(len(numbered), lambda count: budget.fits(shown(count))):
-            return shown(count)
+        if count := largest(len(numbered), lambda count: budget.fits(render_lines(count))):
+            return render_lines(count)
     line, begin = lines[first - 1], span.from_char or 1
     window = line[begin - 1 : begin - 1 + budget.chars if span.upto_char is None else span.upto_char][: budget.chars]
 
-    def part(count: int) -> str:
+    def render_part(count: int) -> str:
         if begin + count <= len(line):
             go_on = f"{first}:{begin + count}.."
         else:
@@ -266,53 +262,53 @@ def _excerpt(lines: Sequence[str], span: Lines, render: Callable[[str, str], str
         mark = f"{first}:{begin}..{begin + count - 1} of {len(line)}| "
         return render(mark + window[:count], go_on)
 
-    if not window and span.from_char is not None:  # an empty line, asked for by its characters
+    if not window and span.from_char is not None:  # characters of an empty line
         go_on = f"{first + 1}.." if first < len(lines) else ""
         return answer if budget.fits(answer := render(f"{first}| ", go_on)) else None
-    count = largest(len(window), lambda count: budget.fits(part(count)))
-    return part(count) if count else None
+    count = largest(len(window), lambda count: budget.fits(render_part(count)))
+    return render_part(count) if count else None
 
 
 def list_messages(
-    title: str, messages: Sequence[Message], left: Callable[[int], str], budget: Budget, *, zone: tzinfo
+    title: str, messages: Sequence[Message], render_rest: Callable[[int], str], budget: Budget, *, zone: tzinfo
 ) -> str:
-    """Messages one after the other, as many as fit; a long one is cut and says how to go on.
+    """Render messages one after the other, as many as fit; a long one is cut, with the arguments that continue it.
 
     Args:
-        left: what to say of the rest when so many are shown. If not one can be, it is all that is said.
+        render_rest: what to say of the rest when so many are shown. If not one can be, it is all that is said.
     """
     for index, share in enumerate(SHARES):
-        titled = title if index == 0 else ""
+        heading_line = title if index == 0 else ""
         part = Budget(budget.counter, budget.tokens // share)
         entries: list[str] = []
-        spent = budget.counter.count(titled)
+        tokens = budget.counter.count(heading_line)
         for message in messages:
             entries.append(_entry(message, part, zone))
-            spent += budget.counter.count(entries[-1]) + 1
-            if spent > budget.tokens:
+            tokens += budget.counter.count(entries[-1]) + 1
+            if tokens > budget.tokens:
                 break
         for count in range(len(entries), 0, -1):
-            if budget.fits(answer := _answer(titled, *entries[:count], left(count))):
+            if budget.fits(answer := _answer(heading_line, *entries[:count], render_rest(count))):
                 return answer
-    return budget.cut(left(0))
+    return budget.cut(render_rest(0))
 
 
 def _entry(message: Message, budget: Budget, zone: tzinfo) -> str:
     handle, above = message_handle(message.seq), heading(message, zone)
 
-    def render(shown: str, go_on: str) -> str:
-        return _answer(above, shown, f'[goes on: handle="{handle}", lines="{go_on}"]' if go_on else "")
+    def render(excerpt: str, go_on: str) -> str:
+        return _answer(above, excerpt, f'[goes on: handle="{handle}", lines="{go_on}"]' if go_on else "")
 
     lines = body_of(message).split("\n")
     return _excerpt(lines, Lines(), render, budget) or f"{handle}, {message.role}: cut, open {handle}"
 
 
-def left_out(first: int, last: int, middle: int | None, handle: Callable[[int, int], str]) -> str:
-    """The line that says how to open the rest [first, last], as a whole or by its halves, the second from `middle`."""
-    rest = handle(first, last)
+def rest_hint(first: int, last: int, middle: int | None, handle: Callable[[int, int], str]) -> str:
+    """Return the line about the rest [first, last]: its handle, and those of its halves, the second from `middle`."""
+    whole = handle(first, last)
     if middle is None or not first < middle <= last:
-        return f"[Left out: {rest}]"
-    return f"[Left out: {rest}; or in parts: {handle(first, middle - 1)}, {handle(middle, last)}]"
+        return f"[Left out: {whole}]"
+    return f"[Left out: {whole}; or in parts: {handle(first, middle - 1)}, {handle(middle, last)}]"
 
 
 # -- nodes -------------------------------------------------------------------------------------------------------------
@@ -321,9 +317,9 @@ def left_out(first: int, last: int, middle: int | None, handle: Callable[[int, i
 def list_nodes(
     title: str, nodes: Sequence[SummaryNode], budget: Budget, *, zone: tzinfo, about: Callable[[SummaryNode], str]
 ) -> str:
-    """Nodes with their texts if these fit, else with what `about` says of each, cut, else by their handles.
+    """Render nodes with their texts if these fit, else with `about(node)`, cut, else by their handles.
 
-    All are named if it can be done; else the answer tells the `rows` that name the others.
+    If not even all handles fit, the answer has the `rows` argument for the others.
     """
 
     def entry(node: SummaryNode, width: int | None) -> str:
@@ -346,13 +342,13 @@ def list_nodes(
     def rows(first: int, last: int) -> str:
         return f'rows="{first}"' if first == last else f'rows="{first}..{last}"'
 
-    def some(titled: int, count: int) -> str:
+    def render_some(with_title: int, count: int) -> str:
         rest = nodes[count:]
         middle = rest[len(rest) // 2].seq if rest else None
-        left = left_out(rest[0].seq, rest[-1].seq, middle, rows) if rest else ""
-        return _answer(title if titled else "", *(entry(node, 0) for node in nodes[:count]), left)
+        left = rest_hint(rest[0].seq, rest[-1].seq, middle, rows) if rest else ""
+        return _answer(title if with_title else "", *(entry(node, 0) for node in nodes[:count]), left)
 
-    return first_fitting((1, 0), len(nodes), some, budget) or budget.cut(title)
+    return render_first_fit((1, 0), len(nodes), render_some, budget) or budget.cut(title)
 
 
 def _answer(*paragraphs: str) -> str:

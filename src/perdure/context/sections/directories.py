@@ -39,7 +39,7 @@ class DirectoryView:
 
 
 def directories_xml(views: Sequence[DirectoryView], *, max_open: int) -> str:
-    """The section; empty for no folders."""
+    """Render the section; empty for no folders."""
     if not views:
         return ""
     count = sum(len(view.opened) for view in views)
@@ -59,9 +59,9 @@ def _directory(view: DirectoryView) -> str:
     for file in view.closed:
         state = "closed" if file.file.status in ("completed", "embedding") else file.file.status
         lines.append(f'<file status="{state}" name="{_attribute(file.path)}" lines="{file.file.line_count}"/>')
-    left = folder.file_count - len(view.opened) - len(view.closed)
-    if left > 0:
-        lines.append(f"[{left} more files: grep_files and semantic_search_files look into all of them]")
+    hidden_count = folder.file_count - len(view.opened) - len(view.closed)
+    if hidden_count > 0:
+        lines.append(f"[{hidden_count} more files: grep_files and semantic_search_files look into all of them]")
     lines.append("</directory>")
     return "\n".join(lines)
 
@@ -69,13 +69,15 @@ def _directory(view: DirectoryView) -> str:
 def skeleton_tokens(
     views: Sequence[DirectoryView], *, max_open: int, most: int, counter: TokenCounter
 ) -> tuple[Sequence[DirectoryView], int]:
-    """The views with as many closed files, then folders, as fit into `most` tokens; and what they take without the
-    lines of open files."""
+    """Cut the views to as many closed files, then folders, as fit into `most` tokens.
+
+    Returns the views, and their tokens without the lines of open files.
+    """
 
     def cut(folders: int, closed: int, chars: int) -> list[DirectoryView]:
         return [
             DirectoryView(
-                _described(view.folder, chars), tuple(OpenFile(one.file) for one in view.opened), view.closed[:closed]
+                _shorten(view.folder, chars), tuple(OpenFile(one.file) for one in view.opened), view.closed[:closed]
             )
             for view in views[:folders]
         ]
@@ -84,14 +86,14 @@ def skeleton_tokens(
         return counter.count(directories_xml(cut(folders, closed, chars), max_open=max_open))
 
     for closed, chars in _SKELETONS:
-        if (taken := tokens(len(views), closed, chars)) <= most:
-            return cut(len(views), closed, chars), taken
+        if (size := tokens(len(views), closed, chars)) <= most:
+            return cut(len(views), closed, chars), size
     folders = largest(len(views), lambda count: tokens(count, 0, 0) <= most)
     return cut(folders, 0, 0), tokens(folders, 0, 0)
 
 
-def _described(folder: Folder, chars: int) -> Folder:
-    """The folder with at most so much of its description and instructions."""
+def _shorten(folder: Folder, chars: int) -> Folder:
+    """Return the folder with at most `chars` characters of its description and instructions."""
 
     def cut(text: str | None) -> str | None:
         return text if not text or len(text) <= chars else f"{text[:chars]}…" if chars else None
@@ -100,7 +102,7 @@ def _described(folder: Folder, chars: int) -> Folder:
 
 
 def directories_section(system: str) -> str:
-    """The section of a system text. It stands behind the memory blocks, and nothing in it can hold its closing tag."""
+    """Return the section of a system text. It stands behind the memory blocks; nothing in it holds its closing tag."""
     start = system.find("<directories>\n<file_limits>", system.rfind("</memory_blocks>") + 1)
     end = system.find("</directories>", start)
     return system[start : end + len("</directories>")] if 0 <= start < end else ""
@@ -116,14 +118,14 @@ def file_deltas(
     opened: Mapping[str, OpenFile],
     names: Mapping[str, str],
 ) -> tuple[str, ...]:
-    """The texts of the delta messages that bring a log from the versions it has `seen` to those of `now`.
+    """Build the delta messages between the versions `seen` by a log and those `now`.
 
     Args:
-        shown: what the prefix in front of the log shows: it needs not be told again.
+        shown: the versions in the prefix before the log; they need no message.
         folders: id -> folder, of the agent's.
         newest: folder id -> names of its newest files.
-        opened: id -> open file with the lines to tell.
-        names: id -> name, of folders and files that are gone, as far as it is known.
+        opened: id -> open file with the lines to show.
+        names: id -> name, of detached folders and closed files, where known.
     """
     texts: list[str] = []
     for key, version in now.items():

@@ -1,5 +1,4 @@
-"""Messages that the engine adds: JSON envelopes with a `type`, never plain text, so that nobody can mistake or forge
-them."""
+"""Envelopes: the engine's messages are JSON with a `type`, never plain text."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ _encode = json_encoder(item_separator=", ", key_separator=": ")
 
 
 def envelope(kind: str, **fields: Any) -> str:
-    """One line of JSON, `type` first, then the fields in the order given; fields that are None are left out."""
+    """Return one line of JSON, `type` first, then the fields in order, without those that are None."""
     if None in fields.values():
         fields = {name: value for name, value in fields.items() if value is not None}
     return _encode({"type": kind, **fields})

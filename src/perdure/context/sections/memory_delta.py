@@ -1,8 +1,8 @@
-"""Memory edits from outside, told to the model as they are first seen.
+"""Delta messages about memory edits from outside.
 
-An agent's own edit needs no delta: its tool's result shows the new value. An edit by anybody else (a person, another
-agent that shares the block) becomes one small message in each conversation's log, before that conversation's next model
-call, and changes no byte that was already sent.
+An agent's own edit needs none: its tool's result shows the new value. An edit by anybody else (a person, another agent
+that shares the block) becomes a message in each conversation's log before its next model call. So no byte of the
+request that was already sent changes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["memory_deltas", "versions_of"]
 
 
 def versions_of(blocks: Sequence[Block]) -> dict[str, int]:
-    """Block id -> version, for the blocks of an agent."""
+    """Return block id -> version, for the blocks of an agent."""
     return {block.id: block.version for block in blocks}
 
 
@@ -27,15 +27,14 @@ def memory_deltas(
     labels: Mapping[str, str] | None = None,
     folded: bool = False,
 ) -> tuple[str, ...]:
-    """The texts of the delta messages that bring a log from the versions it has `seen` to these blocks.
+    """Build the delta messages between the versions `seen` by a log and these blocks.
 
-    One for each block that is new or changed, in the order of the blocks, with its description and whole new value;
-    then one for each block that is gone. Empty when nothing changed.
+    One for each new or changed block, in order, with its description and whole new value; then one for each detached
+    block. Empty when nothing changed.
 
     Args:
-        labels: the labels under which the log has seen changed and gone blocks, as far as they are known: a renamed
-            block is told with its old label too, a gone one by its label.
-        folded: the memory section shows the new values already, so it is only said that they count now.
+        labels: block id -> label that the log has seen, for renamed and detached blocks.
+        folded: the memory section shows the new values already, so the message only refers to it.
     """
     now = versions_of(blocks)
     if now == seen:
@@ -57,9 +56,9 @@ def memory_deltas(
         for block in blocks
         if seen.get(block.id) != block.version
     ]
-    gone = [
+    detached = [
         envelope("memory_delta", label=labels.get(block_id), op="detached", block=block_id)
         for block_id in seen
         if block_id not in now
     ]
-    return (*changed, *gone)
+    return (*changed, *detached)

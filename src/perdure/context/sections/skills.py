@@ -1,5 +1,4 @@
-"""The skills of the caller's environment in the prompt: what there is, and where, so that the model can read one when
-it fits."""
+"""The prompt section with the skills of the caller's environment: name, description and location."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ NOTE = (
 
 
 def skills_section(skills: Sequence[Mapping[str, Any]]) -> str:
-    """The section of the system text, a line for each skill (`name`, `description`, `location`), sorted by name; empty
-    for none."""
+    """Render the section, a line for each skill (`name`, `description`, `location`), sorted by name; empty for none."""
     if not skills:
         return ""
     lines = [

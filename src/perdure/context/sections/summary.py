@@ -1,4 +1,4 @@
-"""The summary section: what stands in a request for the messages that left it."""
+"""The summary section of a request, for the messages that left the view."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOW_TO_OPEN = " context_expand(handle) opens what a summary stands for."
 
 
 def summary_section(nodes: Sequence[SummaryNode], *, can_open: bool = True) -> str:
-    """One envelope for all nodes, oldest first; empty for none. `can_open`: the model has the tool that opens them."""
+    """Build one envelope for all nodes, oldest first; empty for none. `can_open`: the model has `context_expand`."""
     if not nodes:
         return ""
     return envelope(
@@ -42,7 +42,7 @@ def _dates(node: SummaryNode) -> str:
 
 
 def summary_message(prefix: Prefix) -> Message:
-    """The section as the row that a request shows before all others. It stands in no log: the prefix holds it."""
+    """Return the section as the first message of a request. The prefix holds it; no log does."""
     return Message(
         id=MessageId(f"message-summary-{prefix.agent_id}-{prefix.seq}"),
         agent_id=prefix.agent_id,

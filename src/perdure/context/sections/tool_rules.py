@@ -1,4 +1,4 @@
-"""An agent's tool rules in its prompt: one sentence each, so that the model keeps them by itself."""
+"""The prompt section with an agent's tool rules, one sentence each, so that the model follows them by itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["rule_sentence", "tool_rules_section"]
 
 
 def tool_rules_section(rules: ToolRules) -> str:
-    """The section of the system text; empty without rules."""
+    """Render the section of the system text; empty without rules."""
     if not rules:
         return ""
     lines = ["<tool_usage_rules>", "These rules hold for your tools. A call that breaks one is not run."]
@@ -32,12 +32,12 @@ def tool_rules_section(rules: ToolRules) -> str:
 
 
 def rule_sentence(rule: ToolRule) -> str:
-    """What the rule asks for, in words for the model, on one line."""
+    """Return the rule in words for the model, on one line."""
     name = _name(rule.tool_name)
     match rule:
         case RunFirst(args=args):
-            filled = f", with the arguments {_json(args)}" if args else ""
-            return f"{name} may be called first{filled}; until then no tool without such a rule may."
+            arguments = f", with the arguments {_json(args)}" if args else ""
+            return f"{name} may be called first{arguments}; until then no tool without such a rule may."
         case ExitLoop():
             return f"After {name} you are done: nothing can be called or said behind it."
         case ContinueLoop():
@@ -66,8 +66,8 @@ def rule_sentence(rule: ToolRule) -> str:
 
 
 def _either(names: tuple[str, ...]) -> str:
-    shown = [_name(name) for name in names]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} or {shown[-1]}"
+    quoted = [_name(name) for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
 
 
 def _name(name: str) -> str:
@@ -79,5 +79,5 @@ def _json(value: object) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without what would end the section or the line."""
+    """Replace what would end the section or the line."""
     return text.replace("<", "‹").replace(">", "›").replace("\n", " ")

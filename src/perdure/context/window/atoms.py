@@ -1,4 +1,4 @@
-"""Atoms: the rows of a view that no plan may part."""
+"""Atoms: groups of rows that no plan may separate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Atom", "atoms"]
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A message, or one with tool calls and all that answers them, in order."""
+    """A message, or one with tool calls and all their results, in order."""
 
     messages: tuple[Message, ...]
 
@@ -30,10 +30,9 @@ class Atom:
 
 
 def atoms(messages: Sequence[Message]) -> tuple[Atom, ...]:
-    """The rows of a legal log as atoms, in order. Cutting between two of them leaves two legal logs.
+    """Group the rows of a legal log into atoms, in order. A cut between two atoms leaves two legal logs.
 
-    Reasoning, signed or not, stands in the message of its calls, and so goes where they go. Calls that are still
-    unanswered at the end make an atom with what has been answered.
+    Reasoning stays with its calls, in their message. Open calls at the end are one atom with the results so far.
     """
     return tuple(_atoms(messages))
 

@@ -1,4 +1,4 @@
-"""The budget: what a request may take, what it takes, and the certificate that it fits."""
+"""The token budget of a request, and the certificate that the request fits."""
 
 from __future__ import annotations
 
@@ -12,23 +12,21 @@ __all__ = [
     "Segment",
     "SegmentName",
     "factor_after_overflow",
-    "overcount_after",
-    "overcount_measured",
+    "measure_overcount",
+    "reduce_overcount",
     "reserve_tokens",
 ]
 
-SHRUNK = 0.75
-"""After a provider found a request too large, the next may take so much of what that one took."""
+RETRY_SHARE = 0.75
+"""The size of the next request, relative to one that the provider refused as too large."""
 
 SegmentName = Literal[
     "tools", "system prompt", "memory blocks", "files", "summary", "messages", "newest turn", "status", "recalled"
 ]
-"""The parts of a request, in its order. `files` is there only where an agent has folders, `recalled` where
-something was."""
+"""The parts of a request, in its order. `files` needs folders, `recalled` a recall that returned something."""
 
 PLAUSIBLE = (0.4, 2.5)
-"""Measured tokens, as a share of the estimate. What is outside is no measurement of the whole request: some servers
-leave out what they had cached, or report nothing."""
+"""The plausible range of measured tokens, relative to the estimate. Some servers omit cached tokens or report none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +39,12 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What a request takes of a window.
+    """The tokens that a request takes of a window.
 
     Args:
-        overcount: by how much the segments' sum is known to be too high; negative if it is too low.
-        factor: what the corrected sum is multiplied with, after a provider refused a request that was certified.
-        reserve_tokens: kept free for the answer.
+        overcount: by how much the sum of the segments is too high; negative if it is too low.
+        factor: multiplies the corrected sum after a provider refused a certified request.
+        reserve_tokens: free room for the answer.
     """
 
     window_tokens: int
@@ -61,7 +59,7 @@ class Certificate:
 
     @property
     def tokens(self) -> int:
-        """The estimate, corrected."""
+        """The corrected estimate."""
         return math.ceil((self.estimated_tokens - self.overcount) * self.factor)
 
     @property
@@ -70,7 +68,7 @@ class Certificate:
 
     @property
     def over_tokens(self) -> int:
-        """How much has to go before the request fits; 0 if it does."""
+        """How many tokens are over the budget; 0 if the request fits."""
         return max(0, self.tokens - self.budget_tokens)
 
     @property
@@ -79,16 +77,16 @@ class Certificate:
 
 
 def reserve_tokens(window_tokens: int, wanted: int) -> int:
-    """What is kept free for the answer: as wanted, but of a small window at most a quarter."""
+    """Return the free room for the answer: as wanted, but at most a quarter of the window."""
     return min(wanted, window_tokens // 4)
 
 
-def overcount_measured(estimated: int, measured: int, *, window_tokens: int, before: Sequence[int] = ()) -> int | None:
-    """By how much a request was overestimated; None if `measured` can't be the size of all of it, and nothing else.
+def measure_overcount(estimated: int, measured: int, *, window_tokens: int, before: Sequence[int] = ()) -> int | None:
+    """Return by how much a request was overestimated; None if `measured` is no plausible size of the whole request.
 
     Args:
-        window_tokens: of the model, which answered the request: it was not larger.
-        before: what was measured of earlier requests that this one only added to.
+        window_tokens: the model's window; the model answered, so the request was not larger.
+        before: the measured tokens of earlier requests that this one extends.
     """
     low, high = PLAUSIBLE
     if measured > window_tokens or not estimated * low <= measured <= estimated * high:
@@ -97,19 +95,19 @@ def overcount_measured(estimated: int, measured: int, *, window_tokens: int, bef
 
 
 def factor_after_overflow(budget_tokens: int, refused_tokens: int) -> float:
-    """The factor by which a request of `refused_tokens`, as certified, counts as so far over the budget that `SHRUNK`
-    of it just fits. Either the tokens are more than estimated or the window is smaller than known: this is right for
-    both."""
-    return max(1.0, budget_tokens / (SHRUNK * max(1, refused_tokens)))
+    """Return the factor by which the estimate grows so that `RETRY_SHARE` of the refused request just fits.
+
+    It holds whether the tokens are more than estimated or the window is smaller than known.
+    """
+    return max(1.0, budget_tokens / (RETRY_SHARE * max(1, refused_tokens)))
 
 
-def overcount_after(overcount: int, *, estimated: int, dropped: int, dropped_at_least: int) -> int:
-    """What is left of an overcount when a part of what was measured goes: `dropped` of `estimated`, but perhaps
-    `dropped_at_least` only, and then the overcount was in the rest. The result is safe for whatever stays.
+def reduce_overcount(overcount: int, *, estimated: int, dropped: int, dropped_at_least: int) -> int:
+    """Return the overcount after a part of the measured request leaves; it never underestimates the rest.
 
-    With U estimated and M measured of the whole, what stays takes at most min(U - dropped, M - dropped_at_least). Where
-    the estimate was too low, its share of what was missing goes with what goes: or one wrong measurement, larger than
-    all that can stay, would be held against a conversation for ever.
+    The part takes between `dropped_at_least` and `dropped` tokens. With U estimated and M measured for the whole, the
+    rest takes at most min(U - dropped, M - dropped_at_least). A negative overcount shrinks in proportion, so that one
+    wrong measurement does not burden a conversation for ever.
     """
     if overcount < 0:
         return -math.ceil(-overcount * max(0.0, 1 - dropped / max(1, estimated)))

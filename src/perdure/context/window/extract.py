@@ -1,7 +1,7 @@
-"""What our own code can find in messages: statements, decisions, open questions, identifiers, paths, numbers, names.
+"""Extract statements, decisions, open questions, identifiers, paths, numbers and names from messages by patterns.
 
-It is the floor under every summary: a model's summary is checked against it, and without a model it is the summary.
-Patterns only, no understanding; every pattern runs in time linear in the text, whatever the text is.
+A model's summary is checked against the extract; without a model the extract is the summary. Every pattern runs in
+time linear in the text.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 
+from perdure.context.retrieval.expand import largest
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
@@ -19,21 +20,21 @@ __all__ = [
     "SPACELESS",
     "Extract",
     "Item",
-    "by_value",
     "clip",
     "extract",
-    "lines_of",
     "merge_texts",
-    "most_that_fit",
+    "rank_items",
     "render_extract",
+    "render_items",
+    "render_most",
     "sentences_of",
     "spread",
 ]
 
-SENTENCE_CHARS = 240  # a longer one is quoted up to here
-PROSE_CHARS = 60_000  # of a longer text (something pasted) sentences and names are looked for at both ends only
-TOKENS_PER_PART = 24_000  # different words of one part that are looked at; of more, those at both ends
-FOUND_PER_PART = 60  # of one kind in one part; of more, those at both ends
+SENTENCE_CHARS = 240  # a longer sentence is cut
+PROSE_CHARS = 60_000  # of a longer text only both ends are searched for sentences and names
+TOKENS_PER_PART = 24_000  # different words of one part; of more, those at both ends
+FOUND_PER_PART = 60  # items of one kind in one part; of more, those at both ends
 
 SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
@@ -44,9 +45,9 @@ SPACELESS = (
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing found: `text` stands word for word in a text, in call arguments or in a result of message `seq`.
+    """One extracted item: `text` stands word for word in a text, in call arguments or in a result of message `seq`.
 
-    `worth`: 3 if a user said it, 2 the agent, 1 in a call's arguments, 0 in a result; one more if several messages
+    `worth`: 3 from a user, 2 from the agent, 1 from a call's arguments, 0 from a result; one more if several messages
     have it (then `seq` is the first of them).
     """
 
@@ -57,12 +58,12 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extract:
-    """What was found, each in the order of the messages, no text twice within a field.
+    """The extracted items by field, in the order of the messages, no text twice within a field.
 
     Args:
-        statements: the first sentence of each user message, and what users tell of themselves.
-        decisions: sentences in which something is agreed or promised.
-        questions: what users asked and nobody answered, and what is said to be still to do.
+        statements: the first sentence of each user message, and what users say about themselves.
+        decisions: sentences with an agreement or a promise.
+        questions: questions of users without an answer, and open tasks.
         identifiers: ids, hashes, names from code, e-mail and web addresses.
         numbers: with unit, or the words next to them; dates, times and versions too.
         names: capitalised words within a sentence; in scripts that have capitals.
@@ -79,7 +80,7 @@ class Extract:
     replies: tuple[Item, ...] = ()
 
 
-# Field -> how many of it are taken for one of another when room is short. A text of two fields is told as the first.
+# Field -> its weight when room is short. A text of two fields counts for the first.
 _FIELDS = ("questions", "decisions", "statements", "paths", "identifiers", "numbers", "names", "replies")
 _WEIGHTS = dict(zip(_FIELDS, (4, 4.5, 5, 3, 3, 3, 1, 1), strict=True))
 _SENTENCES = {"questions": "open", "decisions": "decided", "statements": "user", "replies": "agent"}
@@ -88,11 +89,11 @@ _END = re.compile(
     r"[.!?…]{1,6}[\"'”’»)\]]{0,3}(?=\s|$)|[。！？｡؟۔।]{1,6}[\"'”’）」』]{0,3}|[\n\r\x0b\x0c\x85\u2028\u2029]+"
 )
 _ABBREVIATED = ("Dr.", "Mr.", "Mrs.", "Ms.", "St.", "Prof.", "Nr.", "No.", "vs.", "e.g.", "i.e.", "z.B.", "bzw.", "ca.")
-_ASKS = re.compile(r"[?？؟][\"'”’»)\]）」』]{0,3}$")
-_GREETING = 14  # characters; a first sentence as short as that says nothing unless it is the only one
+_QUESTION = re.compile(r"[?？؟][\"'”’»)\]）」』]{0,3}$")
+_GREETING = 14  # characters; a shorter first sentence counts only if it is the only one
 
-# These three are held against lower-case text: ignoring case would take three times as long.
-_DECIDED = re.compile(
+# These three match lower-case text: ignoring case takes three times as long.
+_DECISION = re.compile(
     r"\b(?:(?:we|i|they|user)(?:'ve| have)? (?:decided|agreed|chose|settled|will)\b|(?:we|i)['’]ll\b|agreed\b|decided\b"
     r"|let['’]?s (?!see\b|talk\b|say\b|look\b|hope\b)\w|decision\b|go with\b|the plan is\b"
     r"|(?:wir|ich) (?:nehmen?|werden?|machen?|verwenden?)\b|(?:entschieden|beschlossen|vereinbart|abgemacht)\b"
@@ -100,7 +101,7 @@ _DECIDED = re.compile(
     r"|(?:nous avons|on a|j['’]ai) (?:décidé|choisi|convenu)|d['’]accord\b|abbiamo deciso"
     r"|(?:мы )?(?:решили|договорились|решено)|давайте|اتفقنا|قررنا|سنستخدم)",
 )
-_DECIDED_SPACELESS = re.compile(
+_DECISION_SPACELESS = re.compile(
     r"决定|決定|决议|同意|说定|說定|商定|约定|就这么|就這麼|就用|[我咱]们?(?:来|會|会|就)?用|我們(?:來|會|就)?用|我(?:们|們)?(?:会|會|将|將)"
     r"|一言为定|にします|にしよう|ことにし|使いましょう|합의|결정|하기로"
 )
@@ -108,13 +109,13 @@ _TO_DO = re.compile(
     r"\b(?:TODO\b|FIXME\b|[Tt]o[- ]do:|still (?:to do|open)\b|noch (?:zu tun|offen)\b|pendiente:|à faire\b)"
     r"|待[办辦]|尚未完成|[还還]没完成|やること|할 일"
 )
-_SELF = re.compile(
+_ABOUT_SELF = re.compile(
     r"\b(?:i am|i['’]m|my name|call me|i (?:live|work|like|love|hate|prefer|need|want|have)|(?:please )?remember that"
     r"|ich (?:bin|heiße|wohne|arbeite|mag|brauche|will)|mein name|me llamo|soy|vivo en|trabajo|prefiero"
     r"|je (?:suis|m['’]appelle|préfère|travaille|veux)|j['’]habite|меня зовут|я (?:живу|работаю|люблю|хочу))\b"
     r"|我(?:叫|是|姓|住|在|喜[欢歡]|不喜|想|要|需要|有)|[请請]?[记記]住|私[はの]|اسمي|أنا"
 )
-_PUT_OFF = re.compile(
+_DEFERRAL = re.compile(
     r"\b(?:i(?: do|['’]?m)?(?: not|n['’]t) (?:know|sure)|not sure yet|can['’]?t (?:say|tell)"
     r"|weiß (?:ich )?(?:es )?nicht|i(?:['’]| wi)ll (?:check|look|find out|get back)|no (?:lo )?sé"
     r"|je ne sais pas|не знаю)|不知道|不清楚|不确定|稍后|稍後|回头|わかりません|모르"
@@ -156,20 +157,20 @@ _NAME = re.compile(
 _NO_NAMES = frozenset({"I'm", "I'll", "I've", "I'd", "I’m", "I’ll", "I’ve", "I’d", "OK", "The", "This", "That", "TODO"})
 
 
-class _Found:
-    """Texts of one kind in the order they were first seen, with what they are worth."""
+class _Collector:
+    """Collects the items of one field, in order, each text once."""
 
     def __init__(self) -> None:
         self._items: dict[str, Item] = {}
-        self._again: set[str] = set()
+        self._repeated: set[str] = set()
 
     def add(self, seq: int, text: str, worth: int) -> None:
         known = self._items.get(text)
         if known is None:
             self._items[text] = Item(seq, text, worth)
         elif known.seq != seq:
-            best = max(known.worth - (text in self._again), worth) + 1
-            self._again.add(text)
+            best = max(known.worth - (text in self._repeated), worth) + 1
+            self._repeated.add(text)
             if best > known.worth:
                 self._items[text] = Item(known.seq, text, best)
 
@@ -178,10 +179,10 @@ class _Found:
 
 
 def extract(texts: Sequence[Message]) -> Extract:
-    """What can be found in these messages, in their order. Messages of the engine and reasoning are passed over."""
-    found = {field.name: _Found() for field in fields(Extract)}
-    asked: list[tuple[int, str]] = []  # what nobody has answered yet
-    put_off: list[tuple[int, str]] = []  # what was answered with "I'll have a look"
+    """Extract the items of these messages, in order. Engine messages and reasoning are skipped."""
+    collectors = {field.name: _Collector() for field in fields(Extract)}
+    open_questions: list[tuple[int, str]] = []  # not answered yet
+    deferred: list[tuple[int, str]] = []  # answered with "I'll have a look"
     for message in texts:
         if message.kind != "message":
             continue
@@ -191,49 +192,51 @@ def extract(texts: Sequence[Message]) -> Extract:
                 case Text(text=text):
                     by_user = message.role == "user"
                     worth = 3 if by_user else 2
-                    _add_details(found, seq, text, worth)
-                    said = [one for end in _ends(text, PROSE_CHARS) for one in sentences_of(end)]
-                    _add_sentences(found, seq, said, worth)
-                    for name in _few(_names(text)):
-                        found["names"].add(seq, name, worth)
+                    _add_details(collectors, seq, text, worth)
+                    sentences = [one for end in _ends(text, PROSE_CHARS) for one in sentences_of(end)]
+                    _add_sentences(collectors, seq, sentences, worth)
+                    for name in _limit(_names(text)):
+                        collectors["names"].add(seq, name, worth)
                     if by_user:
-                        asked += [(seq, cut) for one in said if _ASKS.search(one) and (cut := _quoted(one, -1))]
-                    elif message.role == "assistant" and said:
-                        if _PUT_OFF.search(" ".join(said[:4])[:600].lower()):
-                            put_off += asked
-                        asked = []
+                        open_questions += [
+                            (seq, cut) for one in sentences if _QUESTION.search(one) and (cut := _quote(one, -1))
+                        ]
+                    elif message.role == "assistant" and sentences:
+                        if _DEFERRAL.search(" ".join(sentences[:4])[:600].lower()):
+                            deferred += open_questions
+                        open_questions = []
                 case ToolCall(arguments=arguments):
-                    _add_details(found, seq, _ESCAPED.sub(lambda one: "\n" * len(one[0]), arguments), 1)
+                    _add_details(collectors, seq, _ESCAPED.sub(lambda one: "\n" * len(one[0]), arguments), 1)
                 case ToolResult(text=text):
-                    _add_details(found, seq, text, 0)
+                    _add_details(collectors, seq, text, 0)
                 case _:
                     pass
-    for seq, question in (*put_off, *asked):
-        found["questions"].add(seq, question, 3)
-    made = {name: one.items() for name, one in found.items()}
-    made["questions"] = tuple(sorted(made["questions"], key=lambda item: item.seq))
-    return Extract(**made)
+    for seq, question in (*deferred, *open_questions):
+        collectors["questions"].add(seq, question, 3)
+    items = {name: one.items() for name, one in collectors.items()}
+    items["questions"] = tuple(sorted(items["questions"], key=lambda item: item.seq))
+    return Extract(**items)
 
 
-def _add_sentences(found: dict[str, _Found], seq: int, said: Sequence[str], worth: int) -> None:
+def _add_sentences(collectors: dict[str, _Collector], seq: int, sentences: Sequence[str], worth: int) -> None:
     by_user = worth == 3
-    first = next((at for at, one in enumerate(said) if len(one) > _GREETING or _SPACELESS_ONE.search(one)), 0)
-    of_oneself = 0
-    for at, one in enumerate(said):
+    first = next((at for at, one in enumerate(sentences) if len(one) > _GREETING or _SPACELESS_ONE.search(one)), 0)
+    self_count = 0
+    for at, one in enumerate(sentences):
         lower = one.lower()
         if at == first:
-            found["statements" if by_user else "replies"].add(seq, one[:SENTENCE_CHARS].rstrip(), worth)
-        elif by_user and of_oneself < 3 and _SELF.search(lower):
-            of_oneself += 1
-            found["statements"].add(seq, one[:SENTENCE_CHARS].rstrip(), worth)
-        if _ASKS.search(one) is None and (decided := _DECIDED.search(lower) or _DECIDED_SPACELESS.search(one)):
-            found["decisions"].add(seq, _quoted(one, decided.start()), worth)
+            collectors["statements" if by_user else "replies"].add(seq, one[:SENTENCE_CHARS].rstrip(), worth)
+        elif by_user and self_count < 3 and _ABOUT_SELF.search(lower):
+            self_count += 1
+            collectors["statements"].add(seq, one[:SENTENCE_CHARS].rstrip(), worth)
+        if _QUESTION.search(one) is None and (match := _DECISION.search(lower) or _DECISION_SPACELESS.search(one)):
+            collectors["decisions"].add(seq, _quote(one, match.start()), worth)
         if to_do := _TO_DO.search(one):
-            found["questions"].add(seq, _quoted(one, to_do.start()), worth)
+            collectors["questions"].add(seq, _quote(one, to_do.start()), worth)
 
 
-def _quoted(sentence: str, at: int) -> str:
-    """The sentence, or of a long one the piece that holds position `at`; -1: its end."""
+def _quote(sentence: str, at: int) -> str:
+    """Return the sentence, or the piece of a long one around position `at`; -1: its end."""
     if len(sentence) <= SENTENCE_CHARS:
         return sentence
     start = len(sentence) - SENTENCE_CHARS if at < 0 else 0 if at < SENTENCE_CHARS // 2 else at
@@ -241,7 +244,7 @@ def _quoted(sentence: str, at: int) -> str:
 
 
 def sentences_of(text: str) -> Iterator[str]:
-    """The sentences of a text with their marks, in order, none empty; a line's end ends one too."""
+    """Yield the sentences of a text with their marks, in order, none empty; a line's end ends a sentence too."""
     start = 0
     for end in _END.finditer(text):
         if end[0] == "." and text[max(0, end.end() - 6) : end.end()].endswith(_ABBREVIATED):
@@ -254,7 +257,7 @@ def sentences_of(text: str) -> Iterator[str]:
 
 
 def _ends(text: str, limit_chars: int) -> tuple[str, ...]:
-    """The text, or of a longer one its beginning and its end, cut at spaces if there are any near."""
+    """Return the text, or the beginning and end of a longer one, cut at spaces if any are near."""
     if len(text) <= limit_chars:
         return (text,)
     head = text[: limit_chars * 2 // 3]
@@ -262,15 +265,15 @@ def _ends(text: str, limit_chars: int) -> tuple[str, ...]:
     return head[: head.find(" ", -80) % len(head) + 1], tail[max(0, tail.find(" ", 0, 80)) :]
 
 
-def _few(texts: Iterable[str]) -> Sequence[str]:
-    """Each once; of too many those at both ends."""
-    once = list(dict.fromkeys(texts))
+def _limit(texts: Iterable[str]) -> Sequence[str]:
+    """Return the different texts; of too many those at both ends."""
+    unique = list(dict.fromkeys(texts))
     tail = FOUND_PER_PART // 3
-    return once if len(once) <= FOUND_PER_PART else once[: FOUND_PER_PART - tail] + once[-tail:]
+    return unique if len(unique) <= FOUND_PER_PART else unique[: FOUND_PER_PART - tail] + unique[-tail:]
 
 
-def _add_details(found: dict[str, _Found], seq: int, text: str, worth: int) -> None:
-    """Identifiers, paths and numbers of one text."""
+def _add_details(collectors: dict[str, _Collector], seq: int, text: str, worth: int) -> None:
+    """Collect the identifiers, paths and numbers of one text."""
     paths: list[str] = []
     identifiers: list[str] = []
     rest = text
@@ -282,27 +285,27 @@ def _add_details(found: dict[str, _Found], seq: int, text: str, worth: int) -> N
     if len(tokens) > TOKENS_PER_PART:
         tokens[TOKENS_PER_PART // 2 : -TOKENS_PER_PART // 2] = ()
     for token in tokens:
-        # One look at each word of a megabyte: most are plain, and end here.
+        # A text may have a megabyte of words: most are plain and end here.
         if token.isalpha() and (token.islower() or token[1:].islower() or token.isupper()):
             continue
         pieces = (token,) if "://" in token else re.split("[=&?]", token) if len(token) < 2_000 else ()
         for piece in pieces:
-            bare = piece.strip(":=?&%+").rstrip(".:#-\\@$")
-            if 3 <= len(bare) <= 300:
-                kind = _kind(bare)
+            stripped = piece.strip(":=?&%+").rstrip(".:#-\\@$")
+            if 3 <= len(stripped) <= 300:
+                kind = _kind(stripped)
                 if kind is not None:
-                    (paths if kind == "paths" else identifiers).append(bare)
-    for one in _few(paths):
-        found["paths"].add(seq, one, worth)
-    for one in _few(identifiers):
-        found["identifiers"].add(seq, one, worth)
+                    (paths if kind == "paths" else identifiers).append(stripped)
+    for one in _limit(paths):
+        collectors["paths"].add(seq, one, worth)
+    for one in _limit(identifiers):
+        collectors["identifiers"].add(seq, one, worth)
     for end in _ends(text, PROSE_CHARS if worth >= 2 else PROSE_CHARS // 3):
-        for one in islice(_numbers(end, bare=worth >= 2), FOUND_PER_PART):
-            found["numbers"].add(seq, one, worth)
+        for one in islice(_numbers(end, keep_plain=worth >= 2), FOUND_PER_PART):
+            collectors["numbers"].add(seq, one, worth)
 
 
 def _kind(token: str) -> str | None:
-    """`paths`, `identifiers`, or None for a plain word, a number, or data."""
+    """Return `paths`, `identifiers`, or None for a plain word, a number, or data."""
     if "://" in token:
         return "identifiers" if _ADDRESS.fullmatch(token) else None
     if len(token) > 160:
@@ -310,8 +313,8 @@ def _kind(token: str) -> str | None:
     if "/" in token or "\\" in token:
         if _DATE_OR_RATIO.fullmatch(token):
             return None
-        named = _PATH.fullmatch(token) or _FILE.search(token) or token.count("/") > 1
-        return "paths" if named and any(map(str.isalpha, token)) else None
+        is_path = _PATH.fullmatch(token) or _FILE.search(token) or token.count("/") > 1
+        return "paths" if is_path and any(map(str.isalpha, token)) else None
     if "@" in token:
         return "identifiers" if _EMAIL.fullmatch(token) else None
     if _FILE.fullmatch(token):
@@ -321,12 +324,12 @@ def _kind(token: str) -> str | None:
     return "identifiers" if _CODE.fullmatch(token) or _CODED.fullmatch(token) else None
 
 
-def _numbers(text: str, *, bare: bool) -> Iterator[str]:
-    """Numbers with what stands next to them; alone only if `bare`. Parts of identifiers and list marks are left out."""
-    done = 0
+def _numbers(text: str, *, keep_plain: bool) -> Iterator[str]:
+    """Yield numbers with the words next to them; numbers alone only if `keep_plain`; no parts of identifiers."""
+    last_end = 0
     for match in _NUMBER.finditer(text):
         start, end = match.span()
-        if start < done:
+        if start < last_end:
             continue
         before, earlier = text[start - 1 : start], text[start - 2 : start - 1] if start > 1 else ""
         version = before in ("v", "V") and not earlier.isalnum()
@@ -338,25 +341,25 @@ def _numbers(text: str, *, bare: bool) -> Iterator[str]:
             continue
         if (not before or before == "\n") and text[end : end + 2] in (". ", ") "):
             continue
-        window = max(done, start - 48)
+        window = max(last_end, start - 48)
         if "://" in text[window:start].rpartition(" ")[2]:
             continue
-        led = _BEFORE.search(text[window:start])
-        follows = _AFTER.match(text, end)
-        begin = window + led.start() if led else start
-        stop = follows.end() if follows else end
+        prefix = _BEFORE.search(text[window:start])
+        suffix = _AFTER.match(text, end)
+        begin = window + prefix.start() if prefix else start
+        stop = suffix.end() if suffix else end
         if text[stop : stop + 1].isdigit() or text[stop : stop + 1] == "_":
             if stop > end and text[end].isalpha():
                 continue  # letters and digits by turns: a hash
             stop = end
-        done = stop
+        last_end = stop
         piece = text[begin:stop].strip()
-        if bare or len(piece) > end - start:
+        if keep_plain or len(piece) > end - start:
             yield piece
 
 
 def _names(text: str) -> Iterator[str]:
-    """Capitalised words that do not open a sentence."""
+    """Yield capitalised words that do not open a sentence."""
     for end in _ends(text, PROSE_CHARS):
         for match in _NAME.finditer(end):
             start, name = match.start(), match[0]
@@ -369,7 +372,7 @@ def _names(text: str) -> Iterator[str]:
 
 
 def spread(count: int) -> list[int]:
-    """0..count-1 in an order whose every beginning is spread over the whole: both ends, the middle, the quarters."""
+    """Return 0..count-1 in an order that spreads over the whole: both ends, the middle, the quarters, and so on."""
     order = list(dict.fromkeys((0, count - 1))) if count > 0 else []
     gaps = [(0, count - 1)]
     for first, last in gaps:  # grows while it is walked, widest gaps first
@@ -381,75 +384,70 @@ def spread(count: int) -> list[int]:
 
 
 def clip(text: str, max_tokens: int, counter: TokenCounter) -> str:
-    """The longest beginning of a text that fits."""
+    """Return the longest beginning of a text that fits."""
     if counter.count(text) <= max_tokens:
         return text
-    low, high = 0, min(len(text), max(0, max_tokens) * 40)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if counter.count(text[:middle]) <= max_tokens else (low, middle - 1)
-    return text[:low]
+    most = min(len(text), max(0, max_tokens) * 40)
+    return text[: largest(most, lambda chars: counter.count(text[:chars]) <= max_tokens)]
 
 
-def most_that_fit(count: int, render: Callable[[int], str], max_tokens: int, counter: TokenCounter) -> str:
-    """`render(n)` for the largest n up to `count` that fits; empty if not even one does."""
-    low, high, best = 0, count, ""
-    while low < high:
-        middle = (low + high + 1) // 2
-        made = render(middle)
-        if counter.count(made) <= max_tokens:
-            low, best = middle, made
-        else:
-            high = middle - 1
-    return best
+def render_most(count: int, render: Callable[[int], str], max_tokens: int, counter: TokenCounter) -> str:
+    """Return `render(n)` for the largest n up to `count` that fits; empty if none does."""
+    best = largest(count, lambda n: counter.count(render(n)) <= max_tokens)
+    return render(best) if best else ""
 
 
 def render_extract(extract: Extract, *, max_tokens: int, counter: TokenCounter) -> str:
-    """The extract as lines, each with the handle of its message: what is worth most, from all over the range.
+    """Render the most valuable items as lines with the handles of their messages; empty if nothing fits.
 
-    User statements, decisions and open questions first, then what else was found, by message, then the agent's
-    replies. Empty if nothing was found, or nothing fits.
+    User statements, decisions and open questions come first, then details by message, then the agent's replies.
     """
-    order = by_value(extract)[: max(0, max_tokens)]
+    order = rank_items(extract)[: max(0, max_tokens)]
 
     def render(count: int) -> str:
-        return "\n".join(lines_of(order[:count]))
+        return "\n".join(render_items(order[:count]))
 
-    return most_that_fit(len(order), render, max_tokens, counter) or clip(render(1), max_tokens, counter).strip()
+    return render_most(len(order), render, max_tokens, counter) or clip(render(1), max_tokens, counter).strip()
 
 
-def by_value(extract: Extract) -> list[tuple[str, Item]]:
-    """(field, item), the most valuable first: fields by turns, within each the worthiest, spread over the range."""
+def rank_items(extract: Extract) -> list[tuple[str, Item]]:
+    """Return (field, item), the most valuable first: fields in turn, in each the highest worth, spread over the log."""
     ranked: list[tuple[float, str, Item]] = []
-    told: set[tuple[int, str]] = set()
+    seen: set[tuple[int, str]] = set()
     for name, weight in _WEIGHTS.items():
         items: Sequence[Item] = getattr(extract, name)
-        items = [item for item in items if (item.seq, item.text) not in told]
-        told.update((item.seq, item.text) for item in items)
+        items = [item for item in items if (item.seq, item.text) not in seen]
+        seen.update((item.seq, item.text) for item in items)
         places = sorted(spread(len(items)), key=lambda at: -items[at].worth)
         for rank, at in enumerate(places, 1):
             ranked.append((rank / weight * (2 if items[at].worth == 0 else 1), name, items[at]))
     return [(name, item) for _, name, item in sorted(ranked, key=lambda one: one[0])]
 
 
-def lines_of(chosen: Sequence[tuple[str, Item]]) -> list[str]:
-    """Lines of (field, item): sentences one by one, the rest in one line for each message."""
+def render_items(chosen: Sequence[tuple[str, Item]]) -> list[str]:
+    """Render (field, item) as lines: sentences one by one, details in one line for each message."""
     sentences: dict[str, list[tuple[int, str]]] = {name: [] for name in _SENTENCES}
     details: dict[int, list[str]] = {}
-    quoted: dict[int, list[str]] = {}
+    sentence_texts: dict[int, list[str]] = {}
     for name, item in chosen:
         if name in sentences:
             sentences[name].append((item.seq, _one_line(item.text)))
-            quoted.setdefault(item.seq, []).append(item.text)
+            sentence_texts.setdefault(item.seq, []).append(item.text)
     for name, item in chosen:
-        if name not in sentences and not any(item.text in one for one in quoted.get(item.seq, ())[:20]):
+        if name not in sentences and not any(item.text in one for one in sentence_texts.get(item.seq, ())[:20]):
             details.setdefault(item.seq, []).append(_one_line(item.text))
-    made = {
-        name: [f"{message_handle(seq)} {_SENTENCES[name]}: {text}" for seq, text in sorted(said)]
-        for name, said in sentences.items()
+    sentence_lines = {
+        name: [f"{message_handle(seq)} {_SENTENCES[name]}: {text}" for seq, text in sorted(lines)]
+        for name, lines in sentences.items()
     }
-    found = [f"{message_handle(seq)}: {'; '.join(texts)}" for seq, texts in sorted(details.items())]
-    return [*made["statements"], *made["decisions"], *made["questions"], *found, *made["replies"]]
+    detail_lines = [f"{message_handle(seq)}: {'; '.join(texts)}" for seq, texts in sorted(details.items())]
+    return [
+        *sentence_lines["statements"],
+        *sentence_lines["decisions"],
+        *sentence_lines["questions"],
+        *detail_lines,
+        *sentence_lines["replies"],
+    ]
 
 
 def _one_line(text: str) -> str:
@@ -457,10 +455,9 @@ def _one_line(text: str) -> str:
 
 
 def merge_texts(nodes: Sequence[SummaryNode], *, max_tokens: int, counter: TokenCounter) -> str:
-    """One text for several summaries: the first lines of each, behind its handle; as many as fit, fairly shared.
+    """Merge summaries into one text: the first lines of each after its handle, as many as fit, fairly shared.
 
-    If there is not even room for a line of each, the lines are shortened, then nodes from both ends and the middle
-    are told of.
+    Without room for a line of each, lines are cut, then nodes from both ends and the middle remain.
     """
     share = max(24, max_tokens // max(1, len(nodes)) - 16)  # a handle with its range takes up to 16
     units = [[clip(unit, share, counter) for unit in _units(node.text)] for node in nodes]
@@ -472,19 +469,19 @@ def merge_texts(nodes: Sequence[SummaryNode], *, max_tokens: int, counter: Token
     ][: max(0, max_tokens)]
 
     def render(count: int) -> str:
-        shown: dict[int, list[str]] = {}
+        lines: dict[int, list[str]] = {}
         for at, line in order[:count]:
-            shown.setdefault(at, []).append(units[at][line])
+            lines.setdefault(at, []).append(units[at][line])
         return "\n".join(
             f"{node_handle(nodes[at].seq)} "
-            f"({message_handle(nodes[at].from_message_seq, nodes[at].upto_message_seq)}): " + "\n".join(shown[at])
-            for at in sorted(shown)
+            f"({message_handle(nodes[at].from_message_seq, nodes[at].upto_message_seq)}): " + "\n".join(lines[at])
+            for at in sorted(lines)
         )
 
-    return most_that_fit(len(order), render, max_tokens, counter) or clip(render(1), max_tokens, counter).strip()
+    return render_most(len(order), render, max_tokens, counter) or clip(render(1), max_tokens, counter).strip()
 
 
 def _units(text: str) -> list[str]:
-    """The lines of a summary, long ones by sentences; a summary without any is one empty line."""
+    """Return the lines of a summary, long ones split into sentences; one empty line for an empty summary."""
     lines = filter(None, map(_one_line, text.splitlines()))
     return [unit for line in lines for unit in ([line] if len(line) <= 300 else sentences_of(line))] or [""]

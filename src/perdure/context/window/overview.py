@@ -1,4 +1,4 @@
-"""What fills the window: how many tokens of it go to what, by the certificate that the engine sends requests on."""
+"""The overview of a window: the tokens of each part, by the engine's certificate."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class ContextPart:
     """One part of a request, in the order of the request.
 
     Args:
-        tokens: its share of what the request takes by the corrected estimate.
-        estimated_tokens: the upper estimate of it alone, not corrected.
+        tokens: its share of the corrected estimate.
+        estimated_tokens: its own upper estimate, not corrected.
     """
 
     name: SegmentName
@@ -27,22 +27,21 @@ class ContextPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextOverview:
-    """How a conversation's window is filled: what its next request takes before anything more is said, what is kept
-    free for the answer, and what is left.
+    """The tokens of a conversation's next request before anything new is added, of the answer's reserve, and the rest.
 
-    `parts` + `reserve_tokens` + `free_tokens` are `window_tokens`, unless more is in view than fits: then
-    `free_tokens` is 0 and `over_tokens` says how much has to go before the next request.
+    `parts` + `reserve_tokens` + `free_tokens` are `window_tokens`. If more is in view than fits, `free_tokens` is 0 and
+    `over_tokens` says how much has to leave before the next request.
 
     Args:
         model: the agent's model.
-        sent: the prefix is the one that was sent last; False: it is what the next request will begin with.
+        sent: whether the prefix was sent before; False: the next request begins with it.
         rewrite: why the next request begins with a new prefix; None: it does not.
-        measured_tokens: what the provider counted of the last request, if the estimate is corrected by exactly that;
-            None: nothing was measured of this view, so all of it is estimated.
-        message_count: rows in view, the engine's own included.
-        hidden_messages: messages that left the view, for which summaries stand; `nodes` are the summaries' handles.
-        stubs: row number -> characters: the rows of which only so much is shown.
-        pending_edits: memory edits that the next request will tell the model of; their tokens are among the messages'.
+        measured_tokens: the provider's count of the last request, if the estimate is corrected by it; None: this view
+            was never measured.
+        message_count: rows in view, including the engine's own.
+        hidden_messages: messages that summaries replace; `nodes` are the summaries' handles.
+        stubs: row number -> characters shown, of rows that are shown in part.
+        pending_edits: memory edits that the next request adds; their tokens are among the messages'.
     """
 
     model: str
@@ -74,7 +73,7 @@ class ContextOverview:
 
     @property
     def estimated_tokens(self) -> int:
-        """The upper estimate, not corrected."""
+        """The upper estimate without correction."""
         return self.certificate.estimated_tokens
 
     @property

@@ -1,7 +1,7 @@
-"""The plan that makes a request fit: what leaves the view, and in which form it stays.
+"""Plan how a request is made to fit: which rows leave the view, and which are cut.
 
-Pure: the same situation gives the same plan. A plan is carried out by the engine, and then it is asked again; each one
-strictly lowers what is shown, so this ends, with a request that fits or with `IrreducibleFloor`.
+Pure: the same situation gives the same plan. The engine carries a plan out and plans again. Each plan strictly lowers
+the size of the view, so this ends, with a request that fits or with `IrreducibleFloor`.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from perdure.core.ports import TokenCounter
 
 __all__ = ["Evict", "Merge", "Plan", "Situation", "Stub", "plan", "summary_limit"]
 
-KEPT = 0.4
-"""Of the room for messages that may leave, what is still filled after an eviction. Each eviction makes the provider
-write what is kept to its cache again, so few deep ones cost less than many shallow ones."""
+KEEP_SHARE = 0.4
+"""How much of the room for messages that may leave is full after an eviction. The provider must then cache the rest
+again, so few deep evictions cost less than many shallow ones."""
 
 SUMMARY_SHARE = 1 / 48
-"""Of the budget, what one summary may take: 125 tokens of a window of 8,000, the limit of 1,200 from 60,000 on."""
+"""The share of the budget for one summary: 125 tokens of a window of 8,000, the limit of 1,200 from 60,000 on."""
 SUMMARY_LIMITS = (80, 1_200)
 LEAST_SUMMARY = 40
-"""Where there is hardly any room, a summary is cut to this, by code."""
+"""The size to which code cuts a summary when there is hardly any room."""
 NODE_OVERHEAD, SECTION_OVERHEAD = 50, 90
-"""About what a node, and the section they all stand in, take besides the texts."""
+"""The estimated tokens of a node, and of the section of all nodes, beside their texts."""
 
 NODES_SHARE = 0.25
-"""Of the room for messages, what all summaries may take before older ones are merged."""
+"""The share of the room for messages that summaries may take before older ones are merged."""
 NODES_PER_LEVEL = 6
-MERGED = 4
-"""With so many of one level in view, the oldest are merged into one of the next: so n messages are at most log4(n)
-nodes deep."""
+MERGE_COUNT = 4
+"""Of `NODES_PER_LEVEL` nodes of one level, the oldest `MERGE_COUNT` become one of the next: so n messages are at most
+log4(n) nodes deep."""
 
 WORTH_TOKENS = 120
-"""An eviction that frees less than this over its summary's own size is none, as long as anything else can go."""
+"""The least that an eviction frees beyond its summary's size, as long as anything else can go."""
 
-OVERSIZED = 0.5
-"""Of the room for messages: a newcomer that is larger by itself is shown in part, if not so much can be freed."""
+OVERSIZE_SHARE = 0.5
+"""The share of the room above which a new row is cut, unless enough can be freed."""
 
-MOST = 0.75
-"""And never more than that, so that there is room to go on."""
+CUT_SHARE_MAX = 0.75
+"""The largest share of the room for a new row."""
 
 STUB_TOKENS = 60
-"""About what a stub takes that shows nothing of its text."""
+"""The estimated tokens of a stub that shows no text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """These atoms leave the view behind one new node. `pinned` are the rows among them and before that stay shown."""
+    """A new node replaces these atoms in the view. `pinned`: the rows among and before them that stay visible."""
 
     atoms: tuple[Atom, ...]
     from_seq: int
@@ -70,10 +70,10 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """These neighbouring nodes leave the view behind one that stands for all of them.
+    """One node replaces these neighbouring nodes in the view.
 
-    Nodes of one level become the children of one of the next. Of different levels, the smaller ones join the children
-    of the largest, which grows no deeper by it; a single one is only made shorter.
+    Nodes of one level become the children of a node of the next level. Of different levels, the lower ones join the
+    children of the highest. A single node only becomes shorter.
     """
 
     nodes: tuple[SummaryNode, ...]
@@ -92,8 +92,8 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Stub:
-    """Of these rows (row number -> characters) only so much is shown. `sent`: some of it was sent to a model before, so
-    the prefix is written anew."""
+    """Show these rows in part (row number -> characters). `sent`: a model has read some of them, so the prefix is
+    rewritten."""
 
     stubs: Mapping[int, int]
     sent: bool
@@ -107,20 +107,19 @@ FIXED = ("tools", "system prompt", "memory blocks", "files", "status")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """A request that is to be made, and what the plan is a function of.
+    """The next request and all that its plan depends on.
 
     Args:
-        certificate: what it would take as it is.
+        certificate: the tokens of the request as it is.
         nodes: the summary nodes in view, oldest first.
         pinned: rows shown before those that follow the prefix.
         rows: the rows that follow the prefix, whole, oldest first.
-        run_seq: the run that is being served: its input stays in view.
-        turn_from: where the request begins that this run serves, if runs before it did so too; their input stays as
-            well.
-        stubs: the rows of which only a part is shown.
-        seen_upto: the newest row that a model has answered to in this run; -1: none. What it has not seen can't leave.
+        run_seq: the current run; its input stays in view.
+        turn_from: the first row of the caller's request, if earlier runs served it too; their input stays as well.
+        stubs: the rows that are shown in part.
+        seen_upto: the newest row that a model has answered in this run; -1: none. Newer rows can't leave.
         sent_upto: the newest row that this run has sent to a model, answered or not.
-        can_open: the model has the tools that open handles, so that texts may be cut.
+        can_open: the model has the tools that open handles, so texts may be cut.
     """
 
     certificate: Certificate
@@ -140,74 +139,74 @@ class Situation:
 
     @property
     def room_tokens(self) -> int:
-        """What the budget leaves for summaries and messages."""
+        """The budget's room for summaries and messages."""
         taken = sum(segment.tokens for segment in self.certificate.segments if segment.name in FIXED)
         return max(0, self.certificate.budget_tokens - taken)
 
 
 def plan(situation: Situation) -> Plan | None:
-    """The next thing to do so that the request fits; None if it does, or may: where only a correction of the estimate
-    says that it does not, and nothing more can go, its provider has the last word.
+    """Return the next step that makes the request fit; None if it fits.
 
-    In this order: a newcomer that is too large by itself is cut; summaries that have become many are merged; the oldest
-    atoms are evicted; what is left of the newest turn is cut, its tool results and what its model said beside calls
-    before its user's words; at last summaries are joined and shortened, whatever is lost of them.
+    None also if nothing more can go and only a correction of the estimate says that it does not fit: then the provider
+    decides. The order: cut a new row that is too large by itself; merge summaries that are too many; evict the oldest
+    atoms; cut the newest turn, its tool results and call messages before its user's words; join and shorten summaries.
 
-    Raises: IrreducibleFloor: before anything else is done, where all of that could not be enough.
+    Raises: IrreducibleFloor: before the first step, if all of them can't be enough.
     """
     certificate = situation.certificate
     if certificate.fits:
         return None
-    if _least(situation) > certificate.budget_tokens:
-        _raise_floor(situation)
-    found = (
+    if _least_tokens(situation) > certificate.budget_tokens:
+        _raise_irreducible(situation)
+    next_plan = (
         _cut_oversized(situation)
         or _merge(situation)
         or _evict(situation)
-        or _cut(situation, [*_newest_results(situation), *_answers(situation), *_input_cut_before(situation)])
+        or _cut(situation, [*_newest_results(situation), *_call_messages(situation), *_stubbed_input(situation)])
         or _cut(situation, list(_input(situation)))
         or _join(situation)
         or _evict(situation, least=LEAST_SUMMARY)
     )
-    if found is None and (certificate.factor > 1 or certificate.estimated_tokens > certificate.budget_tokens):
-        _raise_floor(situation)
-    return found
+    if next_plan is None and (certificate.factor > 1 or certificate.estimated_tokens > certificate.budget_tokens):
+        _raise_irreducible(situation)
+    return next_plan
 
 
-def _least(situation: Situation) -> float:
-    """What is left when all has gone that can, by the most hopeful reading of the estimate."""
+def _least_tokens(situation: Situation) -> float:
+    """Return the tokens that stay when all that can leave has left, by the lowest reading of the estimate."""
     certificate = situation.certificate
     taken = sum(segment.tokens for segment in certificate.segments if segment.name in FIXED)
     rows = 0
-    for message in _staying(situation):
+    for message in _rows_that_stay(situation):
         tokens = situation.tokens_of(message)
         rows += min(tokens, STUB_TOKENS) if situation.can_open and stub_chars(message) else tokens
     return (taken + rows - max(0, certificate.overcount)) * certificate.factor
 
 
 def summary_limit(budget_tokens: int) -> int:
-    """How many tokens one summary may have."""
+    """Return the limit of one summary in tokens."""
     low, high = SUMMARY_LIMITS
     return max(low, min(high, int(budget_tokens * SUMMARY_SHARE)))
 
 
 def _evict(situation: Situation, *, least: int = 0) -> Evict | None:
-    """The oldest atoms, up to where what stays of those that may go fills `KEPT` of the room that is left for them; the
-    run's input stays, and what no model has seen.
+    """Plan to evict the oldest atoms until the rest fills `KEEP_SHARE` of the room for atoms that may leave.
+
+    The run's input and what no model has seen stay.
 
     Args:
-        least: how small the summary may be, when any gain is welcome; 0: as it should be, for a gain that is worth it.
+        least: the smallest summary, where any gain counts; 0: the usual limit, for a gain of `WORTH_TOKENS`.
     """
-    every = atoms(situation.rows)
-    candidates = list(takewhile(lambda atom: _may_go(situation, atom), every[:-1]))
+    all_atoms = atoms(situation.rows)
+    candidates = list(takewhile(lambda atom: _may_go(situation, atom), all_atoms[:-1]))
     stay = {message.seq for message in _input(situation)}
     limit = least or summary_limit(situation.certificate.budget_tokens)
     shown_tokens = sum(map(situation.tokens_of, (*situation.pinned, *situation.rows)))
-    staying = sum(map(situation.tokens_of, _staying(situation)))
-    # The estimate may be known to be too high; then less has to go than it says.
-    room = situation.room_tokens * _too_high(situation.certificate)
-    target = staying + max(0, room - staying) * KEPT - limit
-    freed = _left_behind(situation, stay)
+    stay_tokens = sum(map(situation.tokens_of, _rows_that_stay(situation)))
+    # Where the estimate is too high, less has to go than it says.
+    room = situation.room_tokens * _overestimate(situation.certificate)
+    target = stay_tokens + max(0, room - stay_tokens) * KEEP_SHARE - limit
+    freed = _old_input_tokens(situation, stay)
     best: tuple[int, int] | None = None  # how many atoms, and what they free
     for cut, atom in enumerate(candidates, 1):
         freed += sum(situation.tokens_of(message) for message in atom.messages if message.seq not in stay)
@@ -216,19 +215,19 @@ def _evict(situation: Situation, *, least: int = 0) -> Evict | None:
             break
     if best is None:
         return _unpin(situation, stay) if freed else None
-    cut, freed = _to_a_turn(situation, every[: len(candidates) + 1], *best, stay=stay)
+    cut, freed = _extend_to_turn(situation, all_atoms[: len(candidates) + 1], *best, stay=stay)
     worth = NODE_OVERHEAD + (SECTION_OVERHEAD if not situation.nodes else 0) if least else WORTH_TOKENS
     if freed < limit + worth:
         limit = freed - worth
         if limit < (least or SUMMARY_LIMITS[0]):
             return None
-    gone = candidates[:cut]
-    pinned = [message for message in (*situation.pinned, *_messages(gone)) if message.seq in stay]
-    return Evict(tuple(gone), situation.rows[len(_messages(gone))].seq, tuple(pinned), limit)
+    evicted = candidates[:cut]
+    pinned = [message for message in (*situation.pinned, *_messages(evicted)) if message.seq in stay]
+    return Evict(tuple(evicted), situation.rows[len(_messages(evicted))].seq, tuple(pinned), limit)
 
 
 def _unpin(situation: Situation, stay: set[int]) -> Evict | None:
-    """Nothing leaves but the input of an earlier run, for which a node stands already."""
+    """Plan to drop only the input of an earlier run, which a node already replaces."""
     if not situation.rows:
         return None
     pinned = tuple(message for message in situation.pinned if message.seq in stay)
@@ -236,71 +235,72 @@ def _unpin(situation: Situation, stay: set[int]) -> Evict | None:
 
 
 def _may_go(situation: Situation, atom: Atom) -> bool:
-    # An answer of an earlier run may have results of this one: what a person approved, or the caller brought back.
+    # An answer of an earlier run may have results in this one: approved calls, or calls that the caller ran.
     return atom.upto_seq <= situation.seen_upto or all(
         message.run_seq != situation.run_seq for message in atom.messages
     )
 
 
-def _staying(situation: Situation) -> list[Message]:
-    """The rows that no eviction can take away: the run's input, what no model has seen, and the newest atom."""
-    may_go, left = _parted(situation)
+def _rows_that_stay(situation: Situation) -> list[Message]:
+    """Return the rows that no eviction removes: the run's input, what no model has seen, and the newest atom."""
+    may_go, fixed = _split_atoms(situation)
     stay = {message.seq for message in _input(situation)}
-    return [message for message in (*situation.pinned, *_messages(may_go)) if message.seq in stay] + _messages(left)
+    return [message for message in (*situation.pinned, *_messages(may_go)) if message.seq in stay] + _messages(fixed)
 
 
-def _parted(situation: Situation) -> tuple[Sequence[Atom], Sequence[Atom]]:
-    """The atoms that may leave, oldest first, and those that can't yet."""
-    every = atoms(situation.rows)
-    may_go = list(takewhile(lambda atom: _may_go(situation, atom), every[:-1]))
-    return may_go, every[len(may_go) :]
+def _split_atoms(situation: Situation) -> tuple[Sequence[Atom], Sequence[Atom]]:
+    """Split the atoms into those that may leave, oldest first, and those that can't yet."""
+    all_atoms = atoms(situation.rows)
+    may_go = list(takewhile(lambda atom: _may_go(situation, atom), all_atoms[:-1]))
+    return may_go, all_atoms[len(may_go) :]
 
 
-def _to_a_turn(
+def _extend_to_turn(
     situation: Situation, following: Sequence[Atom], cut: int, freed: int, *, stay: set[int]
 ) -> tuple[int, int]:
-    """The cut moved on to where the next run begins, if that is near: a view that starts with a question reads
-    better."""
-    further, slack = freed, situation.room_tokens * KEPT / 2
+    """Move the cut to the beginning of the next run, if that is near: a view reads better from a question on."""
+    freed_later, slack = freed, situation.room_tokens * KEEP_SHARE / 2
     for later in range(cut, len(following)):
         atom = following[later]
         if atom.run_seq != following[later - 1].run_seq and atom.messages[0].role == "user":
-            return later, further
-        further += sum(situation.tokens_of(message) for message in atom.messages if message.seq not in stay)
-        if further - freed > slack:
+            return later, freed_later
+        freed_later += sum(situation.tokens_of(message) for message in atom.messages if message.seq not in stay)
+        if freed_later - freed > slack:
             break
     return cut, freed
 
 
-def _left_behind(situation: Situation, stay: set[int]) -> int:
-    """What goes with any eviction: the input of an earlier run, which stayed as long as that run went on."""
+def _old_input_tokens(situation: Situation, stay: set[int]) -> int:
+    """Return the tokens of pinned input of earlier runs, which leaves with any eviction."""
     return sum(situation.tokens_of(message) for message in situation.pinned if message.seq not in stay)
 
 
 def _merge(situation: Situation) -> Merge | None:
-    """The oldest nodes of the lowest level that has too many; or, when all take too much room, those of the level that
-    has most, or the newest three of different ones."""
+    """Plan to merge the oldest nodes of the lowest level with too many.
+
+    When all nodes take too much room: those of the fullest level, or the newest three of different levels.
+    """
     levels = [tuple(group) for _, group in groupby(situation.nodes, key=lambda node: node.level)]
     limit = summary_limit(situation.certificate.budget_tokens)
     for nodes in reversed(levels):
         if len(nodes) >= NODES_PER_LEVEL:
-            return _merged(nodes[:MERGED], limit)
+            return _build_merge(nodes[:MERGE_COUNT], limit)
     summaries = sum(segment.tokens for segment in situation.certificate.segments if segment.name == "summary")
     if summaries <= situation.room_tokens * NODES_SHARE:
         return None
-    several = max(levels, key=len, default=())
-    if len(several) < 2:
-        several = situation.nodes[-3:]
-    return _merged(several, limit) if len(several) > 1 else None
+    candidates = max(levels, key=len, default=())
+    if len(candidates) < 2:
+        candidates = situation.nodes[-3:]
+    return _build_merge(candidates, limit) if len(candidates) > 1 else None
 
 
-def _merged(nodes: tuple[SummaryNode, ...], limit: int) -> Merge:
-    """Smaller than they are together, whatever they are."""
+def _build_merge(nodes: tuple[SummaryNode, ...], limit: int) -> Merge:
+    """Build a merge whose summary is smaller than the nodes together."""
     return Merge(nodes, min(limit, max(LEAST_SUMMARY, sum(node.tokens for node in nodes) * 3 // 4)))
 
 
 def _join(situation: Situation) -> Merge | None:
-    """All summaries as one, or the only one shorter: where nothing else can go any more."""
+    """Plan to join all summaries into one, or to shorten the only one: the last step."""
     nodes = situation.nodes
     if len(nodes) > 1 or (nodes and nodes[0].tokens > LEAST_SUMMARY + NODE_OVERHEAD // 2):
         return Merge(nodes, LEAST_SUMMARY)
@@ -308,31 +308,31 @@ def _join(situation: Situation) -> Merge | None:
 
 
 def _cut_oversized(situation: Situation) -> Stub | None:
-    """Newcomers that no model has seen, each cut to its share of the room, or to more if that much can be freed."""
-    room = situation.room_tokens * _too_high(situation.certificate)
+    """Plan to cut rows that no model has seen to their share of the room, or to more if enough can be freed."""
+    room = situation.room_tokens * _overestimate(situation.certificate)
     newcomers = [
         message
-        for message in (*_newest_results(situation), *_answers(situation), *_input(situation))
+        for message in (*_newest_results(situation), *_call_messages(situation), *_input(situation))
         if message.seq > situation.sent_upto
     ]
     rows = {message.seq: situation.tokens_of(message) for message in newcomers}
-    staying = sum(map(situation.tokens_of, _staying(situation)))
-    others = sum(map(situation.tokens_of, (*situation.pinned, *situation.rows))) - staying
-    beside = staying - sum(rows.values()) + min(others, room * KEPT)
+    stay_tokens = sum(map(situation.tokens_of, _rows_that_stay(situation)))
+    others = sum(map(situation.tokens_of, (*situation.pinned, *situation.rows))) - stay_tokens
+    other_tokens = stay_tokens - sum(rows.values()) + min(others, room * KEEP_SHARE)
     if situation.nodes or others:
-        beside += SECTION_OVERHEAD + NODE_OVERHEAD + summary_limit(situation.certificate.budget_tokens)
-    most = max(room * OVERSIZED, min((room - beside) * 0.9, room * MOST))
+        other_tokens += SECTION_OVERHEAD + NODE_OVERHEAD + summary_limit(situation.certificate.budget_tokens)
+    most = max(room * OVERSIZE_SHARE, min((room - other_tokens) * 0.9, room * CUT_SHARE_MAX))
     return _stub(situation, newcomers, sum(rows.values()) - most)
 
 
 def _cut(situation: Situation, rows: Sequence[Message]) -> Stub | None:
-    """The largest of these rows with less of them shown, so much less as is needed; None if that can't help."""
-    over = situation.certificate.over_tokens * max(1.0, _too_high(situation.certificate))
+    """Plan to cut the largest of these rows by as much as is over the budget; None if that can't help."""
+    over = situation.certificate.over_tokens * max(1.0, _overestimate(situation.certificate))
     return _stub(situation, rows, over + WORTH_TOKENS)
 
 
 def _stub(situation: Situation, rows: Sequence[Message], less: float) -> Stub | None:
-    """These rows with `less` tokens shown of them together, the largest cut to one size; None if nothing is won."""
+    """Plan to cut these rows by `less` tokens together, the largest to one size; None if nothing is gained."""
     if not situation.can_open or less <= 0:
         return None
     tokens = {message.seq: situation.tokens_of(message) for message in rows if stub_chars(message)}
@@ -343,7 +343,7 @@ def _stub(situation: Situation, rows: Sequence[Message], less: float) -> Stub | 
         if size <= max(level, STUB_TOKENS):
             continue
         whole = min(situation.stubs.get(message.seq, stub_chars(message)), stub_chars(message))
-        # A characters' share of the tokens is a guess, so a tenth more goes; the plan is made again in any case.
+        # Characters only estimate tokens, so cut a tenth more; the engine plans again in any case.
         chars = int(whole * max(0.0, level - STUB_TOKENS) / size * 0.9)
         if row_tokens(message, {**stubs, message.seq: chars}, situation.counter) < size:
             stubs[message.seq] = chars
@@ -352,7 +352,7 @@ def _stub(situation: Situation, rows: Sequence[Message], less: float) -> Stub | 
 
 
 def _level(sizes: Sequence[int], less: float) -> float:
-    """The size to which the largest have to come down so that all together are `less` smaller; 0 if they can't be."""
+    """Return the size to which the largest must shrink so that the sum is `less` smaller; 0 if that is impossible."""
     above = 0
     for count, size in enumerate(sizes, 1):
         above += size
@@ -363,29 +363,29 @@ def _level(sizes: Sequence[int], less: float) -> float:
 
 
 def _newest_results(situation: Situation) -> Iterator[Message]:
-    """The results that no model has seen."""
+    """Yield the results that no model has seen."""
     for message in situation.rows:
         if message.role == "tool" and message.run_seq == situation.run_seq and message.seq > situation.seen_upto:
             yield message
 
 
-def _answers(situation: Situation) -> Iterator[Message]:
-    """What the model said or thought beside calls, as long as these can't leave."""
-    return (message for message in _messages(_parted(situation)[1]) if message.calls)
+def _call_messages(situation: Situation) -> Iterator[Message]:
+    """Return the messages with calls that can't leave yet, for what the model said or thought beside the calls."""
+    return (message for message in _messages(_split_atoms(situation)[1]) if message.calls)
 
 
 def _input(situation: Situation) -> Iterator[Message]:
-    """What the run was asked: its user's words."""
+    """Yield the run's input: the messages of its user."""
     for message in (*situation.pinned, *situation.rows):
-        of_it = message.run_seq == situation.run_seq or (
+        of_this_turn = message.run_seq == situation.run_seq or (
             situation.turn_from is not None and message.seq >= situation.turn_from
         )
-        if of_it and message.role == "user" and message.kind == "message":
+        if of_this_turn and message.role == "user" and message.kind == "message":
             yield message
 
 
-def _input_cut_before(situation: Situation) -> Iterator[Message]:
-    """Where a user's words are shown in part already, they are no dearer than a result."""
+def _stubbed_input(situation: Situation) -> Iterator[Message]:
+    """Return the user's messages that are stubs already: they may be cut like results."""
     return (message for message in _input(situation) if message.seq in situation.stubs)
 
 
@@ -393,15 +393,15 @@ def _messages(group: Sequence[Atom]) -> list[Message]:
     return [message for atom in group for message in atom.messages]
 
 
-def _too_high(certificate: Certificate) -> float:
-    """Estimated tokens for each that the request is certified to take; below 1 where the estimate is too low."""
+def _overestimate(certificate: Certificate) -> float:
+    """Return the estimate relative to the certified tokens; below 1 where the estimate is too low."""
     return certificate.estimated_tokens / max(1, certificate.tokens)
 
 
-def _raise_floor(situation: Situation) -> NoReturn:
+def _raise_irreducible(situation: Situation) -> NoReturn:
     certificate = situation.certificate
     raise IrreducibleFloor(
-        reason="no_candidate" if _least(situation) <= certificate.budget_tokens else "floor_exceeds_target",
+        reason="no_candidate" if _least_tokens(situation) <= certificate.budget_tokens else "floor_exceeds_target",
         sizes={segment.name: segment.tokens for segment in certificate.segments},
         window_tokens=certificate.window_tokens,
         reserve_tokens=certificate.reserve_tokens,

@@ -1,11 +1,11 @@
-"""The segments of a request: what each part of it takes, as its certificate and the overview tell it."""
+"""The segments of a request: the tokens of each part, for its certificate and the overview."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 
-from perdure.context.request.assemble import View, recalled_in
+from perdure.context.request.assemble import View, parse_recalled
 from perdure.context.request.prefix import tools_text
 from perdure.context.retrieval.stubs import row_tokens
 from perdure.context.sections.directories import directories_section
@@ -21,7 +21,7 @@ _BLOCKS_BEGIN, _BLOCKS_END = "<memory_blocks>", "</memory_blocks>"
 def segments(
     view: View, *, stubs: Mapping[int, int], status: str, run_seq: int | None, counter: TokenCounter
 ) -> tuple[Segment, ...]:
-    """The segments in the order of the request; their sum is what the engine counts for it.
+    """Return the segments in the order of the request; their sum is the request's estimate.
 
     Args:
         status: the volatile tail.
@@ -54,22 +54,22 @@ def segments(
 
 
 def _tail_segments(status: str, counter: TokenCounter) -> tuple[Segment, ...]:
-    """The status, and apart from it what was recalled, if anything was."""
+    """Return the segment of the status, and one of the recalled text, if any."""
     tokens = counter.count(status)
-    recalled = recalled_in(status)
+    recalled = parse_recalled(status)
     if not recalled:
         return (Segment("status", tokens),)
-    shown = min(tokens, counter.count(json.dumps(recalled, ensure_ascii=False)))
-    return (Segment("status", tokens - shown), Segment("recalled", shown))
+    recalled_tokens = min(tokens, counter.count(json.dumps(recalled, ensure_ascii=False)))
+    return (Segment("status", tokens - recalled_tokens), Segment("recalled", recalled_tokens))
 
 
 def summary_tokens(summary: str, counter: TokenCounter) -> int:
-    """The tokens of a summary section, which is a message of its own."""
+    """Return the tokens of a summary section, which is a message of its own."""
     return counter.count(summary) + MESSAGE_OVERHEAD_TOKENS if summary else 0
 
 
 def blocks_section(system: str) -> str:
-    """The memory section of a system text. A block can't hold its closing tag, so the last one is the section's."""
+    """Return the memory section of a system text. A block can't hold its closing tag, so the last one ends it."""
     end = system.rfind(_BLOCKS_END)
     start = system.find(_BLOCKS_BEGIN)
     return system[start : end + len(_BLOCKS_END)] if 0 <= start < end else ""

@@ -1,7 +1,7 @@
-"""Summaries by a model: what it is shown, how it is asked, and whether what it answers may stand for the messages.
+"""Summaries by a model: the transcript, the request, and the checks of the answer.
 
-A summary is not believed: one that is no summary is rejected (`check_summary`), and what a good one lacks of what our
-own code found is put behind it (`with_missing`). Everything is linear in the texts.
+`check_summary` rejects an answer that is no summary. `add_missing` appends the extracted items that a summary lacks.
+Everything is linear in the texts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 from perdure.context.prompts import summary_prompt
-from perdure.context.window.extract import SPACELESS, Extract, Item, by_value, clip, lines_of, most_that_fit, spread
+from perdure.context.window.extract import SPACELESS, Extract, Item, clip, rank_items, render_items, render_most, spread
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
@@ -25,25 +25,25 @@ from perdure.core.ports import TokenCounter
 from perdure.core.text.markup import escape_tags
 from perdure.core.tools.arguments import ARGUMENTS
 
-__all__ = ["RejectedReason", "SummaryRejected", "check_summary", "summary_request", "transcript", "with_missing"]
+__all__ = ["RejectedReason", "SummaryRejected", "add_missing", "check_summary", "summary_request", "transcript"]
 
 RejectedReason = Literal["empty", "apology", "prompt", "echo", "too_long", "unrelated"]
 
-TOO_LONG = 1.25  # times the limit; what is a little over it is cut
-ECHOED = 0.6  # of a summary, what may stand in the source word for word, in runs of six words or twelve characters
-PROMPTED = 0.4  # of a summary, or of the prompt, what may stand in the other in runs of three words
+LENGTH_FACTOR = 1.25  # times the limit; a summary up to here is cut, a longer one rejected
+ECHO_SHARE = 0.6  # of a summary, what may stand in the source word for word, in runs of six words or twelve characters
+PROMPT_SHARE = 0.4  # of a summary, or of the prompt, what may stand in the other in runs of three words
 RELATED_WORDS, RELATED_BIGRAMS = 0.2, 0.1  # of a summary's different words or CJK bigrams, what the source must have
-ALSO_MAX = 60  # items that are put behind a summary at most
+ALSO_MAX = 60  # the most items appended to a summary
 NAME_CHARS = 60
 DELTA_CHARS = 200
 
 
 class SummaryRejected(Exception):
-    """A model's answer can't stand for the messages.
+    """A model's answer is no summary of the messages.
 
-    `reason`: `empty`; `apology`: it refuses or asks back; `prompt`: it repeats what it was told; `echo`: it repeats the
-    source, or is no shorter; `too_long`; `unrelated`: it has hardly anything in common with the source, or repeats
-    itself, or is a tool call or data.
+    `reason`: `empty`; `apology`: it refuses or asks back; `prompt`: it repeats the prompt; `echo`: it repeats the
+    source, or is no shorter; `too_long`; `unrelated`: it shares hardly any words with the source, repeats itself, or is
+    a tool call or data.
     """
 
     def __init__(self, reason: RejectedReason) -> None:
@@ -51,11 +51,11 @@ class SummaryRejected(Exception):
         self.reason: RejectedReason = reason
 
 
-# What the summariser is shown
+# The transcript
 
 
 class _Caps(NamedTuple):
-    """How many characters are shown of one text, by what it is."""
+    """The most characters of one text, by its kind."""
 
     user: int
     assistant: int
@@ -68,7 +68,7 @@ class _Caps(NamedTuple):
 class _Entry:
     seq: int
     head: str
-    pieces: tuple[tuple[str, str, str], ...]  # (what it is, what stands before its text, its text)
+    pieces: tuple[tuple[str, str, str], ...]  # (kind, prefix, text)
 
     def shown(self, caps: _Caps) -> str:
         texts = (before + _cut(text, getattr(caps, kind)) for kind, before, text in self.pieces)
@@ -76,7 +76,7 @@ class _Entry:
 
 
 def _ladder() -> tuple[_Caps, ...]:
-    """Caps from "everything" down to a few words: results give way first, users' words last."""
+    """Build caps from "everything" down to a few words: results shrink first, users' words last."""
     rungs = [_Caps(10**9, 10**9, 10**9, 10**9)]
 
     def lower(name: str, start: int, end: int, factor: float) -> None:
@@ -101,19 +101,19 @@ _LADDER = _ladder()
 
 
 def transcript(messages: Sequence[Message], *, max_tokens: int, counter: TokenCounter) -> str:
-    """The messages as a summariser is shown them: one paragraph each, with handle, role, time and text.
+    """Render messages for a summariser: one paragraph each, with handle, role, time and text.
 
-    What is too long is cut in the middle: tool results first, then arguments of calls, then what the agent said, then
-    what users said; at last whole messages are left out. What was cut is said. Engine messages other than memory
-    deltas are left out, and so is reasoning. Lines after a message's first are indented, so that no text can pass for
-    another message. Of at least one message it is never empty: it is a full stop where nothing else fits.
+    Long texts are cut in the middle, with a note: tool results first, then call arguments, the agent's texts, users'
+    texts; at last whole messages are left out. Reasoning and engine messages other than memory deltas are left out.
+    Lines after a message's first are indented, so that no text looks like another message. The transcript of at least
+    one message is never empty: it is a full stop where nothing else fits.
     """
     if not messages:
         return ""
     whole = message_handle(messages[0].seq, messages[-1].seq)
     entries = [entry for message in messages if (entry := _entry(message)) is not None]
     if not entries:
-        return _first_that_fits((f"[{whole}: no words]", whole, "…"), max_tokens, counter)
+        return _first_fit((f"[{whole}: no words]", whole, "…"), max_tokens, counter)
 
     def over(rung: int) -> bool:
         return counter.count("\n".join(entry.shown(_LADDER[rung]) for entry in entries)) > max_tokens
@@ -123,16 +123,16 @@ def transcript(messages: Sequence[Message], *, max_tokens: int, counter: TokenCo
         text = "\n".join(entry.shown(_LADDER[rung]) for entry in entries)
         if counter.count(text) <= max_tokens:
             return text
-    by_users = [at for at, entry in enumerate(entries) if entry.pieces[0][0] == "user"]
+    user_entries = [at for at, entry in enumerate(entries) if entry.pieces[0][0] == "user"]
     others = [at for at, entry in enumerate(entries) if entry.pieces[0][0] != "user"]
-    order = [*(by_users[at] for at in spread(len(by_users))), *(others[at] for at in spread(len(others)))]
-    some = most_that_fit(
+    order = [*(user_entries[at] for at in spread(len(user_entries))), *(others[at] for at in spread(len(others)))]
+    excerpt = render_most(
         min(len(order), max(0, max_tokens)),
         lambda count: "\n".join(_with_gaps(entries, set(order[:count]))),
         max_tokens,
         counter,
     )
-    return some or _first_that_fits((f"[{whole} left out]", whole, "…"), max_tokens, counter)
+    return excerpt or _first_fit((f"[{whole} left out]", whole, "…"), max_tokens, counter)
 
 
 def _entry(message: Message) -> _Entry | None:
@@ -141,16 +141,16 @@ def _entry(message: Message) -> _Entry | None:
         for part in message.parts:
             match part:
                 case Text(text=text) if text.strip():
-                    pieces.append(("user" if message.role == "user" else "assistant", "", _indented(text)))
+                    pieces.append(("user" if message.role == "user" else "assistant", "", _indent(text)))
                 case ToolCall(name=name, arguments=arguments):
-                    pieces.append(("call", f"called {_label(name)} with ", _indented(arguments)))
+                    pieces.append(("call", f"called {_label(name)} with ", _indent(arguments)))
                 case ToolResult(name=name, text=text, status=status):
                     did = "failed" if status == "error" else "answered"
-                    pieces.append(("result", f"{_label(name)} {did}: ", _indented(text)))
+                    pieces.append(("result", f"{_label(name)} {did}: ", _indent(text)))
                 case _:
                     pass
     elif message.kind == "memory_delta":
-        pieces.append(("delta", "memory was edited: ", _indented(message.text)))
+        pieces.append(("delta", "memory was edited: ", _indent(message.text)))
     if not pieces:
         return None
     who = f"{message.role} {_label(message.name)}" if message.name else message.role
@@ -159,7 +159,7 @@ def _entry(message: Message) -> _Entry | None:
     )
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "\n  ".join(text.strip().splitlines())
 
 
@@ -168,17 +168,17 @@ def _label(name: str) -> str:
 
 
 def _cut(text: str, chars: int) -> str:
-    """The text, or its beginning and end with a word on what is missing between them."""
+    """Return the text, or its beginning and end with a note on what is missing between them."""
     if len(text) <= chars + 40:
         return text
     head, tail = text[: chars * 3 // 5], text[len(text) - chars * 2 // 5 :]
     return f"{head} [… {len(text) - len(head) - len(tail):,} characters left out …] {tail}".strip()
 
 
-def _with_gaps(entries: Sequence[_Entry], kept: set[int]) -> Iterator[str]:
-    """The kept entries in their shortest form, and between them which ones are missing."""
+def _with_gaps(entries: Sequence[_Entry], visible: set[int]) -> Iterator[str]:
+    """Yield the visible entries in their shortest form, with a note on each gap."""
     start = 0
-    for at in (*sorted(kept), len(entries)):
+    for at in (*sorted(visible), len(entries)):
         if at > start:
             yield f"[{message_handle(entries[start].seq, entries[at - 1].seq)} left out]"
         if at < len(entries):
@@ -186,21 +186,21 @@ def _with_gaps(entries: Sequence[_Entry], kept: set[int]) -> Iterator[str]:
         start = at + 1
 
 
-def _first_that_fits(texts: Sequence[str], max_tokens: int, counter: TokenCounter) -> str:
-    """The first of these; if none fits, a full stop, the shortest text that is none."""
+def _first_fit(texts: Sequence[str], max_tokens: int, counter: TokenCounter) -> str:
+    """Return the first text that fits, else a full stop."""
     return next((text for text in texts if counter.count(text) <= max_tokens), ".")
 
 
-# How it is asked
+# The request
 
-_NOWHERE = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def summary_request(model: str, transcript: str, *, previous: str, max_summary_tokens: int) -> ModelRequest:
-    """The request for a summary of a transcript, or of older summaries, of at most so many tokens as we estimate them.
+    """Build the request for a summary of a transcript, or of older summaries, within a limit of estimated tokens.
 
     Args:
-        previous: the summary of what came before; shown so that references can be understood. May be empty.
+        previous: the summary before the transcript, for references to it; may be empty.
     """
     limit = max(1, max_summary_tokens)
     # The estimate takes 2.4 tokens for an English word with its space, 1.5 for a Chinese character.
@@ -217,19 +217,19 @@ def summary_request(model: str, transcript: str, *, previous: str, max_summary_t
         conversation_seq=0,
         role="user",
         parts=(Text(text),),
-        created_at=_NOWHERE,
-        occurred_at=_NOWHERE,
+        created_at=_EPOCH,
+        occurred_at=_EPOCH,
     )
-    # Room for a summary that is a little too long, which is better than one whose end is missing.
+    # Room for a summary that is a little too long: it is better than one that breaks off.
     options = ModelOptions(max_output_tokens=limit * 3 // 2 + 64)
     return ModelRequest(model=model, system=system, messages=(message,), options=options)
 
 
-# Whether the answer is a summary
+# Checks of the answer
 
-_THOUGHT = re.compile(r"\s*<(think|thinking|reasoning)>")
+_REASONING = re.compile(r"\s*<(think|thinking|reasoning)>")
 _FENCE = re.compile(r"\A```[\w-]{0,20}[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
-_WRAPPING = re.compile(r"\A<(?:summary|record|source)>|</(?:summary|record|source)>\Z", re.IGNORECASE)
+_WRAPPER_TAG = re.compile(r"\A<(?:summary|record|source)>|</(?:summary|record|source)>\Z", re.IGNORECASE)
 _HEADING = re.compile(
     r"\A(?:(?:sure|certainly|of course|okay|ok|gerne|claro|好的)[^\n\w]{0,3}\s*)?"
     r"(?:#{1,6}[ \t]*)?[*_]{0,3}(?:here(?:'s| is| are)[^\n:.]{0,60}:|hier ist[^\n:.]{0,60}:|以下是[^\n:：。]{0,30}[:：]"
@@ -278,66 +278,66 @@ _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]{0,3}(?=\s)|[。！？｡؟
 
 
 def check_summary(text: str, *, source: str, request: ModelRequest, max_tokens: int, counter: TokenCounter) -> str:
-    """The summary, cleaned of fences, headings and what was thought before it, within `max_tokens`.
+    """Return the summary without fences, headings and reasoning, within `max_tokens`.
 
-    One that is up to a quarter too long loses its last sentences.
+    A summary that is up to a quarter too long loses its last sentences.
 
     Args:
-        source: what was summarised: the transcript that the request holds.
+        source: the transcript of the request.
 
     Raises: SummaryRejected.
     """
-    text = _cleaned(text)
+    text = _clean(text)
     if not any(map(str.isalnum, text)) or _NOTHING.fullmatch(text):
         raise SummaryRejected("empty")
-    if counter.count(text) > max_tokens * TOO_LONG:
+    if counter.count(text) > max_tokens * LENGTH_FACTOR:
         raise SummaryRejected("apology" if _refuses(text) else "too_long")
     if _is_data(text):
         raise SummaryRejected("unrelated")
     if _refuses(text):
         raise SummaryRejected("apology")
     words, prompt = _words(_HEAD.sub("", text)), _words(request.system)
-    if max(_shared(words, prompt, 3), _shared(prompt, words, 3)) > PROMPTED:
+    if max(_shared_share(words, prompt, 3), _shared_share(prompt, words, 3)) > PROMPT_SHARE:
         raise SummaryRejected("prompt")
     if _repeats_itself(words):
         raise SummaryRejected("unrelated")
-    shown = _words(_HEAD.sub("", source))
+    source_words = _words(_HEAD.sub("", source))
     wide = sum(len(word) == 1 and bool(_WIDE.match(word)) for word in words) * 2 > len(words)
-    if len(words) > 20 and _shared(words, shown, 12 if wide else 6) > ECHOED:
+    if len(words) > 20 and _shared_share(words, source_words, 12 if wide else 6) > ECHO_SHARE:
         raise SummaryRejected("echo")
     if counter.count(text) >= counter.count(source):
         raise SummaryRejected("echo")
-    if not _is_related(words, shown):
+    if not _is_related(words, source_words):
         raise SummaryRejected("unrelated")
-    fitting = _cut_at_sentence(text, max_tokens, counter)
-    if not any(map(str.isalnum, fitting)):
+    result = _cut_at_sentence(text, max_tokens, counter)
+    if not any(map(str.isalnum, result)):
         raise SummaryRejected("too_long")
-    return fitting
+    return result
 
 
-def _cleaned(text: str) -> str:
+def _clean(text: str) -> str:
     text = text.replace("\x00", "").strip()
-    if thought := _THOUGHT.match(text):
-        _, closed, after = text.partition(f"</{thought[1]}>")
-        text = after.strip() if closed else ""
+    if tag := _REASONING.match(text):
+        _, end_tag, after = text.partition(f"</{tag[1]}>")
+        text = after.strip() if end_tag else ""
     for _ in range(3):
         before = text
-        text = _WRAPPING.sub("", text).strip()
-        if fenced := _FENCE.match(text):
-            text = fenced[1].strip()
-        text = text[found.end() :].strip() if (found := _HEADING.match(text)) else text
+        text = _WRAPPER_TAG.sub("", text).strip()
+        if fence := _FENCE.match(text):
+            text = fence[1].strip()
+        text = text[heading.end() :].strip() if (heading := _HEADING.match(text)) else text
         if text == before:
             break
     return text
 
 
 def _refuses(text: str) -> bool:
-    # Only at the beginning: a real summary may well report that somebody was sorry.
+    # Only at the beginning: a real summary may report that somebody was sorry.
     return bool(_REFUSAL.match(text) or _AS_AI.search(text[:400]))
 
 
 def _is_data(text: str) -> bool:
-    """A tool call as text, or JSON: no summary, even if it is made of the source's words."""
+    """Return whether the text is a tool call or JSON."""
     if _CALL.match(text):
         return True
     if text[0] not in "{[" or text[-1] not in "}]":
@@ -354,7 +354,7 @@ _WIDE_OR_WORD = re.compile(f"[{SPACELESS}]|[^{SPACELESS}]+")
 
 
 def _words(text: str) -> list[str]:
-    """Folded words in order; of scripts without spaces each character is one."""
+    """Return the folded words in order; in scripts without spaces each character is a word."""
     if text.isascii():
         return _WORD.findall(text.lower())
     words: list[str] = []
@@ -366,23 +366,23 @@ def _words(text: str) -> list[str]:
     return words
 
 
-def _shared(words: Sequence[str], others: Sequence[str], run: int) -> float:
-    """The share of `words` that stand among the others in the same order, in runs of at least `run`."""
+def _shared_share(words: Sequence[str], others: Sequence[str], run: int) -> float:
+    """Return the share of `words` that also stand in `others`, in runs of at least `run` words."""
     runs = list(zip(*(words[at:] for at in range(run)), strict=False))
     if not runs:
         return 0.0
-    wanted = set(runs)
-    known = {one for one in zip(*(others[at:] for at in range(run)), strict=False) if one in wanted}
-    covered, upto = 0, 0
+    run_set = set(runs)
+    common = {one for one in zip(*(others[at:] for at in range(run)), strict=False) if one in run_set}
+    count, upto = 0, 0
     for at, one in enumerate(runs):
-        if one in known:
-            covered += at + run - max(at, upto)
+        if one in common:
+            count += at + run - max(at, upto)
             upto = at + run
-    return covered / len(words)
+    return count / len(words)
 
 
 def _repeats_itself(words: Sequence[str]) -> bool:
-    """A model that is caught in a loop says few things many times."""
+    """Return whether few words or runs make up most of the text, as of a model in a loop."""
     if len(words) < 30:
         return len(words) > 5 and len(set(words)) <= len(words) // 5
     runs = list(zip(words, words[1:], words[2:], strict=False))
@@ -398,23 +398,22 @@ _COMMON = re.findall(
 
 
 def _is_related(words: Sequence[str], source: Sequence[str]) -> bool:
-    """Whether enough of a summary's words are the source's; of a translated one, enough of its numbers and names."""
-    mine, theirs = _telling(words), _telling(source)
-    if not mine and len(words) > 2:  # a few short words
-        mine, theirs = set(words), set(source)
-    wide = sum(1 for one in mine if _WIDE.match(one))
-    needed = (len(mine) - wide) * RELATED_WORDS + wide * RELATED_BIGRAMS
-    shared = mine & theirs
-    if len(shared) >= max(1.0, needed):
+    """Return whether a summary shares enough words with its source, or numbers and names if it is a translation."""
+    summary_words, source_words = _key_words(words), _key_words(source)
+    if not summary_words and len(words) > 2:  # a few short words
+        summary_words, source_words = set(words), set(source)
+    wide = sum(1 for one in summary_words if _WIDE.match(one))
+    least = (len(summary_words) - wide) * RELATED_WORDS + wide * RELATED_BIGRAMS
+    shared = summary_words & source_words
+    if len(shared) >= max(1.0, least):
         return True
-    # In a translation, what both languages write alike: all that is in Latin letters if their scripts differ, else
-    # numbers and identifiers, or several names.
+    # A translation shares Latin words if the scripts differ, else numbers and identifiers, or several names.
     alike = {word for word in shared if word.isascii()}
-    if _is_latin(mine) != _is_latin(theirs):
+    if _is_latin(summary_words) != _is_latin(source_words):
         return len(alike) >= 2
-    coded = {word for word in mine if not word.isalpha()}
-    same = len(coded & theirs)
-    return (same >= 2 and same * 2 >= len(coded)) or (len(alike) >= 3 and len(alike) >= needed / 2)
+    identifiers = {word for word in summary_words if not word.isalpha()}
+    same = len(identifiers & source_words)
+    return (same >= 2 and same * 2 >= len(identifiers)) or (len(alike) >= 3 and len(alike) >= least / 2)
 
 
 def _is_latin(words: set[str]) -> bool:
@@ -424,63 +423,65 @@ def _is_latin(words: set[str]) -> bool:
 _TOO_COMMON = {word[:5] for word in _COMMON}
 
 
-def _telling(words: Sequence[str]) -> set[str]:
-    """The words that tell what a text is about: beginnings of longer words, numbers, CJK bigrams."""
-    found: set[str] = set()
+def _key_words(words: Sequence[str]) -> set[str]:
+    """Return the words that identify a text: beginnings of longer words, numbers, CJK bigrams."""
+    keys: set[str] = set()
     before = ""
     for word in words:
         wide = len(word) == 1 and bool(_WIDE.match(word))
         if wide and before:
-            found.add(before + word)
+            keys.add(before + word)
         elif not wide and (len(word) > 3 or (word.isdecimal() and len(word) > 1) or not word.isascii()):
-            found.add(word if any(map(str.isdecimal, word)) else word[:5])
+            keys.add(word if any(map(str.isdecimal, word)) else word[:5])
         before = word if wide else ""
-    return found - _TOO_COMMON
+    return keys - _TOO_COMMON
 
 
 def _cut_at_sentence(text: str, max_tokens: int, counter: TokenCounter) -> str:
-    fitting = clip(text, max_tokens, counter)
-    if len(fitting) == len(text):
+    result = clip(text, max_tokens, counter)
+    if len(result) == len(text):
         return text
-    ends = [end.end() for end in _SENTENCE_END.finditer(fitting)]
-    if ends and ends[-1] * 2 > len(fitting):
-        return fitting[: ends[-1]].rstrip()
-    space = fitting.rfind(" ")
-    return (fitting[:space] if space * 2 > len(fitting) else fitting).rstrip()
+    ends = [end.end() for end in _SENTENCE_END.finditer(result)]
+    if ends and ends[-1] * 2 > len(result):
+        return result[: ends[-1]].rstrip()
+    space = result.rfind(" ")
+    return (result[:space] if space * 2 > len(result) else result).rstrip()
 
 
-# What a summary lacks
+# Missing items
 
 _DIGITS = re.compile(r"\d(?:[\d.,:/'’–T-]*\d)?")
 _GROUPED = re.compile(r"(?<=\d)[,'’\u00a0\u202f](?=\d{3}(?!\d))")
 
 
-def with_missing(summary: str, extract: Extract, *, max_tokens: int, counter: TokenCounter) -> str:
-    """The summary, and behind it what it lacks of the decisions, open questions, paths, identifiers and numbers, with
-    their handles, the most valuable first, as far as that fits. Unchanged if it lacks nothing.
+def add_missing(summary: str, extract: Extract, *, max_tokens: int, counter: TokenCounter) -> str:
+    """Append the decisions, open questions, paths, identifiers and numbers that a summary lacks, with their handles.
 
-    What only stood in a tool's result or a call's arguments counts if several messages have it.
+    The most valuable come first, as many as fit. An item of a result or of call arguments counts only if several
+    messages have it.
     """
     folded = summary.casefold()
     numbers = set(_DIGITS.findall(_GROUPED.sub("", summary)))
-    telling = _telling(_words(summary))
+    summary_words = _key_words(_words(summary))
 
-    def told(name: str, item: Item) -> bool:
+    def is_covered(name: str, item: Item) -> bool:
         if name in ("questions", "decisions"):
-            mine = _telling(_words(item.text))
-            return len(mine & telling) * 2 >= len(mine) if mine else item.text.casefold() in folded
+            item_words = _key_words(_words(item.text))
+            return (
+                len(item_words & summary_words) * 2 >= len(item_words) if item_words else item.text.casefold() in folded
+            )
         if name == "numbers":
             return set(_DIGITS.findall(_GROUPED.sub("", item.text))) <= numbers
         return item.text.casefold() in folded
 
-    wanted = [
+    candidates = [
         (name, item)
-        for name, item in by_value(extract)
+        for name, item in rank_items(extract)
         if name in ("questions", "decisions") or (name in ("paths", "identifiers", "numbers") and item.worth > 1)
     ]
-    missing = [(name, item) for name, item in wanted[: ALSO_MAX * 4] if not told(name, item)][:ALSO_MAX]
+    missing = [(name, item) for name, item in candidates[: ALSO_MAX * 4] if not is_covered(name, item)][:ALSO_MAX]
 
     def render(count: int) -> str:
-        return f"{summary}\n\nAlso: {' | '.join(lines_of(missing[:count]))}" if count else summary
+        return f"{summary}\n\nAlso: {' | '.join(render_items(missing[:count]))}" if count else summary
 
-    return most_that_fit(len(missing), render, max_tokens, counter) or summary
+    return render_most(len(missing), render, max_tokens, counter) or summary

@@ -1,12 +1,11 @@
-"""Token counts without a tokenizer: how many a text takes at most, and how many at least.
+"""Token counts without a tokenizer: an upper and a lower estimate for a text.
 
-Both are weighed against o200k and cl100k, the tokenizers of Qwen, DeepSeek and Mistral (byte pairs and SentencePiece),
-and the one that was published for Claude 2. A provider's `usage` corrects what is left.
+Both are fitted to o200k and cl100k, the tokenizers of Qwen, DeepSeek and Mistral (byte pairs and SentencePiece), and
+the one published for Claude 2. A provider's `usage` corrects the rest.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 import string
 from collections.abc import Iterable, Mapping
@@ -15,7 +14,7 @@ from operator import mul
 __all__ = ["MESSAGE_OVERHEAD_TOKENS", "ScriptTokenCounter"]
 
 MESSAGE_OVERHEAD_TOKENS = 6
-"""What a provider adds around each message: role, separators, and the like."""
+"""The tokens that a provider adds around each message: role, separators, and the like."""
 
 # One letter for each class of characters. In UTF-8 a character's first byte tells its script, or a few of them.
 _CLASSES: Mapping[str, Iterable[int]] = {
@@ -133,28 +132,23 @@ _PIECE = re.compile(
 
 
 def _pairs(classes: bytes) -> int:
-    """Hundredths of a token for where one class follows another."""
+    """Return the hundredths of a token for places where one class follows another."""
     return sum(map(mul, map(classes.count, _PAIR_NAMES), _PAIR_WEIGHTS))
-
-
-# Every message is followed by a status whose numbers alone have changed, and all digits are of one class.
-KEPT_CLASSES = 512
-_kept_pairs = functools.lru_cache(maxsize=256)(_pairs)
 
 
 class ScriptTokenCounter:
     """`TokenCounter` by script: what breaks words in ASCII text, and a price for each character of other scripts."""
 
     def count(self, text: str) -> int:
-        """An upper estimate: 1.2 to 1.5 times the count of the least thrifty tokenizer, for prose and for code.
+        """Return an upper estimate: 1.2 to 1.5 times the count of the largest tokenizer's, for prose and for code.
 
-        It never falls when text is added at either end, and two texts together take one token more than each at most.
-        Below the truth for rare ideographs and syllables, and for random letters of some other alphabets.
+        It never falls when text is added at either end. The estimate of two texts together is at most one token more
+        than the sum of both. It is too low for rare ideographs and syllables, and random letters of some alphabets.
         """
         raw = text.encode("utf-8", "surrogatepass")
         classes = raw.translate(_TABLE, _CONTINUATIONS)
         hundredths = sum(raw.translate(_WEIGHT_OF))
-        hundredths += (_pairs if len(classes) > KEPT_CLASSES else _kept_pairs)(classes)
+        hundredths += _pairs(classes)
         if len(raw) > len(text):
             hundredths += _PER_BYTE * (len(raw) - len(raw.translate(None, _NON_ASCII)))
             hundredths += sum([classes.count(name) * weight for name, weight in _LATIN_WEIGHTS])
@@ -165,6 +159,6 @@ class ScriptTokenCounter:
         return -(-hundredths // 100) or min(1, len(text))
 
     def at_least(self, text: str) -> int:
-        """A lower estimate: the fewest pieces, were each word, group of three digits and run of signs one token."""
+        """Return a lower estimate: the count if each word, group of three digits and run of signs is one token."""
         pieces = len((_ASCII_PIECE if text.isascii() else _PIECE).findall(text))
         return min(pieces, self.count(text))

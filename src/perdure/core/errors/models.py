@@ -143,12 +143,12 @@ class IrreducibleFloor(PerdureError):
         reserve_tokens: int,
         refused_tokens: int = 0,
     ) -> None:
-        told = ", ".join(f"{name} {tokens:,}" for name, tokens in sizes.items() if tokens)
+        parts = ", ".join(f"{name} {tokens:,}" for name, tokens in sizes.items() if tokens)
         if refused_tokens > 0:
-            told += f"; and its provider refused about {refused_tokens:,} as too large: its window may be smaller"
+            parts += f"; and its provider refused about {refused_tokens:,} as too large: its window may be smaller"
         super().__init__(
             f"the request can't be made to fit: a window of {window_tokens:,} tokens, {reserve_tokens:,} of them kept"
-            f" for the answer, has to hold {told}. Shorten what is largest (memory blocks, the system prompt, the"
+            f" for the answer, has to hold {parts}. Shorten what is largest (memory blocks, the system prompt, the"
             " message), detach tools, or use a model with a larger window (`context_window_tokens`)"
         )
         self.reason, self.sizes = reason, dict(sizes)

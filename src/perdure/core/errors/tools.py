@@ -103,8 +103,8 @@ class SandboxUnavailable(PerdureError):
     code = "sandbox_unavailable"
 
     def __init__(self, why: str, *, missing: Sequence[str] = ()) -> None:
-        lacking = f" (missing: {', '.join(missing)})" if missing else ""
-        super().__init__(f"custom tools can't be run here: {why}{lacking}; `perdure doctor` tells more")
+        details = f" (missing: {', '.join(missing)})" if missing else ""
+        super().__init__(f"custom tools can't be run here: {why}{details}; `perdure doctor` tells more")
         self.why, self.missing = why, tuple(missing)
 
 

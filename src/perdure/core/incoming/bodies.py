@@ -11,17 +11,17 @@ from collections.abc import AsyncIterable, AsyncIterator
 
 from perdure.core.errors.outside import BodyUnreadable, DataTooLarge
 
-__all__ = ["ACCEPT_ENCODING", "read_body", "unpacked"]
+__all__ = ["ACCEPT_ENCODING", "read_body", "unpack"]
 
 ACCEPT_ENCODING = "gzip, deflate"
-"""What `unpacked` can unpack; to be sent with every request."""
+"""What `unpack` can unpack; to be sent with every request."""
 
 ZLIB_HEADER_BYTES = 2
 PIECE_BYTES = 1 << 20
 """Pieces that were unpacked are no longer than this."""
 
 
-async def unpacked(raw: AsyncIterable[bytes], encoding: str, size_bytes: int) -> AsyncIterator[bytes]:
+async def unpack(raw: AsyncIterable[bytes], encoding: str, size_bytes: int) -> AsyncIterator[bytes]:
     """The pieces of a body as they were before they were packed.
 
     Args:
@@ -30,18 +30,18 @@ async def unpacked(raw: AsyncIterable[bytes], encoding: str, size_bytes: int) ->
     Raises: DataTooLarge: at the end, when the body goes on after `size_bytes`, which were given; BodyUnreadable.
     """
     unpacker = _unpacker(encoding)
-    left = size_bytes
-    async for packed in raw:
-        more = True
-        while more:
+    bytes_left = size_bytes
+    async for data in raw:
+        pending = True
+        while pending:
             # One byte more than is left: that it is there tells that the body is too long.
-            most = min(left + 1, PIECE_BYTES)
-            piece, packed = (packed[:most], packed[most:]) if unpacker is None else unpacker.unpack(packed, most)
-            if len(piece) > left:
-                yield piece[:left]
+            most = min(bytes_left + 1, PIECE_BYTES)
+            piece, data = (data[:most], data[most:]) if unpacker is None else unpacker.unpack(data, most)
+            if len(piece) > bytes_left:
+                yield piece[:bytes_left]
                 raise DataTooLarge(f"larger than {size_bytes:,} bytes")
-            left -= len(piece)
-            more = bool(packed) or len(piece) == most  # what came may be all used up before all of it was given
+            bytes_left -= len(piece)
+            pending = bool(data) or len(piece) == most  # what came may be all used up before all of it was given
             if piece:
                 yield piece
         if unpacker is not None and unpacker.ended:
@@ -50,15 +50,15 @@ async def unpacked(raw: AsyncIterable[bytes], encoding: str, size_bytes: int) ->
 
 async def read_body(raw: AsyncIterable[bytes], encoding: str, size_bytes: int) -> bytes:
     """The whole body, unpacked. Raises: DataTooLarge, BodyUnreadable."""
-    return b"".join([piece async for piece in unpacked(raw, encoding, size_bytes)])
+    return b"".join([piece async for piece in unpack(raw, encoding, size_bytes)])
 
 
 class _Unpacker:
     """gzip or zlib, or the bare deflate that some servers send for the latter."""
 
-    def __init__(self, *, zlib_or_bare: bool) -> None:
-        self._object = zlib.decompressobj(zlib.MAX_WBITS | (0 if zlib_or_bare else 16))
-        self._undecided = zlib_or_bare
+    def __init__(self, *, zlib_or_raw: bool) -> None:
+        self._object = zlib.decompressobj(zlib.MAX_WBITS | (0 if zlib_or_raw else 16))
+        self._format_unknown = zlib_or_raw
         self._head = b""
 
     @property
@@ -67,7 +67,7 @@ class _Unpacker:
 
     def unpack(self, data: bytes, most: int) -> tuple[bytes, bytes]:
         """At most so many bytes of it, and what is left of `data`. Raises: BodyUnreadable."""
-        if self._undecided:
+        if self._format_unknown:
             self._head = data = self._head + data
             if len(data) < ZLIB_HEADER_BYTES:
                 return b"", b""
@@ -75,13 +75,13 @@ class _Unpacker:
             try:
                 piece = self._object.decompress(data, most)
             except zlib.error:
-                if not self._undecided:
+                if not self._format_unknown:
                     raise
                 self._object = zlib.decompressobj(-zlib.MAX_WBITS)
                 piece = self._object.decompress(data, most)
         except zlib.error as error:
             raise BodyUnreadable(f"it can't be unpacked: {error}") from error
-        self._undecided = False
+        self._format_unknown = False
         return piece, self._object.unconsumed_tail
 
 
@@ -91,8 +91,8 @@ def _unpacker(encoding: str) -> _Unpacker | None:
         case "" | "identity":
             return None
         case "gzip" | "x-gzip":
-            return _Unpacker(zlib_or_bare=False)
+            return _Unpacker(zlib_or_raw=False)
         case "deflate":
-            return _Unpacker(zlib_or_bare=True)
+            return _Unpacker(zlib_or_raw=True)
         case other:
             raise BodyUnreadable(f"it came packed as {other[:40]!r}, which was not asked for and is not unpacked")

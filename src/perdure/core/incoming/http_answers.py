@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 import httpx2
 
 from perdure.core.errors import BodyUnreadable, DataTooLarge
-from perdure.core.incoming.bodies import read_body, unpacked
+from perdure.core.incoming.bodies import read_body, unpack
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 
 __all__ = ["bound_body"]
@@ -98,7 +98,7 @@ class _Events(httpx2.AsyncByteStream):
         size = brackets = 0
         before = b""
         try:
-            async for piece in unpacked(self._inner, self._encoding, self._total_bytes):
+            async for piece in unpack(self._inner, self._encoding, self._total_bytes):
                 text = before + piece
                 for number, part in enumerate(_EVENT_END.split(text)):
                     size, brackets = (size, brackets) if number == 0 else (0, 0)

@@ -35,11 +35,11 @@ def _one_hunk(old: Sequence[str], new: Sequence[str]) -> str:
     first = next((index for index in range(shorter) if old[index] != new[index]), shorter)
     same = next((index for index in range(shorter - first) if old[-1 - index] != new[-1 - index]), shorter - first)
     above, below = old[max(first - 1, 0) : first], old[len(old) - same :][:1]
-    gone, come = old[first : len(old) - same], new[first : len(new) - same]
+    old_part, new_part = old[first : len(old) - same], new[first : len(new) - same]
     around = len(above) + len(below)
-    sizes = (_range(first - len(above), around + len(lines)) for lines in (gone, come))
-    marked = ((" ", above), ("-", gone), ("+", come), (" ", below))
-    return "\n".join(["@@ -{} +{} @@".format(*sizes), *(mark + line for mark, lines in marked for line in lines)])
+    sizes = (_range(first - len(above), around + len(lines)) for lines in (old_part, new_part))
+    marks = ((" ", above), ("-", old_part), ("+", new_part), (" ", below))
+    return "\n".join(["@@ -{} +{} @@".format(*sizes), *(mark + line for mark, lines in marks for line in lines)])
 
 
 def _range(first: int, count: int) -> str:

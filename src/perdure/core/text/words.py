@@ -31,10 +31,10 @@ __all__ = [
     "Matches",
     "Postings",
     "Query",
-    "folded",
+    "fold",
     "index_words",
     "query_of",
-    "restored",
+    "restore",
     "stems",
     "storable",
 ]
@@ -70,119 +70,30 @@ _WHOLE_WORDS = re.compile("[\\w\u0300-\u036f]+")
 
 # Words that say nothing of what is looked for; left out of queries, never out of the index. `s`, `re`, `ve`, `ll` are
 # what an apostrophe leaves. With the pronouns and these: +1.3 R@10 on LoCoMo (see memory.ranking.weights).
-_STOP_WORDS = frozenset(
-    [
-        "a",
-        "about",
-        "am",
-        "an",
-        "and",
-        "any",
-        "are",
-        "as",
-        "at",
-        "be",
-        "been",
-        "being",
-        "but",
-        "by",
-        "can",
-        "could",
-        "did",
-        "do",
-        "does",
-        "for",
-        "from",
-        "had",
-        "has",
-        "have",
-        "he",
-        "her",
-        "hers",
-        "him",
-        "his",
-        "how",
-        "i",
-        "if",
-        "in",
-        "into",
-        "is",
-        "it",
-        "its",
-        "just",
-        "ll",
-        "me",
-        "my",
-        "no",
-        "not",
-        "of",
-        "on",
-        "or",
-        "our",
-        "re",
-        "s",
-        "she",
-        "should",
-        "so",
-        "such",
-        "tell",
-        "than",
-        "that",
-        "the",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "to",
-        "us",
-        "ve",
-        "was",
-        "we",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "who",
-        "whom",
-        "whose",
-        "why",
-        "will",
-        "with",
-        "would",
-        "you",
-        "your",
-    ]
+_STOP_TEXT = (
+    "a about am an and any are as at be been being but by can could did do does for from had has have he her hers"
+    " him his how i if in into is it its just ll me my no not of on or our re s she should so such tell than that"
+    " the their them then there these they this to us ve was we were what when where which who whom whose why will"
+    " with would you your"
 )
+_STOP_WORDS = frozenset(_STOP_TEXT.split())
 
 
 class _Stemmers(threading.local):
     """Stemmers keep state while they work, so each thread has its own."""
 
     def __init__(self) -> None:
-        self.english = Stemmer.Stemmer("english", 0)  # whose words are kept by `_english`
+        self.english = Stemmer.Stemmer("english", 0)  # `_english_stem` caches
         self.russian = Stemmer.Stemmer("russian")
 
 
 _stemmers = _Stemmers()
 
 
-class _EnglishStems(dict[str, str]):
-    """Word -> stem, of words met lately: most of a text are a few hundred common ones, and a look here takes a fifth of
-    one into the stemmer's own cache."""
-
-    def __missing__(self, word: str) -> str:
-        if len(self) >= MAX_STEMS:
-            self.clear()
-        stem: str = _stemmers.english.stemWord(word)
-        self[word] = stem
-        return stem
-
-
-_english = _EnglishStems()
+@functools.lru_cache(maxsize=MAX_STEMS)
+def _english_stem(word: str) -> str:
+    stem: str = _stemmers.english.stemWord(word)
+    return stem
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +110,7 @@ class Query:
 
     clauses: tuple[Clause, ...]
 
-    def loosened(self) -> Query:
+    def loosen(self) -> Query:
         """The same with every phrase taken apart: for when the phrases find nothing."""
         single = dict.fromkeys(
             Clause((token,), clause.prefix and len(clause.tokens) == 1)
@@ -218,16 +129,16 @@ def index_words(text: str) -> str:
     """What the full-text index stores for `text`: tokens in order, then the originals of stemmed words,
     space-separated."""
     if text.isascii():
-        stemmed, changed = _ascii_words(text)
-        return " ".join((*stemmed, *dict.fromkeys(changed)))
+        stem_list, changed = _ascii_words(text)
+        return " ".join((*stem_list, *dict.fromkeys(changed)))
     tokens: list[str] = []
     originals: list[str] = []
     # Most texts have a dash, a quotation mark or some words of other letters among words that take a fifth of the time.
-    for ascii_only, some in itertools.groupby(text.split(" "), str.isascii):
-        part = " ".join(some)
+    for ascii_only, group in itertools.groupby(text.split(" "), str.isascii):
+        part = " ".join(group)
         if ascii_only:
-            stemmed, changed = _ascii_words(part)
-            tokens += stemmed
+            stem_list, changed = _ascii_words(part)
+            tokens += stem_list
             originals += changed
             continue
         for kind, found in _tokens(part):
@@ -245,16 +156,16 @@ def _ascii_words(text: str) -> tuple[list[str], list[str]]:
     words = text.encode().translate(_ASCII_LOWER).decode().split()
     if len(text) > MAX_TOKEN_CHARS and max(map(len, words), default=0) > MAX_TOKEN_CHARS:
         words = [word[:MAX_TOKEN_CHARS] for word in words]
-    stemmed = list(map(_english.__getitem__, words))
-    return stemmed, [word for word, stem in zip(words, stemmed, strict=True) if word != stem]
+    stem_list = list(map(_english_stem, words))
+    return stem_list, [word for word, stem in zip(words, stem_list, strict=True) if word != stem]
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """`text` as its words are compared: case and width folded, Latin letters without accents."""
     if text.isascii():
         return text.lower()
-    found = unicodedata.normalize("NFKC", text).casefold()
-    return _WHOLE_WORDS.sub(lambda word: _without_marks(word[0]), found) if _LATIN.search(found) else found
+    result = unicodedata.normalize("NFKC", text).casefold()
+    return _WHOLE_WORDS.sub(lambda word: _without_marks(word[0]), result) if _LATIN.search(result) else result
 
 
 def query_of(text: str) -> Query:
@@ -277,11 +188,11 @@ def query_of(text: str) -> Query:
                 weak[Clause((found[0],))] = None
             else:
                 clauses[Clause((found[0],))] = None
-    chosen = list(clauses or weak)
-    if len(chosen) > MAX_CLAUSES:
-        longest = set(sorted(chosen, key=lambda clause: -sum(map(len, clause.tokens)))[:MAX_CLAUSES])
-        chosen = [clause for clause in chosen if clause in longest]
-    return Query(tuple(chosen))
+    selected = list(clauses or weak)
+    if len(selected) > MAX_CLAUSES:
+        longest = set(sorted(selected, key=lambda clause: -sum(map(len, clause.tokens)))[:MAX_CLAUSES])
+        selected = [clause for clause in selected if clause in longest]
+    return Query(tuple(selected))
 
 
 @functools.cache
@@ -295,10 +206,10 @@ def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
     if text.isascii():
         for word in text.encode().translate(_ASCII_LOWER).decode().split():
             word = word[:MAX_TOKEN_CHARS]
-            yield "word", (_english[word], word)
+            yield "word", (_english_stem(word), word)
         return
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    for match in _words().finditer(folded):
+    normal = unicodedata.normalize("NFKC", text).casefold()
+    for match in _words().finditer(normal):
         found = match.group()
         kind = match.lastgroup or "word"
         if kind == "run":
@@ -309,7 +220,7 @@ def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
             if not found.isascii():
                 found = _without_marks(found)
             found = found[:MAX_TOKEN_CHARS]
-            stem = _stemmers.russian.stemWord(found) if _CYRILLIC.match(found) else _english[found]
+            stem = _stemmers.russian.stemWord(found) if _CYRILLIC.match(found) else _english_stem(found)
             yield kind, (stem, found)
 
 
@@ -328,7 +239,7 @@ _ESCAPED = re.compile("\x1b(?:\x1b|([0-9a-f]{4}))")
 
 
 def storable(text: str) -> str:
-    """`text` as any text column can hold it; `restored` gives it back. Most texts come back as they are."""
+    """`text` as any text column can hold it; `restore` gives it back. Most texts come back as they are."""
     if "\x00" not in text and _ESCAPE not in text:
         if text.isascii():
             return text
@@ -341,7 +252,7 @@ def storable(text: str) -> str:
     return _UNSTORABLE.sub(lambda found: _ESCAPE * 2 if found[0] == _ESCAPE else f"{_ESCAPE}{ord(found[0]):04x}", text)
 
 
-def restored(text: str) -> str:
+def restore(text: str) -> str:
     """The text that `storable` was given."""
     if _ESCAPE not in text:
         return text

@@ -1,15 +1,14 @@
-"""What a model sends as a tool's arguments, fitted to the tool's schema where that loses nothing.
+"""Fit a model's arguments to a tool's schema, where that loses nothing.
 
-What is taken, beyond what fits as it is: "5" and 5.0 for 5; "true" for true, 0 and 1 for a boolean; 5 for "5"; "0.5"
-for 0.5; a JSON text for the object or list in it; one value for a list of it, if it fits the list's items as it is;
-null for an argument that may be left out. What is refused, because something would be lost or made up: "5.5" for an
-integer, a float beyond 2**53 for one, digits that a float does not keep, a float or a boolean for a text, "yes" for
-true, a name that is not known, a name that is given twice.
+Accepted beyond exact values: "5" and 5.0 for 5; "true" for true, 0 and 1 for a boolean; 5 for "5"; "0.5" for 0.5; a
+JSON text for the object or list in it; one value for a list of it, if it fits the list's items; null for an optional
+argument. Refused, because it would lose or invent something: "5.5" for an integer, a float beyond 2**53 for one, digits
+that a float does not keep, a float or a boolean for a text, "yes" for true, an unknown name, a repeated name.
 
-Of a schema are looked at: $ref, anyOf, oneOf (and its discriminator), allOf, type, enum, const, properties, required,
-additionalProperties, items, prefixItems, minItems, maxItems, uniqueItems, minimum, maximum, exclusiveMinimum,
-exclusiveMaximum, multipleOf, minLength, maxLength and the formats that our own schemas have. `pattern` is not: one from
-outside may take for ever.
+These keywords of a schema count: $ref, anyOf, oneOf (and its discriminator), allOf, type, enum, const, properties,
+required, additionalProperties, items, prefixItems, minItems, maxItems, uniqueItems, minimum, maximum, exclusiveMinimum,
+exclusiveMaximum, multipleOf, minLength, maxLength and the formats of our own schemas. `pattern` does not: a foreign one
+may take for ever.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from perdure.core.incoming.json_limits import JsonLimits, check_json
 __all__ = ["ARGUMENTS", "fit_arguments", "parse_arguments", "read_json"]
 
 EXACT_FLOAT = 2**53
-"""Below it every whole number is a float of its own."""
+"""Floats represent every whole number below this."""
 
 TRIES = 20_000
-"""How many parts of a schema are looked at for one call: unions of unions could be tried for ever."""
+"""The most parts of a schema that one call may visit: unions of unions could take for ever."""
 
 PROBLEMS_TOLD = 5
 
@@ -45,9 +44,9 @@ _NUMBER_CHARS = 400
 
 
 def parse_arguments(tool: str, schema: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """The arguments that a model wrote as JSON, fitted to the schema; an empty text is no arguments.
+    """Parse a model's JSON arguments and fit them to the schema; an empty text means no arguments.
 
-    Raises: InvalidArguments: no JSON, no object, an argument that is missing, unknown or can't be fitted.
+    Raises: InvalidArguments: no JSON object, or an argument that is missing, unknown or does not fit.
     """
     if not text.strip():
         return fit_arguments(tool, schema, {})
@@ -59,9 +58,9 @@ def parse_arguments(tool: str, schema: Mapping[str, Any], text: str) -> dict[str
 
 
 def fit_arguments(tool: str, schema: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
-    """Arguments that are values already, fitted to the schema. Raises: InvalidArguments."""
+    """Fit parsed arguments to the schema. Raises: InvalidArguments."""
     if not isinstance(arguments, Mapping):
-        raise InvalidArguments(tool, f"a JSON object was expected, not {_told(arguments)}")
+        raise InvalidArguments(tool, f"a JSON object was expected, not {_describe(arguments)}")
     try:
         fitted: dict[str, Any] = _Walk(schema).object("", schema, _json_values(arguments, ""), False)
     except _Misfit as misfit:
@@ -80,17 +79,17 @@ def fit_arguments(tool: str, schema: Mapping[str, Any], arguments: Any) -> dict[
 
 
 def _json_values(value: Any, path: str) -> Any:
-    """The value as JSON has it, lists for tuples. Raises: _Misfit: JSON does not have it; RecursionError."""
+    """Return the value in JSON's types, lists for tuples. Raises: _Misfit: no JSON type; RecursionError."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, int | float):
-        _sized(path, value)
+        _check_size(path, value)
         return value
     if isinstance(value, Mapping):
         made: dict[str, Any] = {}
         for name, one in value.items():
             if not isinstance(name, str):
-                raise _Misfit(f"{path or 'they'} must have names that are texts, not {_told(name)}")
+                raise _Misfit(f"{path or 'they'} must have names that are texts, not {_describe(name)}")
             made[name] = _json_values(one, _place(path, name))
         return made
     if isinstance(value, list | tuple):
@@ -98,7 +97,7 @@ def _json_values(value: Any, path: str) -> Any:
     raise _Misfit(f"{path!r} must be a value that JSON has, not a {type(value).__name__}")
 
 
-def _sized(path: str, value: int | float) -> None:
+def _check_size(path: str, value: int | float) -> None:
     try:
         if math.isfinite(value):
             return
@@ -110,12 +109,12 @@ def _sized(path: str, value: int | float) -> None:
 
 
 ARGUMENTS = JsonLimits(size_bytes=8 << 20, depth=1_000, containers=20_000)
-"""What the arguments of a call may hold: they are a model's, and each byte of them can become 300 bytes of objects."""
+"""The limits of a call's arguments: each byte of JSON can become 300 bytes of objects."""
 
 
 def read_json(text: str) -> Any:
-    """What a JSON text holds. Raises: ValueError: no JSON, NaN, a name that is given twice, or more than is parsed, as
-    DataTooLarge; RecursionError."""
+    """Parse a JSON text. Raises: ValueError: no JSON, NaN, a repeated name, or (DataTooLarge) over the limits;
+    RecursionError."""
     check_json(text.encode("utf-8", "surrogatepass"), ARGUMENTS)
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -177,50 +176,50 @@ class _Walk:
             raise _Misfit(f"{path!r} can't be given")
         if not isinstance(schema, Mapping):
             return value
-        schema = self._followed(schema)
+        schema = self._resolve(schema)
         for part in schema.get("allOf", ()):
             value = self.fit(path, part, value, exact)
         if branches := schema.get("anyOf") or schema.get("oneOf"):
             value = self._one_of(path, schema, branches, value, exact)
         if "const" in schema:
-            value = self._listed(path, [schema["const"]], value, exact)
+            value = self._fit_listed(path, [schema["const"]], value, exact)
         elif "enum" in schema:
-            value = self._listed(path, schema["enum"], value, exact)
+            value = self._fit_listed(path, schema["enum"], value, exact)
         kind = schema.get("type")
         if isinstance(kind, list):
             value = self._one_of(path, schema, [{**schema, "type": one} for one in kind], value, exact)
             return None if value is None else value
         if value is None and (kind == "null" or schema.get("nullable") is True):
             return None
-        take = _TAKEN.get(kind) if isinstance(kind, str) else None
+        take = _FITTERS.get(kind) if isinstance(kind, str) else None
         if take is not None and "const" not in schema and "enum" not in schema:
             value = take(self, path, schema, value, exact)
         elif kind is None and isinstance(value, dict) and ("properties" in schema or "required" in schema):
             value = self.object(path, schema, value, exact)
         return value
 
-    def _followed(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The schema that a reference leads to, with what stands beside the reference."""
+    def _resolve(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the schema that a reference leads to, with the keywords beside the reference."""
         for _ in range(20):
             reference = schema.get("$ref")
             if not isinstance(reference, str) or not reference.startswith("#"):
                 return schema
-            found: Any = self.root
+            target: Any = self.root
             for name in reference.split("/")[1:]:
                 name = name.replace("~1", "/").replace("~0", "~")
-                found = found.get(name) if isinstance(found, Mapping) else None
+                target = target.get(name) if isinstance(target, Mapping) else None
             beside = {key: one for key, one in schema.items() if key != "$ref"}
-            schema = {**found, **beside} if isinstance(found, Mapping) else beside
+            schema = {**target, **beside} if isinstance(target, Mapping) else beside
         return schema
 
     def _one_of(self, path: str, schema: Mapping[str, Any], branches: Sequence[Any], value: Any, exact: bool) -> Any:
-        """The first branch that the value fits as it is, else the first that it can be fitted to."""
-        told = schema.get("discriminator")
-        if isinstance(told, Mapping) and isinstance(value, dict) and isinstance(told.get("mapping"), Mapping):
-            name, mapping = str(told.get("propertyName")), told["mapping"]
+        """Return the value by the first branch that it fits as it is, else by the first that it can be fitted to."""
+        tag = schema.get("discriminator")
+        if isinstance(tag, Mapping) and isinstance(value, dict) and isinstance(tag.get("mapping"), Mapping):
+            name, mapping = str(tag.get("propertyName")), tag["mapping"]
             kind = value.get(name)
             if not isinstance(kind, str) or kind not in mapping:
-                raise _Misfit(f"{_place(path, name)!r} must be one of {', '.join(mapping):.400}, not {_told(kind)}")
+                raise _Misfit(f"{_place(path, name)!r} must be one of {', '.join(mapping):.400}, not {_describe(kind)}")
             return self.fit(path, {"$ref": mapping[kind]}, value, exact)
         problems: list[str] = []
         for as_it_is in (True,) if exact else (True, False):
@@ -229,35 +228,35 @@ class _Walk:
                     return self.fit(path, branch, value, as_it_is)
                 except _Misfit as misfit:
                     problems.extend(misfit.problems)
-        shapes = ", ".join(dict.fromkeys(_shape(self._followed(b)) for b in branches if isinstance(b, Mapping)))
+        shapes = ", ".join(dict.fromkeys(_shape(self._resolve(b)) for b in branches if isinstance(b, Mapping)))
         if not isinstance(value, dict | list) or not problems:
-            raise _Misfit(f"{path!r} must be one of: {shapes}; not {_told(value)}")
+            raise _Misfit(f"{path!r} must be one of: {shapes}; not {_describe(value)}")
         for problem in problems:
             if not problem.startswith(repr(path)):
                 raise _Misfit(problem)  # it names a part, which says more
         raise _Misfit(f"{path!r} fits none of: {shapes} ({problems[-1]:.200})")
 
-    def _listed(self, path: str, values: Sequence[Any], value: Any, exact: bool) -> Any:
+    def _fit_listed(self, path: str, values: Sequence[Any], value: Any, exact: bool) -> Any:
         for one in values:
             if _same(one, value):
                 return one
         if not exact:
             for one in values:
-                take = _TAKEN.get(_KINDS.get(type(one), ""))
+                take = _FITTERS.get(_KINDS.get(type(one), ""))
                 if take is not None and not isinstance(one, dict | list):
                     try:
                         if _same(one, take(self, path, {}, value, False)):
                             return one
                     except _Misfit:
                         continue
-        shown = ", ".join(json.dumps(one, ensure_ascii=False) for one in values)
-        raise _Misfit(f"{path!r} must be {'one of ' if len(values) > 1 else ''}{shown:.400}, not {_told(value)}")
+        choices = ", ".join(json.dumps(one, ensure_ascii=False) for one in values)
+        raise _Misfit(f"{path!r} must be {'one of ' if len(values) > 1 else ''}{choices:.400}, not {_describe(value)}")
 
     def object(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
         if isinstance(value, str) and not exact:
-            value = self._unpacked(path, value, "{", "an object")
+            value = self._parse_text(path, value, "{", "an object")
         if not isinstance(value, dict):
-            raise _Misfit(f"{path!r} must be an object, not {_told(value)}")
+            raise _Misfit(f"{path!r} must be an object, not {_describe(value)}")
         known = schema.get("properties")
         known = known if isinstance(known, Mapping) else {}
         required = schema.get("required")
@@ -265,16 +264,16 @@ class _Walk:
         others = schema.get("additionalProperties", True)
         problems: list[str] = []
         if missing := [name for name in required if name not in value]:
-            problems.append(f"missing {_quoted(path, missing)}")
+            problems.append(f"missing {_quote_names(path, missing)}")
         if others is False and (unknown := [name for name in value if name not in known]):
             names = ", ".join(known) or "none"
-            problems.append(f"unknown {_quoted(path, unknown[:PROBLEMS_TOLD])}; known are {names:.600}")
-        made: dict[str, Any] = {}
+            problems.append(f"unknown {_quote_names(path, unknown[:PROBLEMS_TOLD])}; known are {names:.600}")
+        result: dict[str, Any] = {}
         for name, one in value.items():
             part = known.get(name, others)
             where = _place(path, name)
             try:
-                made[name] = self.fit(where, part, one, exact)
+                result[name] = self.fit(where, part, one, exact)
             except _Misfit as misfit:
                 # null stands for "left out" with many models.
                 if one is None and name in known and name not in required and not exact:
@@ -283,47 +282,47 @@ class _Walk:
                     problems.extend(misfit.problems)
         if problems:
             raise _Misfit(*problems)
-        return made
+        return result
 
     def array(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
         firsts = schema.get("prefixItems")
         firsts = firsts if isinstance(firsts, list | tuple) else ()
         items = schema.get("items", True)
         if isinstance(value, str) and not exact and value.lstrip()[:1] == "[":
-            value = self._unpacked(path, value, "[", "a list")
+            value = self._parse_text(path, value, "[", "a list")
         if not isinstance(value, list):
             if exact or value is None or firsts:
-                raise _Misfit(f"{path!r} must be a list, not {_told(value)}")
+                raise _Misfit(f"{path!r} must be a list, not {_describe(value)}")
             try:
                 value = [self.fit(path, items, value, True)]
             except _Misfit:
-                raise _Misfit(f"{path!r} must be a list, not {_told(value)}") from None
-        made: list[Any] = []
+                raise _Misfit(f"{path!r} must be a list, not {_describe(value)}") from None
+        result: list[Any] = []
         problems: list[str] = []
         for index, one in enumerate(value):
             try:
-                made.append(self.fit(f"{path}[{index}]", firsts[index] if index < len(firsts) else items, one, exact))
+                result.append(self.fit(f"{path}[{index}]", firsts[index] if index < len(firsts) else items, one, exact))
             except _Misfit as misfit:
                 problems.extend(misfit.problems)
         if problems:
             raise _Misfit(*problems)
-        self._bounded(path, schema, len(made), "minItems", "maxItems", "items")
-        if schema.get("uniqueItems") is True and len({json.dumps(one, sort_keys=True) for one in made}) < len(made):
+        self._check_bounds(path, schema, len(result), "minItems", "maxItems", "items")
+        if schema.get("uniqueItems") is True and len({json.dumps(one, sort_keys=True) for one in result}) < len(result):
             raise _Misfit(f"{path!r} must hold each item once")
-        return made
+        return result
 
     def text(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
         if isinstance(value, int) and not isinstance(value, bool) and not exact:
             value = str(value)
         if not isinstance(value, str):
-            raise _Misfit(f"{path!r} must be of type string, not {_told(value)}")
-        self._bounded(path, schema, len(value), "minLength", "maxLength", "characters")
+            raise _Misfit(f"{path!r} must be of type string, not {_describe(value)}")
+        self._check_bounds(path, schema, len(value), "minLength", "maxLength", "characters")
         check = _FORMATS.get(schema.get("format", ""))
         if check is not None:
             try:
                 check[0](value)
             except ValueError:
-                raise _Misfit(f"{path!r} must be {check[1]}, not {_told(value)}") from None
+                raise _Misfit(f"{path!r} must be {check[1]}, not {_describe(value)}") from None
         return value
 
     def integer(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
@@ -331,18 +330,18 @@ class _Walk:
         if isinstance(number, float) and number.is_integer() and abs(number) <= EXACT_FLOAT:
             number = int(number)
         if not isinstance(number, int) or isinstance(number, bool):
-            raise _Misfit(f"{path!r} must be of type integer, not {_told(value)}")
-        _sized(path, number)
-        return self._measured(path, schema, number)
+            raise _Misfit(f"{path!r} must be of type integer, not {_describe(value)}")
+        _check_size(path, number)
+        return self._check_measures(path, schema, number)
 
     def number(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
         number = value if exact else _number(value)
         if not isinstance(number, int | float) or isinstance(number, bool):
-            raise _Misfit(f"{path!r} must be of type number, not {_told(value)}")
-        _sized(path, number)
+            raise _Misfit(f"{path!r} must be of type number, not {_describe(value)}")
+        _check_size(path, number)
         if isinstance(number, int) and int(float(number)) != number:
-            raise _Misfit(f"{path!r} must be of type number, which does not keep all digits of {_told(value)}")
-        return self._measured(path, schema, number)
+            raise _Misfit(f"{path!r} must be of type number, which does not keep all digits of {_describe(value)}")
+        return self._check_measures(path, schema, number)
 
     def boolean(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
         if isinstance(value, bool):
@@ -352,30 +351,30 @@ class _Walk:
                 return value.strip().lower() == "true"
             if type(value) is int and value in (0, 1):
                 return value == 1
-        raise _Misfit(f"{path!r} must be of type boolean, not {_told(value)}")
+        raise _Misfit(f"{path!r} must be of type boolean, not {_describe(value)}")
 
     def null(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
         if value is None or (not exact and isinstance(value, str) and value.strip() in ("null", "None")):
             return None
-        raise _Misfit(f"{path!r} must be null, not {_told(value)}")
+        raise _Misfit(f"{path!r} must be null, not {_describe(value)}")
 
-    def _unpacked(self, path: str, text: str, opening: str, what: str) -> Any:
+    def _parse_text(self, path: str, text: str, opening: str, what: str) -> Any:
         """The object or list that a JSON text holds."""
         if text.lstrip()[:1] == opening:
             try:
                 return read_json(text)
             except (ValueError, RecursionError) as error:
                 raise _Misfit(f"{path!r} must be {what}; its text is {_unreadable(text, error)}") from None
-        raise _Misfit(f"{path!r} must be {what}, not {_told(text)}")
+        raise _Misfit(f"{path!r} must be {what}, not {_describe(text)}")
 
-    def _measured(self, path: str, schema: Mapping[str, Any], value: int | float) -> int | float:
+    def _check_measures(self, path: str, schema: Mapping[str, Any], value: int | float) -> int | float:
         for name, (holds, words) in _MEASURES.items():
             limit = schema.get(name)
             if isinstance(limit, int | float) and not isinstance(limit, bool) and not holds(value, limit):
-                raise _Misfit(f"{path!r} must be {words} {limit}, not {_told(value)}")
+                raise _Misfit(f"{path!r} must be {words} {limit}, not {_describe(value)}")
         return value
 
-    def _bounded(self, path: str, schema: Mapping[str, Any], size: int, least: str, most: str, unit: str) -> None:
+    def _check_bounds(self, path: str, schema: Mapping[str, Any], size: int, least: str, most: str, unit: str) -> None:
         low, high = schema.get(least), schema.get(most)
         if isinstance(low, int) and size < low:
             raise _Misfit(f"{path!r} must have at least {low} {unit}, not {size}")
@@ -384,7 +383,7 @@ class _Walk:
 
 
 def _number(value: Any) -> Any:
-    """The number that a text writes, if a number keeps all of it; else the value as it is."""
+    """Return the number in a text, if a number keeps all its digits; else the value unchanged."""
     if not isinstance(value, str) or len(value) > _NUMBER_CHARS:
         return value
     text = value.strip()
@@ -393,28 +392,28 @@ def _number(value: Any) -> Any:
     if not _NUMBER.fullmatch(text):
         return value
     try:
-        read = float(text)
-        return read if Decimal(text) == Decimal(repr(read)) else value
+        parsed = float(text)
+        return parsed if Decimal(text) == Decimal(repr(parsed)) else value
     except (InvalidOperation, OverflowError):
         return value
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal as JSON: true is not 1, and 1.0 is."""
+    """Return whether two values are equal in JSON: 1.0 equals 1, true does not."""
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def _place(path: str, name: str) -> str:
-    """How a part of an argument is named: `items[0].name`."""
+    """Return the name of a part of an argument: `items[0].name`."""
     return f"{path}.{name[:80]}" if path else name[:80]
 
 
-def _quoted(path: str, names: Sequence[str]) -> str:
+def _quote_names(path: str, names: Sequence[str]) -> str:
     return ", ".join(repr(_place(path, name)) for name in names)
 
 
-def _told(value: Any) -> str:
-    """A value as a model writes it; a text in single quotes, as names are."""
+def _describe(value: Any) -> str:
+    """Return a value for an error text, in JSON; a text in single quotes."""
     try:
         if isinstance(value, str):
             return f"{value!r:.80}"
@@ -424,7 +423,7 @@ def _told(value: Any) -> str:
 
 
 def _shape(schema: Mapping[str, Any]) -> str:
-    """A branch of a union, in a word or two."""
+    """Describe a branch of a union in a word or two."""
     for key in ("const", "enum"):
         if key in schema:
             return f"{json.dumps(schema[key], ensure_ascii=False):.80}"
@@ -446,7 +445,7 @@ def _duration(text: str) -> None:
 
 _Take = Callable[[_Walk, str, Mapping[str, Any], Any, bool], Any]
 
-_TAKEN: Mapping[str | None, _Take] = {
+_FITTERS: Mapping[str | None, _Take] = {
     "object": _Walk.object,
     "array": _Walk.array,
     "string": _Walk.text,

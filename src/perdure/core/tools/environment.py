@@ -1,7 +1,7 @@
-"""The variables of a custom tool: what of them is stored, shown, and given to the tool.
+"""The variables of a custom tool, as they are stored and shown.
 
-A value `secret:NAME` is stored as it is. Any other may be a key that somebody put in directly, so it is encrypted like
-a secret and never shown again: an empty value stands for it, and leaves it as it is when it is sent back.
+A reference `secret:NAME` is stored in plain text. Any other value may be a key, so it is encrypted like a secret and
+shown as an empty value; an empty value that is sent back keeps it.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from dataclasses import replace
 from perdure.core.secrets import REFERENCE
 from perdure.core.tools.spec import ToolCode
 
-__all__ = ["HIDDEN", "is_sealed", "shown_environment", "without_values"]
+__all__ = ["HIDDEN", "is_sealed", "visible_environment", "without_values"]
 
 HIDDEN = ""
 
 
-def shown_environment(code: ToolCode) -> dict[str, str]:
-    """The variables as anybody may see them: only a reference has a value."""
+def visible_environment(code: ToolCode) -> dict[str, str]:
+    """Return the variables for display: only references have a value."""
     plain = {name: value if value.startswith(REFERENCE) else HIDDEN for name, value in code.environment.items()}
     return dict(sorted({**plain, **dict.fromkeys(code.sealed, HIDDEN)}.items()))
 
 
 def is_sealed(code: ToolCode) -> bool:
-    """Whether all its values are encrypted or references, as they are stored."""
+    """Return whether all values are encrypted or references."""
     return all(value.startswith(REFERENCE) for value in code.environment.values())
 
 
 def without_values(code: ToolCode) -> ToolCode:
-    """The code as anybody may see it."""
-    return replace(code, environment=shown_environment(code), sealed={})
+    """Return the code for display."""
+    return replace(code, environment=visible_environment(code), sealed={})

@@ -1,4 +1,4 @@
-"""The hosts that a tool may reach: how a list of them is written, and what it allows."""
+"""The list of hosts that a tool may reach: check it, and match hosts against it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _FORM = (
 
 
 def check_hosts(value: object) -> tuple[str, ...]:
-    """The hosts of a tool's `network`, in lower case, each once. None and False: none.
+    """Return the hosts of a tool's `network`, in lower case, each once. None and False: no hosts.
 
-    Raises: InvalidInput: it is no such list; True, which older tools say, is none either.
+    Raises: InvalidInput: no list of hosts; also for True, from older tools.
     """
     if value is None or value is False:
         return ()
@@ -35,16 +35,16 @@ def check_hosts(value: object) -> tuple[str, ...]:
         raise InvalidInput(f"network is {value!r:.80}: {_FORM}")
     if len(value) > HOSTS_MAX:
         raise InvalidInput(f"network lists {len(value):,} hosts, the limit is {HOSTS_MAX}")
-    return tuple(dict.fromkeys(_checked(entry) for entry in value))
+    return tuple(dict.fromkeys(_check(entry) for entry in value))
 
 
 def listed_ports(hosts: Sequence[str], host: str, *, web: Collection[int]) -> tuple[frozenset[int], bool]:
-    """The ports at which a list lets a host be reached, and whether an entry names it (and no pattern).
+    """Return the ports of a host that a list allows, and whether an entry names it exactly.
 
     Args:
-        hosts: as `check_hosts` gives them.
+        hosts: from `check_hosts`.
         host: in lower case, an IPv6 address without brackets.
-        web: the ports of an entry that says none.
+        web: the ports of an entry without a port.
     """
     ports: set[int] = set()
     named = False
@@ -60,7 +60,7 @@ def listed_ports(hosts: Sequence[str], host: str, *, web: Collection[int]) -> tu
     return frozenset(ports), named
 
 
-def _checked(entry: object) -> str:
+def _check(entry: object) -> str:
     if isinstance(entry, str) and len(entry) <= _ENTRY_CHARS:
         text = entry.strip().lower()
         match = _ENTRY.fullmatch(text)
@@ -70,7 +70,7 @@ def _checked(entry: object) -> str:
 
 
 def _is_host(text: str) -> bool:
-    """Whether it is a name, a pattern or an address; 1.2.3 and 0x7f.1 are none of them."""
+    """Return whether the text is a name, a pattern or an address; 1.2.3 and 0x7f.1 are none."""
     last = text.rsplit(".", 1)[-1]
     if text.startswith("[") or last.isdigit() or last.startswith("0x"):
         try:

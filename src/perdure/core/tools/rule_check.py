@@ -1,7 +1,6 @@
-"""Whether an agent's tool rules can be kept: each value for itself, and each rule beside those it can contradict.
+"""Check an agent's tool rules: each value by itself, and each pair of rules for contradictions.
 
-Two rules are compared, never a whole course of calls: rules that lead in a circle are taken, and such a run ends by its
-limit of model calls.
+Only pairs are compared. Rules that form a circle pass, and such a run ends at its limit of model calls.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from perdure.core.tools.rules import (
     ToolRule,
     ToolRules,
     output_word,
-    read_rules,
+    parse_rules,
     rule_to_dict,
 )
 
@@ -38,36 +37,36 @@ NAMES_SHOWN = 5
 def rules_to_settings(
     rules: Iterable[Mapping[str, Any] | ToolRule], *, before: Sequence[Any] = ()
 ) -> list[dict[str, Any]]:
-    """Rules as they are stored, every field named.
+    """Check rules and return them in stored form, with every field.
 
     Args:
-        before: the stored ones that they take the place of. If only approvals differ, the rest is not checked: what is
-            refused now may have been taken once, and a person can still be asked.
+        before: the stored rules that they replace. If only approvals differ, the other rules are not checked again, as
+            an older version may have accepted them.
     Raises: ToolRulesInvalid: they can't be read, or contradict each other.
     """
     if isinstance(rules, (str, Mapping)) or not isinstance(rules, Iterable):
         raise ToolRulesInvalid(f"tool_rules is {rules!r:.80}: give a list of rules")
-    found = read_rules([rule_to_dict(rule) if isinstance(rule, ToolRule) else rule for rule in rules])
-    check_rules(found, before=read_rules(before))
-    return [rule_to_dict(rule) for rule in found.rules]
+    parsed = parse_rules([rule_to_dict(rule) if isinstance(rule, ToolRule) else rule for rule in rules])
+    check_rules(parsed, before=parse_rules(before))
+    return [rule_to_dict(rule) for rule in parsed.rules]
 
 
-def check_rules(found: ToolRules, *, before: ToolRules = NO_RULES) -> None:
-    """Nothing, when no value is out of range and no two rules contradict each other.
+def check_rules(rules: ToolRules, *, before: ToolRules = NO_RULES) -> None:
+    """Check that no value is out of range and no two rules contradict each other.
 
     Args:
         before: the rules that the agent has. If only approvals differ, the rest is not checked.
     Raises: ToolRulesInvalid.
     """
-    same = bool(before) and found.ordered == before.ordered
-    for place, rule in enumerate(found.rules):
+    same = bool(before) and rules.ordered == before.ordered
+    for place, rule in enumerate(rules.rules):
         if not same or isinstance(rule, RequiresApproval):
             _check_values(rule, f"tool_rules.{place}")
     if not same:
-        _check_single_values(found.rules)
-        pairs = _Pairs(found.rules)
+        _check_single_values(rules.rules)
+        pairs = _Pairs(rules.rules)
         pairs.check_parents()
-        for rule in found.rules:
+        for rule in rules.rules:
             pairs.check(rule)
 
 
@@ -106,16 +105,16 @@ def _check_values(rule: ToolRule, where: str) -> None:
 
 def _check_single_values(rules: Iterable[ToolRule]) -> None:
     """Refuse two values where only one can hold: a limit, an argument, the child for an output."""
-    seen: dict[tuple[str, ...], tuple[Any, str]] = {}
+    values: dict[tuple[str, ...], tuple[Any, str]] = {}
     for rule in rules:
         for key, value, text in _single_values(rule):
-            first, first_text = seen.setdefault((rule.type, *key), (value, text))
+            first, first_text = values.setdefault((rule.type, *key), (value, text))
             if first != value:
                 _contradiction(f"{first_text} and {text} ({rule.type})")
 
 
 def _single_values(rule: ToolRule) -> Iterator[tuple[tuple[str, ...], Any, str]]:
-    """(what the value is for, the value, both in words) of everything that a second rule must not set otherwise."""
+    """Yield (key, value, both in words) of every value that a second rule must not contradict."""
     name = rule.tool_name
     match rule:
         case MaxCount(max_count_limit=limit):
@@ -138,11 +137,11 @@ def _single_values(rule: ToolRule) -> Iterator[tuple[tuple[str, ...], Any, str]]
 
 
 class _Pairs:
-    """What all rules say of each tool, so that one rule is compared with the others at once."""
+    """The rules by tool, so that one rule is compared with all others at once."""
 
     def __init__(self, rules: Iterable[ToolRule]) -> None:
         self._exits: set[str] = set()
-        self._closed: set[str] = set()
+        self._forbidden: set[str] = set()
         self._parents: dict[str, set[str]] = {}  # child -> the tools right after which it may be called
         self._heirs: dict[str, set[str]] = {}  # tool -> what may be called right after it, by its parent_last_tool
         self._children: dict[str, frozenset[str]] = {}  # tool -> the children that its rules have in common
@@ -152,7 +151,7 @@ class _Pairs:
                 case ExitLoop():
                     self._exits.add(name)
                 case MaxCount(max_count_limit=0):
-                    self._closed.add(name)
+                    self._forbidden.add(name)
                 case ChildTools(children=children):
                     listed = frozenset(children)
                     self._children[name] = self._children.get(name, listed) & listed
@@ -166,10 +165,10 @@ class _Pairs:
     def check_parents(self) -> None:
         """Raises: ToolRulesInvalid: each parent of a child is closed, or waits for that child itself."""
         for child, parents in self._parents.items():
-            if child not in self._closed and all(
-                parent in self._closed or self._parents.get(parent) == {child} for parent in parents
+            if child not in self._forbidden and all(
+                parent in self._forbidden or self._parents.get(parent) == {child} for parent in parents
             ):
-                after = _named(parents, " or ")
+                after = _join_names(parents, " or ")
                 _contradiction(f"{child} may come right after {after} only (parent_last_tool), and that never happens")
 
     def check(self, rule: ToolRule) -> None:
@@ -180,20 +179,21 @@ class _Pairs:
                 why = f"{name} ends the run (exit_loop) and must go on (continue_loop)"
             case ChildTools() | ParentTool() | Conditional() if name in self._exits:
                 why = f"{name} ends the run (exit_loop), but another tool has to come after it ({rule.type})"
-            case RunFirst() | RequiredBeforeExit() if name in self._closed:
+            case RunFirst() | RequiredBeforeExit() if name in self._forbidden:
                 why = f"{name} has to be called ({rule.type}), but max_count_per_step is 0"
             case RunFirst() if name in self._parents:
-                after = _named(self._parents[name], " or ")
+                after = _join_names(self._parents[name], " or ")
                 why = f"{name} has to come first (run_first), but only right after {after} (parent_last_tool)"
             case ParentTool(children=heirs):
                 children = self._children.get(name)
                 if children is not None and children.isdisjoint(heirs):
-                    both = f"{_named(children)} (constrain_child_tools) and {_named(heirs)} ({rule.type})"
+                    both = f"{_join_names(children)} (constrain_child_tools) and {_join_names(heirs)} ({rule.type})"
                     why = f"right after {name} may come {both}, which have no tool in common"
             case ChildTools(children=children) | Conditional(children=children):
-                lost = [child for child in children if self._why_not(name, child)]
-                if lost and (isinstance(rule, Conditional) or len(lost) == len(children)):
-                    why = f"after {name} comes {_named(lost)} ({rule.type}), but {self._why_not(name, min(lost))}"
+                missing = [child for child in children if self._why_not(name, child)]
+                if missing and (isinstance(rule, Conditional) or len(missing) == len(children)):
+                    reason = self._why_not(name, min(missing))
+                    why = f"after {name} comes {_join_names(missing)} ({rule.type}), but {reason}"
                 elif children == (name,) and isinstance(rule, ChildTools):
                     why = f"after {name} comes only {name} again ({rule.type}), so the run can't end"
             case _:
@@ -202,22 +202,22 @@ class _Pairs:
             _contradiction(why)
 
     def _why_not(self, name: str, child: str) -> str | None:
-        """Why the child can't be called right after the tool; None: it can."""
-        if child in self._closed:
+        """Return why the child can't be called right after the tool; None: it can."""
+        if child in self._forbidden:
             return f"max_count_per_step of {child} is 0"
         if (parents := self._parents.get(child)) and name not in parents:
-            return f"{child} may come right after {_named(parents, ' or ')} only (parent_last_tool)"
+            return f"{child} may come right after {_join_names(parents, ' or ')} only (parent_last_tool)"
         for known in (self._children.get(name), self._heirs.get(name)):
             if known is not None and child not in known:
                 return f"another rule for {name} does not have {child}"
         return None
 
 
-def _named(names: Iterable[str], between: str = ", ") -> str:
-    """The first names in their order, and how many there are besides: rules may name hundreds."""
-    found = sorted(names)
-    more = len(found) - NAMES_SHOWN
-    return between.join((*found[:NAMES_SHOWN], f"{more} more") if more > 1 else found)
+def _join_names(names: Iterable[str], between: str = ", ") -> str:
+    """Join the first names in order, with the number of the others: rules may name hundreds."""
+    ordered = sorted(names)
+    more = len(ordered) - NAMES_SHOWN
+    return between.join((*ordered[:NAMES_SHOWN], f"{more} more") if more > 1 else ordered)
 
 
 def _contradiction(text: str) -> NoReturn:

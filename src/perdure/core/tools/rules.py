@@ -26,7 +26,7 @@ __all__ = [
     "ToolRule",
     "ToolRules",
     "output_word",
-    "read_rules",
+    "parse_rules",
     "rule_to_dict",
     "rules_of",
 ]
@@ -147,12 +147,12 @@ TYPES = (
 )
 
 RULES_MAX = 1_000
-"""More are no rules that anybody wrote."""
+"""The most rules of an agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRules:
-    """All rules of an agent, in their order. A rule for a tool that the agent does not have is asleep until it has."""
+    """All rules of an agent, in order. A rule for a tool that the agent does not have takes no effect."""
 
     rules: tuple[ToolRule, ...] = ()
 
@@ -161,12 +161,12 @@ class ToolRules:
 
     @property
     def ordered(self) -> tuple[ToolRule, ...]:
-        """Those for which it matters what was called before: all but `requires_approval`."""
+        """The rules that depend on earlier calls: all but `requires_approval`."""
         return tuple(rule for rule in self.rules if not isinstance(rule, RequiresApproval))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every tool that they name, as it first comes."""
+        """Every tool that the rules name, in order."""
         found: dict[str, None] = {}
         for rule in self.rules:
             found[rule.tool_name] = None
@@ -176,7 +176,7 @@ class ToolRules:
 
     @property
     def approved(self) -> frozenset[str]:
-        """The tools whose calls a person has to approve."""
+        """The tools whose calls need a person's approval."""
         return frozenset(rule.tool_name for rule in self.rules if isinstance(rule, RequiresApproval))
 
 
@@ -184,14 +184,13 @@ NO_RULES = ToolRules()
 
 
 def rules_of(settings: Mapping[str, Any]) -> ToolRules:
-    """The rules among an agent's settings, which were checked when they were set. Raises: ToolRulesInvalid: they can't
-    be read."""
+    """Return the rules in an agent's settings. Raises: ToolRulesInvalid: they can't be read."""
     stored = settings.get("tool_rules")
-    return read_rules(stored) if stored else NO_RULES
+    return parse_rules(stored) if stored else NO_RULES
 
 
 def rule_to_dict(rule: ToolRule) -> dict[str, Any]:
-    """The rule in the wire's shape and order of fields."""
+    """Return the rule in the wire's shape and order of fields."""
     shape: dict[str, Any] = {"tool_name": rule.tool_name, "type": rule.type, "prompt_template": None}
     match rule:
         case RunFirst(args=args):
@@ -213,8 +212,8 @@ def rule_to_dict(rule: ToolRule) -> dict[str, Any]:
             return shape
 
 
-def read_rules(stored: Sequence[Any]) -> ToolRules:
-    """The rules that these stored shapes say, each once. Raises: ToolRulesInvalid: one can't be read, or too many."""
+def parse_rules(stored: Sequence[Any]) -> ToolRules:
+    """Parse stored rules, each once. Raises: ToolRulesInvalid: one can't be read, or they are too many."""
     if len(stored) > RULES_MAX:
         raise ToolRulesInvalid(f"tool_rules has {len(stored):,} rules: give at most {RULES_MAX:,}")
     unique: dict[str, ToolRule] = {}
@@ -314,7 +313,7 @@ _CONSTANTS = {"true": "true", "false": "false", "none": "null", "null": "null"}
 
 
 def output_word(text: str) -> str:
-    """What a tool returned, as it is compared: without white space around it and quotes, `True` as `true`."""
+    """Return a tool's result in the form for comparison: without white space around it and quotes, `True` as `true`."""
     text = text.strip()
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         text = text[1:-1]

@@ -1,4 +1,4 @@
-"""Tool schemas: a JSON schema from a Python function of this program. `tool_source` makes one of source text."""
+"""JSON schemas of Python functions of this program. `core.tools.source` reads them from source text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, get_type_hints
 
 from perdure.core.errors import InvalidInput
-from perdure.core.tools.schema_docs import read_docs
+from perdure.core.tools.schema_docs import parse_docs
 
 __all__ = ["parameters_schema", "schema_of", "without_titles"]
 
 
 def schema_of(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
-    """(description, parameters) of a function: the schema from its signature, texts from its docstring.
+    """Return (description, parameters) of a function: the schema from its signature, texts from its docstring.
 
     Raises: InvalidInput: no docstring, a parameter without annotation, `*args` or `**kwargs`.
     """
@@ -21,7 +21,7 @@ def schema_of(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
     import pydantic
 
     name = getattr(function, "__name__", repr(function))
-    docs = read_docs(inspect.getdoc(function))
+    docs = parse_docs(inspect.getdoc(function))
     if not docs.description:
         raise InvalidInput(f"tool {name!r} has no docstring: its first line tells the model what the tool is for")
     try:
@@ -43,38 +43,39 @@ def schema_of(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
 
 
 def parameters_schema(name: str, fields: Mapping[str, tuple[Any, Any, str | None]]) -> dict[str, Any]:
-    """The JSON schema of a function's parameters, closed: what it does not name is refused.
+    """Build the JSON schema of a function's parameters; it refuses other names.
 
     Args:
         fields: name -> (annotation, default, description). The default is `...` for none, a value, or a pydantic
             `Field`.
-    Raises: whatever pydantic refuses an annotation with.
+    Raises: any error of pydantic's for an annotation.
     """
     import pydantic
     from pydantic.fields import FieldInfo
 
-    made: dict[str, Any] = {}
+    model_fields: dict[str, Any] = {}
     for index, (field, (annotation, default, text)) in enumerate(fields.items()):
         # By an alias, since a parameter may have a name that fields of a model can't have, such as `_city` or `copy`.
-        told: dict[str, Any] = {"alias": field}
-        if text := text or _annotated_text(annotation):  # None would put out what a `Field` in the annotation says
-            told["description"] = text
+        options: dict[str, Any] = {"alias": field}
+        if text := text or _annotation_text(annotation):  # None would override a `Field` in the annotation
+            options["description"] = text
         if isinstance(default, FieldInfo):
-            made[f"p{index}"] = Annotated[annotation, pydantic.Field(**told), default, pydantic.Field(alias=field)]
+            alias = pydantic.Field(alias=field)
+            model_fields[f"p{index}"] = Annotated[annotation, pydantic.Field(**options), default, alias]
         else:
-            made[f"p{index}"] = (annotation, pydantic.Field(default, **told))
-    model = pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid"), **made)
+            model_fields[f"p{index}"] = (annotation, pydantic.Field(default, **options))
+    model = pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid"), **model_fields)
     schema: dict[str, Any] = without_titles(model.model_json_schema())
     return schema
 
 
-def _annotated_text(hint: Any) -> str | None:
-    """What `Annotated[str, "The city."]` says."""
+def _annotation_text(hint: Any) -> str | None:
+    """Return the text of `Annotated[str, "The city."]`."""
     return next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, str)), None)
 
 
 def without_titles(schema: Any) -> Any:
-    """A JSON schema without pydantic's generated titles, which cost tokens and say nothing."""
+    """Remove pydantic's generated titles from a JSON schema: they only cost tokens."""
     if isinstance(schema, dict):
         return {
             key: {name: without_titles(inner) for name, inner in value.items()}

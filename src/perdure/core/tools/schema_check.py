@@ -1,4 +1,4 @@
-"""Whether a JSON schema of a tool's arguments can be read at all: checked once, when it is stored."""
+"""Check the JSON schema of a tool's arguments once, before it is stored."""
 
 from __future__ import annotations
 
@@ -50,15 +50,16 @@ _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check_schema(schema: Any) -> None:
-    """Nothing, when arguments can be read by this schema of a tool: it is of an object, its parts are schemas, its
-    references lead somewhere. Keywords that are not known here are not checked.
+    """Check that a tool's schema is of an object, its parts are schemas and its references resolve.
+
+    Unknown keywords are not checked.
 
     Raises: InvalidInput: naming the place, such as `properties.city.anyOf`.
     """
     if not isinstance(schema, Mapping):
-        _refuse("", f"is {_shown(schema)}: give an object, such as {{'type': 'object', 'properties': {{}}}}")
+        _refuse("", f"is {_describe(schema)}: give an object, such as {{'type': 'object', 'properties': {{}}}}")
     if "type" in schema and schema["type"] != "object":
-        _refuse("type", f"is {_shown(schema['type'])}: a tool's arguments are of type 'object'")
+        _refuse("type", f"is {_describe(schema['type'])}: a tool's arguments are of type 'object'")
     try:
         _check(schema, "", schema)
     except RecursionError:
@@ -69,19 +70,19 @@ def _check(schema: Any, path: str, root: Mapping[str, Any]) -> None:
     if isinstance(schema, bool):
         return
     if not isinstance(schema, Mapping):
-        _refuse(path, f"is {_shown(schema)}: give a schema, such as {{'type': 'string'}}")
+        _refuse(path, f"is {_describe(schema)}: give a schema, such as {{'type': 'string'}}")
     for key, value in schema.items():
         place = f"{path}.{key!s:.80}".removeprefix(".")
         if key in _VALUES and not _VALUES[key][0](value):
-            _refuse(place, f"is {_shown(value)}: {_VALUES[key][1]}")
+            _refuse(place, f"is {_describe(value)}: {_VALUES[key][1]}")
         if key in _MAPS:
             if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-                _refuse(place, f"is {_shown(value)}: give an object of name and schema")
+                _refuse(place, f"is {_describe(value)}: give an object of name and schema")
             for name, part in value.items():
                 _check(part, f"{place}.{name:.80}", root)
         elif key in _LISTS or (key == "items" and isinstance(value, list | tuple)):  # older drafts' `prefixItems`
             if not isinstance(value, list | tuple) or not value:
-                _refuse(place, f"is {_shown(value)}: give a list of schemas")
+                _refuse(place, f"is {_describe(value)}: give a list of schemas")
             for index, part in enumerate(value):
                 _check(part, f"{place}[{index}]", root)
         elif key in _PARTS:
@@ -91,28 +92,28 @@ def _check(schema: Any, path: str, root: Mapping[str, Any]) -> None:
         elif key == "discriminator" and isinstance(value, Mapping) and "mapping" in value:
             mapping = value["mapping"]
             if not isinstance(mapping, Mapping) or not all(isinstance(one, str) for one in mapping.values()):
-                _refuse(place, f"maps {_shown(mapping)}: give an object of name and reference")
+                _refuse(place, f"maps {_describe(mapping)}: give an object of name and reference")
 
 
 def _check_reference(reference: str, path: str, root: Mapping[str, Any]) -> None:
-    """A reference within the schema has to lead to a schema, not back to itself. Others are not followed here."""
-    seen: list[str] = []
-    found: Any = {"$ref": reference}
-    while isinstance(found, Mapping) and isinstance(following := found.get("$ref"), str):
-        if not following.startswith("#"):
+    """Check that a reference within the schema leads to a schema, not back to itself. Other references pass."""
+    visited: list[str] = []
+    target: Any = {"$ref": reference}
+    while isinstance(target, Mapping) and isinstance(reference_ := target.get("$ref"), str):
+        if not reference_.startswith("#"):
             return
-        if following in seen:
-            _refuse(path, f"is {_shown(reference)}, which leads back to itself")
-        seen.append(following)
-        found = root
-        for name in following.split("/")[1:]:
+        if reference_ in visited:
+            _refuse(path, f"is {_describe(reference)}, which leads back to itself")
+        visited.append(reference_)
+        target = root
+        for name in reference_.split("/")[1:]:
             name = name.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, Mapping) else None
-    if not isinstance(found, Mapping | bool):
-        _refuse(path, f"is {_shown(reference)}, which leads nowhere: references are such as '#/$defs/Place'")
+            target = target.get(name) if isinstance(target, Mapping) else None
+    if not isinstance(target, Mapping | bool):
+        _refuse(path, f"is {_describe(reference)}, which leads nowhere: references are such as '#/$defs/Place'")
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     try:
         return f"{value!r:.80}"
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""A tool's source text: which function it is, and what a model is told of it. It is read here, never run."""
+"""Parse a tool's source text: its function, description and schema. The source never runs here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput, SchemaMismatch, SourceInvalid
 from perdure.core.tools.schema import parameters_schema
-from perdure.core.tools.schema_docs import read_docs
+from perdure.core.tools.schema_docs import parse_docs
 from perdure.core.tools.source_types import SourceTypes
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "SourceTool",
     "check_tool_name",
     "needs_agent",
-    "read_source",
+    "parse_source",
 ]
 
 NAME_MAX_CHARS = 48
@@ -36,13 +36,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTool:
-    """What a source says of its tool.
+    """The parsed source of a tool.
 
     Args:
-        source: as it is kept: without the indentation that a function within something else has.
+        source: the text to store, without common indentation.
         parameters: a JSON schema of type object.
         takes_agent: the function has a parameter `agent_state`.
-        left_empty: parameters of the function that get None, because nothing here fills them.
+        left_empty: parameters of the function that get None.
     """
 
     name: str
@@ -55,7 +55,7 @@ class SourceTool:
 
 
 def check_tool_name(name: str) -> str:
-    """The name, if models can call a tool by it. Raises: InvalidInput."""
+    """Return the name after checking that models can call a tool by it. Raises: InvalidInput."""
     if not _NAME.fullmatch(name) or len(name) > NAME_MAX_CHARS:
         raise InvalidInput(
             f"tool name {name[:80]!r} can't be used: up to {NAME_MAX_CHARS} letters, digits, _ and -, no spaces,"
@@ -64,42 +64,42 @@ def check_tool_name(name: str) -> str:
     return name
 
 
-def read_source(
+def parse_source(
     source: str,
     *,
     name: str | None = None,
     description: str | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> SourceTool:
-    """What a Python source says of its tool: the function of this name, else its last public one.
+    """Parse a Python source: the function of this name, else its last public one.
 
     Args:
-        description: in place of what the docstring says.
-        parameters: a JSON schema in place of the one that the signature says. It must fit the signature.
-    Raises: SourceInvalid: it does not parse, has no such function, says nothing of what it is for, or has an annotation
-        that can't be read, with line and reason; SchemaMismatch: the given schema contradicts the signature.
+        description: replaces the docstring's.
+        parameters: a JSON schema that replaces the signature's. It must fit the signature.
+    Raises: SourceInvalid: with line and reason: it does not parse, has no such function, no docstring, or an annotation
+        that can't be read; SchemaMismatch: `parameters` contradicts the signature.
     """
     try:
-        return _read(source, name, description, parameters)
+        return _parse(source, name, description, parameters)
     except RecursionError:
         raise SourceInvalid("it is nested too deep to be read") from None
 
 
 def needs_agent(source: str, name: str) -> bool:
-    """Whether the function of a Python source has a parameter `agent_state` that can't be left out."""
+    """Return whether the function of a Python source needs its parameter `agent_state`."""
     try:
-        _, module = _parsed(source)
+        _, module = _parse_module(source)
         arguments = _arguments(_function(module, name))
-    except SourceInvalid:  # it is told by what runs it
+    except SourceInvalid:  # running it reports the error
         return False
     return any(argument.arg == "agent_state" and default is None for argument, default in arguments)
 
 
-def _read(source: str, name: str | None, description: str | None, parameters: Mapping[str, Any] | None) -> SourceTool:
-    source, module = _parsed(source)
+def _parse(source: str, name: str | None, description: str | None, parameters: Mapping[str, Any] | None) -> SourceTool:
+    source, module = _parse_module(source)
     function = _function(module, name)
     check_tool_name(function.name)
-    docs = read_docs(ast.get_docstring(function))
+    docs = parse_docs(ast.get_docstring(function))
     description = description or docs.description
     if not description.strip():
         raise SourceInvalid(
@@ -111,7 +111,7 @@ def _read(source: str, name: str | None, description: str | None, parameters: Ma
     if parameters is None:
         parameters = _schema(function, arguments, types, docs.parameters)
     else:
-        parameters = _fitting(function, arguments, types, parameters)
+        parameters = _check_schema(function, arguments, types, parameters)
     names = {argument.arg for argument, _ in arguments}
     return SourceTool(
         name=function.name,
@@ -124,7 +124,7 @@ def _read(source: str, name: str | None, description: str | None, parameters: Ma
     )
 
 
-def _parsed(source: str) -> tuple[str, ast.Module]:
+def _parse_module(source: str) -> tuple[str, ast.Module]:
     source = source.removeprefix("\ufeff")  # as editors begin files with
     if not source.strip():
         raise SourceInvalid("the source is empty: write a function with a docstring")
@@ -140,21 +140,21 @@ def _parsed(source: str) -> tuple[str, ast.Module]:
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
             last = error
     if isinstance(last, SyntaxError):
-        told = f": `{last.text.strip():.120}`" if last.text and last.text.strip() else ""
-        raise SourceInvalid(f"{last.msg}{told}", line=last.lineno)
+        line = f": `{last.text.strip():.120}`" if last.text and last.text.strip() else ""
+        raise SourceInvalid(f"{last.msg}{line}", line=last.lineno)
     why = "it is nested too deep" if isinstance(last, MemoryError | RecursionError) else str(last)
     raise SourceInvalid(f"the source does not parse: {why}")
 
 
 def _function(module: ast.Module, name: str | None) -> ast.FunctionDef | ast.AsyncFunctionDef:
-    found = [line for line in module.body if isinstance(line, ast.FunctionDef | ast.AsyncFunctionDef)]
-    public = [function for function in found if not function.name.startswith("_")]
+    functions = [line for line in module.body if isinstance(line, ast.FunctionDef | ast.AsyncFunctionDef)]
+    public = [function for function in functions if not function.name.startswith("_")]
     if name is not None:
-        for function in reversed(found):
+        for function in reversed(functions):
             if function.name == name:
                 return function
-        there = ", ".join(dict.fromkeys(function.name for function in public)) or "none"
-        raise SourceInvalid(f"the source has no function {name[:80]!r} at its top level; there are: {there}")
+        names = ", ".join(dict.fromkeys(function.name for function in public)) or "none"
+        raise SourceInvalid(f"the source has no function {name[:80]!r} at its top level; there are: {names}")
     if not public:
         raise SourceInvalid("the source has no public function at its top level: write `def name(...):` there")
     return public[-1]
@@ -164,15 +164,15 @@ _Arguments = list[tuple[ast.arg, ast.expr | None]]
 
 
 def _arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> _Arguments:
-    """(parameter, default) of those that can be given by name, in order."""
-    given = function.args
-    if given.posonlyargs:
+    """Return (parameter, default) of the parameters that can be passed by name, in order."""
+    arguments = function.args
+    if arguments.posonlyargs:
         raise SourceInvalid(
-            f"parameter {given.posonlyargs[0].arg!r} of {function.name} can't be filled by a model: take the `/` away",
+            f"parameter {arguments.posonlyargs[0].arg!r} of {function.name} can't be filled by a model: remove the `/`",
             line=function.lineno,
         )
-    defaults = [None] * (len(given.args) - len(given.defaults)) + list(given.defaults)
-    return [*zip(given.args, defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + list(arguments.defaults)
+    return [*zip(arguments.args, defaults, strict=True), *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
 
 
 def _schema(
@@ -216,15 +216,18 @@ def _move_last(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in schema.items() if name != key} | last
 
 
-def _fitting(
+def _check_schema(
     function: ast.FunctionDef | ast.AsyncFunctionDef,
     arguments: _Arguments,
     types: SourceTypes,
-    given: Mapping[str, Any],
+    schema_given: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """A given schema, closed where the function takes nothing else. Raises: SchemaMismatch."""
-    properties = given.get("properties", {})
-    required = given.get("required", [])
+    """Check a caller's schema against the function; close it unless the function takes `**kwargs`.
+
+    Raises: SchemaMismatch.
+    """
+    properties = schema_given.get("properties", {})
+    required = schema_given.get("required", [])
     if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
         raise InvalidInput("json_schema: `properties` must be an object and `required` a list of names")
     for name in required:
@@ -236,9 +239,9 @@ def _fitting(
             raise SchemaMismatch(name, "it is not filled by the model: leave it out of the schema")
         if name not in known:
             if function.args.kwarg is None:
-                there = ", ".join(known) or "none"
+                names = ", ".join(known) or "none"
                 raise SchemaMismatch(
-                    name, f"the schema has it, function {function.name} does not; its own are: {there}"
+                    name, f"the schema has it, function {function.name} does not; its own are: {names}"
                 )
             continue
         _check_type(name, schema, known[name][0].annotation, types)
@@ -249,39 +252,39 @@ def _fitting(
             raise SchemaMismatch(
                 name, f"function {function.name} needs it, and the schema lets it be left out: require it"
             )
-    made = {"type": "object", **given, "properties": dict(properties)}
+    result = {"type": "object", **schema_given, "properties": dict(properties)}
     if function.args.kwarg is None:
-        made["additionalProperties"] = False
-    return made
+        result["additionalProperties"] = False
+    return result
 
 
 def _check_type(name: str, schema: Any, annotation: ast.expr | None, types: SourceTypes) -> None:
-    """Raises: SchemaMismatch: no value could be right for both. What can't be read from the source is not looked at."""
+    """Check a schema against an annotation, if that can be read. Raises: SchemaMismatch: no value fits both."""
     if annotation is None:
         return
     try:
-        read = parameters_schema(name, {name: (types.type_of(annotation), ..., None)})
+        parsed = parameters_schema(name, {name: (types.type_of(annotation), ..., None)})
     except Exception:  # it can't be read, or pydantic makes nothing of it
         return
-    wanted, has = _kinds(_mapping(schema)), _kinds(read["properties"][name])
-    if wanted and has and not _meet(wanted, has):
+    schema_kinds, annotation_kinds = _kinds(_mapping(schema)), _kinds(parsed["properties"][name])
+    if schema_kinds and annotation_kinds and not _overlap(schema_kinds, annotation_kinds):
         raise SchemaMismatch(
-            name, f"the schema says {' or '.join(sorted(wanted))}, its annotation `{ast.unparse(annotation):.60}`"
+            name, f"the schema says {' or '.join(sorted(schema_kinds))}, its annotation `{ast.unparse(annotation):.60}`"
         )
 
 
 def _kinds(schema: Mapping[str, Any]) -> set[str]:
-    """The JSON types that a schema lets through; empty: any, or not known."""
+    """Return the JSON types that a schema allows; empty: any, or unknown."""
     if "$ref" in schema:
         return set()
     if isinstance(branches := schema.get("anyOf") or schema.get("oneOf"), list):
-        found = [_kinds(_mapping(branch)) for branch in branches]
-        return set().union(*found) if all(found) else set()
+        branch_kinds = [_kinds(_mapping(branch)) for branch in branches]
+        return set().union(*branch_kinds) if all(branch_kinds) else set()
     kind = schema.get("type")
     return {kind} if isinstance(kind, str) else set(kind) if isinstance(kind, list) else set()
 
 
-def _meet(one: set[str], other: set[str]) -> bool:
+def _overlap(one: set[str], other: set[str]) -> bool:
     return bool(one & other) or ({"integer", "number"} & one != set() and {"integer", "number"} & other != set())
 
 

@@ -86,7 +86,7 @@ class SourceTypes:
         """The type that an annotation names. Raises: SourceInvalid: it can't be known without running the source."""
         scope = self._names if scope is None else scope
         self._count_one(node)
-        with _refusing(node, f"the annotation `{_text(node)}` can't be read from the source"):
+        with _convert_errors(node, f"the annotation `{_text(node)}` can't be read from the source"):
             match node:
                 case ast.Constant(value=None):
                     return None
@@ -98,13 +98,13 @@ class SourceTypes:
                     return self._generic(outer, items, scope)
                 case ast.Subscript(value=outer, slice=item):
                     return self._generic(outer, [item], scope)
-                case ast.Call(func=func, args=[_, original]) if self._bare_name(func, scope) == "NewType":
+                case ast.Call(func=func, args=[_, original]) if self._simple_name(func, scope) == "NewType":
                     return self.type_of(original, scope)
-                case ast.Call(func=func, keywords=keywords) if (name := self._bare_name(func, scope)) in _CONSTRAINED:
+                case ast.Call(func=func, keywords=keywords) if (name := self._simple_name(func, scope)) in _CONSTRAINED:
                     import pydantic
 
                     return getattr(pydantic, name)(**self._words(keywords, scope))
-                case ast.Call(func=func) if self._bare_name(func, scope) == "TypeVar":
+                case ast.Call(func=func) if self._simple_name(func, scope) == "TypeVar":
                     return Any
                 case ast.Name() | ast.Attribute():
                     found = self._found(node, scope)
@@ -128,14 +128,14 @@ class SourceTypes:
                 return ...
             case ast.Constant() if _is_ellipsis(node):
                 return ...
-            case ast.Call(func=func) if self._bare_name(func, scope) in ("Field", "field"):
+            case ast.Call(func=func) if self._simple_name(func, scope) in ("Field", "field"):
                 return self._field(node, scope)
         value = self._value(node, scope)
         return _field(default_factory=None) if value is _UNKNOWN else value
 
     def _generic(self, outer: ast.expr, items: Sequence[ast.expr], scope: Scope) -> Any:
         """A type with what stands in its brackets."""
-        name = self._bare_name(outer, scope) or ""
+        name = self._simple_name(outer, scope) or ""
         if name == "Literal":
             return Literal[tuple(self._literal(item, scope) for item in items)]
         if name == "Annotated":
@@ -162,7 +162,7 @@ class SourceTypes:
 
     def _note(self, note: ast.expr, scope: Scope) -> Any:
         """What stands beside a type in `Annotated`: a text, or a `Field`; None: something else."""
-        if isinstance(note, ast.Call) and self._bare_name(note.func, scope) in ("Field", "Query"):
+        if isinstance(note, ast.Call) and self._simple_name(note.func, scope) in ("Field", "Query"):
             return self._field(note, scope)
         return note.value if isinstance(note, ast.Constant) and isinstance(note.value, str) else None
 
@@ -186,7 +186,7 @@ class SourceTypes:
         if node in self._busy:
             return ForwardRef(node.name)  # a class may hold itself
         if node not in self._classes:
-            with _refusing(node, f"class {node.name} can't be built"):
+            with _convert_errors(node, f"class {node.name} can't be built"):
                 self._classes[node] = self._once(node, lambda _: self._build(node, scope))
         if not self._busy:
             known = {one.name: made for one, made in self._classes.items()}
@@ -198,8 +198,8 @@ class SourceTypes:
     def _build(self, node: ast.ClassDef, scope: Scope) -> Any:
         """The class with its fields and values, and nothing that would have to be run, such as its methods."""
         decorators = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
-        is_dataclass = "dataclass" in [self._bare_name(one, scope) for one in decorators]
-        bases = [self.type_of(base, scope) for base in node.bases if self._bare_name(base, scope) != "Generic"]
+        is_dataclass = "dataclass" in [self._simple_name(one, scope) for one in decorators]
+        bases = [self.type_of(base, scope) for base in node.bases if self._simple_name(base, scope) != "Generic"]
         if not bases and not is_dataclass:
             raise SourceInvalid(
                 f"class {node.name} is no pydantic model, dataclass, TypedDict, NamedTuple or Enum, so no schema can be"
@@ -226,7 +226,7 @@ class SourceTypes:
     def _member(self, node: ast.ClassDef, name: str, value: ast.expr, scope: Scope) -> Any:
         """A value of a class, such as an Enum's."""
         self._count_one(value)
-        if isinstance(value, ast.Call) and self._bare_name(value.func, scope) == "auto":
+        if isinstance(value, ast.Call) and self._simple_name(value.func, scope) == "auto":
             return enum.auto()
         if (known := self._value(value, scope)) is _UNKNOWN:
             raise SourceInvalid(f"the value of {node.name}.{name} can't be read from the source", line=value.lineno)
@@ -269,7 +269,7 @@ class SourceTypes:
                 return self._found(owner, scope)
         return None
 
-    def _bare_name(self, node: ast.expr, scope: Scope) -> str | None:
+    def _simple_name(self, node: ast.expr, scope: Scope) -> str | None:
         found = self._found(node, scope)
         return found if isinstance(found, str) else None
 
@@ -286,7 +286,7 @@ def _field(**words: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _refusing(node: ast.AST, what: str) -> Iterator[None]:
+def _convert_errors(node: ast.AST, what: str) -> Iterator[None]:
     """Whatever a library refuses with, such as a TypeError for the order of fields, as SourceInvalid."""
     try:
         with warnings.catch_warnings():
@@ -300,30 +300,30 @@ def _refusing(node: ast.AST, what: str) -> Iterator[None]:
 
 def _scope(body: Sequence[ast.stmt]) -> dict[str, ast.expr | ast.ClassDef | str]:
     """What the names of a module or class stand for, as far as that can be seen without running it."""
-    found: dict[str, ast.expr | ast.ClassDef | str] = {}
+    names_found: dict[str, ast.expr | ast.ClassDef | str] = {}
     for line in body:
         match line:
             case ast.Import(names=names) | ast.ImportFrom(names=names):
-                found |= {alias.asname or alias.name: alias.name.rpartition(".")[2] for alias in names}
+                names_found |= {alias.asname or alias.name: alias.name.rpartition(".")[2] for alias in names}
             case ast.ClassDef(name=name):
-                found[name] = line
+                names_found[name] = line
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                found[name] = value
+                names_found[name] = value
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                found[name] = value
-    return found
+                names_found[name] = value
+    return names_found
 
 
 def _annotation(text: str, node: ast.expr) -> ast.expr:
     """An annotation that is written as a text."""
     try:
-        made = ast.parse(text.strip(), mode="eval").body
+        expression = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise SourceInvalid(f"the annotation {text[:80]!r} is no type", line=node.lineno) from error
-    for inner in ast.walk(made):
+    for inner in ast.walk(expression):
         if hasattr(inner, "lineno"):
             inner.lineno = node.lineno
-    return made
+    return expression
 
 
 def _is_ellipsis(node: ast.expr) -> bool:

@@ -1,4 +1,4 @@
-"""Tools as the model and the engine see them. What runs one stands in `memory` (built-in) or `toolbox` (foreign)."""
+"""Tools for the model and the engine. `domain.tools` runs the built-in ones, `toolbox` the foreign ones."""
 
 from __future__ import annotations
 
@@ -55,22 +55,21 @@ REPEATING_TOOLS = frozenset(
         "memory_rethink",
     }
 )
-"""Tools whose results only repeat what is stored elsewhere: the built-in ones, which show a block or what a search
-found. Searching history leaves them out, or a search would find the searches and edits before it instead of what was
-said."""
+"""Built-in tools whose results only repeat blocks or hits of searches. The search of history excludes their results, or
+it would find earlier searches and edits instead of the messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """What a model is told of a tool, and what the engine must know to run it.
+    """The definition of a tool for the model and the engine.
 
     Args:
         parameters: a JSON schema of type object.
         idempotent: running it twice does no harm, so an interrupted call is run again.
         parallel: calls of one answer may run at the same time.
-        return_limit_chars: of a longer result the model is shown so much, with a handle to the rest.
+        return_limit_chars: a longer result is cut for the model, with a handle to the rest.
         tool_type: the wire's name of its kind.
-        timeout_s: after so many seconds the call is given up; None: 30 seconds, or the limit of what runs it.
+        timeout_s: the time limit of a call; None: 30 seconds, or the limit of what runs it.
         requires_approval: a person has to approve each call, unless an agent's own rules say otherwise.
     """
 
@@ -103,18 +102,18 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCode:
-    """What a custom tool runs. It is kept apart from `Tool`, which is read at every model call.
+    """The code of a custom tool, stored apart from `Tool`, which is read at every model call.
 
     Args:
         source: the Python source; `function` is the one of its top-level functions that is called.
         requirements: pip requirements, such as "httpx==0.28.1".
-        environment: variable -> value; `secret:NAME` stands for the secret of that name. In what is stored there are
-            only such; the others are in `sealed`.
+        environment: variable -> value; `secret:NAME` stands for the secret of that name. Other values are stored in
+            `sealed` only.
         sealed: variable -> its encrypted value in base64; see `core.tools.environment`.
         network: the hosts that it needs, as `core.tools.hosts` has them; an admin has to allow tools a network too.
         memory_mb: None: the setting of the sandbox.
         takes_agent: a parameter `agent_state` of its function gets the agent's blocks, and may change them.
-        left_empty: parameters of its function that get None: no model fills them, and nothing here does.
+        left_empty: parameters of its function that get None.
     """
 
     source: str
@@ -131,7 +130,7 @@ class ToolCode:
 
 @dataclass(frozen=True, slots=True)
 class BlockChange:
-    """What a tool made of a block that it was given at `version`: stored with the tool's result, as an edit."""
+    """A tool's new value for a block that it read at `version`; it is stored with the tool's result, as an edit."""
 
     label: str
     value: str
@@ -140,16 +139,16 @@ class BlockChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutcome:
-    """What came of a call, from whatever ran it to the log: the text the model sees, and what the tool printed.
+    """The outcome of a call: the text for the model, the tool's output, and its effects on the store.
 
     `refused`: as in `messages.ToolResult`.
 
     Args:
-        blocks: the block changes that a tool outside asks for; they are stored with the result.
+        blocks: the block changes of a foreign tool, to store with the result.
         edits: the block edits that a memory tool has stored.
-        files: the file views that the text shows: file -> version, None: it was closed.
-        passages: those that the text shows.
-        question: what the user is asked: the run ends with it, once all calls of the answer have their results.
+        files: the file views in the text: file -> version, None: closed.
+        passages: the passages in the text.
+        question: a question for the user; the run ends with it, once all calls of the answer have their results.
         shown_chars: as in `messages.ToolResult`.
     """
 
@@ -166,7 +165,7 @@ class ToolOutcome:
     shown_chars: int | None = None
 
     def result(self, call: ToolCall) -> ToolResult:
-        """As it stands in the log, in the answer to this call."""
+        """Return the result of this call for the log."""
         return ToolResult(
             call.call_id,
             call.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from perdure.core.blocks import Author, Block, MemoryEdit, check_label, inserted, replaced
+from perdure.core.blocks import Author, Block, MemoryEdit, check_label, insert_lines, replace_text
 from perdure.core.errors import BlockReadOnly, InvalidArguments
 from perdure.core.ids import BlockId
 from perdure.core.tools.spec import ToolOutcome
@@ -51,11 +51,13 @@ def run_memory_command(
             return _result(f"Created memory block {label!r}.", MemoryEdit.of(None, block), always=True)
         case "str_replace":
             old, new = _require(old_string, "old_string"), new_string or ""
-            edit = edit_own_block(tx, call, _label(path, "path"), lambda block: replaced(block, old, new))
+            edit = edit_own_block(tx, call, _label(path, "path"), lambda block: replace_text(block, old, new))
             return _result(f"Edited memory block {edit.block.label!r}.", edit)
         case "insert":
             text = _require(insert_text, "insert_text")
-            edit = edit_own_block(tx, call, _label(path, "path"), lambda block: inserted(block, text, line=insert_line))
+            edit = edit_own_block(
+                tx, call, _label(path, "path"), lambda block: insert_lines(block, text, line=insert_line)
+            )
             return _result(f"Edited memory block {edit.block.label!r}.", edit)
         case "delete":
             return _delete(tx, call, _label(path, "path"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
-from perdure.core.blocks import Author, MemoryEdit, rewritten
+from perdure.core.blocks import Author, MemoryEdit, rewrite
 from perdure.core.errors import VersionConflict
 from perdure.core.ids import AgentId
 from perdure.core.tools.spec import BlockChange
@@ -29,6 +29,6 @@ def change_blocks(
         before = find_block(tx, agent_id, change.label)
         if before.version != change.version:
             raise VersionConflict(f"block {change.label!r}", expected=change.version, found=before.version)
-        after = edit_block(tx, agent_id, change.label, partial(rewritten, value=change.value), author=author, at=at)
+        after = edit_block(tx, agent_id, change.label, partial(rewrite, value=change.value), author=author, at=at)
         edits.append(MemoryEdit.of(before, after))
     return tuple(edits)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, check_label, checked
+from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, check_label, check_limit
 from perdure.core.errors import BlockNotFound, InvalidInput, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
@@ -87,7 +87,7 @@ def create_block(
     if description is None:
         fields["description"] = DEFAULT_DESCRIPTIONS.get(label)
     _check_size(tx, fields)
-    block = checked(
+    block = check_limit(
         Block(
             id=block_id,
             org_id=tx.org_id,
@@ -140,7 +140,7 @@ def update_block(
     block = tx.blocks.get(block_id)
     if expected is not None and expected != block.version:
         raise VersionConflict(f"block {block.label!r}", expected=expected, found=block.version)
-    changed = checked(replace(block, **fields))
+    changed = check_limit(replace(block, **fields))
     if changed == block:
         return block
     return tx.blocks.put(changed, expected=block.version, author=author, at=at)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from itertools import islice
 
-from perdure.context.retrieval.expand import Budget, Lines, body_of, check_lines, first_fitting, heading, pieces_of
+from perdure.context.retrieval.expand import Budget, Lines, body_of, check_lines, heading, pieces_of, render_first_fit
 from perdure.core.errors import ToolError
 from perdure.core.ids import MessageId
 from perdure.core.messages import Message
@@ -114,7 +114,7 @@ def _search_texts(message: Message, *, whole: bool) -> list[tuple[int, str]]:
     return [
         (piece.first_line, piece.text)
         for piece in pieces_of(message)
-        if whole or piece.tool is None or piece.tool not in (_SEARCHES if piece.called else REPEATING_TOOLS)
+        if whole or piece.tool is None or piece.tool not in (_SEARCHES if piece.is_call else REPEATING_TOOLS)
     ]
 
 
@@ -173,7 +173,7 @@ def grep(
         ]
         return "\n".join((*entries, end(count)))
 
-    return first_fitting(CLIPS, len(lines), render, budget) or budget.cut(end(0))
+    return render_first_fit(CLIPS, len(lines), render, budget) or budget.cut(end(0))
 
 
 def grep_messages(tx: Tx, rows: Rows, search: Search, budget: Budget, at: tzinfo) -> str:
@@ -198,7 +198,7 @@ def grep_messages(tx: Tx, rows: Rows, search: Search, budget: Budget, at: tzinfo
     def render(width: int, count: int) -> str:
         return "\n".join((*(_entry(hit, lines, width, around=1, at=at) for hit, lines in hits[:count]), end(count)))
 
-    return first_fitting(CLIPS, len(hits), render, budget) or budget.cut(end(0))
+    return render_first_fit(CLIPS, len(hits), render, budget) or budget.cut(end(0))
 
 
 def grep_lines(message: Message, span: Lines, search: Search, budget: Budget, at: tzinfo) -> str:
@@ -231,7 +231,7 @@ def grep_lines(message: Message, span: Lines, search: Search, budget: Budget, at
         entry = _entry(Hit(message, matches[:count]), lines, width, around=2, at=at)
         return f"{entry}\n{end(count)}"
 
-    return first_fitting(CLIPS, len(matches), render, budget) or budget.cut(end(0))
+    return render_first_fit(CLIPS, len(matches), render, budget) or budget.cut(end(0))
 
 
 def _entry(hit: Hit, lines: Sequence[str], width: int, *, around: int, at: tzinfo) -> str:

@@ -15,11 +15,11 @@ from perdure.context.retrieval.expand import (
     Lines,
     Span,
     body_of,
-    left_out,
     list_messages,
     list_nodes,
     parse_lines,
     parse_rows,
+    rest_hint,
     show_message,
 )
 from perdure.core.errors import ToolError
@@ -191,6 +191,6 @@ def _messages(tx: Tx, title: str, rows: Rows, budget: Budget, at: tzinfo) -> str
         second = next(read_rows(tx, replace(rows, first=middle), page=1), None) if middle <= last.seq else None
         if count == 0 and second is not None:  # the whole would be the same call again
             return f"[In parts: {message_handle(first, second.seq - 1)}, {message_handle(second.seq, last.seq)}]"
-        return left_out(first, last.seq, second.seq if second else None, message_handle)
+        return rest_hint(first, last.seq, second.seq if second else None, message_handle)
 
     return list_messages(title, messages, render_rest, budget, zone=at)

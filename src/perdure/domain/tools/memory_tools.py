@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from perdure.core.blocks import MemoryEdit, appended, inserted, replaced, rewritten
+from perdure.core.blocks import MemoryEdit, append_text, insert_lines, replace_text, rewrite
 from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.archives.passages import insert_passage, own_archive
@@ -29,27 +29,27 @@ def _result(edit: MemoryEdit) -> ToolOutcome:
 
 
 def _core_memory_append(tx: Tx, call: MemoryCall, label: str, content: str) -> ToolOutcome:
-    return _result(edit_own_block(tx, call, label, lambda block: appended(block, content)))
+    return _result(edit_own_block(tx, call, label, lambda block: append_text(block, content)))
 
 
 def _core_memory_replace(tx: Tx, call: MemoryCall, label: str, old_content: str, new_content: str) -> ToolOutcome:
-    return _result(edit_own_block(tx, call, label, lambda block: replaced(block, old_content, new_content)))
+    return _result(edit_own_block(tx, call, label, lambda block: replace_text(block, old_content, new_content)))
 
 
 def _memory_replace(tx: Tx, call: MemoryCall, label: str, old_string: str, new_string: str) -> ToolOutcome:
-    return _result(edit_own_block(tx, call, label, lambda block: replaced(block, old_string, new_string)))
+    return _result(edit_own_block(tx, call, label, lambda block: replace_text(block, old_string, new_string)))
 
 
 def _memory_insert(tx: Tx, call: MemoryCall, label: str, new_string: str, insert_line: int = -1) -> ToolOutcome:
-    return _result(edit_own_block(tx, call, label, lambda block: inserted(block, new_string, line=insert_line)))
+    return _result(edit_own_block(tx, call, label, lambda block: insert_lines(block, new_string, line=insert_line)))
 
 
 def _memory_rethink(tx: Tx, call: MemoryCall, label: str, new_memory: str) -> ToolOutcome:
-    return _result(edit_own_block(tx, call, label, lambda block: rewritten(block, new_memory)))
+    return _result(edit_own_block(tx, call, label, lambda block: rewrite(block, new_memory)))
 
 
 def _memory_apply_patch(tx: Tx, call: MemoryCall, label: str, patch: str) -> ToolOutcome:
-    return _result(edit_own_block(tx, call, label, lambda block: rewritten(block, apply_patch(block.value, patch))))
+    return _result(edit_own_block(tx, call, label, lambda block: rewrite(block, apply_patch(block.value, patch))))
 
 
 def _memory_finish_edits(tx: Tx, call: MemoryCall) -> ToolOutcome:

@@ -13,11 +13,11 @@ from perdure.core.errors import AlreadyExists, InvalidInput, ToolBuiltIn
 from perdure.core.ids import ToolId
 from perdure.core.ports import Ids
 from perdure.core.secrets import Cipher, check_secret
-from perdure.core.tools.environment import is_sealed, shown_environment
+from perdure.core.tools.environment import is_sealed, visible_environment
 from perdure.core.tools.hosts import check_hosts
 from perdure.core.tools.sandbox import is_requirement
 from perdure.core.tools.schema_check import check_schema
-from perdure.core.tools.source import NAME_MAX_CHARS, SOURCE_MAX_CHARS, check_tool_name, read_source
+from perdure.core.tools.source import NAME_MAX_CHARS, SOURCE_MAX_CHARS, check_tool_name, parse_source
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolKind, ToolSpec
 from perdure.domain.tools.environment import seal_environment
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
@@ -126,7 +126,7 @@ def build_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
     if new.source_type == "typescript":
         name, description, parameters, code = _typescript(new)
     else:
-        parsed = read_source(new.source, name=new.name, description=new.description, parameters=new.schema)
+        parsed = parse_source(new.source, name=new.name, description=new.description, parameters=new.schema)
         name, description, parameters = parsed.name, parsed.description, parsed.parameters
         code = ToolCode(
             source=parsed.source, function=parsed.function, takes_agent=parsed.takes_agent, left_empty=parsed.left_empty
@@ -299,7 +299,7 @@ def _changed(before: Tool, code: ToolCode, changes: ToolChanges) -> NewTool:
     """Return the values from which to build the tool again, with the changes."""
     values: dict[str, Any] = {name: getattr(before.spec, name) for name in _SPEC_FIELDS}
     values |= {name: getattr(code, name) for name in _CODE_FIELDS}
-    values["environment"] = shown_environment(code)
+    values["environment"] = visible_environment(code)
     values |= {"tags": before.tags, "metadata": before.metadata, "source": code.source, "source_type": code.source_type}
     if "source" not in changes:
         values |= {"name": code.function, "description": before.spec.description, "schema": before.spec.parameters}

@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 from perdure.context.retrieval.stubs import stub_chars
 from perdure.context.window.extract import extract, merge_texts, render_extract
 from perdure.context.window.plan import LEAST_SUMMARY, Evict, Merge
-from perdure.context.window.summary import SummaryRejected, check_summary, summary_request, transcript, with_missing
+from perdure.context.window.summary import SummaryRejected, add_missing, check_summary, summary_request, transcript
 from perdure.core.errors import LeaseLost, ModelError, ModelNotFound, PerdureError, StoreError
 from perdure.core.messages import text_of
 from perdure.core.models import Model, ModelReply, ModelRequest
@@ -79,7 +79,7 @@ async def summarise(room: RoomPlan, smaller: Evict | Merge, ports: Ports) -> Sum
         return Summary(await work(extract_summary, smaller, ports.counter), "extract", why, usage)
     if isinstance(smaller, Evict):
         missing = await work(extract, smaller.messages)
-        text = with_missing(text, missing, max_tokens=limit, counter=counter)
+        text = add_missing(text, missing, max_tokens=limit, counter=counter)
     return Summary(text, "model", None, usage)
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from perdure.core import hooks
 from perdure.core.blocks import Author
-from perdure.core.conversations import Conversation, Counted, Reset
+from perdure.core.conversations import Conversation, MessageCounts, Reset
 from perdure.core.errors import ConversationBusy, InvalidInput, StoreDamaged, StoreError
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.ports import Ids, TokenCounter
@@ -137,7 +137,7 @@ def _reset_captured(
     ids: Ids,
     counter: TokenCounter,
     now: datetime,
-    counted: Counted,
+    counted: MessageCounts,
 ) -> tuple[Mapping[int, int], Sequence[Reset]]:
     """What waits for capture, and then nothing is changed; else the resets.
 
@@ -171,7 +171,7 @@ def _reset(
     ids: Ids,
     counter: TokenCounter,
     now: datetime,
-    counted: Counted,
+    counted: MessageCounts,
 ) -> Sequence[Reset]:
     tx.agents.lock(agent_id)
     lines = _all(tx, agent_id) if conversation_seq is None else [tx.conversations.at(agent_id, conversation_seq)]
@@ -212,7 +212,7 @@ def _delete(
     ids: Ids,
     counter: TokenCounter,
     now: datetime,
-    counted: Counted,
+    counted: MessageCounts,
 ) -> AgentId:
     line = tx.conversations.get(conversation_id)
     if line.seq == 0:

@@ -16,10 +16,10 @@ from perdure.core.hooks import (
     BeforeModel,
     BeforeTool,
     ConversationStart,
+    HookMessage,
     HookPayload,
     RunEnd,
     RunStart,
-    Said,
 )
 from perdure.core.ids import ConversationId
 from perdure.core.messages import ToolCall, text_of
@@ -72,7 +72,7 @@ async def at_run_start(request: Request, ports: Ports) -> Request:
         "conversation_id": conversation_id,
         "run_id": request.run_id,
     }
-    messages = tuple(Said(draft.role, text_of(draft.parts)) for draft in request.drafts)
+    messages = tuple(HookMessage(draft.role, text_of(draft.parts)) for draft in request.drafts)
     payloads: list[HookPayload] = [ConversationStart(**about)] if is_first else []
     payloads.append(RunStart(**about, messages=messages, background=request.background))
     added: list[str] = []
@@ -97,7 +97,7 @@ async def before_model(log: RunLog, ports: Ports) -> Progress:
     answered = max((message.seq for message in log.messages if message.role == "assistant"), default=-1)
     new = [message for message in log.messages if message.seq > answered and message.kind == "message"]
     payload = BeforeModel(
-        **_about(log), model=model, step=log.steps_taken, new=tuple(Said(one.role, one.text) for one in new)
+        **_about(log), model=model, step=log.steps_taken, new=tuple(HookMessage(one.role, one.text) for one in new)
     )
     try:
         answers = await _fire(log, payload, ports)

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.answers import Answer, answer_digest
-from perdure.core.conversations import Opening
+from perdure.core.conversations import ConversationState
 from perdure.core.errors import (
     AnswerInvalid,
     ConversationBusy,
@@ -121,7 +121,7 @@ class Started:
     """
 
     log: RunLog
-    opening: Opening
+    opening: ConversationState
     events: list[Event]
 
 
@@ -201,7 +201,7 @@ def accept_and_start(
 def _add_run(
     tx: Tx,
     request: Request,
-    opening: Opening,
+    opening: ConversationState,
     inputs: UnitInputs,
     *,
     drafts: Sequence[Draft],
@@ -234,7 +234,13 @@ def _add_run(
 
 
 def _resume(
-    tx: Tx, request: Request, answers: Sequence[Answer], opening: Opening, inputs: UnitInputs, *, running: bool
+    tx: Tx,
+    request: Request,
+    answers: Sequence[Answer],
+    opening: ConversationState,
+    inputs: UnitInputs,
+    *,
+    running: bool,
 ) -> tuple[Accepted, Started | None]:
     """The run that goes on with these answers. It stands before all that wait, and begins at once."""
     agent, conversation, now = opening.agent, opening.conversation, inputs.now
@@ -278,7 +284,7 @@ def _resume(
 def _add_resumed_run(
     tx: Tx,
     request: Request,
-    opening: Opening,
+    opening: ConversationState,
     pending: Pending,
     rows: Sequence[Draft],
     inputs: UnitInputs,
@@ -351,7 +357,7 @@ def _append_input(
     *,
     now: datetime,
     step_id: StepId | None = None,
-    opening: Opening | None = None,
+    opening: ConversationState | None = None,
 ) -> Sequence[Message]:
     """The messages of a run's input. `step_id`: the step whose calls they answer."""
     return tx.messages.append(

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from perdure.context.request.assemble import assemble
-from perdure.context.window.budget import overcount_measured
+from perdure.context.window.budget import measure_overcount
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.errors import (
@@ -181,7 +181,7 @@ def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_t
         for other in log.steps
         if other.status == "success" and other.recipe.prefix_seq == recipe.prefix_seq and other.index < step.index
     ]
-    overcount = overcount_measured(recipe.tokens, measured, window_tokens=window_tokens, before=before)
+    overcount = measure_overcount(recipe.tokens, measured, window_tokens=window_tokens, before=before)
     if overcount is not None and not log.overflows:
         ratio, known = measured / recipe.tokens, max(1.0, recipe.estimator)
         if ratio > known * NEWS or ratio < known / NEWS < known:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from perdure.context.request.assemble import View
-from perdure.context.request.authorship import marked_text, new_marker
+from perdure.context.request.authorship import mark_text, new_marker
 from perdure.context.request.prefix import Counts, compile_system, compile_tools, tools_text
-from perdure.context.retrieval.stubs import row_tokens, shown
+from perdure.context.retrieval.stubs import apply_stubs, row_tokens
 from perdure.context.sections.skills import skills_section
 from perdure.context.sections.summary import summary_section
 from perdure.context.sections.tool_rules import tool_rules_section
-from perdure.context.window.budget import overcount_after
+from perdure.context.window.budget import reduce_overcount
 from perdure.context.window.segments import summary_tokens
 from perdure.core.agents import Agent
-from perdure.core.conversations import Conversation, Opening
+from perdure.core.conversations import Conversation, ConversationState
 from perdure.core.messages import Message, text_of
 from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
@@ -48,7 +48,7 @@ class Memory:
     counts: Counts
 
 
-def read_memory(tx: Tx, opening: Opening) -> Memory:
+def read_memory(tx: Tx, opening: ConversationState) -> Memory:
     versions = opening.blocks
     if opening.has_folders:
         versions = {**versions, **tx.agent_files.shown(opening.agent.id)}
@@ -99,7 +99,7 @@ def compile_prefix(
     compiled = partial(compile_system, agent.system, blocks, counts, rules=rules, skills=skills, marker=marker)
     system = compiled()
     summary = summary_section(nodes, can_open=bool(tools))
-    summary = marked_text(summary, marker) if summary else ""
+    summary = mark_text(summary, marker) if summary else ""
     if any(map(is_file_key, memory.versions)):
         window, reserve = inputs.window(agent)
         rest = counter.count(system) + counter.count(tools_text(tools))
@@ -144,7 +144,7 @@ def overcount_behind(
     overcount = conversation.overcount
     for old, new in zip(_texts(current), _texts(prefix), strict=True):
         if gone := _changed(old, new):
-            overcount = overcount_after(
+            overcount = reduce_overcount(
                 overcount,
                 estimated=current.tokens + conversation.view_tokens,
                 dropped=counter.count(gone) + SEAM_TOKENS,
@@ -176,9 +176,9 @@ def dropped_rows(
     overcount: int, rows: Sequence[Message], stubs: Mapping[int, int], counter: TokenCounter, *, estimated: int
 ) -> int:
     """What is left of an overcount when these rows go."""
-    return overcount_after(
+    return reduce_overcount(
         overcount,
         estimated=estimated,
         dropped=sum(row_tokens(message, stubs, counter) for message in rows),
-        dropped_at_least=sum(counter.at_least(text_of(shown(message, stubs).parts)) for message in rows),
+        dropped_at_least=sum(counter.at_least(text_of(apply_stubs(message, stubs).parts)) for message in rows),
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from perdure.context.request.assemble import View, recalled_in, tail
+from perdure.context.request.assemble import View, parse_recalled, tail
 from perdure.context.request.authorship import engine_tokens
 from perdure.context.request.prefix import rewrite_reason
 from perdure.context.sections.envelopes import envelope
@@ -14,7 +14,7 @@ from perdure.context.window.budget import Certificate, factor_after_overflow
 from perdure.context.window.plan import Evict, Merge, Plan, Situation, Stub, plan
 from perdure.context.window.segments import segments
 from perdure.core.agents import Agent
-from perdure.core.conversations import Conversation, Opening
+from perdure.core.conversations import Conversation, ConversationState
 from perdure.core.errors import IrreducibleFloor, TooMany
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, StepAbandoned, StepStarted, ViewFull
 from perdure.core.ids import MessageId, step_id
@@ -86,7 +86,13 @@ class _Size:
 
 
 def make_request(
-    tx: Tx, log: RunLog, action: MakeRequest, inputs: UnitInputs, events: list[Event], *, opening: Opening | None = None
+    tx: Tx,
+    log: RunLog,
+    action: MakeRequest,
+    inputs: UnitInputs,
+    events: list[Event],
+    *,
+    opening: ConversationState | None = None,
 ) -> Progress:
     """Record how the next model call is made: the log with its pending step and what the request is made of; or what
     makes room first; or the ended run, if nothing can.
@@ -114,7 +120,9 @@ def make_request(
     if has_news and (too_large := _check_memory(making)) is not None:
         return _end(making, IrreducibleFloor.kind, too_large)
     # What the run's requests show of memory in their tail is the same in each.
-    recalled = AutoRecalled(recalled_in(log.steps[-1].recipe.tail), None) if log.steps else inputs.recalled or NO_RECALL
+    recalled = (
+        AutoRecalled(parse_recalled(log.steps[-1].recipe.tail), None) if log.steps else inputs.recalled or NO_RECALL
+    )
     if action.abandoned is not None:
         _abandon(making, action.abandoned)
     if action.reminder is not None:
@@ -141,8 +149,8 @@ def make_request(
 
 
 def _add_input(
-    tx: Tx, log: RunLog, inputs: UnitInputs, events: list[Event], opening: Opening | None
-) -> tuple[RunLog, Opening | None]:
+    tx: Tx, log: RunLog, inputs: UnitInputs, events: list[Event], opening: ConversationState | None
+) -> tuple[RunLog, ConversationState | None]:
     """The log with the input that waited behind answers, and the opening with it."""
     run, added = add_waiting_input(tx, log.run, now=inputs.now)
     events += [MessageAdded(message.seq, message) for message in added]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.context.retrieval.stubs import shown_result
+from perdure.context.retrieval.stubs import cut_result
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author
@@ -110,7 +110,7 @@ def _store_result(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome
     run, call, decision = log.run, open_call.call, open_call.decision
     if decision is not None and decision.arguments is not None and not outcome.refused:
         outcome = replace(outcome, text=f"{outcome.text}{EDITED}{decision.arguments}]")
-    text = outcome.text if outcome.shown_chars is None else shown_result(outcome.text, outcome.shown_chars)
+    text = outcome.text if outcome.shown_chars is None else cut_result(outcome.text, outcome.shown_chars)
     messages = tx.messages.append(
         run.key.agent_id,
         [Draft(id=MessageId(inputs.ids.new("message")), role="tool", parts=(outcome.result(call),), name=call.name)],

@@ -16,7 +16,7 @@ from perdure.core.errors import ModelError
 from perdure.core.ports import WordEmbedder
 
 if TYPE_CHECKING:
-    from perdure.search.ranking.fuse import Ranked
+    from perdure.search.ranking.fuse import Ranking
     from perdure.search.ranking.pool import Column
 
 __all__ = ["POOL_ROWS", "LateInteraction"]
@@ -33,7 +33,7 @@ class LateInteraction:
         self._embedder, self._deadline_s = embedder, deadline_s
         self._words: OrderedDict[str, Column] = OrderedDict()
 
-    async def rerank(self, ranked: Ranked, query: str, texts: Sequence[str]) -> tuple[Ranked, str]:
+    async def rerank(self, ranked: Ranking, query: str, texts: Sequence[str]) -> tuple[Ranking, str]:
         """Return the ranking with its first `POOL_ROWS` rows in a new order, and in plain words what was left out.
 
         Args:
@@ -41,7 +41,7 @@ class LateInteraction:
         """
         import numpy as np
 
-        from perdure.search.ranking.fuse import with_late
+        from perdure.search.ranking.fuse import add_late
         from perdure.search.ranking.late import late_scores
 
         until = time.monotonic() + self._deadline_s
@@ -57,7 +57,7 @@ class LateInteraction:
         scores[known] = late_scores(
             query_words, [words for words in rows if words is not None], out_of_time=lambda: time.monotonic() > until
         )
-        return with_late(ranked, ranked.order[: len(texts)], scores), late
+        return add_late(ranked, ranked.order[: len(texts)], scores), late
 
     async def _embed(self, texts: Sequence[str], until: float) -> str:
         """Have the words of these texts embedded, the first texts first, as far as there is time."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perdure.app import App
-from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, appended
+from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, append_text
 from perdure.core.ids import AgentId, BlockId
 from perdure.domain.blocks.units import create_block, edit_block, find_block, restore_block, update_block
 from perdure.engine.conversations.reset import delete
@@ -104,7 +104,7 @@ class BlockService:
         check_text("text", text)
         now = self._ports.clock.now()
         return await self._ports.store.write(
-            edit_block, agent_id, label, lambda block: appended(block, text), author=author, at=now
+            edit_block, agent_id, label, lambda block: append_text(block, text), author=author, at=now
         )
 
     async def list_versions(self, agent_id: AgentId, label: str, *, limit: int) -> Sequence[BlockVersion]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, StoreDamaged
-from perdure.core.upkeep import Checked, CheckedBlocks, Fault, Owner
+from perdure.core.upkeep import BlockCheckResult, CheckResult, Fault, Owner
 from perdure.core.vectors import OwnerKind, ScopeCounts
 from perdure.domain.archives.embedding import reindex
 from perdure.storage.tx import Tx
@@ -173,11 +173,11 @@ def _counts_page(tx: Tx, after: int) -> Sequence[ScopeCounts]:
     return tx.vectors.counts(after=after, limit=PAGE)
 
 
-def _check(tx: Tx, owner: Owner, from_seq: int, repair: bool) -> Checked:
+def _check(tx: Tx, owner: Owner, from_seq: int, repair: bool) -> CheckResult:
     return tx.upkeep.check(owner, from_seq=from_seq, repair=repair)
 
 
-def _check_blocks(tx: Tx, after: tuple[str, int], repair: bool) -> CheckedBlocks:
+def _check_blocks(tx: Tx, after: tuple[str, int], repair: bool) -> BlockCheckResult:
     return tx.upkeep.check_blocks(after=after, repair=repair)
 
 

@@ -1,1 +1,1 @@
-"""Packing: the parts of memory that say most within a budget of tokens, as one text."""
+"""Packing: select the best parts of memory within a budget of tokens, as one text."""

@@ -1,4 +1,4 @@
-"""Excerpts: the part of a long text that says most of what is looked for."""
+"""Excerpts: the part of a long text with most of the query's words."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ _SPACE = re.compile(r"\s")
 
 
 def terms_of(query: str) -> tuple[str, ...]:
-    """What to look for in lower-case text: stems of words, pairs of characters of scripts without spaces."""
+    """Return the terms to find in lower-case text: stems of words, pairs of characters of scripts without spaces."""
     terms = dict.fromkeys(token for clause in query_of(query).clauses for token in clause.tokens)
     # "happy" has the stem "happi", and stands in the text with its y.
     return tuple(term[:-1] if term.endswith("i") and len(term) > 3 else term for term in terms)
 
 
 def excerpt(text: str, terms: tuple[str, ...], *, chars: int) -> tuple[int, int]:
-    """(first, last) of at most `chars` characters of `text`, `last` not included: where most of the terms stand
-    together, from the beginning of a line or sentence to the end of one where such are near; the beginning of the text
-    if none stands in it.
+    """Return (first, last) of at most `chars` characters of `text`, `last` not included, with most of the terms.
 
-    Takes time in proportion to the text, a search for each term.
+    The excerpt begins and ends with a line or sentence where one is near. Without any term it is the beginning of the
+    text. The time is linear in the text, for each term.
     """
     size = len(text)
     if size <= chars:
@@ -46,64 +45,66 @@ def excerpt(text: str, terms: tuple[str, ...], *, chars: int) -> tuple[int, int]
 
 
 def _densest(text: str, terms: tuple[str, ...], chars: int) -> tuple[int, int]:
-    """The stretch of at most `chars` characters with the most different terms in it, the first of several."""
+    """Return the first stretch of at most `chars` characters with the most different terms."""
     lower = text.lower()
     if len(lower) != len(text):
         lower = text
-    found: list[tuple[int, str]] = []
+    matches: list[tuple[int, str]] = []
     for term in terms:
         at = -1
         for _ in range(TERM_MATCHES):
             at = lower.find(term, at + 1)
             if at < 0:
                 break
-            found.append((at, term))
-    found.sort()
+            matches.append((at, term))
+    matches.sort()
     best, stretch = (0, 0), (0, 0)
     inside: Counter[str] = Counter()
-    behind = 0
-    for index, (at, term) in enumerate(found):
+    left = 0
+    for index, (at, term) in enumerate(matches):
         inside[term] += 1
-        while at + len(term) - found[behind][0] > chars and behind < index:
-            out = found[behind][1]
-            inside[out] -= 1
-            if not inside[out]:
-                del inside[out]
-            behind += 1
-        worth = (len(inside), index - behind + 1)
-        if worth > best:
-            best, stretch = worth, (found[behind][0], min(at + len(term), found[behind][0] + chars))
+        while at + len(term) - matches[left][0] > chars and left < index:
+            dropped_term = matches[left][1]
+            inside[dropped_term] -= 1
+            if not inside[dropped_term]:
+                del inside[dropped_term]
+            left += 1
+        rank = (len(inside), index - left + 1)
+        if rank > best:
+            best, stretch = rank, (matches[left][0], min(at + len(term), matches[left][0] + chars))
     return stretch
 
 
 def _sentences(text: str, begin: int, end: int, chars: int) -> tuple[int, int]:
-    """The stretch with the rest of the sentences that it begins and ends in, where that is not too long."""
+    """Extend a stretch to whole sentences, where that is not too long."""
     first = max(0, end - chars)
-    for found in _BOUNDARY.finditer(text, first, begin):
-        first = found.end()
+    for boundary in _BOUNDARY.finditer(text, first, begin):
+        first = boundary.end()
     if first > 0 and _BOUNDARY.match(text, first - 1) is None:
         first = begin
-    found_end = _BOUNDARY.search(text, max(begin, end - 1), min(len(text), first + chars))
-    if found_end:
-        return first, found_end.end()
+    end_boundary = _BOUNDARY.search(text, max(begin, end - 1), min(len(text), first + chars))
+    if end_boundary:
+        return first, end_boundary.end()
     return first, len(text) if len(text) <= first + chars else end
 
 
 def _after(text: str, first: int, latest: int) -> int:
-    """The first beginning of a line, a sentence or else a word from `first` to `latest`."""
+    """Return the first beginning of a line, a sentence or else a word from `first` to `latest`."""
     for boundary in (_BOUNDARY, _SPACE):
-        if found := boundary.search(text, first - 1, latest):
-            return found.end()
+        if match := boundary.search(text, first - 1, latest):
+            return match.end()
     return first
 
 
 def _before(text: str, earliest: int, last: int) -> int:
-    """The last end of a line, a sentence or else a word from `earliest` to `last`; what stands just before `earliest`
-    may be such an end."""
+    """Return the last end of a line, a sentence or else a word from `earliest` to `last`.
+
+    The character before `earliest` may be such an end.
+    """
     for boundary in (_BOUNDARY, _SPACE):
         end = None
-        for found in boundary.finditer(text, max(earliest - 1, last - 2_000), last):
-            end = found
+        for match in boundary.finditer(text, max(earliest - 1, last - 2_000), last):
+            end = match
         if end is not None:
             return end.end() if boundary is _BOUNDARY and not end[0].isspace() else end.start()
     return last

@@ -9,37 +9,11 @@ from collections.abc import Sequence
 __all__ = ["different", "names_in", "without_names"]
 
 # Names that are ordinary words too: those only count with a capital letter.
-_ORDINARY = frozenset(
-    [
-        "amber",
-        "april",
-        "art",
-        "august",
-        "bill",
-        "chase",
-        "dawn",
-        "drew",
-        "faith",
-        "frank",
-        "grace",
-        "hope",
-        "jack",
-        "joy",
-        "june",
-        "mark",
-        "may",
-        "olive",
-        "pat",
-        "ray",
-        "rich",
-        "rob",
-        "rose",
-        "ruby",
-        "sue",
-        "summer",
-        "will",
-    ]
+_ORDINARY_TEXT = (
+    "amber april art august bill chase dawn drew faith frank grace hope jack joy june mark may olive pat ray rich"
+    " rob rose ruby sue summer will"
 )
+_ORDINARY = frozenset(_ORDINARY_TEXT.split())
 _LEFT_OVER = re.compile(r"\s+([,.!?;:])")
 
 

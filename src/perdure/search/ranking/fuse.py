@@ -1,4 +1,4 @@
-"""One order from all arms: a weighted sum of standard scores, then small boosts for what is new and what was used."""
+"""Rank rows by a weighted sum of the arms' standard scores, with small boosts for new and used rows."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from perdure.search.ranking.arms import (
 from perdure.search.ranking.pool import ANSWERS, ASKS, NO_ROLE, ROLE, SPEAKER, Column, Pool, QueryHints
 from perdure.search.ranking.weights import Weights
 
-__all__ = ["Explanation", "Ranked", "rank", "with_late"]
+__all__ = ["Explanation", "Ranking", "add_late", "rank"]
 
 USES_COUNTED = 8.0  # more uses than this add little
 PLAIN_COSINE = 8.0
-"""So many standard deviations above its scope's mean, a cosine speaks for a row as plainly as all the query's words.
+"""A cosine of so many standard deviations above its scope's mean is as much evidence as all the query's words.
 
-With 60 LoCoMo questions and 60 about another dialogue, told apart by `evidence` of the best five hits (area under the
+With 60 LoCoMo questions and 60 about another dialogue, separated by `evidence` of the best five hits (area under the
 curve): words alone 0.93, cosines alone 0.80, the larger of both 0.90, their mean 0.935; against small talk 0.83, 0.88,
 0.81 and 0.90."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a row stands where it stands.
+    """The explanation of a row's score.
 
     Attributes:
         score: the sum of `parts`.
-        parts: name of a signal -> what it added: words, neighbour_words, session, dense, neighbour_dense, late,
-            speaker, role, length, asks, answers, when, span, recency, use. Those that added nothing are left out.
-        words: how much of the query's words the row itself holds, as a part of the best possible bm25; 0 to about 1.
+        parts: name of a signal -> its addend: words, neighbour_words, session, dense, neighbour_dense, late, speaker,
+            role, length, asks, answers, when, span, recency, use; without zeros.
+        words: the row's bm25 as a part of the best possible one; 0 to about 1.
         session_words: the same of its session.
-        cosine: to the query; None: not known.
+        cosine: to the query; None: unknown.
         cosine_z: in standard deviations above the scope's mean.
     """
 
@@ -56,14 +56,14 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Ranked:
-    """The pool in order.
+class Ranking:
+    """The rows of a pool in order.
 
     Attributes:
         order: (n) rows of the pool, best first; equal scores: the newer one first.
         scores: (n) their scores, in the same order; finite, comparable within one search only.
-        relevant: (n) in the same order, whether a word of the query or a cosine speaks for the row: without it the
-            row is there as somebody's neighbour only.
+        relevant: (n) in the same order, whether the row itself has a word of the query or a high cosine; other rows
+            are only neighbours.
     """
 
     order: Column
@@ -75,33 +75,34 @@ class Ranked:
     _parts: Mapping[str, Column]  # by row of the pool
 
     def evidence(self) -> Column:
-        """(n) in the order of `order`: how plainly a row answers by itself, from 0 to 1: the share of the query's words
-        (by their rarity) that it holds, and the mean of that and how far its cosine stands out, where it has one.
-        Unlike scores it compares between searches.
+        """Return (n) in the order of `order`: the evidence of each row by itself, from 0 to 1.
+
+        It is the share of the query's words in the row, weighted by rarity; with a vector, the mean of that share and
+        of how far the cosine stands out. Unlike scores it compares between searches.
         """
         if not self.pool.size:
             return np.zeros(0)
-        rows, near, back = _sorted(self.pool)
+        rows, near, back = _sort_by_session(self.pool)
         words, own = np.zeros(self.pool.size), np.zeros(self.pool.size)
         if len(rows.counts):
             words = np.clip(word_scores(rows, near, self.weights, alone=True), 0.0, 1.0)
         if (dense := dense_scores(rows, near, self.weights)) is not None:
             own = dense[0]
-        outstanding = np.clip(own / PLAIN_COSINE, 0.0, 1.0)
-        plain = np.where(np.isfinite(rows.dense), (words + outstanding) / 2, words)
+        dense_share = np.clip(own / PLAIN_COSINE, 0.0, 1.0)
+        plain = np.where(np.isfinite(rows.dense), (words + dense_share) / 2, words)
         return plain[self.order] if back is None else plain[back][self.order]
 
     def explain(self, row: int) -> Explanation:
-        """Why row number `row` of the pool got its score."""
+        """Explain the score of row number `row` of the pool."""
         pool, weights = self.pool, self.weights
         parts = {name: float(values[row]) for name, values in self._parts.items()}
         parts["length"] = weights.length * float(length_scores(pool.chars[row : row + 1])[0])
         parts["asks"] = weights.asks * float(pool.traits[ASKS, row])
         parts["answers"] = weights.answers * float(pool.traits[ANSWERS, row])
-        rows, near, back = _sorted(pool)
+        rows, near, back = _sort_by_session(pool)
         at = row if back is None else int(back[row])
-        shared, alone = (word_scores(rows, near, weights, alone=only) for only in (False, True))
-        own = parts.get("words", 0.0) * (float(alone[at] / shared[at]) if shared[at] > 0 else 1.0)
+        with_neighbours, alone = (word_scores(rows, near, weights, alone=only) for only in (False, True))
+        own = parts.get("words", 0.0) * (float(alone[at] / with_neighbours[at]) if with_neighbours[at] > 0 else 1.0)
         parts = {"words": own, "neighbour_words": parts.get("words", 0.0) - own, **_without(parts, "words")}
         own_cosine = 0.0
         if (dense := dense_scores(rows, near, weights)) is not None:
@@ -110,31 +111,31 @@ class Ranked:
             own = weights.dense * own_cosine
             parts = {**parts, "dense": own, "neighbour_dense": parts["dense"] - own}
         cosine = float(pool.dense[row])
-        sessions, here, _ = session_scores(rows, near)
+        sessions, session_sizes, _ = session_scores(rows, near)
         return Explanation(
             score=sum(parts.values()),
             parts={name: value for name, value in parts.items() if value},
             words=float(alone[at]),
-            session_words=float(sessions.repeat(here)[at]),
+            session_words=float(sessions.repeat(session_sizes)[at]),
             cosine=cosine if np.isfinite(cosine) else None,
             cosine_z=own_cosine,
         )
 
 
-def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranked:
-    """The rows of the pool, best first. The order of rows and of clauses given does not matter.
+def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranking:
+    """Rank the rows of the pool, best first; the result does not depend on the order of rows and clauses.
 
-    An arm that says the same of every row changes nothing, and one that is missing (no clauses; cosines all nan) is
-    left out. Scores are finite for any input.
+    An arm with the same score for every row changes nothing; a missing one (no clauses; cosines all nan) is left out.
+    Scores are finite for any input.
 
     Source: sum of normalised scores after Fox and Shaw, TREC-2, 1994.
     """
     if not pool.size:
         none = np.zeros(0, np.int64)
-        return Ranked(
+        return Ranking(
             order=none, scores=np.zeros(0), relevant=none > 0, pool=pool, hints=hints, weights=weights, _parts={}
         )
-    rows, near, back = _sorted(pool)
+    rows, near, back = _sort_by_session(pool)
     scope = pool.scope
     parts: dict[str, Column] = {}
     relevant = np.logical_or.reduce(rows.counts)
@@ -143,14 +144,14 @@ def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranked:
     score += np.float64(weights.asks) * rows.traits[ASKS]  # in 64 bits, for traits have 32
     score += np.float64(weights.answers) * rows.traits[ANSWERS]
     if len(rows.counts):
-        found = word_scores(rows, near, weights)
-        parts["words"] = standard_scores(found, of=scope.rows, floor=weights.floor, weight=weights.lexical)
-        found, here, sessions = session_scores(rows, near)
-        found = standard_scores(found, of=sessions, floor=weights.session_floor, weight=weights.session)
-        parts["session"] = found.repeat(here)
+        raw = word_scores(rows, near, weights)
+        parts["words"] = standard_scores(raw, of=scope.rows, floor=weights.floor, weight=weights.lexical)
+        raw, session_sizes, sessions = session_scores(rows, near)
+        raw = standard_scores(raw, of=sessions, floor=weights.session_floor, weight=weights.session)
+        parts["session"] = raw.repeat(session_sizes)
     if (dense := dense_scores(rows, near, weights)) is not None:
-        own, shared = dense
-        parts["dense"] = weights.dense * shared
+        own, with_neighbours = dense
+        parts["dense"] = weights.dense * with_neighbours
         relevant |= own > 0
     if hints.speakers:
         parts["speaker"] = weights.speaker * _any_of(rows.traits[SPEAKER], hints.speakers)
@@ -174,7 +175,7 @@ def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranked:
         score, relevant = score[back], relevant[back]
         parts = {name: values[back] for name, values in parts.items()}
     order, scores = _best_first(score, pool.seq)
-    return Ranked(
+    return Ranking(
         order=order,
         scores=scores,
         relevant=relevant[order],
@@ -185,21 +186,21 @@ def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranked:
     )
 
 
-def with_late(ranked: Ranked, rows: Column, late: Column) -> Ranked:
-    """The same with the first rows put in a new order by late interaction.
+def add_late(ranked: Ranking, rows: Column, late: Column) -> Ranking:
+    """Return the ranking with its first rows reordered by late interaction.
 
     Args:
         rows: the first rows of `ranked.order`, any number of them.
-        late: (len(rows)) their scores from `late.late_scores`; nan: there was no time for it.
+        late: (len(rows)) their scores from `late.late_scores`; nan: no time was left.
     """
-    known = np.isfinite(late)
-    scored = late[known]
-    if len(scored) < 2 or scored.min() == scored.max():
+    is_known = np.isfinite(late)
+    known_scores = late[is_known]
+    if len(known_scores) < 2 or known_scores.min() == known_scores.max():
         return ranked
-    scored -= scored.mean()
-    scored *= ranked.weights.late / max(math.sqrt(float(scored @ scored) / len(scored)), 1e-9)
-    part = np.full(ranked.pool.size, scored.min())
-    part[rows[known]] = scored
+    known_scores -= known_scores.mean()
+    known_scores *= ranked.weights.late / max(math.sqrt(float(known_scores @ known_scores) / len(known_scores)), 1e-9)
+    part = np.full(ranked.pool.size, known_scores.min())
+    part[rows[is_known]] = known_scores
     score = np.empty(ranked.pool.size)
     score[ranked.order] = ranked.scores
     score += part
@@ -215,10 +216,10 @@ def with_late(ranked: Ranked, rows: Column, late: Column) -> Ranked:
     )
 
 
-def _sorted(pool: Pool) -> tuple[Pool, Neighbours, Column | None]:
-    """(the pool by session and place, its neighbours, where each of its rows went; None: nowhere).
+def _sort_by_session(pool: Pool) -> tuple[Pool, Neighbours, Column | None]:
+    """Return (the pool by session and place, its neighbours, the new index of each row; None: the order is the same).
 
-    Most pools stand in this order already.
+    Most pools have this order already.
     """
     near, back = Neighbours(pool.spot), None
     if not near.in_order:
@@ -235,8 +236,8 @@ def _best_first(score: Column, seq: Column) -> tuple[Column, Column]:
     return order, score[order]
 
 
-def _any_of(values: Column, wanted: Sequence[int]) -> Column:
-    return functools.reduce(np.logical_or, [values == one for one in wanted])
+def _any_of(values: Column, numbers: Sequence[int]) -> Column:
+    return functools.reduce(np.logical_or, [values == one for one in numbers])
 
 
 def _recency(pool: Pool, hints: QueryHints, weights: Weights) -> Column:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perdure.core.text.words import SPACELESS, Clause, Query, folded, stems
+from perdure.core.text.words import SPACELESS, Clause, Query, fold, stems
 
 if TYPE_CHECKING:
     from perdure.search.ranking.pool import Column
@@ -35,7 +35,7 @@ _PHRASE_CHARS = 40
 
 def clause_counts(query: Query, texts: Sequence[str]) -> Column:
     """Count how often each clause stands in each text: (clauses, texts); `RELATED` where only a related word does."""
-    texts = [folded(text[:ANALYSED_CHARS]).replace("\x00", " ") for text in texts]
+    texts = [fold(text[:ANALYSED_CHARS]).replace("\x00", " ") for text in texts]
     joined = _BETWEEN.join(("", *texts, ""))
     ends = list(itertools.accumulate(len(text) + len(_BETWEEN) for text in texts))
     counts = np.zeros((len(query.clauses), len(texts)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NewType, Protocol
 from perdure.core.errors import NotFound, StoreDamaged
 from perdure.core.ids import PREFIXES, AgentId, OrgId, run_of
 from perdure.core.text.json_encoder import compact_json
-from perdure.core.text.words import Clause, restored, storable
+from perdure.core.text.words import Clause, restore, storable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -204,7 +204,7 @@ def load(text: str | None) -> Any:
             return []
         case _:
             try:
-                return json.loads(restored(text))
+                return json.loads(restore(text))
             except ValueError as error:  # only what `dump` made is ever written
                 raise StoreDamaged(
                     f"a value of {len(text):,} characters is no JSON any more: {DAMAGED_HELPS}"

@@ -5,7 +5,7 @@ Looked up afterwards, a tag that one passage in a hundred has let a search read 
 
 from __future__ import annotations
 
-from perdure.core.text.words import index_words, restored
+from perdure.core.text.words import index_words, restore
 from perdure.storage.database.base import Database, load
 from perdure.storage.tables.passages import tag_labels
 
@@ -23,6 +23,6 @@ def apply(db: Database) -> None:
             {"archive_id": archive_id, "after": after, "limit": ROWS},
         ):
             after = rows[-1][0]
-            tagged = [(row[0], load(row[2]), index_words(restored(row[1]))) for row in rows if row[2] != "[]"]
+            tagged = [(row[0], load(row[2]), index_words(restore(row[1]))) for row in rows if row[2] != "[]"]
             db.unindex_words("passage_words", number, [(seq, "", words) for seq, _, words in tagged])
             db.index_words("passage_words", number, [(seq, tag_labels(tags), words) for seq, tags, words in tagged])

@@ -9,7 +9,7 @@ from typing import Any
 from perdure.core.errors import NotFound
 from perdure.core.files import AgentFile
 from perdure.core.ids import AgentId, FileId, OrgId
-from perdure.core.text.words import restored, storable
+from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import Database, Row, from_iso, iso, next_number
 from perdure.storage.tables.files import FILE_COLUMNS, file_of
 
@@ -126,7 +126,7 @@ def _agent_file(row: Row) -> AgentFile:
     folder_name, is_open, first_line, last_line, used, version, used_at = row[_AT:]
     return AgentFile(
         file=file_of(row[:_AT]),
-        folder_name=restored(folder_name),
+        folder_name=restore(folder_name),
         is_open=bool(is_open),
         first_line=first_line or 1,
         last_line=last_line or 0,

@@ -9,7 +9,7 @@ from typing import Any
 from perdure.core.agents import Agent, AgentFilter, AgentOrder
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.ids import AgentId, OrgId
-from perdure.core.text.words import restored, storable
+from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import (
     OWN_AGENT,
     Database,
@@ -90,7 +90,7 @@ class Agents:
         )
         if not rows:
             raise NotFound("agent", agent_id)
-        return restored(str(rows[0][0]))
+        return restore(str(rows[0][0]))
 
     def tool_rules(self, agent_id: AgentId) -> dict[str, Any]:
         """The agent's settings if it has tool rules, nothing if it has none; what most runs ask need not be read."""
@@ -301,12 +301,12 @@ def _agent(row: Row) -> Agent:
         id=row[0],
         org_id=row[1],
         number=row[2],
-        name=restored(row[3]),
+        name=restore(row[3]),
         agent_type=row[4],
-        model=restored(row[5]),
-        system=None if row[6] is None else restored(row[6]),
-        description=None if row[7] is None else restored(row[7]),
-        timezone=restored(row[8]),
+        model=restore(row[5]),
+        system=None if row[6] is None else restore(row[6]),
+        description=None if row[7] is None else restore(row[7]),
+        timezone=restore(row[8]),
         tags=tuple(load(row[9])),
         metadata=load(row[10]),
         settings=load(row[11]),
@@ -314,7 +314,7 @@ def _agent(row: Row) -> Agent:
         hidden=bool(row[13]),
         created_at=from_iso(row[14]),
         updated_at=from_iso(row[15]),
-        created_by=None if row[16] is None else restored(row[16]),
-        updated_by=None if row[17] is None else restored(row[17]),
+        created_by=None if row[16] is None else restore(row[16]),
+        updated_by=None if row[17] is None else restore(row[17]),
         message_count=row[18],
     )

@@ -14,7 +14,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.passages import Archive
-from perdure.core.text.words import restored, storable
+from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import Database, OwnId, Row, dump, from_iso, iso, load, next_number, own_agent
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import delete_shared
@@ -168,7 +168,7 @@ class Archives:
             " ORDER BY uses DESC, tag LIMIT :limit",
             {"archive_id": archive_id, "org_id": self._org_id, "limit": limit},
         )
-        return [(restored(row[0]), row[1]) for row in rows]
+        return [(restore(row[0]), row[1]) for row in rows]
 
 
 def _archive(row: Row) -> Archive:
@@ -176,8 +176,8 @@ def _archive(row: Row) -> Archive:
         id=row[0],
         org_id=row[1],
         number=row[2],
-        name=restored(row[3]),
-        description=None if row[4] is None else restored(row[4]),
+        name=restore(row[3]),
+        description=None if row[4] is None else restore(row[4]),
         metadata=load(row[5]),
         passage_count=row[6],
         version=row[7],

@@ -12,7 +12,7 @@ from perdure.core.errors import AlreadyExists, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text.line_diff import diff_of
-from perdure.core.text.words import restored, storable
+from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import (
     OWN_AGENT,
     Database,
@@ -157,7 +157,7 @@ class Blocks:
             " WHERE x.agent_id = :agent_id AND b.org_id = :org_id",
             {"agent_id": own, "org_id": self._org_id},
         )
-        known = {restored(row[0]): row[1] for row in had}
+        known = {restore(row[0]): row[1] for row in had}
         last = max((row[2] for row in had), default=0)
         added: list[OwnId] = []
         for block_id in block_ids:
@@ -336,10 +336,10 @@ def _block(row: Row) -> Block:
     return Block(
         id=row[0],
         org_id=row[1],
-        label=restored(row[2]),
-        value=restored(row[3]),
+        label=restore(row[2]),
+        value=restore(row[3]),
         limit_chars=row[4],
-        description=None if row[5] is None else restored(row[5]),
+        description=None if row[5] is None else restore(row[5]),
         read_only=bool(row[6]),
         metadata=load(row[7]),
         tags=tuple(load(row[8])),
@@ -348,8 +348,8 @@ def _block(row: Row) -> Block:
         version=row[11],
         created_at=from_iso(row[12]),
         updated_at=from_iso(row[13]),
-        created_by=None if row[14] is None else restored(row[14]),
-        updated_by=None if row[15] is None else restored(row[15]),
+        created_by=None if row[14] is None else restore(row[14]),
+        updated_by=None if row[15] is None else restore(row[15]),
     )
 
 
@@ -357,9 +357,9 @@ def _version(row: Row) -> BlockVersion:
     return BlockVersion(
         block_id=row[0],
         version=row[1],
-        label=restored(row[2]),
-        value=restored(row[3]),
-        diff=restored(row[4]),
-        author=Author(kind=row[5], id=restored(row[6]), agent_id=row[7], run_id=row[8], message_id=row[9]),
+        label=restore(row[2]),
+        value=restore(row[3]),
+        diff=restore(row[4]),
+        author=Author(kind=row[5], id=restore(row[6]), agent_id=row[7], run_id=row[8], message_id=row[9]),
         created_at=from_iso(row[10]),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from perdure.core.conversations import Waiting
+from perdure.core.conversations import Backlog
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.storage.database.base import OWN_AGENT, Database, iso
@@ -44,7 +44,7 @@ class Captures:
         if not rows:
             raise NotFound("agent", agent_id)
 
-    def waiting(self, agent_id: AgentId, conversation_seq: int, *, before_seq: int | None = None) -> Waiting:
+    def waiting(self, agent_id: AgentId, conversation_seq: int, *, before_seq: int | None = None) -> Backlog:
         """What users and assistants said after `upto` and, if it is given, before `before_seq`; what was removed is
         left out."""
         below = "" if before_seq is None else " AND seq < :before_seq"
@@ -60,4 +60,4 @@ class Captures:
             f" AND kind = 'message' AND role IN ('user', 'assistant') AND {SHOWN} AND {OWN_AGENT}",
             params if before_seq is None else params | {"before_seq": before_seq},
         )
-        return Waiting(int(tokens), int(last))
+        return Backlog(int(tokens), int(last))

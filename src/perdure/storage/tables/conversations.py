@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from perdure.core.conversations import Conversation, ConversationFilter, ConversationOrder, Opening
+from perdure.core.conversations import Conversation, ConversationFilter, ConversationOrder, ConversationState
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, MessageId, OrgId
 from perdure.core.runs import Prefix
-from perdure.core.text.words import restored, storable
+from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
 from perdure.storage.tables.agents import Agents, contains, pattern_of
 from perdure.storage.tables.message_filters import SHOWN
@@ -204,7 +204,7 @@ class Conversations:
             raise NotFound("agent", agent_id) if seq == 0 else NotFound("conversation", f"{seq} of {agent_id}")
         return _conversation(rows[0])
 
-    def opening(self, agent_id: AgentId, seq: int) -> Opening:
+    def opening(self, agent_id: AgentId, seq: int) -> ConversationState:
         """Who means to write by it holds the agent's lock (`Agents.lock`).
 
         Raises: NotFound: also for a conversation that was removed.
@@ -216,7 +216,7 @@ class Conversations:
         if row[0] is None:
             raise NotFound("conversation", f"{seq} of {agent_id}")
         count, blocks, passages, has_folders = row[19:]
-        return Opening(
+        return ConversationState(
             agent=self._agents.get(agent_id),
             message_count=count,
             conversation=_conversation((row[0], agent_id, seq, *row[1:15])),
@@ -297,7 +297,7 @@ def _conversation(row: Row) -> Conversation:
         id=row[0],
         agent_id=row[1],
         seq=row[2],
-        summary=None if row[3] is None else restored(row[3]),
+        summary=None if row[3] is None else restore(row[3]),
         settings=load(row[4]),
         seen=_seen(row[5]),
         prefix_seq=row[6],

@@ -14,7 +14,7 @@ from perdure.core.errors import NotFound
 from perdure.core.events import DeltaStreamed, Event, MessageAdded, StoredEvent, events_from_text, events_to_text
 from perdure.core.ids import OrgId
 from perdure.core.runs import RunKey
-from perdure.core.text.words import restored, storable
+from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import OWN_AGENT, Database, from_iso, iso
 from perdure.storage.tables.messages import read_messages
 
@@ -93,7 +93,7 @@ class Events:
         )
         events: list[tuple[int, Event, datetime]] = []
         for upto, kinds, body, created_at in rows:
-            together, at = events_from_text(kinds, restored(body)), from_iso(created_at)
+            together, at = events_from_text(kinds, restore(body)), from_iso(created_at)
             first = upto - len(together) + 1
             events += [(first + index, event, at) for index, event in enumerate(together) if first + index > after]
         del events[limit:]

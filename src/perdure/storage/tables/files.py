@@ -10,7 +10,7 @@ from typing import Any
 from perdure.core.errors import AlreadyExists, LeaseLost, NotFound
 from perdure.core.files import File, FilePart, FileStatus, file_tag
 from perdure.core.ids import FileId, FolderId, OrgId
-from perdure.core.text.words import restored, storable
+from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import Database, OwnId, Row, dump, from_iso, iso, load
 from perdure.storage.tables.folders import between
 from perdure.storage.tables.vectors import NEVER
@@ -327,7 +327,7 @@ class Files:
             f" AND {_OWN_FILE} ORDER BY seq LIMIT :limit",
             {"file_id": file_id, "after": after_seq, "line": from_line, "limit": limit, "org_id": self._org_id},
         )
-        return [FilePart(seq=row[0], first_line=row[1], first_char=row[2], text=restored(row[3])) for row in rows]
+        return [FilePart(seq=row[0], first_line=row[1], first_char=row[2], text=restore(row[3])) for row in rows]
 
     def page_starts(self, file_id: FileId) -> Sequence[int]:
         """The first line of each page, from 1; empty where there are no pages."""
@@ -371,15 +371,15 @@ def file_of(row: Row) -> File:
         org_id=row[1],
         folder_id=row[2],
         number=row[3],
-        name=restored(row[4]),
-        original_name=restored(row[5]),
-        media_type=restored(row[6]),
+        name=restore(row[4]),
+        original_name=restore(row[5]),
+        media_type=restore(row[6]),
         size_bytes=row[7],
         digest=row[8],
         kind=row[9],
         status=row[10],
-        problem=restored(row[11]),
-        title=restored(row[12]),
+        problem=restore(row[11]),
+        title=restore(row[12]),
         warnings=tuple(load(row[13])),
         done=row[14],
         total=row[15],

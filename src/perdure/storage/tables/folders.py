@@ -10,7 +10,7 @@ from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.files import Folder
 from perdure.core.ids import AgentId, ArchiveId, FolderId, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
-from perdure.core.text.words import restored, storable
+from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import (
     Database,
     OwnId,
@@ -213,9 +213,9 @@ def _folder(row: Row) -> Folder:
         id=row[0],
         org_id=row[1],
         number=row[2],
-        name=restored(row[3]),
-        description=None if row[4] is None else restored(row[4]),
-        instructions=None if row[5] is None else restored(row[5]),
+        name=restore(row[3]),
+        description=None if row[4] is None else restore(row[4]),
+        instructions=None if row[5] is None else restore(row[5]),
         metadata=load(row[6]),
         archive_id=row[7],
         version=row[8],

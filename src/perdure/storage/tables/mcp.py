@@ -11,7 +11,7 @@ from typing import Any
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import McpServerId, OrgId, ToolId
 from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
-from perdure.core.text.words import restored, storable
+from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import Database, OwnId, Row, dump, from_iso, iso, load, next_number
 
 __all__ = ["Mcp"]
@@ -173,7 +173,7 @@ def _server(row: Row) -> McpServer:
         id=row[0],
         org_id=row[1],
         number=row[2],
-        name=restored(row[3]),
+        name=restore(row[3]),
         transport=row[4],
         **fields,
         sealed=base64.b64decode(row[6]),
@@ -181,7 +181,7 @@ def _server(row: Row) -> McpServer:
         created_at=from_iso(row[8]),
         updated_at=from_iso(row[9]),
         listed_at=from_iso(row[10]),
-        failure=restored(row[11]),
+        failure=restore(row[11]),
         left_out=tuple(LeftOut(name=name, reason=reason) for name, reason in load(row[12])),
     )
 
@@ -189,7 +189,7 @@ def _server(row: Row) -> McpServer:
 def _tool(row: Row) -> McpTool:
     return McpTool(
         server_id=row[0],
-        name=restored(row[1]),
+        name=restore(row[1]),
         local_name=row[2],
         tool_id=row[3],
         pinned=_definition(row[4]),

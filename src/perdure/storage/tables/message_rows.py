@@ -18,7 +18,7 @@ from perdure.core.messages import (
     text_of,
     text_of_json,
 )
-from perdure.core.text.words import index_words, restored, storable
+from perdure.core.text.words import index_words, restore, storable
 from perdure.core.tools.spec import REPEATING_TOOLS
 from perdure.storage.database.base import DAMAGED_HELPS, Database, Row, from_iso, iso
 from perdure.storage.upkeep.checksums import MESSAGES
@@ -86,7 +86,7 @@ def params_of(message: Message) -> dict[str, Any]:
 def parts_of(stored: str) -> tuple[Part, ...]:
     """The parts of a message. Raises: StoreDamaged: they are not what was written."""
     try:
-        return parts_from_json(restored(stored))
+        return parts_from_json(restore(stored))
     except _NO_PARTS as error:
         raise StoreDamaged(_UNREADABLE) from error
 
@@ -94,7 +94,7 @@ def parts_of(stored: str) -> tuple[Part, ...]:
 def row_text(stored: str) -> str:
     """The text of a message. Raises: StoreDamaged: its parts are not what was written."""
     try:
-        return text_of_json(restored(stored))
+        return text_of_json(restore(stored))
     except _NO_PARTS as error:
         raise StoreDamaged(_UNREADABLE) from error
 
@@ -111,9 +111,9 @@ def message_of(row: Row) -> Message:
         run_seq=row[7],
         run_id=row[8],
         step_id=row[9],
-        name=None if row[10] is None else restored(row[10]),
-        otid=None if row[11] is None else restored(row[11]),
-        sender_id=None if row[12] is None else restored(row[12]),
+        name=None if row[10] is None else restore(row[10]),
+        otid=None if row[11] is None else restore(row[11]),
+        sender_id=None if row[12] is None else restore(row[12]),
         tokens=row[13],
         created_at=from_iso(row[14]),
         occurred_at=from_iso(row[15]),

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.blocks import Author
-from perdure.core.conversations import Opening
+from perdure.core.conversations import ConversationState
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, MessageId, OrgId, StepId
 from perdure.core.messages import (
@@ -26,12 +26,12 @@ from perdure.core.messages import (
     Part,
     Text,
     Turn,
-    check_calls_kept,
+    check_same_calls,
     is_embedded,
     parts_to_json,
 )
 from perdure.core.runs import Run
-from perdure.core.text.words import Matches, Query, index_words, restored, storable
+from perdure.core.text.words import Matches, Query, index_words, restore, storable
 from perdure.storage.database.base import OWN_AGENT, Database, from_iso, iso
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.candidates import matches
@@ -79,7 +79,7 @@ class Messages:
         run: Run | None = None,
         step_id: StepId | None = None,
         overcount: int | None = None,
-        opening: Opening | None = None,
+        opening: ConversationState | None = None,
     ) -> Sequence[Message]:
         """The messages with their numbers, consecutive, at once searchable. Raises: NotFound: no such agent.
 
@@ -341,7 +341,7 @@ class Messages:
                 row[0],
                 row[1],
                 row[2],
-                None if row[3] is None else restored(row[3]),
+                None if row[3] is None else restore(row[3]),
                 from_iso(row[4]).timestamp(),
                 max(0, row[5] - _FORM_CHARS),
                 bool(row[6]),
@@ -381,7 +381,7 @@ class Messages:
         Raises: NotFound; InvalidInput: a call or result would be torn from its other half.
         """
         before = self.get(message_id)
-        check_calls_kept(before, parts)
+        check_same_calls(before, parts)
         params = {"agent_id": before.agent_id, "seq": before.seq}
         revision = before.revision + 1
         # A request that showed the old parts must not be built on: the settings revision makes the prefix new, and

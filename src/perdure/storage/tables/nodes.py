@@ -10,7 +10,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.nodes import SummaryNode, node_handle
 from perdure.core.runs import usage_to_json
-from perdure.core.text.words import restored, storable
+from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import OWN_AGENT, Database, Row, dump, from_iso, iso, load
 from perdure.storage.tables.run_rows import load_usage
 
@@ -112,11 +112,11 @@ def _node(row: Row) -> SummaryNode:
         message_count=row[7],
         since=from_iso(row[8]),
         until=from_iso(row[9]),
-        text=restored(row[10]),
+        text=restore(row[10]),
         tokens=row[11],
         made_by=row[12],
-        model=None if row[13] is None else restored(row[13]),
-        rejected=None if row[14] is None else restored(row[14]),
+        model=None if row[13] is None else restore(row[13]),
+        rejected=None if row[14] is None else restore(row[14]),
         usage=load_usage(row[15]),
         created_at=from_iso(row[16]),
     )

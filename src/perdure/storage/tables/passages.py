@@ -17,7 +17,7 @@ from typing import Any
 from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId, OrgId, PassageId
 from perdure.core.passages import Passage, PassageFilter, PassageTexts
-from perdure.core.text.words import Matches, Postings, Query, index_words, restored, storable
+from perdure.core.text.words import Matches, Postings, Query, index_words, restore, storable
 from perdure.storage.database.base import Database, Row, dump, find_all, from_iso, iso, load, locate, register
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.candidates import CLAUSE_ROWS, matches
@@ -270,7 +270,7 @@ class Passages:
         _, _, numbers, texts, _, _, sources, _, times, uses = zip(*found, strict=True)
         return PassageTexts(
             numbers,
-            list(map(restored, texts)),
+            list(map(restore, texts)),
             [time.timestamp() for time in map(datetime.fromisoformat, times)],
             [None if source == "{}" else _origin(load(source)) for source in sources],
             found,
@@ -364,7 +364,7 @@ def passage_words_of(
         "SELECT seq, tags, text FROM passages WHERE archive_id = :id AND seq BETWEEN :first AND :last",
         {"id": archive_id, "first": first, "last": last},
     )
-    yield from ((seq, tag_labels(load(tags)), index_words(restored(text))) for seq, tags, text in rows)
+    yield from ((seq, tag_labels(load(tags)), index_words(restore(text))) for seq, tags, text in rows)
 
 
 def _words(passage: Passage) -> tuple[int, str, str]:
@@ -404,7 +404,7 @@ def _passage(row: Row) -> Passage:
         id=row[0],
         archive_id=row[1],
         seq=row[2],
-        text=restored(row[3]),
+        text=restore(row[3]),
         tags=_tags(row[4]),
         metadata=load(row[5]),
         source=load(row[6]),

@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.blocks import Author
-from perdure.core.conversations import Conversation, Counted, Reset
+from perdure.core.conversations import Conversation, MessageCounts, Reset
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId
-from perdure.core.text.words import restored, storable
+from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import OWN_AGENT, Database, from_iso, iso
 from perdure.storage.full_text import index as word_index
 from perdure.storage.tables.message_filters import SHOWN
@@ -29,7 +29,7 @@ class Resets:
     def __init__(self, db: Database, org_id: OrgId) -> None:
         self._db, self._org_id = db, org_id
 
-    def counted(self, agent_id: AgentId) -> Counted:
+    def counted(self, agent_id: AgentId) -> MessageCounts:
         """What `add` has to know, read beforehand: it takes a look at every message. Raises: NotFound."""
         params = {"agent_id": agent_id, "org_id": self._org_id}
         found = self._db.rows(
@@ -42,10 +42,10 @@ class Resets:
             f" AND kind = 'message' AND {SHOWN} GROUP BY conversation_seq",
             params | {"next": found[0][0]},
         )
-        return Counted(next_seq=found[0][0], settings_revision=found[0][1], said={row[0]: row[1] for row in said})
+        return MessageCounts(next_seq=found[0][0], settings_revision=found[0][1], said={row[0]: row[1] for row in said})
 
     def add(
-        self, conversation: Conversation, *, author: Author, at: datetime, counted: Counted | None = None
+        self, conversation: Conversation, *, author: Author, at: datetime, counted: MessageCounts | None = None
     ) -> Reset | None:
         """Take every message of the conversation out of view: it is not shown, listed, counted or found any more, and
         the next request begins without it. The rows stay, and so does each past request. None: there is nothing to
@@ -202,7 +202,7 @@ class Resets:
                 number=row[1],
                 upto_seq=row[2],
                 message_count=row[3],
-                author=Author(kind=row[4], id=restored(row[5])),
+                author=Author(kind=row[4], id=restore(row[5])),
                 created_at=from_iso(row[6]),
             )
             for row in rows

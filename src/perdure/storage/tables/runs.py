@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from perdure.core.conversations import Opening
+from perdure.core.conversations import ConversationState
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId, OrgId, RunId, is_of_run
 from perdure.core.messages import Draft
@@ -22,7 +22,7 @@ from perdure.core.runs import (
     status_of,
     usage_to_json,
 )
-from perdure.core.text.words import restored, storable
+from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import OWN_AGENT, Database, OwnId, dump, from_iso, iso, load, locate, register
 from perdure.storage.tables.run_rows import RUN_COLUMNS, load_usage, run_conditions, run_of_row
 
@@ -63,7 +63,7 @@ class Runs:
 
     def add(
         self,
-        opening: Opening,
+        opening: ConversationState,
         run_id: RunId,
         *,
         drafts: Sequence[Draft] = (),
@@ -292,7 +292,7 @@ class Runs:
             f"SELECT waiting_input FROM runs WHERE {_OWN_RUN}",
             self._own(key),
         )
-        return restored(rows[0][0]) if rows and rows[0][0] is not None else None
+        return restore(rows[0][0]) if rows and rows[0][0] is not None else None
 
     def resume(
         self,
@@ -471,7 +471,7 @@ class Runs:
             f" AND {OWN_AGENT} GROUP BY call_id",
             self._own(key),
         )
-        return {restored(row[0]): row[1] for row in rows}
+        return {restore(row[0]): row[1] for row in rows}
 
     def _own(self, key: RunKey) -> dict[str, Any]:
         return {"agent_id": key.agent_id, "seq": key.seq, "org_id": self._org_id}

@@ -23,7 +23,7 @@ from perdure.core.runs import (
     Usage,
     usage_to_json,
 )
-from perdure.core.text.words import restored, storable
+from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import (
     OWN_AGENT,
     Database,
@@ -281,14 +281,14 @@ class Prefixes:
             seq=row[1],
             conversation_seq=row[2],
             reason=row[3],
-            system=restored(row[4]),
+            system=restore(row[4]),
             tools=tuple(load(row[5])),
             seen=load(row[6]),
             from_message_seq=row[7],
             settings_revision=row[8],
             tokens=row[9],
             created_at=from_iso(row[10]),
-            summary=restored(row[11]),
+            summary=restore(row[11]),
             nodes=tuple(load(row[12])),
             pinned=tuple(load(row[13])),
             client_tools=row[14],
@@ -342,7 +342,7 @@ def _step(row: Row) -> Step:
         run_seq=row[2],
         index=row[3],
         status=row[4],
-        model=restored(row[5]),
+        model=restore(row[5]),
         recipe=_recipe(load(row[6])),
         lease_number=row[7],
         usage=load_usage(row[8]),

@@ -13,7 +13,7 @@ from typing import Any
 
 from perdure.core.errors import EmbeddingMismatch, NotFound
 from perdure.core.ids import OrgId
-from perdure.core.text.words import restored, storable
+from perdure.core.text.words import restore, storable
 from perdure.core.vectors import Claim, OwnerKind, Scope, ScopeCounts, VectorBlock, VectorRow
 from perdure.storage.database.base import Database, Row, iso
 from perdure.storage.tables.vector_queue import QUEUE, forget_texts, queue_texts
@@ -402,7 +402,7 @@ class Vectors:
             )
             found.append(
                 ScopeCounts(
-                    scope=scope, waiting=waiting, failed=failed, failure=restored(why[0][0] or "") if why else None
+                    scope=scope, waiting=waiting, failed=failed, failure=restore(why[0][0] or "") if why else None
                 )
             )
         return found
@@ -463,7 +463,7 @@ class Vectors:
             number=row[0],
             owner_kind=row[1],
             owner_id=row[2],
-            model=restored(row[3]),
+            model=restore(row[3]),
             dimensions=row[4],
             generation=row[5],
             version=row[6],

@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.core.ids import OrgId
 from perdure.core.text.words import storable
-from perdure.core.upkeep import Checked, CheckedBlocks, Fault, FaultKind, Owner
+from perdure.core.upkeep import BlockCheckResult, CheckResult, Fault, FaultKind, Owner
 from perdure.core.vectors import OwnerKind
 from perdure.storage.database.base import Database, load
 from perdure.storage.full_text import index as word_index
@@ -42,32 +42,32 @@ class Upkeep:
         )
         return [Owner(*row) for row in rows]
 
-    def check(self, owner: Owner, *, from_seq: int = 0, limit: int = 1_000, repair: bool = False) -> Checked:
+    def check(self, owner: Owner, *, from_seq: int = 0, limit: int = 1_000, repair: bool = False) -> CheckResult:
         """Compare the next `limit` texts of an owner with their checksums, and with what is derived from them; with the
         last ones, its counts. `repair` makes anew what is derived, and gives a checksum to rows that have none.
         """
         table = "agents" if owner.kind == "agent" else "archives"
         own = {"id": owner.id, "number": owner.number, "org_id": self._org_id}
         if not self._db.rows(f"SELECT 1 FROM {table} WHERE id = :id AND number = :number AND org_id = :org_id", own):
-            return Checked((), None, 0)
+            return CheckResult((), None, 0)
         rows = self._db.rows(ROWS[owner.kind], {"id": owner.id, "from": from_seq, "limit": limit})
         more = len(rows) == limit
         part = _Part(self._db, owner, from_seq, rows[-1][0] if more else LAST, repair)
         next_seq = rows[-1][0] + 1 if more else None
         bare = part.texts()
         if part.faults:  # what is derived from a damaged text can't be told to be wrong
-            return Checked(part.faults, next_seq, bare)
+            return CheckResult(part.faults, next_seq, bare)
         part.words()
         if owner.kind == "archive":
             part.tags()
         part.vectors()
         if not more:
             part.counts()
-        return Checked(part.faults, next_seq, bare)
+        return CheckResult(part.faults, next_seq, bare)
 
     def check_blocks(
         self, *, after: tuple[str, int] = ("", -1), limit: int = 1_000, repair: bool = False
-    ) -> CheckedBlocks:
+    ) -> BlockCheckResult:
         """Compare the next `limit` versions of blocks with their checksums, and each block with its newest version."""
         params = {"org_id": self._org_id, "id": after[0], "version": after[1], "limit": limit}
         rows = self._db.rows(
@@ -77,7 +77,7 @@ class Upkeep:
             params,
         )
         if not rows:
-            return CheckedBlocks((), None, 0)
+            return BlockCheckResult((), None, 0)
         last = (rows[-1][0], rows[-1][1])
         damaged, bare = check_rows(
             self._db,
@@ -95,7 +95,7 @@ class Upkeep:
             for block_id, version, differs in rows
             if differs and (block_id, version) not in wrong
         ]
-        return CheckedBlocks(faults, last if len(rows) == limit else None, bare)
+        return BlockCheckResult(faults, last if len(rows) == limit else None, bare)
 
     def carry_out_deletes(self, *, limit: int = 500, chars: int = CHARS) -> bool:
         """Remove up to `limit` rows of what is deleted, or texts of about `chars` characters. False: nothing is left.

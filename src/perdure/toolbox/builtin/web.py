@@ -10,7 +10,7 @@ from functools import cache
 import httpx
 
 from perdure.core.errors import BodyUnreadable, DataTooLarge, ToolError
-from perdure.core.incoming.bodies import ACCEPT_ENCODING, unpacked
+from perdure.core.incoming.bodies import ACCEPT_ENCODING, unpack
 from perdure.toolbox.web_guard import GuardedTransport, WebGuard
 
 __all__ = ["FetchLimits", "Fetched", "fetch"]
@@ -96,7 +96,7 @@ async def _body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
     """The unpacked body up to `limit` bytes, and whether there was more. Never more than that is unpacked."""
     held = bytearray()
     try:
-        async for piece in unpacked(response.aiter_raw(), response.headers.get("content-encoding", ""), limit):
+        async for piece in unpack(response.aiter_raw(), response.headers.get("content-encoding", ""), limit):
             held += piece
     except DataTooLarge:
         return bytes(held), True

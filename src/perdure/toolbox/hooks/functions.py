@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Any, TypeVar
 
 from perdure.core.errors import InvalidInput
-from perdure.core.hooks import GO_ON, HOOK_POINTS, HookInfo, HookPayload, HookPoint, IfItFails, Verdict
+from perdure.core.hooks import GO_ON, HOOK_POINTS, FailurePolicy, HookInfo, HookPayload, HookPoint, Verdict
 
 __all__ = ["FunctionHook", "entry_point_hooks", "function_hooks", "hook"]
 
@@ -28,7 +28,7 @@ def hook(
     name: str | None = None,
     tools: Sequence[str] = (),
     timeout_s: float = 10.0,
-    if_it_fails: IfItFails = "go_on",
+    if_it_fails: FailurePolicy = "go_on",
 ) -> Callable[[F], F]:
     """Mark a function as a hook: it is called at `points` with what is going on, and may return a `Verdict`.
 
