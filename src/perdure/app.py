@@ -1,4 +1,4 @@
-"""The composition root: from settings to a running engine. The only file that knows everybody."""
+"""The composition root: it builds a running engine from the settings. Only this file imports every room."""
 
 from __future__ import annotations
 
@@ -112,29 +112,32 @@ class Uuids:
     """`Ids` by uuid4."""
 
     def new(self, kind: str) -> str:
-        # What `uuid.uuid4` gives as text, without its object, which takes four times as long: random digits, with a
-        # version and a variant among them.
-        digits = os.urandom(16).hex()
-        variant = "89ab"[int(digits[16], 16) & 3]
-        last = f"{digits[20:29]}000" if kind == "run" else digits[20:]  # room for what the run makes
-        return f"{PREFIXES[kind]}-{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{last}"
+        text = str(uuid.uuid4())
+        if kind == "run":
+            text = f"{text[:-3]}000"  # the ids of a run's messages differ from the run's in these digits
+        return f"{PREFIXES[kind]}-{text}"
 
 
-READINGS = 4
-"""Files that are read at a time."""
+FILES_AT_ONCE = 4
+"""How many files are converted at once."""
 
-READING_PROCESSES = 4
-SEALED_AT_ONCE = 100
+FILE_PROCESSES = 4
+SEALED_PER_STEP = 100
 
 
 @dataclass(slots=True)
 class App:
-    """Everything that runs. `close` stops it in order.
+    """A running engine with all its parts. `close` stops them in order.
 
-    `choice` is the model of agents that are made without one: at first what is known without a network. `embedder`
-    makes the vectors, and `worker` has texts get theirs; None is lexical-only: `embedding_reason` says why, and what
-    helps. `files` makes text of what is uploaded. `sandbox` runs tools' code, `custom` the tools that are made of it,
-    and `mcp` holds the connections to MCP servers. `reading` is the sandbox in which files are read.
+    Args:
+        choice: the model of agents that are created without one; at first the one that is known without a network.
+        files: the worker that converts uploaded files to text.
+        embedder: it computes vectors; None: search is lexical only, and `embedding_reason` says why and what helps.
+        worker: it embeds new texts in the background.
+        sandbox: it runs the code of tools.
+        reading: the sandbox that converts files.
+        custom: the tools that have a source.
+        mcp: the sessions with MCP servers.
     """
 
     settings: Settings
@@ -155,19 +158,19 @@ class App:
 
     @property
     def search(self) -> Search:
-        """The way to what agents remember."""
+        """The search of messages and passages."""
         return self.ports.search
 
     @property
     def cipher(self) -> Cipher:
-        """What encrypts secrets."""
+        """The cipher of secrets."""
         return self.ports.cipher
 
-    async def choose(self, *, progress: Callable[[str], None] = lambda what: None) -> Choice:
-        """Choose again after asking the providers of the environment and this machine, and keep it in `choice`.
+    async def choose(self, *, progress: Callable[[str], None] = lambda text: None) -> Choice:
+        """Choose the default model anew by querying the providers of the environment and this machine; set `choice`.
 
-        At most 3 s for the providers, all at once; a local server may be given a minute to show that it calls tools.
-        `progress` is told what is waited for. Never raises for what a provider does.
+        All providers are queried at once, for at most 3 s; a local server has a minute to show that it calls tools.
+        `progress` gets a text about each wait. A provider's error is never raised.
         """
         self.choice = await self.models.choose(self.settings.model, progress=progress)
         return self.choice
@@ -189,7 +192,7 @@ class App:
 def model_registry(
     models: Mapping[str, Model] | None = None, *, environment: Mapping[str, str] | None = None
 ) -> ModelRegistry:
-    """The models that a store opened here can use: the program's, the built-in one, and those of the environment."""
+    """The models available here: those given, the built-in one, and those of the environment."""
     return ModelRegistry(models, endpoints=find_providers(environment))
 
 
@@ -201,8 +204,10 @@ def schema_version() -> int:
 
 
 def find_damage(path: Path, connection: sqlite3.Connection | None = None) -> str:
-    """What is wrong with the files of the store at `path`, which has to be open where it is there, as far as it shows
-    without reading them through; empty: nothing is. Nothing is touched."""
+    """What is wrong with the files of the store at `path`, by quick checks that change nothing; empty: nothing.
+
+    `connection` is needed if the store exists.
+    """
     from perdure.storage.database.sqlite_file import check_log, check_mark
 
     try:
@@ -215,14 +220,14 @@ def find_damage(path: Path, connection: sqlite3.Connection | None = None) -> str
 
 
 def store_error(path: Path, error: sqlite3.Error) -> StoreError:
-    """What an error of SQLite's means for the store at `path`."""
+    """Perdure's error for an SQLite error of the store at `path`."""
     from perdure.storage.database import sqlite
 
     return sqlite.store_error(error, path)
 
 
 def accept_loss(path: Path) -> None:
-    """Go on with what is left of a store whose log is gone."""
+    """Accept the loss of a store whose log is gone, so that it opens again."""
     from perdure.storage.database.sqlite_file import forget_mark
 
     forget_mark(path)
@@ -241,13 +246,13 @@ async def start(
     sandbox: Sandbox | None = None,
     hooks: Iterable[Callable[[Any], Any]] = (),
 ) -> App:
-    """A running engine over the store at `address` (default: the file in the data folder), or over a given `store`.
+    """Start an engine over the store at `address` (default: the file in the data folder), or over `store`.
 
     Args:
-        embedder, sandbox: in place of those that the settings choose; `close` closes them.
-        hooks: functions that `hook` has marked, called after those of the settings and of packages.
-    Raises: StoreError, InvalidInput: a function that can't be a tool or a hook; a file of hooks that can't be used; a
-        token counter that has no ranks on disk; an embedder that was asked for and is not here, as ExtraMissing.
+        embedder, sandbox: replacements of those that the settings choose; `close` closes them.
+        hooks: functions decorated with `hook`, called after the hooks of the settings and of packages.
+    Raises: StoreError; ExtraMissing: the embedder of the settings is not installed; InvalidInput: a function that can't
+        be a tool or a hook, an unusable file of hooks, or a token counter without its ranks on disk.
     """
     embedding = choose_embedder(settings.embedding) if embedder is None else EmbedderChoice(embedder, "given")
     called = [*configured_hooks(settings, at_home=address is None and store is None), *function_hooks(hooks)]
@@ -334,7 +339,7 @@ def _search(store: Store, clock: Clock, embedding: EmbedderChoice, settings: Set
 
 
 def sandbox_of(settings: Settings, *, cache: Path | None = None) -> Sandbox:
-    """What runs tools' code. It starts nothing before it is used. `cache`: where their requirements are installed."""
+    """The sandbox for the code of tools. It starts no process before its first use. Requirements go into `cache`."""
     from perdure.toolbox.sandbox.choose import open_sandbox
 
     return open_sandbox(
@@ -351,8 +356,8 @@ def sandbox_of(settings: Settings, *, cache: Path | None = None) -> Sandbox:
 
 
 def reading_sandbox_of(settings: Settings) -> Sandbox:
-    """Where uploaded files and web pages are read: apart from tools' code, so that neither waits for the other, and
-    with the memory that files may take."""
+    """The sandbox that reads uploaded files and web pages. It is separate from that of tools, so that neither waits for
+    the other, and has the memory limit of files."""
     from perdure.converters.limits import Limits
     from perdure.toolbox.sandbox.choose import open_sandbox
 
@@ -360,10 +365,10 @@ def reading_sandbox_of(settings: Settings) -> Sandbox:
         settings.sandbox,
         cache=None,
         network=False,
-        concurrency=READINGS,
+        concurrency=FILES_AT_ONCE,
         spares=0,
         memory_mb=Limits().memory_bytes >> 20,
-        processes=READING_PROCESSES,
+        processes=FILE_PROCESSES,
     )
 
 
@@ -379,23 +384,22 @@ def _requirements_folder(settings: Settings) -> Path:
 
 
 def check_file(name: str, head: bytes) -> str:
-    """The name that a file of this name and these first bytes gets: a path below its folder.
+    """Check the name and first bytes of a file, and return its safe name: a path below its folder.
 
-    Raises: FileNameInvalid; FileTypeUnsupported: no text is made of such files.
+    Raises: FileNameInvalid; FileTypeUnsupported: such files can't be converted to text.
     """
     from perdure.converters.kinds import kind_of
     from perdure.converters.limits import Refusal
     from perdure.converters.names import safe_path
 
     safe = safe_path(name)
-    with contextlib.suppress(Refusal):  # a damaged file: that is told when it is read
+    with contextlib.suppress(Refusal):  # a damaged file gets its error when it is read
         kind_of(safe, head)
     return safe
 
 
 def _cipher(settings: Settings, address: str | Path | None) -> Cipher:
-    """What encrypts the secrets of the store at `address`. Beside a file there is room for a key; a database that
-    others reach too, or a stand-in, has none."""
+    """The cipher for the store at `address`. Only a store in a file can keep a key file beside it."""
     no_file = address is None or str(address).startswith(("postgresql://", "postgres://"))
     return AesCipher(settings.secret_key, file=None if no_file else Path(str(address)).parent / KEY_FILE)
 
@@ -419,12 +423,11 @@ def _converter(settings: Settings, sandbox: Sandbox) -> Converter:
 
 
 def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
-    """The hooks that are set for this machine, in the order in which they are called: commands of its owner, then those
-    of installed packages.
+    """The hooks of this machine in the order of calls: the user's commands, then those of installed packages.
 
     Args:
-        at_home: whether the store is the one in the data folder; only then its `hooks.toml` counts.
-    Raises: InvalidInput: a file or a package that can't be used.
+        at_home: whether the store is the one in the data folder; only then its `hooks.toml` is read.
+    Raises: InvalidInput: an unusable file or package.
     """
     if settings.hooks == "none":
         return []
@@ -436,7 +439,7 @@ def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
 
 
 def web_search_engine(settings: Settings) -> tuple[str, tuple[str, ...]]:
-    """The name of the engine that `web_search` asks, empty: it is off; and the variables that turn one on."""
+    """The engine of `web_search`, empty if it is off, and the variables that turn one on."""
     from perdure.toolbox.builtin.search_engines import ENGINES
     from perdure.toolbox.builtin.web_search import choose_engine
 
@@ -462,18 +465,18 @@ async def _token_counter(settings: Settings) -> TokenCounter:
 
 
 async def _keep_tools_current(store: Store, specs: list[ToolSpec], *, ids: Ids, at: datetime) -> None:
-    """Write the tools only if one is new or has changed, so that opening a store does not always write to it."""
-    stored = {tool.spec.name: tool for tool in await store.read(_stored_tools, [spec.name for spec in specs])}
+    """Store the built-in tools and functions, but only if one is new or has changed."""
+    stored = {tool.spec.name: tool for tool in await store.read(_tools_by_name, [spec.name for spec in specs])}
     if current_tools(stored, specs):
         await store.write(put_tools, specs, ids=ids, at=at)
 
 
 async def _seal_environments(store: Store, cipher: Cipher, *, at: datetime) -> None:
-    """Encrypt the variables of tools that an older version stored as they are; where there is no key they stay."""
+    """Encrypt the variables of tools that an older version stored in plain text; without a key they stay."""
     with contextlib.suppress(SecretKeyMissing):
-        while tools := await store.read(unsealed_tools, limit=SEALED_AT_ONCE):
+        while tools := await store.read(unsealed_tools, limit=SEALED_PER_STEP):
             await store.write(seal_environments, tools, cipher=cipher, at=at)
 
 
-def _stored_tools(tx: Tx, names: list[str]) -> Sequence[Tool]:
+def _tools_by_name(tx: Tx, names: list[str]) -> Sequence[Tool]:
     return tx.tools.page(where=ToolFilter(names=tuple(names)), limit=len(names))

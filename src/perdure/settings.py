@@ -22,47 +22,46 @@ WEB_SEARCH = ("exa", "tavily", "brave", "searxng", "none")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(Limits):
-    """What can be set. Each field is read from `PERDURE_` and its name in capitals; so is each of `Limits`.
+    """All settings. A field, and each of `Limits`, is read from the variable `PERDURE_` plus its name in capitals.
 
     Args:
-        home: the data folder; empty is the platform's data folder for this user.
-        model: the model handle of agents that are created without one; empty: what the environment offers is chosen.
-        message_limit_chars: the longest message that is accepted, in characters.
-        max_steps: model calls a run may make before it ends with `max_steps`.
-        context_window_tokens: how much a model takes, for models that nobody knows better of.
-        lease_s: after how many seconds another machine may take over the run of a process that is not heard of.
+        home: the data folder; empty: the platform's data folder of this user.
+        model: the model handle of agents that are created without one; empty: chosen from what the environment offers.
+        message_limit_chars: the length limit of a message, in characters.
+        max_steps: the model calls of a run after which it ends with `max_steps`.
+        context_window_tokens: the window of models whose own is unknown, in tokens.
+        lease_s: the seconds after which another machine may take over the run of a silent process.
         token_counter: how tokens are counted before a provider does: `script` estimates, `tiktoken` takes OpenAI's
             ranks from disk.
-        embedding: what makes vectors of texts: `none`, `local`, the folder of a local model, or provider/model; empty:
-            the local model if it is installed, else none.
-        file_limit_bytes: the largest file that is taken into a folder, in bytes.
-        late_interaction_ms: how long a search may take, in milliseconds, to compare its first hits with the query word
-            by word; only the local model can. By default it does not.
-        secret_key: what secrets are encrypted with, at least 16 characters; empty: a file `secret.key` beside the
-            store, which is made with the first secret. PostgreSQL needs the setting.
-        web_search: the engine of `web_search`: exa, tavily, brave or searxng; `none`: the web is not searched; empty:
-            the first of them whose key or address the environment has.
-        searxng_url: where an instance of SearXNG answers.
-        web_allowed_hosts: hosts that agents may fetch pages of although they are not public, as `name` or `name:port`,
-            with commas between.
-        sandbox: whether custom tools are run: `auto`: where this machine can hold them back; `unsafe`: also where it
-            can't; `off`: never.
+        embedding: the embedder: `none`, `local`, the folder of a local model, or provider/model; empty: the local
+            model if it is installed, else none.
+        file_limit_bytes: the size limit of a file in a folder, in bytes.
+        late_interaction_ms: the milliseconds in which a search may compare its first hits with the query word by word,
+            which only the local model can; 0: it does not.
+        secret_key: the key that encrypts secrets, at least 16 characters; empty: the file `secret.key` beside the
+            store, which the first secret creates. PostgreSQL needs the setting.
+        web_search: the engine of `web_search`: exa, tavily, brave or searxng; `none`: no web search; empty: the first
+            of them whose key or address the environment has.
+        searxng_url: the address of a SearXNG instance.
+        web_allowed_hosts: private hosts that agents may fetch pages of, as `name` or `name:port`, separated by commas.
+        sandbox: whether custom tools run: `auto`: if this machine can isolate them; `unsafe`: even if it can't; `off`:
+            never.
         sandbox_network: `on`: tools may reach the hosts that they list; those that are not public only if
             `web_allowed_hosts` names them too.
         sandbox_memory_mb: the most memory that a call of a tool gets, in MiB.
         sandbox_processes: the most processes and threads that a call of a tool gets.
-        sandbox_concurrency: how many tools run at a time, of one agent at most half as many; others wait.
-        sandbox_timeout_s: the longest that a call of a custom tool may take, whatever the tool says, in seconds.
-        sandbox_packages_mb: the most room that the installed requirements of all tools take on disk, in MiB; one set
-            may take a quarter.
+        sandbox_concurrency: how many tools run at once, at most half of them of one agent; others wait.
+        sandbox_timeout_s: the upper limit of the time limits that custom tools set, in seconds.
+        sandbox_packages_mb: the disk space of the installed requirements of all tools, in MiB; one set may take a
+            quarter.
         mcp_stdio: `on`: clients of the API may register MCP servers that are programs of this machine.
         mcp_private: whether clients of the API may register MCP servers on this machine or in a private network: `on`
             or `off`; empty: if there is no API key and no allowed host, so that only this machine reaches the server.
-        mcp_timeout_s: how long a call of an MCP server's tool may take, in seconds.
-        hooks: the file that names commands as hooks; empty: `hooks.toml` in the data folder, for a store that is opened
-            there; `none`: no hook is called, those of packages neither.
+        mcp_timeout_s: the time limit of a call of an MCP server's tool, in seconds.
+        hooks: the file of hook commands; empty: `hooks.toml` in the data folder, for the store there; `none`: no hooks
+            at all, not even those of packages.
 
-    Raises: InvalidInput: a token counter, search engine or mode that there is not, an address that is none.
+    Raises: InvalidInput: an unknown token counter, search engine or mode, or an invalid address.
     """
 
     home: str = ""
@@ -112,9 +111,9 @@ class Settings(Limits):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
-        """The settings of this environment. Raises: InvalidInput: a value that can't be."""
+        """Load the settings from the environment. Raises: InvalidInput: an invalid value."""
         environment = os.environ if environment is None else environment
-        changed: dict[str, object] = {}
+        values: dict[str, object] = {}
         for setting in fields(cls):
             name = f"PERDURE_{setting.name.upper()}"
             if not (text := environment.get(name, "").strip()):
@@ -126,12 +125,12 @@ class Settings(Limits):
                 raise InvalidInput(f"{name} is {text!r}: a positive number is needed") from error
             if kind is not str and not 0 < value < math.inf:
                 raise InvalidInput(f"{name} is {text!r}: a positive number is needed")
-            changed[setting.name] = value
-        return cls(**changed)  # type: ignore[arg-type]  # each was made by its field's own type
+            values[setting.name] = value
+        return cls(**values)  # type: ignore[arg-type]  # each value has its field's type
 
     @property
     def store_path(self) -> Path:
-        """The SQLite file. Raises: InvalidInput: `home` names a user's folder, and there is no such user."""
+        """The path of the SQLite file. Raises: InvalidInput: `home` names the folder of an unknown user."""
         if not self.home:
             return default_home() / STORE_FILE
         try:

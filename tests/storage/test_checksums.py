@@ -16,7 +16,7 @@ from perdure.core.upkeep import Fault
 from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
-from perdure.storage.upkeep.checksums import MESSAGES, PASSAGES, REVISIONS, VERSIONS, Summed
+from perdure.storage.upkeep.checksums import MESSAGES, PASSAGES, REVISIONS, VERSIONS, ChecksumColumns
 from perdure.testing.clock import START
 from tests.contracts.base import ADA, AT, Contract
 
@@ -102,7 +102,9 @@ def test_a_letter_that_changed_is_found_and_not_accepted(tmp_path: Path, table: 
     ],
     ids=lambda one: getattr(one, "table", ""),
 )
-def test_a_checksum_is_of_every_column_that_does_not_change(tmp_path: Path, summed: Summed, changing: set[str]) -> None:
+def test_a_checksum_is_of_every_column_that_does_not_change(
+    tmp_path: Path, summed: ChecksumColumns, changing: set[str]
+) -> None:
     """A new column is either in the checksum or listed here as one that changes by itself."""
     path = tmp_path / "perdure.db"
     made(path)

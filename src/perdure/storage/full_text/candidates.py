@@ -1,9 +1,9 @@
-"""Candidates of a full-text search: which rows of one scope hold the rarest words of a query.
+"""Candidates of a full-text search: the rows of one scope that hold the rarest words of a query.
 
-The database's own rank knows the statistics of the whole file, costs a microsecond for every row that holds any word,
-and there are tens of thousands of those in a long history. So each clause is asked for by itself, newest rows first and
-no more than a bound; what is held by few rows is thereby known completely, and says most. Scores come later, from the
-texts of the candidates (`search.ranking`).
+The database's own rank uses the statistics of the whole file and costs a microsecond for every row with any of the
+words, of which a long history has tens of thousands. So each clause is looked up by itself, newest rows first and up to
+a limit. The rows of a rare clause are thus all known, and they matter most. `search.ranking` scores the candidates by
+their texts later.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["CLAUSE_ROWS", "matches"]
 
 PROBED_ROWS = 200
-"""Of one clause, the newest rows that are read at first: most clauses of a question are held by fewer."""
+"""The newest rows of a clause that are read first. Most clauses of a question have fewer."""
 CLAUSE_ROWS = 1_000
-"""The same of clauses that more rows hold, as long as rarer ones gave too few candidates."""
+"""The rows that are read of a more frequent clause, if rarer ones give too few candidates."""
 Weighed = tuple["NDArray[Any]", float]
-"""Rows, and what holding a clause or two of them is worth."""
+"""Rows that hold a clause or a pair of clauses, and its weight."""
 
-PAIRS = 1  # of clauses that many rows hold, asked for together
+PAIRS = 1  # pairs of frequent clauses that are looked up together
 
 
 def matches(
@@ -51,34 +51,32 @@ def matches(
     """The best `limit` candidates of one scope.
 
     Args:
-        number: the scope's.
-        labels: rows of any of these only; of all of them with `all_labels`.
+        number: the scope's number.
+        labels: only rows with any of these; with all of them if `all_labels`.
         below: only rows with lower sequence numbers.
-        join, conditions, params: what else must hold of them, as SQL; `{key}` in `join` is the row's sequence number.
-        known: what was read before of the same rows, with the same labels and conditions, all of the scope's; it is
-            added to.
-        few: the labels leave no more than `CLAUSE_ROWS` rows; there are no conditions.
-        waiting: number and words of rows that the index does not have yet and that may match, the newest first; those
-            that it has, below `below`, are all older.
+        join, conditions, params: further conditions in SQL; `{key}` in `join` is the row's sequence number.
+        known: postings of this scope that were read before with the same labels and conditions; it is extended.
+        few: the labels match at most `CLAUSE_ROWS` rows, and there are no conditions.
+        waiting: number and words of rows that are not in the index yet, the newest first; all indexed rows are older.
     """
 
     read = Postings() if known is None else known
 
     def rows(*clauses: Clause, most: int) -> NDArray[Any]:
-        if (found := read.get((clauses, most))) is None:
-            found = read[clauses, most] = asked(*clauses, most=most)
-        return found
+        if (seqs := read.get((clauses, most))) is None:
+            seqs = read[clauses, most] = query_index(*clauses, most=most)
+        return seqs
 
-    def asked(*clauses: Clause, most: int) -> NDArray[Any]:
+    def query_index(*clauses: Clause, most: int) -> NDArray[Any]:
         text = db.full_text(table, number, clauses, labels, all_labels=all_labels, below=below)
         found = db.numbers(
             f"SELECT {text.key} AS number FROM {text.source} {join.format(key=text.key)} WHERE {text.where}{conditions}"
             f" ORDER BY {text.order}{'' if few else ' DESC LIMIT :w_limit'}",
             {**(params or {}), **text.params, "w_limit": most},
         )
-        older = found[::-1] if few else found  # an index is read forwards in three quarters of the time
+        older = found[::-1] if few else found  # an index is read faster forwards than backwards
         newer = [seq for seq, words in waiting if all(_holds(words, clause) for clause in clauses)]
-        return _joined(newer, older)[:most] if newer else older
+        return _concatenate(newer, older)[:most] if newer else older
 
     held = [rows(clause, most=CLAUSE_ROWS if few else PROBED_ROWS) for clause in query.clauses]
     newest = max((int(found[0]) for found in held if len(found)), default=0)
@@ -92,7 +90,7 @@ def matches(
         rarer = [held[other] for other in rarest_first[: rarest_first.index(at)]]
         if max(map(len, rarer), default=0) < limit and len(set().union(*(found.tolist() for found in rarer))) < limit:
             held[at] = rows(query.clauses[at], most=CLAUSE_ROWS)
-    # Rows that hold several words which many rows hold may be older than all those that were read.
+    # Rows with several frequent words may be older than all rows read so far.
     pairs = [
         (rows(query.clauses[one], query.clauses[other], most=PROBED_ROWS), weights[one] + weights[other])
         for one, other in itertools.islice(itertools.combinations(many, 2), PAIRS)
@@ -104,15 +102,15 @@ def _holds(words: str, clause: Clause) -> bool:
     return f" {' '.join(clause.tokens)}{'' if clause.prefix else ' '}" in f" {words} "
 
 
-def _joined(newer: Sequence[int], older: NDArray[Any]) -> NDArray[Any]:
+def _concatenate(newer: Sequence[int], older: NDArray[Any]) -> NDArray[Any]:
     import numpy as np
 
     return np.concatenate((np.array(newer, np.int64), older))
 
 
 def _best(found: Sequence[Weighed], least: Sequence[Weighed], limit: int) -> list[int]:
-    """The best of all rows by the sum of the weights that they were `found` with, or the most that they have at
-    `least`; best first, equal ones the newest first."""
+    """The best rows, best first, then the newest. A row scores the sum of its weights in `found`, and at least its
+    highest weight in `least`."""
     import numpy as np
 
     if not found:
@@ -140,8 +138,7 @@ def _best(found: Sequence[Weighed], least: Sequence[Weighed], limit: int) -> lis
 
 
 def _frequency(found: NDArray[Any], newest: int) -> int:
-    """How many rows hold a clause of which `found` are the newest: as many as in the stretch that was read, if more
-    than that."""
+    """An estimate of how many rows hold a clause, from its newest rows `found`: exact if there are few."""
     if len(found) < PROBED_ROWS:
         return len(found)
     return max(len(found), round(len(found) * (newest + 1) / (newest + 1 - int(found[-1]))))

@@ -1,5 +1,5 @@
-"""The full-text index as it is written: what changes in it changes also in the one that is being made anew beside it
-(`storage.full_text.rebuild`), as far as that has come."""
+"""Writes to the full-text index, and to the one that `storage.full_text.rebuild` builds beside it, as far as it is
+built."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from perdure.storage.database.base import Database
 __all__ = ["IN_USE", "Words", "index_words", "next_table", "unindex_words"]
 
 IN_USE = 1 << 62
-"""In `rebuilding` in place of an owner's number: the new index is whole and in use, the old one is being removed."""
+"""The number in `rebuilding` that means: the new index is in use, and the old one is being removed."""
 Words = tuple[int, str, str]
 """Sequence number, labels, words."""
 
 
 def index_words(db: Database, table: str, number: int, rows: Sequence[Words]) -> None:
-    """Add these rows of a scope."""
+    """Add rows of a scope."""
     if rows:
         db.index_words(table, number, rows)
-        if also := _made_anew(db, table, number, rows):
+        if also := _rebuilt_rows(db, table, number, rows):
             db.index_words(next_table(table), number, also)
 
 
@@ -27,12 +27,12 @@ def unindex_words(db: Database, table: str, number: int, rows: Sequence[Words]) 
     """Remove rows that were added with exactly these values."""
     if rows:
         db.unindex_words(table, number, rows)
-        if also := _made_anew(db, table, number, rows):
+        if also := _rebuilt_rows(db, table, number, rows):
             db.unindex_words(next_table(table), number, also)
 
 
-def _made_anew(db: Database, table: str, number: int, rows: Sequence[Words]) -> Sequence[Words]:
-    """Those that are in the part of the new index that is made."""
+def _rebuilt_rows(db: Database, table: str, number: int, rows: Sequence[Words]) -> Sequence[Words]:
+    """The rows in the part of the new index that is built already."""
     if db.removes_by_number:
         return ()
     found = db.rows(
@@ -42,5 +42,5 @@ def _made_anew(db: Database, table: str, number: int, rows: Sequence[Words]) -> 
 
 
 def next_table(table: str) -> str:
-    """Where the new one is made."""
+    """The table of the index that is being rebuilt."""
     return f"{table}_next"

@@ -1,9 +1,9 @@
-"""A full-text index made anew from the texts, beside the one in use.
+"""Rebuilding a full-text index from the texts.
 
-On SQLite what an index row holds can be taken out only by who knows it, so what is wrong in an index goes only with all
-of it. A new one is made in steps, of the owners in order of their numbers; `rebuilding` has how far it is, and whatever
-changes in that part changes in both (`storage.full_text.index`). Searches use the old one until the new one is whole
-and takes its place. On PostgreSQL each part is made anew in its place.
+On SQLite an index row can be removed only by its exact words, so a damaged index has to be replaced as a whole. The new
+index is built in steps, owner by owner in order of their numbers, beside the old one. The table `rebuilding` holds the
+progress, and changes in the finished part go to both (`storage.full_text.index`). Searches use the old index until the
+new one is complete. On PostgreSQL each part is rebuilt in place.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ _OWNERS: dict[OwnerKind, str] = {"agent": "agents", "archive": "archives"}
 
 
 def rebuilding(db: Database) -> list[OwnerKind]:
-    """Of whose texts the index is being made anew."""
+    """The kinds of owners whose index is being rebuilt."""
     names = {row[0] for row in db.rows("SELECT name FROM rebuilding", {})}
     return [kind for kind, table in TABLES.items() if table in names]
 
 
 def rebuild_words(db: Database, kind: OwnerKind, *, limit: int) -> tuple[int, int] | None:
-    """The next `limit` texts; the owner's number and the sequence number to go on from. None: all is done."""
+    """Index the next `limit` texts; return the owner's number and the sequence number to continue from, None at the
+    end."""
     table = TABLES[kind]
-    found = _begun(db, table)
+    found = _progress(db, table)
     if not found:
         if not db.removes_by_number:
             db.run(f"DROP TABLE IF EXISTS {next_table(table)}", {})
@@ -46,7 +47,7 @@ def rebuild_words(db: Database, kind: OwnerKind, *, limit: int) -> tuple[int, in
             "INSERT INTO rebuilding (name, number, next_seq) VALUES (:name, 0, 0) ON CONFLICT (name) DO NOTHING",
             {"name": table},
         )
-        found = _begun(db, table)  # another process may have been quicker
+        found = _progress(db, table)  # another process may have inserted it first
     number, first = found[0] if found else (0, 0)
     if number == IN_USE:
         return _drop_old(db, table, limit)
@@ -56,14 +57,14 @@ def rebuild_words(db: Database, kind: OwnerKind, *, limit: int) -> tuple[int, in
             {"number": number},
         )
         if not owners:
-            return _take_its_place(db, table)
-        owner_id, there = owners[0]
-        first = first if there == number else 0
+            return _replace_old(db, table)
+        owner_id, owner_number = owners[0]
+        first = first if owner_number == number else 0
         rows = db.rows(ROWS[kind], {"id": owner_id, "from": first, "limit": limit})
         more = len(rows) == limit
         last = rows[-1][0] if more else LAST
-        _make(db, table, there, first, last, list(words_of(db, kind, owner_id, first, last)))
-        number, first = (there, last + 1) if more else (there + 1, 0)
+        _index_part(db, table, owner_number, first, last, list(words_of(db, kind, owner_id, first, last)))
+        number, first = (owner_number, last + 1) if more else (owner_number + 1, 0)
         limit -= len(rows) + 1
     db.run(
         "UPDATE rebuilding SET number = :number, next_seq = :next WHERE name = :name",
@@ -72,19 +73,19 @@ def rebuild_words(db: Database, kind: OwnerKind, *, limit: int) -> tuple[int, in
     return number, first
 
 
-def _begun(db: Database, table: str) -> Sequence[Row]:
-    """How far it is. Of several that are at it each waits for the other's step."""
+def _progress(db: Database, table: str) -> Sequence[Row]:
+    """The progress of the rebuild. Its row is locked, so that several processes take turns."""
     return db.rows(f"SELECT number, next_seq FROM rebuilding WHERE name = :name{db.for_update}", {"name": table})
 
 
 def words_of(db: Database, kind: OwnerKind, id_: str, first: int, last: int) -> Iterator[Words]:
-    """What the index should have of an owner between two numbers."""
+    """The index rows that an owner's texts between two numbers should have."""
     if kind == "agent":
         return indexed_words_of(db, AgentId(id_), first, last)
     return passage_words_of(db, ArchiveId(id_), first, last)
 
 
-def _make(db: Database, table: str, number: int, first: int, last: int, words: Sequence[Words]) -> None:
+def _index_part(db: Database, table: str, number: int, first: int, last: int, words: Sequence[Words]) -> None:
     if db.removes_by_number:
         db.unindex_words(table, number, [(seq, "", "") for seq in db.index_marks(table, number, first, last)])
         db.index_words(table, number, words)
@@ -92,7 +93,7 @@ def _make(db: Database, table: str, number: int, first: int, last: int, words: S
         db.index_words(next_table(table), number, words)
 
 
-def _take_its_place(db: Database, table: str) -> tuple[int, int] | None:
+def _replace_old(db: Database, table: str) -> tuple[int, int] | None:
     if db.removes_by_number:
         db.run("DELETE FROM rebuilding WHERE name = :name", {"name": table})
         return None
@@ -103,7 +104,8 @@ def _take_its_place(db: Database, table: str) -> tuple[int, int] | None:
 
 
 def _drop_old(db: Database, table: str, limit: int) -> tuple[int, int] | None:
-    """Dropping a table takes as long as it is large, so it is emptied before, but for the index's own first records."""
+    """Remove some rows of the old index, except its own first records; drop it when it is empty. Dropping a large table
+    at once would take long."""
     for part, first, rows in (("data", 10, max(1, limit // 10)), ("docsize", -1, limit)):  # a row of data is a page
         some = f"SELECT id FROM {table}_old_{part} WHERE id > {first} ORDER BY id LIMIT :rows"
         if db.run(f"DELETE FROM {table}_old_{part} WHERE id IN ({some})", {"rows": rows}):

@@ -1,4 +1,4 @@
-"""`tx.agent_files`: which files an agent has, and what of them it has open, in one transaction."""
+"""`tx.agent_files`: the files of an agent's folders, and their open views, of one transaction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AgentFiles:
         self._db, self._org_id = db, org_id
 
     def shown(self, agent_id: AgentId) -> Mapping[str, int]:
-        """What an agent's prompt shows of files: folder id -> version, and open file's id -> version of its view."""
+        """The versions of all that an agent's prompt shows of files: by folder id, and by id of each open file."""
         rows = self._db.rows(
             "SELECT d.id, d.version FROM agent_folders x JOIN folders d ON d.id = x.folder_id"
             " WHERE x.agent_id = :agent_id AND d.org_id = :org_id"
@@ -42,8 +42,7 @@ class AgentFiles:
         return {row[0]: row[1] for row in rows}
 
     def open(self, agent_id: AgentId, file_id: FileId, first_line: int, last_line: int, *, at: datetime) -> AgentFile:
-        """The file with these lines in view, as the one used last. Raises: NotFound: it is in none of the agent's
-        folders."""
+        """Open a file at these lines, as the last used one. Raises: NotFound: it is in none of the agent's folders."""
         self.get(agent_id, file_id)
         self._db.run(
             "INSERT INTO agent_files (agent_id, file_id, is_open, first_line, last_line, used, version, used_at)"
@@ -57,14 +56,14 @@ class AgentFiles:
                 "file_id": file_id,
                 "first_line": first_line,
                 "last_line": last_line,
-                "version": next_number(self._db),  # closed and opened again, it is not taken for the same view
+                "version": next_number(self._db),  # a view that is closed and opened again is a new one
                 "at": iso(at),
             },
         )
         return self.get(agent_id, file_id)
 
     def close(self, agent_id: AgentId, file_id: FileId) -> bool:
-        """Whether it was open."""
+        """Close a file; return whether it was open."""
         return bool(
             self._db.run(
                 "UPDATE agent_files SET is_open = 0 WHERE agent_id = :agent_id AND file_id = :file_id AND is_open = 1"
@@ -82,12 +81,11 @@ class AgentFiles:
         return rows[0]
 
     def opened(self, agent_id: AgentId) -> Sequence[AgentFile]:
-        """The files that the agent has open, the one used last first."""
+        """The agent's open files, the last used first."""
         return self._read(agent_id, "o.is_open = 1 ORDER BY o.used DESC", {})
 
     def named(self, agent_id: AgentId, name: str, *, limit: int = 20) -> Sequence[AgentFile]:
-        """Files of the agent's folders that are called so: `folder/name`, a name, or the end of a name behind a
-        slash."""
+        """Files of the agent's folders that match `folder/name`, a name, or the part of a name behind a slash."""
         return self._read(
             agent_id,
             "(f.name = :name OR d.name || '/' || f.name = :name OR substr(f.name, length(f.name) - :length) = :end)"
@@ -105,7 +103,8 @@ class AgentFiles:
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[AgentFile]:
-        """Files of the agent's folders by (folder's number, file's number); above and below leave theirs out."""
+        """Files of the agent's folders by (folder's number, file's number), between `above` and `below`, both
+        excluded."""
         where, params = "1 = 1", {"limit": limit}
         if is_open is not None:
             where = f"COALESCE(o.is_open, 0) = {int(is_open)}"

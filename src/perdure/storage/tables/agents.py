@@ -1,4 +1,4 @@
-"""`tx.agents`: the agent verbs of one transaction."""
+"""`tx.agents`: the agents of one transaction."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _COLUMNS = (
 _SELECT = f"SELECT {_COLUMNS} FROM agents a JOIN agent_details d ON d.agent_id = a.id"
 
 PATTERN_BYTES = 40_000
-"""SQLite takes patterns of 50,000 bytes."""
+"""The size limit of a pattern; SQLite's own is 50,000 bytes."""
 
-# What requests are made of; a name or a tag is not.
-_SHAPING = ("agent_type", "model", "system", "settings")
+# The fields that requests depend on.
+_REQUEST_FIELDS = ("agent_type", "model", "system", "settings")
 
-# What agents are sorted by; the number decides between equal ones, so that pages never overlap.
+# The sort keys of agents. The number breaks ties, so that pages never overlap.
 _ORDERS: dict[AgentOrder, str] = {
     "created": "a.number",
     "updated": "a.updated_at",
@@ -53,7 +53,7 @@ class Agents:
         self._db, self._org_id = db, org_id
 
     def add(self, agent: Agent) -> Agent:
-        """The agent with its number. Raises: AlreadyExists."""
+        """Add an agent, and return it with its number. Raises: AlreadyExists."""
         if self._db.rows("SELECT 1 FROM agents WHERE id = :id", {"id": agent.id}):
             raise AlreadyExists("agent", agent.id)
         agent = replace(agent, number=next_number(self._db), org_id=self._org_id)
@@ -83,7 +83,7 @@ class Agents:
         return _agent(rows[0])
 
     def model(self, agent_id: AgentId) -> str:
-        """The handle of the agent's model, and nothing else of it. Raises: NotFound."""
+        """The handle of the agent's model. Raises: NotFound."""
         rows = self._db.rows(
             "SELECT model FROM agents WHERE id = :id AND org_id = :org_id",
             {"id": storable(agent_id), "org_id": self._org_id},
@@ -93,7 +93,7 @@ class Agents:
         return restore(str(rows[0][0]))
 
     def tool_rules(self, agent_id: AgentId) -> dict[str, Any]:
-        """The agent's settings if it has tool rules, nothing if it has none; what most runs ask need not be read."""
+        """The agent's settings if it has tool rules, else empty; most agents have none, and then nothing is parsed."""
         rows = self._db.rows(
             f"SELECT settings FROM agent_details WHERE agent_id = :agent_id AND {OWN_AGENT}"
             " AND settings LIKE '%\"tool_rules\"%'",
@@ -103,7 +103,7 @@ class Agents:
         return found
 
     def lock(self, agent_id: AgentId) -> None:
-        """Make other transactions that lock the agent wait for this one's end, where they run side by side."""
+        """Lock the agent until the end of this transaction, in a database with concurrent writers."""
         if self._db.for_update:
             own_agent(self._db, self._org_id, agent_id, lock=True)
 
@@ -136,11 +136,13 @@ class Agents:
         after: AgentId | None = None,
         before: AgentId | None = None,
     ) -> Sequence[Agent]:
-        """A page in the asked order: the first ones behind `after`, or with `before` alone the last ones in front of
-        it. Raises: NotFound: there is no such agent to begin at."""
+        """A page in this order: the first agents behind `after`, or with `before` alone the last ones in front of it.
+
+        Raises: NotFound: the agent of a cursor.
+        """
         conditions, params = _conditions(where)
         key = _ORDERS[order]
-        # With `before` alone the page is read from its end.
+        # With `before` alone the page is read backwards.
         reverse = before is not None and after is None
         ascends = ascending is not reverse
         for cursor, name, behind in ((after, "after", True), (before, "before", False)):
@@ -181,21 +183,21 @@ class Agents:
         ) or self._first(f"{_SELECT} WHERE a.org_id = :org_id ORDER BY a.number DESC LIMIT 1", params)
 
     def put(self, agent: Agent) -> Agent:
-        """The agent as changed; its settings revision grows if its type, model, prompt or settings did. Raises:
+        """Update an agent. Its settings revision grows if its type, model, prompt or settings change. Raises:
         NotFound."""
-        # Read under a lock, because the revision is counted here, not in the caller's copy: two different settings must
-        # never share a number, and what shapes no request leaves it alone.
+        # Read under a lock, because the revision is incremented here and not in the caller's copy: two different
+        # settings must never share a number.
         self.lock(agent.id)
         before = self.get(agent.id)
-        shaped = any(getattr(before, field) != getattr(agent, field) for field in _SHAPING)
-        return replace(agent, settings_revision=self._update(OwnId(before.id), agent, shaped=shaped))
+        is_shaping = any(getattr(before, field) != getattr(agent, field) for field in _REQUEST_FIELDS)
+        return replace(agent, settings_revision=self._update(OwnId(before.id), agent, is_shaping=is_shaping))
 
-    def _update(self, own: OwnId, agent: Agent, *, shaped: bool) -> int:
-        """The settings revision that the agent then has."""
-        params = _params(agent) | {"id": own, "shaped": int(shaped)}
+    def _update(self, own: OwnId, agent: Agent, *, is_shaping: bool) -> int:
+        """Update the rows of the agent, and return its settings revision."""
+        params = _params(agent) | {"id": own, "is_shaping": int(is_shaping)}
         changed = self._db.rows(
             "UPDATE agents SET name = :name, agent_type = :agent_type, model = :model, timezone = :timezone,"
-            " settings_revision = settings_revision + :shaped, hidden = :hidden, updated_at = :updated_at,"
+            " settings_revision = settings_revision + :is_shaping, hidden = :hidden, updated_at = :updated_at,"
             " updated_by = :updated_by WHERE id = :id RETURNING settings_revision",
             params,
         )
@@ -207,8 +209,8 @@ class Agents:
         return int(changed[0][0])
 
     def delete(self, agent_id: AgentId) -> None:
-        """From now on nobody sees the agent nor anything of its own; `tx.upkeep` removes that. The only way a log is
-        ever removed. Raises: NotFound."""
+        """Hide the agent with all its rows; `tx.upkeep` removes them. Nothing else ever removes a log. Raises:
+        NotFound."""
         self.lock(agent_id)
         hide_agent(self._db, self._org_id, agent_id, self.get(agent_id).number)
 
@@ -251,13 +253,13 @@ def _conditions(where: AgentFilter) -> tuple[str, dict[str, Any]]:
 
 
 def contains(column: str, name: str) -> str:
-    """The condition that a column holds the text whose `pattern_of` is the parameter `name`, in any case."""
-    # Lower-casing is the database's, for which other scripts may have no cases: what is written alike matches too.
+    """The condition that a column contains the text whose `pattern_of` is the parameter `name`, ignoring case."""
+    # The database may not lower-case every script, so the exact text matches too.
     return f"(LOWER({column}) LIKE LOWER(:{name}) ESCAPE '!' OR {column} LIKE :{name} ESCAPE '!')"
 
 
 def pattern_of(text: str) -> str:
-    """What stands for "anything with this in it". Raises: InvalidInput: the text is longer than databases take."""
+    """The LIKE pattern that matches any text containing this one. Raises: InvalidInput: it is too long."""
     escaped = storable(text.replace("!", "!!").replace("%", "!%").replace("_", "!_"))
     if len(escaped.encode()) > PATTERN_BYTES:
         raise InvalidInput(f"a part of a text to look for has {len(text):,} characters: give a shorter one")
@@ -265,12 +267,12 @@ def pattern_of(text: str) -> str:
 
 
 def has_tags(column: str, tags: Sequence[str], *, every: bool) -> tuple[str, dict[str, Any]]:
-    """The condition that a JSON list of tags has one of these, or every one; and its parameters."""
-    # A tag in quotes is found as it stands in the list and nowhere else: quotes within tags are escaped there. REPLACE
-    # tells the cases apart, LIKE on SQLite does not.
+    """The condition that a JSON list of tags has any of these, or every one, and its parameters."""
+    # A quoted tag occurs only as an element of the list, because quotes within tags are escaped. REPLACE is
+    # case-sensitive, LIKE on SQLite is not.
     params = {f"w_tag{index}": dump(tag) for index, tag in enumerate(dict.fromkeys(tags))}
-    found = [f"REPLACE({column}, :{name}, '') <> {column}" for name in params]
-    return f"({(' AND ' if every else ' OR ').join(found)})", params
+    clauses = [f"REPLACE({column}, :{name}, '') <> {column}" for name in params]
+    return f"({(' AND ' if every else ' OR ').join(clauses)})", params
 
 
 def _params(agent: Agent) -> dict[str, Any]:

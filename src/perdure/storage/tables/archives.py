@@ -32,7 +32,7 @@ class Archives:
         self._db, self._org_id, self._limits = db, org_id, limits
 
     def add(self, archive: Archive) -> Archive:
-        """The archive with its number; counts begin at 0."""
+        """Add an archive, and return it with its number."""
         archive = replace(archive, number=next_number(self._db), org_id=self._org_id)
         self._db.run(
             f"INSERT INTO archives ({_COLUMNS}) VALUES (:id, :org_id, :number, :name, :description, :metadata, 0, 0,"
@@ -62,7 +62,7 @@ class Archives:
         return _archive(rows[0])
 
     def put(self, archive: Archive) -> None:
-        """Keep its name, description, metadata and `updated_at`; nothing else can be changed so. Raises: NotFound."""
+        """Update name, description, metadata and `updated_at` only. Raises: NotFound."""
         changed = self._db.run(
             "UPDATE archives SET name = :name, description = :description, metadata = :metadata, updated_at = :at"
             " WHERE id = :id AND org_id = :org_id",
@@ -88,8 +88,8 @@ class Archives:
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Archive]:
-        """Archives whose numbers lie between `above` and `below`, both left out, in order of creation: all, those of an
-        agent, those of exactly this name. Those of folders are left out."""
+        """Archives with numbers between `above` and `below`, both excluded, in order of creation: all, those of an
+        agent, or those with this name. Archives of folders are excluded."""
         where = "org_id = :org_id AND NOT EXISTS (SELECT 1 FROM folders f WHERE f.archive_id = archives.id)"
         params: dict[str, Any] = {"org_id": self._org_id, "limit": limit}
         given: dict[str, tuple[str, Any]] = {
@@ -135,7 +135,7 @@ class Archives:
             self._limits.check("archives_per_agent", len(self.of_agent(agent_id)))
 
     def detach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
-        """Raises: NotFound. Detaching what is not attached is no error."""
+        """Raises: NotFound. Detaching an archive that is not attached is not an error."""
         self.get(archive_id)
         self._db.run(
             "DELETE FROM agent_archives WHERE agent_id = :agent_id AND archive_id = :archive_id",
@@ -143,7 +143,7 @@ class Archives:
         )
 
     def detach_all(self, archive_id: ArchiveId, *, limit: int) -> int:
-        """Take it from up to `limit` of its agents; from how many. Raises: NotFound."""
+        """Detach it from up to `limit` of its agents; return from how many. Raises: NotFound."""
         self.get(archive_id)
         some = "SELECT agent_id FROM agent_archives WHERE archive_id = :id ORDER BY agent_id LIMIT :limit"
         return self._db.run(
@@ -152,7 +152,7 @@ class Archives:
         )
 
     def of_agent(self, agent_id: AgentId) -> Sequence[Archive]:
-        """In the order they were attached; the first one takes what the agent inserts."""
+        """The agent's archives in order of attachment; the agent inserts into the first."""
         columns = ", ".join(f"a.{column}" for column in _COLUMNS.split(", "))
         rows = self._db.rows(
             f"SELECT {columns} FROM agent_archives x JOIN archives a ON a.id = x.archive_id"

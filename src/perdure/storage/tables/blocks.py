@@ -1,4 +1,4 @@
-"""`tx.blocks`: the block verbs of one transaction."""
+"""`tx.blocks`: the blocks of one transaction."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COLUMNS = (
     "id, org_id, label, value, limit_chars, description, read_only, metadata, tags, is_template, hidden, version,"
     " created_at, updated_at, created_by, updated_by"
 )
-_OF_B = ", ".join(f"b.{column}" for column in _COLUMNS.split(", "))
+_COLUMNS_OF_B = ", ".join(f"b.{column}" for column in _COLUMNS.split(", "))
 _VERSION_COLUMNS = (
     "block_id, version, label, value, diff, author_kind, author_id, agent_id, run_id, message_id, created_at"
 )
@@ -119,7 +119,7 @@ class Blocks:
         """A page in order of creation: the first ones behind `after`, or with `before` alone the last ones in front of
         it. Raises: NotFound: there is no such block to begin at."""
         conditions, params = _conditions(where)
-        # With `before` alone the page is read from its end.
+        # With `before` alone the page is read backwards.
         reverse = before is not None and after is None
         for cursor, name, behind in ((after, "after", True), (before, "before", False)):
             if cursor is not None:
@@ -133,7 +133,8 @@ class Blocks:
                 params[f"{name}_number"] = place[0][0]
         way = "ASC" if ascending is not reverse else "DESC"
         rows = self._db.rows(
-            f"SELECT {_OF_B} FROM blocks b WHERE b.org_id = :org_id{conditions} ORDER BY b.number {way} LIMIT :limit",
+            f"SELECT {_COLUMNS_OF_B} FROM blocks b WHERE b.org_id = :org_id{conditions}"
+            f" ORDER BY b.number {way} LIMIT :limit",
             params | {"org_id": self._org_id, "limit": limit},
         )
         blocks = [_block(row) for row in rows]
@@ -184,7 +185,7 @@ class Blocks:
     def of_agent(self, agent_id: AgentId) -> Sequence[Block]:
         """In the order they were attached."""
         rows = self._db.rows(
-            f"SELECT {_OF_B} FROM agent_blocks x JOIN blocks b ON b.id = x.block_id"
+            f"SELECT {_COLUMNS_OF_B} FROM agent_blocks x JOIN blocks b ON b.id = x.block_id"
             " WHERE x.agent_id = :agent_id AND b.org_id = :org_id ORDER BY x.position",
             {"agent_id": agent_id, "org_id": self._org_id},
         )
@@ -201,7 +202,7 @@ class Blocks:
 
     def find(self, agent_id: AgentId, label: str) -> Block | None:
         rows = self._db.rows(
-            f"SELECT {_OF_B} FROM agent_blocks x JOIN blocks b ON b.id = x.block_id"
+            f"SELECT {_COLUMNS_OF_B} FROM agent_blocks x JOIN blocks b ON b.id = x.block_id"
             f" WHERE x.agent_id = :agent_id AND b.org_id = :org_id AND b.label = :label{self._db.for_update}",
             {"agent_id": agent_id, "org_id": self._org_id, "label": storable(label)},
         )

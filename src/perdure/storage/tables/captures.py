@@ -1,4 +1,4 @@
-"""`tx.captures`: how far conversations were stored as passages."""
+"""`tx.captures`: up to which message each conversation was captured as passages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perdure.core.conversations import Backlog
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.storage.database.base import OWN_AGENT, Database, iso
-from perdure.storage.tables.message_filters import SHOWN
+from perdure.storage.tables.message_filters import IN_VIEW
 
 __all__ = ["Captures"]
 
@@ -18,7 +18,7 @@ class Captures:
         self._db, self._org_id = db, org_id
 
     def upto(self, agent_id: AgentId, conversation_seq: int) -> int:
-        """The number of the last row that was captured, or looked at and left out; -1: none was."""
+        """The number of the last row that capture has processed; -1: none."""
         rows = self._db.rows(
             "SELECT upto_seq FROM captures WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq"
             f" AND {OWN_AGENT}",
@@ -27,7 +27,7 @@ class Captures:
         return int(rows[0][0]) if rows else -1
 
     def put(self, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, at: datetime) -> None:
-        """From now on `upto` is this. Raises: NotFound: no such agent."""
+        """Set the number of the last processed row. Raises: NotFound: no such agent."""
         rows = self._db.rows(
             "INSERT INTO captures (agent_id, conversation_seq, upto_seq, captured_at)"
             f" SELECT :agent_id, :conversation_seq, :upto_seq, :at WHERE {OWN_AGENT}"
@@ -45,8 +45,7 @@ class Captures:
             raise NotFound("agent", agent_id)
 
     def waiting(self, agent_id: AgentId, conversation_seq: int, *, before_seq: int | None = None) -> Backlog:
-        """What users and assistants said after `upto` and, if it is given, before `before_seq`; what was removed is
-        left out."""
+        """Messages of users and assistants in view, after `upto` and, if given, before `before_seq`."""
         below = "" if before_seq is None else " AND seq < :before_seq"
         params = {
             "agent_id": agent_id,
@@ -57,7 +56,7 @@ class Captures:
         ((tokens, last),) = self._db.rows(
             f"SELECT COALESCE(SUM(tokens), 0), COALESCE(MAX(seq), -1) FROM messages{self._db.conversation_index}"
             f" WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq AND seq > :upto_seq{below}"
-            f" AND kind = 'message' AND role IN ('user', 'assistant') AND {SHOWN} AND {OWN_AGENT}",
+            f" AND kind = 'message' AND role IN ('user', 'assistant') AND {IN_VIEW} AND {OWN_AGENT}",
             params if before_seq is None else params | {"before_seq": before_seq},
         )
         return Backlog(int(tokens), int(last))

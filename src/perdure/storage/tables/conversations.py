@@ -1,4 +1,4 @@
-"""`tx.conversations`: the conversation verbs of one transaction."""
+"""`tx.conversations`: the conversations of one transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.core.runs import Prefix
 from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
 from perdure.storage.tables.agents import Agents, contains, pattern_of
-from perdure.storage.tables.message_filters import SHOWN
+from perdure.storage.tables.message_filters import IN_VIEW
 
 __all__ = ["Conversations", "load_stubs"]
 
@@ -37,15 +37,15 @@ _LAST_RUNS = (
     " GROUP BY agent_id, conversation_seq) r ON r.agent_id = c.agent_id AND r.conversation_seq = c.seq"
 )
 
-_OF_C = ", ".join(f"c.{column.strip()}" for column in _COLUMNS.split(","))
+_C_COLUMNS = ", ".join(f"c.{column.strip()}" for column in _COLUMNS.split(","))
 
 
 @functools.cache
 def _opening(versions: str) -> str:
-    """The statement for `opening`. What is attached to an agent may be deleted, and stands under another organisation
-    then."""
+    """The statement of `opening`. It checks the organisation of each attached thing, because deleted ones keep their
+    links for a while."""
     return (
-        f"SELECT {_OF_C.replace(' c.agent_id, c.seq,', '')}, a.run_seq, a.message_seq, (SELECT r.seq FROM runs r"
+        f"SELECT {_C_COLUMNS.replace(' c.agent_id, c.seq,', '')}, a.run_seq, a.message_seq, (SELECT r.seq FROM runs r"
         " WHERE r.conversation_id = c.id AND r.status IN ('queued', 'running') ORDER BY r.seq LIMIT 1), a.embedded,"
         " a.message_count,"
         f" (SELECT {versions} FROM agent_blocks x JOIN blocks b ON b.id = x.block_id WHERE x.agent_id = a.id"
@@ -74,7 +74,7 @@ class Conversations:
         settings: Mapping[str, Any] | None = None,
         hidden: bool = False,
     ) -> Conversation:
-        """A new conversation; an agent's first one has number 0 and is its default. A `hidden` one is in no page."""
+        """Add a conversation. An agent's first one has number 0 and is its default; `hidden` ones are in no page."""
         rows = self._db.rows(
             "UPDATE agents SET conversation_seq = conversation_seq + 1 WHERE id = :id AND org_id = :org_id"
             " RETURNING conversation_seq - 1",
@@ -108,7 +108,7 @@ class Conversations:
         )
 
     def get(self, conversation_id: ConversationId) -> Conversation:
-        """Raises: NotFound: there is none, or it was removed."""
+        """Raises: NotFound: it does not exist or was removed."""
         agent_id, seq = locate(self._db, self._org_id, "conversation", conversation_id)
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM conversations WHERE agent_id = :agent_id AND seq = :seq AND removed_at IS NULL",
@@ -119,7 +119,7 @@ class Conversations:
         return _conversation(rows[0])
 
     def put(self, conversation: Conversation, *, at: datetime) -> Conversation:
-        """Change summary, settings and whether it is archived. Raises: NotFound."""
+        """Update summary, settings and `archived_at`. Raises: NotFound."""
         self._change(
             conversation,
             "summary = :summary, settings = :settings, archived_at = :archived_at, updated_at = :at",
@@ -133,7 +133,7 @@ class Conversations:
         return replace(conversation, updated_at=at)
 
     def remove(self, conversation: Conversation, *, at: datetime) -> None:
-        """From now on it is neither got nor listed; its rows stay. Raises: NotFound."""
+        """Remove a conversation from `get` and all lists; its rows stay. Raises: NotFound."""
         self._change(conversation, "removed_at = :at", {"at": iso(at)})
 
     def _change(self, conversation: Conversation, changes: str, params: Mapping[str, Any]) -> None:
@@ -151,7 +151,7 @@ class Conversations:
         limit: int = 50,
         after: ConversationId | None = None,
     ) -> Sequence[Conversation]:
-        """Conversations besides the agents' first ones; `after` is the last one of the page before."""
+        """A page of conversations without the agents' first ones; `after` is the last one of the previous page."""
         conditions = ["a.org_id = :org_id", "c.seq > 0", "c.hidden = 0", "c.removed_at IS NULL"]
         params: dict[str, Any] = {"org_id": self._org_id, "limit": limit}
         if where.agent_id is not None:
@@ -175,20 +175,20 @@ class Conversations:
             params["after"] = self.get(after).id
         direction = "ASC" if ascending else "DESC"
         rows = self._db.rows(
-            f"SELECT {_OF_C} FROM {source} WHERE {' AND '.join(conditions)}"
+            f"SELECT {_C_COLUMNS} FROM {source} WHERE {' AND '.join(conditions)}"
             f" ORDER BY {', '.join(f'{column} {direction}' for column in columns)} LIMIT :limit",
             params,
         )
         return [_conversation(row) for row in rows]
 
     def shown(self, agent_id: AgentId, seq: int, *, limit: int = 100) -> Sequence[MessageId]:
-        """The newest messages that the conversation shows the model, oldest first, without the engine's own."""
+        """The newest messages in the model's view of the conversation, oldest first, without the engine's own."""
         rows = self._db.rows(
             f"SELECT id FROM messages{self._db.conversation_index}"
             " WHERE agent_id = :agent_id AND conversation_seq = :seq"
             " AND seq >= COALESCE((SELECT p.from_message_seq FROM conversations c JOIN prefixes p"
             " ON p.agent_id = c.agent_id AND p.seq = c.prefix_seq WHERE c.agent_id = :agent_id AND c.seq = :seq), 0)"
-            f" AND kind = 'message' AND {SHOWN} AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
+            f" AND kind = 'message' AND {IN_VIEW} AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
             {"agent_id": agent_id, "seq": seq, "org_id": self._org_id, "limit": limit},
         )
         return [row[0] for row in reversed(rows)]
@@ -249,7 +249,7 @@ class Conversations:
             changes += (
                 ", prefix_seq = :prefix_seq, view_tokens = (SELECT COALESCE(SUM(tokens), 0) FROM"
                 f" messages{self._db.conversation_index} WHERE agent_id = :agent_id AND conversation_seq = :seq"
-                f" AND seq >= :from_seq AND {SHOWN})"
+                f" AND seq >= :from_seq AND {IN_VIEW})"
             )
             params |= {"prefix_seq": prefix.seq, "from_seq": prefix.from_message_seq}
         self._db.run(
@@ -257,8 +257,7 @@ class Conversations:
         )
 
     def wait(self, agent_id: AgentId, seq: int, *, run_seq: int | None, from_seq: int | None = None) -> None:
-        """Record the run that stopped at calls which wait for somebody outside, and the message with them; None:
-        nothing waits any more."""
+        """Record the run whose calls wait for an answer, and the message with these calls; None: no call waits."""
         self._db.run(
             "UPDATE conversations SET pending_run_seq = :run_seq, pending_from = :from_seq"
             f" WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}",
@@ -266,10 +265,10 @@ class Conversations:
         )
 
     def waiting(self, agent_id: AgentId | None = None, *, limit: int = 100) -> Sequence[Conversation]:
-        """Conversations with calls that wait, of one agent or of all; in order of agents and their numbers."""
+        """Conversations with waiting calls, of one agent or of all, in order of agents and their numbers."""
         of = "" if agent_id is None else " AND c.agent_id = :agent_id"
         rows = self._db.rows(
-            f"SELECT {_OF_C} FROM conversations c JOIN agents a ON a.id = c.agent_id"
+            f"SELECT {_C_COLUMNS} FROM conversations c JOIN agents a ON a.id = c.agent_id"
             f" WHERE c.pending_run_seq IS NOT NULL AND a.org_id = :org_id{of}"
             " ORDER BY a.number, c.seq LIMIT :limit",
             {"org_id": self._org_id, "limit": limit} | ({} if agent_id is None else {"agent_id": agent_id}),
@@ -277,7 +276,7 @@ class Conversations:
         return [_conversation(row) for row in rows]
 
     def fit(self, agent_id: AgentId, seq: int, *, view_tokens: int, stubs: Mapping[int, int], overcount: int) -> None:
-        """Record how the rows in view are shown from now on, and the estimate of that."""
+        """Store how the rows in view are shown from now on, and the estimate of their tokens."""
         self._db.run(
             "UPDATE conversations SET view_tokens = :view_tokens, stubs = :stubs, overcount = :overcount"
             f" WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}",
@@ -299,7 +298,7 @@ def _conversation(row: Row) -> Conversation:
         seq=row[2],
         summary=None if row[3] is None else restore(row[3]),
         settings=load(row[4]),
-        seen=_seen(row[5]),
+        seen=_load_seen(row[5]),
         prefix_seq=row[6],
         view_tokens=row[7],
         archived_at=from_iso(row[8]),
@@ -314,9 +313,9 @@ def _conversation(row: Row) -> Conversation:
     )
 
 
-# Every message of a conversation reads the same texts again. What they stand for is only looked at.
+# Each message of a conversation parses the same texts again; the cached results must not be changed.
 @functools.lru_cache(maxsize=512)
-def _seen(text: str) -> Mapping[str, int]:
+def _load_seen(text: str) -> Mapping[str, int]:
     found: Mapping[str, int] = load(text)
     return found
 
@@ -334,5 +333,5 @@ def _stubs(text: str) -> Mapping[int, int]:
 
 
 def load_stubs(stored: Mapping[str, int]) -> dict[int, int]:
-    """Row number -> characters; JSON knows keys of text only."""
+    """Row number -> characters."""
     return {int(seq): chars for seq, chars in stored.items()}

@@ -61,7 +61,7 @@ class Events:
         ]
 
     def _last(self, key: RunKey) -> int:
-        """The number of the run's last event, which nobody else can add to before this transaction ends."""
+        """The number of the run's last event; the run is locked, so no other transaction adds one before this ends."""
         params = {"agent_id": key.agent_id, "run_seq": key.seq}
         if self._db.for_update:  # a statement of its own: one that waited would still see the numbers of before
             self._db.rows(
@@ -78,7 +78,7 @@ class Events:
         return int(rows[0][0])
 
     def list(self, key: RunKey, *, after: int = 0, limit: int = 1000) -> Sequence[StoredEvent]:
-        """In order; added messages come with the message, also when a reset took it out of view since."""
+        """Events in order. That of an added message holds the message, even if a reset took it out of view."""
         rows = self._db.rows(
             "SELECT seq, type, body, created_at FROM events"
             f" WHERE agent_id = :agent_id AND run_seq = :run_seq AND seq > :after AND {OWN_AGENT}"
@@ -114,8 +114,8 @@ class Events:
         ]
 
     def trim_deltas(self, key: RunKey, *, keep: int, since: datetime) -> int:
-        """Remove stored previews that are older than `since` or beyond the newest `keep`; how many went. A run's newest
-        event always stays."""
+        """Remove stored previews that are older than `since` or not among the newest `keep`; return how many. A run's
+        newest event always stays."""
         return self._db.run(
             "DELETE FROM events WHERE agent_id = :agent_id AND run_seq = :run_seq AND type = 'delta.streamed'"
             " AND (created_at < :since OR seq <= (SELECT d.seq FROM events d WHERE d.agent_id = :agent_id"

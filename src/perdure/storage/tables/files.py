@@ -26,7 +26,7 @@ FILE_COLUMNS = (
 # Bytes and parts carry no organisation of their own: their file does.
 _OWN_FILE = "EXISTS (SELECT 1 FROM files WHERE id = :file_id AND org_id = :org_id)"
 _UNENDED = "status NOT IN ('completed', 'error')"
-_HELD = f"id = :id AND org_id = :org_id AND lease_owner = :owner AND tries = :tries AND {_UNENDED}"
+_LEASE_HOLDS = f"id = :id AND org_id = :org_id AND lease_owner = :owner AND tries = :tries AND {_UNENDED}"
 
 
 class Files:
@@ -80,7 +80,7 @@ class Files:
         return rows[0] if rows else None
 
     def same_content(self, digest: str, *, suffix: str) -> File | None:
-        """A file with these bytes whose text is made, its name ending in `suffix`."""
+        """A converted file with these bytes whose name ends in `suffix`."""
         rows = self._read(
             "digest = :digest AND status = 'completed' AND substr(name, length(name) - :more) = :suffix LIMIT 1",
             {"digest": digest, "suffix": storable(suffix), "more": len(suffix) - 1},
@@ -96,7 +96,7 @@ class Files:
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[File]:
-        """Files whose numbers lie between `above` and `below`, both left out."""
+        """Files with numbers between `above` and `below`, both excluded."""
         where, params = between("number", above, below)
         order = "DESC" if newest_first else "ASC"
         return self._read(
@@ -105,7 +105,7 @@ class Files:
         )
 
     def count(self, folder_id: FolderId) -> Mapping[FileStatus, int]:
-        """Status -> files; those that none has are missing."""
+        """Status -> number of files, without zeros."""
         rows = self._db.rows(
             "SELECT status, COUNT(*) FROM files WHERE folder_id = :folder_id AND org_id = :org_id"
             " AND status <> 'deleted' GROUP BY status",
@@ -114,8 +114,8 @@ class Files:
         return {row[0]: row[1] for row in rows}
 
     def unembedded(self, folder_id: FolderId) -> Mapping[FileId, int]:
-        """File -> how many of its passages wait for their vectors; those that wait for none are missing."""
-        # By way of the queue, which is empty most of the time.
+        """File -> how many of its passages wait for vectors, without zeros."""
+        # The statement starts at the queue, which is empty most of the time.
         rows = self._db.rows(
             "SELECT p.tags, COUNT(*) FROM folders d JOIN archives a ON a.id = d.archive_id"
             " JOIN embedding_queue q ON q.number = a.number JOIN passages p ON p.archive_id = a.id AND p.seq = q.seq"
@@ -131,11 +131,11 @@ class Files:
         return waiting
 
     def delete(self, file_id: FileId) -> None:
-        """Nobody has it any more, and its name is free; what is left of it waits for a worker (`claim`), who ends with
-        `forget`. Raises: NotFound."""
+        """Hide a file and free its name. A worker (`claim`) removes its rows, and at last calls `forget`. Raises:
+        NotFound."""
         file = self.get(file_id)
         self._db.run("DELETE FROM file_uploads WHERE file_id = :id", {"id": file_id})
-        # Whoever works on it has lost it; its id is the one name that is surely free.
+        # A worker on it loses its claim. The id as its name is certainly free.
         self._db.run(
             "UPDATE files SET status = 'deleted', name = id, lease_owner = NULL, lease_until = NULL, tries = 0"
             " WHERE id = :id",
@@ -147,7 +147,7 @@ class Files:
         )
 
     def drop_views(self, file_id: FileId, *, limit: int) -> int:
-        """Forget what up to `limit` agents have open of a file; of how many."""
+        """Remove a file's views of up to `limit` agents; return how many."""
         some = "SELECT agent_id FROM agent_files WHERE file_id = :file_id ORDER BY agent_id LIMIT :limit"
         return self._db.run(
             f"DELETE FROM agent_files WHERE file_id = :file_id AND agent_id IN ({some}) AND {_OWN_FILE}",
@@ -155,8 +155,8 @@ class Files:
         )
 
     def forget(self, file: File) -> None:
-        """Remove a deleted file, whose passages and views were removed, with its text. Raises: LeaseLost."""
-        if not self._db.run(f"DELETE FROM files WHERE {_HELD} AND status = 'deleted'", self._held(file)):
+        """Remove the row and text of a deleted file whose passages and views are removed. Raises: LeaseLost."""
+        if not self._db.run(f"DELETE FROM files WHERE {_LEASE_HOLDS} AND status = 'deleted'", self._lease_params(file)):
             raise LeaseLost(f"{file.id} is not ours to remove")
         for table in ("file_parts", "file_pages"):
             self._db.run(f"DELETE FROM {table} WHERE file_id = :id", {"id": file.id})
@@ -164,14 +164,14 @@ class Files:
     # -- its bytes -----------------------------------------------------------------------------------------------------
 
     def put_bytes(self, file_id: FileId, seq: int, data: bytes, *, at: datetime) -> None:
-        """Keep a part of the bytes of a file, also of one that is still to be added; parts count from 0."""
+        """Store a part of a file's bytes, even before the file is added; parts count from 0."""
         self._db.run(
             "INSERT INTO file_uploads (file_id, seq, bytes, created_at) VALUES (:file_id, :seq, :bytes, :at)",
             {"file_id": file_id, "seq": seq, "bytes": data, "at": iso(at)},
         )
 
     def bytes_of(self, file_id: FileId, seq: int) -> bytes | None:
-        """A part of the bytes; None behind the last."""
+        """A part of the bytes; None after the last."""
         rows = self._db.rows(
             f"SELECT bytes FROM file_uploads WHERE file_id = :file_id AND seq = :seq AND {_OWN_FILE}",
             {"file_id": file_id, "seq": seq, "org_id": self._org_id},
@@ -185,7 +185,7 @@ class Files:
         )
 
     def drop_abandoned(self, *, before: datetime) -> int:
-        """Forget the bytes of files that were never added, if they are older; how many parts."""
+        """Remove parts older than `before` whose file was never added; return how many."""
         return self._db.run(
             "DELETE FROM file_uploads WHERE created_at < :before"
             " AND NOT EXISTS (SELECT 1 FROM files WHERE files.id = file_uploads.file_id)",
@@ -195,7 +195,7 @@ class Files:
     # -- its processing ------------------------------------------------------------------------------------------------
 
     def unended(self) -> bool:
-        """Whether there is a file for `claim` to find now or later, whoever works on it."""
+        """Whether a file is unfinished, claimed or not."""
         return bool(
             self._db.rows(
                 f"SELECT 1 FROM files WHERE org_id = :org_id AND {_UNENDED} LIMIT 1", {"org_id": self._org_id}
@@ -203,8 +203,7 @@ class Files:
         )
 
     def claim(self, *, owner: str, at: datetime, until: datetime, dead_owners: Sequence[str] = ()) -> File | None:
-        """The oldest file whose text is to be made, or that was deleted, and that nobody works on, now worked on by
-        `owner`; `tries` has grown. None: there is none now."""
+        """Claim the oldest file that waits for conversion or removal, and count the try. None: no file is free."""
         params: dict[str, Any] = {"org_id": self._org_id, "at": iso(at)}
         params |= {f"dead{index}": dead for index, dead in enumerate(dead_owners)}
         dead = ", ".join(f":dead{index}" for index in range(len(dead_owners)))
@@ -219,7 +218,7 @@ class Files:
         return next((file for file in taken if file is not None), None)
 
     def _take(self, own: OwnId, free: str, params: Mapping[str, Any]) -> File | None:
-        # Looked at once more as it is written: another process may have been quicker.
+        # The condition is checked again in the update: another process may have claimed it.
         rows = self._db.rows(
             "UPDATE files SET lease_owner = :owner, lease_until = :until, tries = tries + 1,"
             " status = CASE WHEN status = 'deleted' THEN status ELSE 'parsing' END, done = 0, total = 0,"
@@ -229,7 +228,7 @@ class Files:
         return file_of(rows[0]) if rows else None
 
     def holders(self) -> Sequence[str]:
-        """Who works on files now."""
+        """The owners of all claims."""
         rows = self._db.rows(
             f"SELECT DISTINCT lease_owner FROM files WHERE org_id = :org_id AND {_UNENDED} AND lease_owner IS NOT NULL",
             {"org_id": self._org_id},
@@ -245,25 +244,25 @@ class Files:
         done: int | None = None,
         total: int | None = None,
     ) -> None:
-        """Keep the claim that `file` was returned with, and how far the work is.
+        """Extend the claim of `file`, and store the progress.
 
-        Raises: LeaseLost: it is another's, or has ended, or is gone.
+        Raises: LeaseLost: the claim is another's or has ended, or the file is gone.
         """
         if not self._db.run(
             "UPDATE files SET lease_until = :until, status = COALESCE(:status, status), done = COALESCE(:done, done),"
-            f" total = COALESCE(:total, total) WHERE {_HELD}",
-            self._held(file) | {"until": iso(until), "status": status, "done": done, "total": total},
+            f" total = COALESCE(:total, total) WHERE {_LEASE_HOLDS}",
+            self._lease_params(file) | {"until": iso(until), "status": status, "done": done, "total": total},
         ):
             raise LeaseLost(f"{file.id} is not ours to process any more")
 
     def end(self, file: File) -> None:
-        """Keep what became of a claimed file: its status and all that is known of its text; nobody works on it any
-        more. Its folder has another version if it can be read now. Raises: LeaseLost."""
+        """Store the result of a claimed file and release it. A readable file increments its folder's version. Raises:
+        LeaseLost."""
         names = (name for name in _result_columns(file) if name != "id")
         changes = ", ".join(f"{name} = :{name}" for name in names)
         if not self._db.run(
-            f"UPDATE files SET {changes}, lease_owner = NULL, lease_until = NULL WHERE {_HELD}",
-            self._held(file) | _result_columns(file),
+            f"UPDATE files SET {changes}, lease_owner = NULL, lease_until = NULL WHERE {_LEASE_HOLDS}",
+            self._lease_params(file) | _result_columns(file),
         ):
             raise LeaseLost(f"{file.id} is not ours to process any more")
         if file.status == "completed":
@@ -275,20 +274,20 @@ class Files:
     )
 
     def release(self, owner: str) -> None:
-        """Nobody works any more on what `owner` worked on, and it counts as not tried."""
+        """Release all files of `owner`; these tries are not counted."""
         self._db.run(
             f"{self._RELEASE} WHERE org_id = :org_id AND lease_owner = :owner AND {_UNENDED}",
             {"org_id": self._org_id, "owner": owner},
         )
 
     def give_back(self, file: File) -> None:
-        """Nobody works any more on this file, and it counts as not tried; nothing if another has it by now."""
-        self._db.run(f"{self._RELEASE} WHERE {_HELD}", self._held(file))
+        """Release this claim if it still holds; the try is not counted."""
+        self._db.run(f"{self._RELEASE} WHERE {_LEASE_HOLDS}", self._lease_params(file))
 
     # -- its text ------------------------------------------------------------------------------------------------------
 
     def put_parts(self, file_id: FileId, parts: Sequence[FilePart], page_starts: Sequence[int] = ()) -> None:
-        """Add parts; page starts, if there are any, are kept with whichever parts they come."""
+        """Add parts of a file's text, and its page starts if given."""
         self.get(file_id)
         self._db.run_many(
             "INSERT INTO file_parts (file_id, seq, first_line, first_char, text)"
@@ -319,7 +318,7 @@ class Files:
             )
 
     def parts(self, file_id: FileId, *, from_line: int = 1, after_seq: int = -1, limit: int = 1) -> Sequence[FilePart]:
-        """Parts from the one that `from_line` begins in, and behind `after_seq`, in order."""
+        """Parts in order, from the one in which `from_line` begins, and behind `after_seq`."""
         rows = self._db.rows(
             "SELECT seq, first_line, first_char, text FROM file_parts WHERE file_id = :file_id AND seq > :after"
             " AND seq >= COALESCE((SELECT MAX(b.seq) FROM file_parts b WHERE b.file_id = :file_id"
@@ -337,7 +336,7 @@ class Files:
         )
         return load(rows[0][0]) if rows else []
 
-    def _held(self, file: File) -> dict[str, Any]:
+    def _lease_params(self, file: File) -> dict[str, Any]:
         return {"id": file.id, "org_id": self._org_id, "owner": file.lease_owner, "tries": file.tries}
 
     def _read(self, where: str, params: dict[str, Any]) -> Sequence[File]:

@@ -110,7 +110,7 @@ class Folders:
         return int(rows[0][0])
 
     def delete(self, folder_id: FolderId) -> None:
-        """Take it from all agents and remove it with its archive.
+        """Detach it from all agents, and delete it with its archive.
 
         Raises: NotFound; InvalidInput: it still has files, or its archive passages.
         """
@@ -122,7 +122,7 @@ class Folders:
         Archives(self._db, self._org_id).delete(folder.archive_id)
 
     def attach(self, agent_id: AgentId, folder_id: FolderId, *, opens: bool) -> bool:
-        """Whether it was not attached before. `opens`: files that become readable are opened where there is room.
+        """Attach a folder; return whether it was not attached before. `opens`: open readable files while there is room.
 
         Raises: NotFound, TooMany.
         """
@@ -145,7 +145,7 @@ class Folders:
         return True
 
     def detach(self, agent_id: AgentId, folder_id: FolderId) -> bool:
-        """Whether it was attached; the agent has none of its files open then. Raises: NotFound."""
+        """Detach a folder and close its files; return whether it was attached. Raises: NotFound."""
         self.get(folder_id)
         own_id = own_agent(self._db, self._org_id, agent_id)
         own = {"agent_id": own_id, "folder_id": folder_id}
@@ -160,7 +160,7 @@ class Folders:
         return True
 
     def of_agent(self, agent_id: AgentId) -> Sequence[Folder]:
-        """In the order they were attached."""
+        """The agent's folders in order of attachment."""
         columns = ", ".join(f"f.{column.strip()}" for column in _COLUMNS.split(","))
         rows = self._db.rows(
             f"SELECT {columns} FROM agent_folders x JOIN folders f ON f.id = x.folder_id"
@@ -170,10 +170,10 @@ class Folders:
         return [_folder(row) for row in rows]
 
     def agents(self, folder_id: FolderId, *, opening: bool = False, limit: int | None = None) -> Sequence[AgentId]:
-        """The agents that have it, oldest first; with `limit`, some of them, in another order.
+        """The agents that have it, oldest first; with `limit`, some of them in order of ids.
 
         Args:
-            opening: only those that open what becomes readable.
+            opening: only agents that open new readable files.
         """
         return self._agents(OwnId(self.get(folder_id).id), opening=opening, limit=limit)
 
@@ -192,7 +192,7 @@ class Folders:
 
 
 def between(column: str, above: int | None, below: int | None) -> tuple[str, dict[str, Any]]:
-    """The condition that a number lies between two, both left out; None is no bound."""
+    """The condition that a number is between two others, both excluded; None is no bound."""
     where, params = f"{column} > :above", {"above": -1 if above is None else above}
     return (where, params) if below is None else (f"{where} AND {column} < :below", params | {"below": below})
 

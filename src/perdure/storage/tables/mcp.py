@@ -1,4 +1,4 @@
-"""`tx.mcp`: the verbs of MCP servers, and of the definitions of their tools."""
+"""`tx.mcp`: MCP servers and the definitions of their tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Mcp:
         self._db, self._org_id = db, org_id
 
     def add(self, server: McpServer) -> McpServer:
-        """A new server. Raises: AlreadyExists: its name, or its id."""
+        """Add a server. Raises: AlreadyExists: its name or id exists."""
         if self._db.rows("SELECT 1 FROM mcp_servers WHERE id = :id", {"id": server.id}):
             raise AlreadyExists("MCP server", server.id)
         server = replace(server, org_id=self._org_id, number=next_number(self._db))
@@ -44,7 +44,7 @@ class Mcp:
         return self.get(server.id)
 
     def put(self, server: McpServer) -> McpServer:
-        """Change it; when it was read, and why not, stay. Raises: NotFound; AlreadyExists: another one's name."""
+        """Update a server, except its last listing. Raises: NotFound; AlreadyExists: another server has the name."""
         before = self.get(server.id)
         named = self.find_by_name(server.name)
         if named is not None and named.id != server.id:
@@ -68,8 +68,8 @@ class Mcp:
         )
 
     def read(self, server_id: McpServerId, *, failure: str, at: datetime, left_out: Sequence[LeftOut] = ()) -> None:
-        """Note that its tools were read, and what was left out of them; or why they were not read, which leaves that
-        as it was. Raises: NotFound."""
+        """Record a listing of a server's tools with the entries that were left out, or a failure, which keeps the last
+        listing. Raises: NotFound."""
         changed: dict[str, Any] = {"failure": storable(failure)}
         if not failure:
             changed |= {"listed_at": iso(at), "left_out": dump([[one.name, one.reason] for one in left_out])}
@@ -92,17 +92,17 @@ class Mcp:
         return rows[0] if rows else None
 
     def list(self, *, limit: int = 1_000) -> Sequence[McpServer]:
-        """In order of creation."""
+        """Servers in order of creation."""
         return self._read("1 = 1 ORDER BY number LIMIT :limit", {"limit": limit})
 
     def delete(self, server_id: McpServerId) -> None:
-        """With the rows of its tools, but not the tools that agents have. Raises: NotFound."""
+        """Delete a server and the definitions of its tools, not the tools that agents have. Raises: NotFound."""
         self.get(server_id)
         self._db.run("DELETE FROM mcp_tools WHERE server_id = :id", {"id": server_id})
         self._db.run("DELETE FROM mcp_servers WHERE id = :id", {"id": server_id})
 
     def put_tool(self, tool: McpTool) -> None:
-        """Create or change what is known of one tool of a server. Raises: NotFound: no such server."""
+        """Create or update the definition of one tool of a server. Raises: NotFound: no such server."""
         self.get(tool.server_id)
         self._db.run(
             "INSERT INTO mcp_tools (server_id, name, local_name, tool_id, pinned, seen)"
@@ -128,7 +128,7 @@ class Mcp:
             raise NotFound("MCP tool", name)
 
     def tools(self, server_id: McpServerId) -> Sequence[McpTool]:
-        """What is known of a server's tools, by name. Raises: NotFound."""
+        """The definitions of a server's tools, in order of names. Raises: NotFound."""
         self.get(server_id)
         rows = self._db.rows(
             f"SELECT {_TOOL_COLUMNS} FROM mcp_tools t WHERE t.server_id = :id ORDER BY t.name", {"id": server_id}
@@ -136,7 +136,7 @@ class Mcp:
         return [_tool(row) for row in rows]
 
     def find_tool(self, tool_id: ToolId) -> McpTool | None:
-        """The tool of a server that this tool of an agent stands for."""
+        """The definition behind one of our tools."""
         rows = self._db.rows(
             f"SELECT {_TOOL_COLUMNS} FROM mcp_tools t JOIN mcp_servers s ON s.id = t.server_id"
             " WHERE t.tool_id = :tool_id AND s.org_id = :org_id",

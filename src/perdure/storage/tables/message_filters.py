@@ -1,4 +1,4 @@
-"""Which messages a statement is about: those in view, of a conversation, of a filter."""
+"""Conditions of messages: in view, in a conversation, matching a filter."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import MessageFilter
 from perdure.storage.database.base import iso
 
-__all__ = ["BEFORE_NEXT_RUN", "SHOWN", "being_reset", "conditions_of", "listed", "shown"]
+__all__ = ["BEFORE_NEXT_RUN", "IN_VIEW", "being_reset", "conditions_of", "in_view", "range_conditions"]
 
 
 def being_reset(table: str) -> str:
-    """That a reset took a message out of view which has not changed the message's own row yet."""
+    """The condition that a message is out of view by a reset that has not updated the message's row yet."""
     return (
         f"EXISTS (SELECT 1 FROM resetting x WHERE x.agent_id = {table}.agent_id"
         f" AND x.conversation_seq = {table}.conversation_seq AND x.upto_seq >= {table}.seq)"
     )
 
 
-SHOWN = (
+IN_VIEW = (
     "removed = 0 AND (NOT EXISTS (SELECT 1 FROM resetting WHERE agent_id = :agent_id)"
     f" OR NOT {being_reset('messages')})"
 )
-"""That a message of `:agent_id` is in view. Whether anything is being reset is asked once a statement, of a table that
-is nearly always empty."""
+"""The condition that a message of `:agent_id` is in view. The first EXISTS reads `resetting`, nearly always empty, once
+per statement."""
 
-# The end is found by the rows, not the runs: between two of one conversation an agent may have many of others. It is a
-# number of its own, not one of the row looked at: else the database goes through all that was said since.
+# The end is looked up in messages, not in runs: between two runs of a conversation an agent may have many of others. It
+# is a scalar subquery without outer columns, so that the database does not scan all later messages.
 BEFORE_NEXT_RUN = (
     "seq < COALESCE((SELECT n.seq FROM messages c CROSS JOIN messages n WHERE c.agent_id = :agent_id"
     " AND c.conversation_seq = :conversation AND c.seq > :own AND n.agent_id = c.agent_id AND n.seq = c.seq"
     " AND n.run_seq > :run_seq ORDER BY c.seq LIMIT 1), 9223372036854775807)"
 )
-"""That a message of a conversation stands before what the run after `:run_seq` said, which itself begins at `:own`."""
+"""The condition that a message precedes those of the run after `:run_seq`, whose own messages begin at `:own`."""
 
 
-def shown(reset: bool) -> str:
-    """The same; with `reset` also of those that a reset took out of view."""
-    return "removed IN (0, 2)" if reset else SHOWN
+def in_view(reset: bool) -> str:
+    """The condition that a message is in view; with `reset`, also one that a reset took out of view."""
+    return "removed IN (0, 2)" if reset else IN_VIEW
 
 
-def listed(
+def range_conditions(
     agent_id: AgentId, conversation_seq: int | None, after_seq: int | None, before_seq: int | None
 ) -> tuple[str, dict[str, Any]]:
-    """The condition that messages stand in a conversation, and between two others; and its parameters."""
+    """The condition of messages of a conversation between two numbers, both excluded, and its parameters."""
     places = {"conversation_seq =": conversation_seq, "seq >": after_seq, "seq <": before_seq}
     given = {f"p{index}": (column, value) for index, (column, value) in enumerate(places.items()) if value is not None}
     where = "".join(f" AND {column} :{name}" for name, (column, _) in given.items())
@@ -52,8 +52,7 @@ def listed(
 
 
 def conditions_of(where: MessageFilter, table: str = "") -> tuple[str, dict[str, Any]]:
-    """The conditions and their parameters; `table` is the prefix that tells these columns from those of a joined
-    table."""
+    """The conditions of a filter and their parameters; `table` is a prefix of the columns, such as `m.`."""
     clauses: list[str] = []
     params: dict[str, Any] = {}
     if where.conversation_seq is not None:

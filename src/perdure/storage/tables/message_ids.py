@@ -1,7 +1,7 @@
-"""Where the message of an id is found.
+"""The look-up of messages by their ids.
 
-The ids of what a run is asked and answers lead to the run (`core.ids.input_id`, `answer_id`): the directory has the run
-only, and the message is looked for among the run's. All others are in the directory themselves.
+The ids of a run's inputs and answers contain the run's id (`core.ids.input_id`, `answer_id`). The directory holds only
+the run, and the message is searched among the run's messages. All other ids are in the directory themselves.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from perdure.core.text.words import storable
 from perdure.storage.database.base import Database, find, find_all, find_run_of, register
 from perdure.storage.tables.message_filters import BEFORE_NEXT_RUN
 
-__all__ = ["place_of", "places_of", "register_others"]
+__all__ = ["place_of", "places_of", "register_unlinked"]
 
 
-def register_others(
+def register_unlinked(
     db: Database, org_id: OrgId, agent_id: AgentId, run_id: RunId | None, messages: Sequence[Message]
 ) -> None:
-    """Put those messages into the directory whose ids do not lead to the run that they are of."""
+    """Register the messages whose ids do not contain the id of their run."""
     others = [(one.id, one.seq) for one in messages if run_id is None or not is_of_run(run_id, one.id)]
     if others:
         register(db, org_id, agent_id, others)
 
 
 def place_of(db: Database, org_id: OrgId, message_id: MessageId) -> tuple[AgentId, int]:
-    """Whose message it is, and its number. Raises: NotFound."""
+    """The agent and number of a message. Raises: NotFound."""
     found = find(db, org_id, "message", message_id)
     found = found or _place_in(db, find_run_of(db, org_id, message_id), message_id)
     if found is None:
@@ -38,7 +38,7 @@ def place_of(db: Database, org_id: OrgId, message_id: MessageId) -> tuple[AgentI
 
 
 def places_of(db: Database, org_id: OrgId, ids: Sequence[MessageId]) -> dict[MessageId, tuple[AgentId, int]]:
-    """The same of those among many that there are."""
+    """Agent and number of each of these messages that exists."""
     asked = [id_ for id_ in dict.fromkeys(ids) if id_.startswith(f"{PREFIXES['message']}-")]
     found = {MessageId(id_): (AgentId(owner), seq) for id_, owner, seq in find_all(db, org_id, asked)}
     left = {id_: run_id for id_ in asked if id_ not in found and (run_id := run_of(id_)) is not None}
@@ -51,17 +51,17 @@ def places_of(db: Database, org_id: OrgId, ids: Sequence[MessageId]) -> dict[Mes
 
 
 def _place_in(db: Database, run: tuple[str, int] | None, id_: MessageId) -> tuple[str, int] | None:
-    """The same among the messages of a run, given by its agent and number."""
+    """Agent and number of a message among those of the run (agent, number); None: it has none with this id."""
     if run is None:
         return None
     params: dict[str, Any] = {"agent_id": run[0], "run_seq": run[1]}
     begun = db.rows(
         "SELECT conversation_seq, first_message_seq FROM runs WHERE agent_id = :agent_id AND seq = :run_seq", params
     )
-    if not begun or begun[0][1] is None:  # its input still waits
+    if not begun or begun[0][1] is None:  # its input is not a message yet
         return None
     params |= {"conversation": begun[0][0], "own": begun[0][1], "id": storable(id_)}
-    # From the conversation's index to the rows: by their key alone all conversations would be gone through.
+    # By the conversation's index: by the primary key the messages of all conversations would be read.
     rows = db.rows(
         "SELECT m.seq FROM messages c CROSS JOIN messages m WHERE c.agent_id = :agent_id"
         f" AND c.conversation_seq = :conversation AND c.seq >= :own AND c.{BEFORE_NEXT_RUN}"

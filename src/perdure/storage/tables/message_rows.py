@@ -49,15 +49,15 @@ NULLABLE = ("run_seq", "run_id", "step_id", "name", "otid", "sender_id")
 
 
 @functools.cache
-def insert_statement(given: frozenset[str]) -> str:
-    """The statement for rows that have only these of the columns that may be null.
+def insert_statement(non_null: frozenset[str]) -> str:
+    """The insert statement for rows in which only these of the nullable columns have a value.
 
-    A parameter that is None takes as long as ten that are not: `sqlite3` looks for an adapter of its class.
+    A None parameter takes as long as ten others, because `sqlite3` looks for an adapter of its class.
     """
     columns = [column.strip() for column in COLUMNS.split(",")]
-    named = [column for column in columns if column != "revision" and (column not in NULLABLE or column in given)]
-    named.append("checksum")
-    return f"INSERT INTO messages ({', '.join(named)}) VALUES ({', '.join(f':{column}' for column in named)})"
+    present = [column for column in columns if column != "revision" and (column not in NULLABLE or column in non_null)]
+    present.append("checksum")
+    return f"INSERT INTO messages ({', '.join(present)}) VALUES ({', '.join(f':{column}' for column in present)})"
 
 
 def params_of(message: Message) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def params_of(message: Message) -> dict[str, Any]:
 
 
 def parts_of(stored: str) -> tuple[Part, ...]:
-    """The parts of a message. Raises: StoreDamaged: they are not what was written."""
+    """Parse the stored parts of a message. Raises: StoreDamaged."""
     try:
         return parts_from_json(restore(stored))
     except _NO_PARTS as error:
@@ -92,7 +92,7 @@ def parts_of(stored: str) -> tuple[Part, ...]:
 
 
 def row_text(stored: str) -> str:
-    """The text of a message. Raises: StoreDamaged: its parts are not what was written."""
+    """The text of a message, from its stored parts. Raises: StoreDamaged."""
     try:
         return text_of_json(restore(stored))
     except _NO_PARTS as error:
@@ -122,7 +122,7 @@ def message_of(row: Row) -> Message:
 
 
 def words_of(message: Message) -> tuple[int, str, str] | None:
-    """The full-text row of a message; None for what search leaves out: the engine's own, and texts without words."""
+    """The full-text row of a message; None for the engine's messages and for texts without words."""
     if message.kind != "message":
         return None
     words = words_in(message.parts)
@@ -130,7 +130,7 @@ def words_of(message: Message) -> tuple[int, str, str] | None:
 
 
 def words_in(parts: Sequence[Part]) -> str:
-    """The words that the full-text index takes of these parts."""
+    """The words of these parts for the full-text index."""
     return index_words(text_of([part for part in parts if not _repeats(part)]))
 
 

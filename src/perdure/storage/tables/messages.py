@@ -1,11 +1,11 @@
-"""`tx.messages`: the message verbs of one transaction.
+"""`tx.messages`: the messages of one transaction.
 
-A row is never changed but for `revision` and `removed`: they point at its newest revision, which holds the parts to
-show instead, or say that it is out of view since its conversation was reset. A reset changes its rows some at a time;
-those that it has still to change are out of view by its row in `resetting`, which `SHOWN` looks at.
+Only `revision` and `removed` of a row change. `revision` is the number of its newest revision, which holds the parts to
+show instead; `removed` is 1 for a removed message and 2 for one of before a reset. A reset updates its rows in steps;
+until then its row in `resetting` hides them, which `IN_VIEW` checks.
 
-Words enter the full-text index some messages at a time: what it writes for one row costs as much as for ten. The last
-few of an agent, from its `words_seq` on, are searched as they stand in their rows.
+The full-text index takes several messages at a time, because writing one row costs as much as ten. The last few of an
+agent, from its `words_seq` on, are searched in their rows.
 """
 
 from __future__ import annotations
@@ -35,8 +35,15 @@ from perdure.core.text.words import Matches, Query, index_words, restore, storab
 from perdure.storage.database.base import OWN_AGENT, Database, from_iso, iso
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.candidates import matches
-from perdure.storage.tables.message_filters import BEFORE_NEXT_RUN, SHOWN, being_reset, conditions_of, listed, shown
-from perdure.storage.tables.message_ids import place_of, places_of, register_others
+from perdure.storage.tables.message_filters import (
+    BEFORE_NEXT_RUN,
+    IN_VIEW,
+    being_reset,
+    conditions_of,
+    in_view,
+    range_conditions,
+)
+from perdure.storage.tables.message_ids import place_of, places_of, register_unlinked
 from perdure.storage.tables.message_rows import (
     COLUMNS,
     NULLABLE,
@@ -59,9 +66,9 @@ __all__ = ["Messages", "embedded_texts_of", "indexed_words_of", "message_words_o
 _FORM_CHARS = len(parts_to_json([Text("")]))
 
 WAITING_ROWS = 8
-"""At every so many of an agent's rows the index takes in those that wait for it."""
+"""The index takes an agent's waiting rows at every multiple of this number."""
 WAITING_CHARS = 1_000
-"""Longer ones, in their stored form, don't wait: a search takes the words of all that do."""
+"""Longer messages, in their stored form, don't wait: each search splits the waiting ones into words."""
 
 
 class Messages:
@@ -81,13 +88,13 @@ class Messages:
         overcount: int | None = None,
         opening: ConversationState | None = None,
     ) -> Sequence[Message]:
-        """The messages with their numbers, consecutive, at once searchable. Raises: NotFound: no such agent.
+        """Append messages, and return them with their consecutive numbers; they are searchable at once.
 
         Args:
-            overcount: what the request before these messages taught of the conversation's estimate
-                (`Conversation.overcount`); None: nothing.
-            opening: what the `run` was added to in this transaction; it has taken the numbers for these messages,
-                and they are found by their ids already.
+            overcount: the new `Conversation.overcount`; None: unchanged.
+            opening: the state that `run` was added to in this transaction; it has reserved the numbers and
+                registered the ids of these messages.
+        Raises: NotFound: no such agent.
         """
         if opening is not None:
             if (opening.agent.id, opening.agent.org_id) != (agent_id, self._org_id):
@@ -119,8 +126,8 @@ class Messages:
         rows = [params_of(message) for message in messages]
         given = frozenset([name for row in rows for name in NULLABLE if row[name] is not None])
         self._db.run_many(insert_statement(given), rows)
-        if opening is None:  # else the run has registered them with itself
-            register_others(self._db, self._org_id, agent_id, run.id if run else None, messages)
+        if opening is None:  # else `runs.add` has registered them
+            register_unlinked(self._db, self._org_id, agent_id, run.id if run else None, messages)
         learned = "" if overcount is None else ", overcount = :overcount"
         self._db.run(
             f"UPDATE conversations SET last_message_at = :at, view_tokens = view_tokens + :tokens{learned}"
@@ -141,13 +148,13 @@ class Messages:
         return messages
 
     def _index(self, agent_id: AgentId, number: int, newest: Sequence[Message]) -> None:
-        """Take the words of all that wait into the index; `newest` are the last of these."""
+        """Index all waiting messages; `newest` are the last of them."""
         waiting = message_words_of(self._db, agent_id, _words_seq(self._db, agent_id), newest[0].seq - 1)
         word_index.index_words(self._db, "message_words", number, [*waiting, *filter(None, map(words_of, newest))])
         self._db.run("UPDATE agents SET words_seq = :next WHERE id = :id", {"next": newest[-1].seq + 1, "id": agent_id})
 
     def _take_numbers(self, agent_id: AgentId, drafts: Sequence[Draft]) -> tuple[int, int, bool]:
-        """The number of the first of these messages, the agent's own, and whether its messages get vectors."""
+        """Reserve numbers: the first message's number, the agent's number, and whether its messages get vectors."""
         said = sum([draft.kind == "message" for draft in drafts])
         advanced = self._db.update(
             "agents",
@@ -169,15 +176,15 @@ class Messages:
         return found[0]
 
     def place(self, message_id: MessageId) -> tuple[AgentId, int]:
-        """Whose message it is, and its number; also of one that is out of view. Raises: NotFound."""
+        """The agent and number of a message, also of one out of view. Raises: NotFound."""
         return place_of(self._db, self._org_id, message_id)
 
     def known(self, ids: Sequence[MessageId]) -> set[MessageId]:
-        """Those that are taken, also by messages that were removed from view."""
+        """Those of the ids that exist, also of messages out of view."""
         return set(places_of(self._db, self._org_id, ids))
 
     def reset_among(self, ids: Sequence[MessageId]) -> set[MessageId]:
-        """Those that a reset took out of view."""
+        """Those of the messages that a reset took out of view."""
         found: dict[AgentId, list[int]] = {}
         for agent_id, seq in places_of(self._db, self._org_id, ids).values():
             found.setdefault(agent_id, []).append(seq)
@@ -204,14 +211,14 @@ class Messages:
         engine_kinds: bool = False,
         reset: bool = False,
     ) -> Sequence[Message]:
-        """A page in order of `seq`; the engine's own messages are left out unless asked for, and so are those that a
-        `reset` took out of view."""
-        where, params = listed(agent_id, conversation_seq, after_seq, before_seq)
+        """A page in order of `seq`. `engine_kinds` includes the engine's own messages, `reset` those that a reset took
+        out of view."""
+        where, params = range_conditions(agent_id, conversation_seq, after_seq, before_seq)
         if not engine_kinds:
             where += " AND kind IN ('message', 'approval')"
         order = "DESC" if newest_first else "ASC"
         return self._read(
-            f"{where} AND {shown(reset)} ORDER BY seq {order} LIMIT :limit",
+            f"{where} AND {in_view(reset)} ORDER BY seq {order} LIMIT :limit",
             params | {"limit": limit},
             of_conversation=conversation_seq is not None,
         )
@@ -225,20 +232,19 @@ class Messages:
         upto_seq: int,
         settings_revision: int | None = None,
     ) -> Sequence[Message]:
-        """Every row of a conversation in [from_seq, upto_seq], the engine's own included: what a model is shown. With a
-        settings revision, as it was shown then, whatever was revised or removed since."""
+        """The rows of a conversation in [from_seq, upto_seq] that a model is shown, the engine's own included. With a
+        settings revision, as they were shown then, without later revisions and removals."""
         where = "agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :from_seq AND seq <= :upto_seq"
         params = {"agent_id": agent_id, "conversation": conversation_seq, "from_seq": from_seq, "upto_seq": upto_seq}
         if settings_revision is None:
-            return self._read(f"{where} AND {SHOWN} ORDER BY seq", params, of_conversation=True)
+            return self._read(f"{where} AND {IN_VIEW} ORDER BY seq", params, of_conversation=True)
         sql = f"SELECT {COLUMNS} FROM messages{self._db.conversation_index} WHERE {OWN_AGENT} AND {where} ORDER BY seq"
         rows = map(message_of, self._db.rows(sql, params | {"org_id": self._org_id}))
         shown = (as_of_settings(self._db, row, settings_revision) if row.revision else row for row in rows)
         return [message for message in shown if message is not None]
 
     def of_run(self, run: Run, *, reset: bool = False) -> Sequence[Message]:
-        """The run's input and everything that followed from it; what a `reset` took out of view is left out unless
-        asked for."""
+        """The run's input and all its other messages; `reset` includes those that a reset took out of view."""
         # By the conversation's index, from the run's first message to the next run's. An index by run would cost every
         # message something for the sake of runs long ended.
         until = f" AND {BEFORE_NEXT_RUN}" if run.ended else ""
@@ -246,7 +252,7 @@ class Messages:
         of = "run_seq = :run_seq" if run.resumes is None else "run_seq IN (:run_seq, :resumes)"
         return self._read(
             f"agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :first AND {of}"
-            f"{until} AND {shown(reset)} ORDER BY seq",
+            f"{until} AND {in_view(reset)} ORDER BY seq",
             {
                 "agent_id": run.key.agent_id,
                 "run_seq": run.key.seq,
@@ -259,7 +265,7 @@ class Messages:
         )
 
     def count(self, agent_id: AgentId) -> int:
-        """How many messages the agent's history has, the engine's own left out."""
+        """How many messages the agent's history has, without the engine's own."""
         rows = self._db.rows(
             "SELECT message_count FROM agents WHERE id = :id AND org_id = :org_id",
             {"id": agent_id, "org_id": self._org_id},
@@ -267,9 +273,9 @@ class Messages:
         return int(rows[0][0]) if rows else 0
 
     def count_after(self, agent_id: AgentId, seq: int, *, conversation_seq: int | None = None) -> int:
-        """How many of those that `list` gives have higher numbers."""
-        where, params = listed(agent_id, conversation_seq, seq, None)
-        found = f"{where} AND kind IN ('message', 'approval') AND {SHOWN} AND {OWN_AGENT}"
+        """How many messages of `list` have higher numbers."""
+        where, params = range_conditions(agent_id, conversation_seq, seq, None)
+        found = f"{where} AND kind IN ('message', 'approval') AND {IN_VIEW} AND {OWN_AGENT}"
         index = "" if conversation_seq is None else self._db.conversation_index
         sql = f"SELECT COUNT(*) FROM messages{index} WHERE {found}"
         return int(self._db.rows(sql, params | {"org_id": self._org_id})[0][0])
@@ -307,17 +313,17 @@ class Messages:
         )
 
     def _waiting(self, agent_id: AgentId, first: int, last: int, where: MessageFilter) -> Sequence[tuple[int, str]]:
-        """Number and words of those between two numbers that the filter lets through, the newest first."""
+        """Number and words of the messages between two numbers that match the filter, the newest first."""
         conditions, params = conditions_of(where)
         rows = read_rows(
             self._db,
-            f"agent_id = :agent_id AND seq BETWEEN :first AND :last AND {SHOWN}{conditions} ORDER BY seq DESC",
+            f"agent_id = :agent_id AND seq BETWEEN :first AND :last AND {IN_VIEW}{conditions} ORDER BY seq DESC",
             {"agent_id": agent_id, "first": first, "last": last, **params},
         )
         return [(seq, words) for seq, _, words in filter(None, map(words_of, rows))]
 
     def next_seq(self, agent_id: AgentId) -> int:
-        """The number that the agent's next message will get. Raises: NotFound."""
+        """The number of the agent's next message. Raises: NotFound."""
         rows = self._db.rows(
             "SELECT message_seq FROM agents WHERE id = :id AND org_id = :org_id",
             {"id": agent_id, "org_id": self._org_id},
@@ -327,12 +333,12 @@ class Messages:
         return int(rows[0][0])
 
     def turns(self, agent_id: AgentId, *, from_seq: int, limit: int) -> Sequence[Turn]:
-        """What users and assistants said from `from_seq` on, in order; rows without text are left out."""
-        # Asked of the stored form as it is: reading it as messages would take ten times as long.
+        """Messages of users and assistants from `from_seq` on, in order, without those that have no text."""
+        # Evaluated on the stored JSON: parsing it into messages takes ten times as long.
         rows = self._db.rows(
             "SELECT seq, conversation_seq, role, name, occurred_at, LENGTH(parts),"
             " CASE WHEN parts LIKE '%?%' OR parts LIKE '%？%' THEN 1 ELSE 0 END FROM messages"
-            f" WHERE {OWN_AGENT} AND agent_id = :agent_id AND seq >= :from_seq AND kind = 'message' AND {SHOWN}"
+            f" WHERE {OWN_AGENT} AND agent_id = :agent_id AND seq >= :from_seq AND kind = 'message' AND {IN_VIEW}"
             " AND role IN ('user', 'assistant') AND parts LIKE '%\"type\":\"text\"%' ORDER BY seq LIMIT :limit",
             {"agent_id": agent_id, "org_id": self._org_id, "from_seq": from_seq, "limit": limit},
         )
@@ -350,12 +356,12 @@ class Messages:
         ]
 
     def texts(self, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, str]:
-        """Number -> text of those that were not removed."""
+        """Number -> text of the messages that are in view."""
         if not seqs:
             return {}
         source, condition, params = self._db.select_numbers("messages", "seq", "seqs", seqs)
         rows = self._db.rows(
-            f"SELECT seq, parts, revision FROM {source} WHERE {OWN_AGENT} AND agent_id = :agent_id AND {SHOWN}"
+            f"SELECT seq, parts, revision FROM {source} WHERE {OWN_AGENT} AND agent_id = :agent_id AND {IN_VIEW}"
             f" AND {condition}",
             {"agent_id": agent_id, "org_id": self._org_id, **params},
         )
@@ -367,7 +373,7 @@ class Messages:
     def newest(self, agent_id: AgentId, *, where: MessageFilter, limit: int) -> Sequence[Message]:
         conditions, params = conditions_of(where)
         return self._read(
-            f"agent_id = :agent_id AND kind = 'message' AND {SHOWN}{conditions} ORDER BY seq DESC LIMIT :limit",
+            f"agent_id = :agent_id AND kind = 'message' AND {IN_VIEW}{conditions} ORDER BY seq DESC LIMIT :limit",
             {"agent_id": agent_id, "limit": limit} | params,
         )
 
@@ -376,16 +382,16 @@ class Messages:
         return [found[seq] for seq in seqs if seq in found]
 
     def revise(self, message_id: MessageId, parts: Sequence[Part] | None, *, author: Author, at: datetime) -> None:
-        """Show other parts from now on, or None to remove from view; the row itself stays.
+        """Replace the parts that are shown, or remove the message from view with None; the row itself stays.
 
-        Raises: NotFound; InvalidInput: a call or result would be torn from its other half.
+        Raises: NotFound; InvalidInput: a call would lose its result, or a result its call.
         """
         before = self.get(message_id)
         check_same_calls(before, parts)
         params = {"agent_id": before.agent_id, "seq": before.seq}
         revision = before.revision + 1
-        # A request that showed the old parts must not be built on: the settings revision makes the prefix new, and
-        # tells which of the message's revisions a recorded request showed.
+        # The new settings revision makes the next request build a new prefix, and tells which of the message's
+        # revisions a recorded request showed.
         number, settings_revision, embedded, words_seq = self._db.rows(
             "UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id"
             " RETURNING number, settings_revision, embedded, words_seq",
@@ -433,13 +439,13 @@ class Messages:
 def read_messages(
     db: Database, org_id: OrgId, agent_id: AgentId, seqs: Sequence[int], *, reset: bool = False
 ) -> dict[int, Message]:
-    """seq -> message, without the removed ones, and without those of before a reset unless asked for."""
+    """Number -> message of those in view; `reset` includes those that a reset took out of view."""
     if not seqs:
         return {}
     condition, params = db.in_numbers("seq", "seqs", seqs)
     found = read_rows(
         db,
-        f"agent_id = :agent_id AND {condition} AND {shown(reset)} AND {OWN_AGENT}",
+        f"agent_id = :agent_id AND {condition} AND {in_view(reset)} AND {OWN_AGENT}",
         {"agent_id": agent_id, "org_id": org_id, **params},
     )
     return {message.seq: message for message in found}
@@ -453,15 +459,15 @@ def _words_seq(db: Database, agent_id: AgentId) -> int:
 def indexed_words_of(
     db: Database, agent_id: AgentId, first: int = 0, last: int = 1 << 32, conversation_seq: int | None = None
 ) -> Iterator[tuple[int, str, str]]:
-    """What the full-text index holds of an agent, made again from the messages; also of one conversation. Those that a
-    reset took out of view are in it until it is carried out."""
+    """The full-text rows that the index holds of an agent, or of one conversation, rebuilt from the messages. Messages
+    that a reset took out of view are in it until the reset is carried out."""
     return message_words_of(db, agent_id, first, min(last, _words_seq(db, agent_id) - 1), conversation_seq)
 
 
 def message_words_of(
     db: Database, agent_id: AgentId, first: int = 0, last: int = 1 << 32, conversation_seq: int | None = None
 ) -> Iterator[tuple[int, str, str]]:
-    """The full-text rows of an agent's messages, also of those that wait for it."""
+    """The full-text rows of an agent's messages, those included that the index does not have yet."""
     where = "agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0 AND kind = 'message'"
     params: dict[str, Any] = {"agent_id": agent_id, "first": first, "last": last}
     source = "messages"
@@ -470,7 +476,7 @@ def message_words_of(
         source += db.conversation_index
     for seq, role, parts, revision in db.rows(f"SELECT seq, role, parts, revision FROM {source} WHERE {where}", params):
         stored = revised_parts(db, agent_id, seq, revision) if revision else parts
-        # Parts are made only of what may hold some that search leaves out: most messages are one text.
+        # Only messages with tool results are parsed, because search skips some of these; most messages are one text.
         words = words_in(parts_of(stored)) if '"tool_result"' in stored else index_words(row_text(stored))
         if words:
             yield seq, role, words

@@ -27,7 +27,7 @@ class Nodes:
         self._db, self._org_id = db, org_id
 
     def add(self, node: SummaryNode) -> SummaryNode:
-        """The node with its number in the conversation. Raises: NotFound: no such agent."""
+        """Add a node, and return it with its number in the conversation. Raises: NotFound: no such agent."""
         # A conversation has one run at a time, and only its run adds nodes, so the next number is safe to take.
         rows = self._db.rows(
             f"INSERT INTO summary_nodes ({_COLUMNS}) SELECT :agent_id, :conversation, (SELECT COALESCE(MAX(seq) + 1, 0)"
@@ -65,7 +65,7 @@ class Nodes:
         raise NotFound("summary node", node_handle(seq))
 
     def by_seqs(self, agent_id: AgentId, conversation_seq: int, seqs: Sequence[int]) -> Sequence[SummaryNode]:
-        """Those that there are, in the order of `seqs`."""
+        """The nodes with these numbers that exist, in the order of `seqs`."""
         if not seqs:
             return []
         listed = ", ".join(str(int(seq)) for seq in seqs)
@@ -81,7 +81,7 @@ class Nodes:
         after_seq: int = -1,
         from_message_seq: int = 0,
     ) -> Sequence[SummaryNode]:
-        """In order of their numbers; only those of messages from this one on."""
+        """Nodes in order of their numbers, optionally only those of messages from one on."""
         return self._read(
             "seq > :after AND from_message_seq >= :first ORDER BY seq LIMIT :limit",
             agent_id,

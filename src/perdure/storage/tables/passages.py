@@ -1,4 +1,4 @@
-"""`tx.passages`: the archival verbs of one transaction.
+"""`tx.passages`: the passages of one transaction.
 
 A passage's text, tags and full-text row are written together; the counts and tag uses on the archive follow in the same
 transaction.
@@ -36,7 +36,7 @@ class Passages:
         self._db, self._org_id = db, org_id
 
     def add(self, passages: Sequence[Passage]) -> Sequence[Passage]:
-        """The passages, all of one archive, with their sequence numbers; at once searchable by text.
+        """Add passages of one archive, and return them with their numbers; they are searchable at once.
 
         Raises: NotFound: no such archive; AlreadyExists: an id is taken.
         """
@@ -78,12 +78,12 @@ class Passages:
         return self.by_seqs(ArchiveId(archive_id), [seq])[0]
 
     def known(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
-        """The archives of those that are taken."""
+        """Id -> archive, of those of these passages that exist."""
         found = find_all(self._db, self._org_id, ids)
         return {PassageId(id_): ArchiveId(owner) for id_, owner, _ in found}
 
     def put(self, passage: Passage) -> Passage:
-        """Keep its text, tags, metadata, source and `occurred_at`; its place stays, search finds the new text.
+        """Update text, tags, metadata, source and `occurred_at`; the number stays, and search finds the new text.
 
         Raises: NotFound.
         """
@@ -94,7 +94,7 @@ class Passages:
             " occurred_at = :occurred_at, checksum = :checksum WHERE archive_id = :archive_id AND seq = :seq",
             _row(replace(after, created_at=before.created_at)),
         )
-        number, embedded = self._changed(before.archive_id, 0)
+        number, embedded = self._update_counts(before.archive_id, 0)
         if after.tags != before.tags:
             self._untag(before.archive_id, [before])
             self._tag(before.archive_id, [after])
@@ -107,27 +107,27 @@ class Passages:
         return after
 
     def delete(self, archive_id: ArchiveId, seqs: Sequence[int]) -> int:
-        """How many of them there were; nothing finds them any more. Raises: NotFound: no such archive."""
+        """Delete passages; return how many existed. Raises: NotFound: no such archive."""
         own = {"archive_id": archive_id, "org_id": self._org_id}
         if not self._db.rows(f"SELECT 1 WHERE {OWN_ARCHIVE}", own):
             raise NotFound("archive", archive_id)
-        gone = self.by_seqs(archive_id, list(dict.fromkeys(seqs)))
-        if not gone:
+        deleted = self.by_seqs(archive_id, list(dict.fromkeys(seqs)))
+        if not deleted:
             return 0
-        number, embedded = self._changed(archive_id, -len(gone))
-        word_index.unindex_words(self._db, "passage_words", number, [_words(passage) for passage in gone])
-        self._untag(archive_id, gone)
-        listed = ", ".join(str(passage.seq) for passage in gone)
+        number, embedded = self._update_counts(archive_id, -len(deleted))
+        word_index.unindex_words(self._db, "passage_words", number, [_words(passage) for passage in deleted])
+        self._untag(archive_id, deleted)
+        listed = ", ".join(str(passage.seq) for passage in deleted)
         self._db.run(
             f"DELETE FROM passages WHERE archive_id = :archive_id AND seq IN ({listed})", {"archive_id": archive_id}
         )
-        self._db.run_many("DELETE FROM ids WHERE id = :id", [{"id": passage.id} for passage in gone])
+        self._db.run_many("DELETE FROM ids WHERE id = :id", [{"id": passage.id} for passage in deleted])
         if embedded:
-            forget_texts(self._db, number, [passage.seq for passage in gone])
-        return len(gone)
+            forget_texts(self._db, number, [passage.seq for passage in deleted])
+        return len(deleted)
 
-    def _changed(self, archive_id: ArchiveId, rows: int) -> tuple[int, bool]:
-        """Note that so many passages were added or removed; the archive's number, and whether it has vectors."""
+    def _update_counts(self, archive_id: ArchiveId, rows: int) -> tuple[int, bool]:
+        """Update the archive's count and version; return its number, and whether it has vectors."""
         number, embedding = self._db.update(
             "archives",
             "passage_count = passage_count + :rows, version = version + 1",
@@ -194,8 +194,8 @@ class Passages:
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Passage]:
-        """Passages whose numbers lie between `above` and `below`, both left out; with a `text`, those of them that
-        contain it in any case; with `among`, only those of these numbers."""
+        """Passages with numbers between `above` and `below`, both excluded; with `text`, those that contain it in any
+        case; with `among`, only those with these numbers."""
         filtered, params = _conditions(where or PassageFilter())
         conditions, params = (
             f"p.archive_id = :archive_id{filtered}",
@@ -229,15 +229,15 @@ class Passages:
         known: Postings | None = None,
         rows: int | None = None,
     ) -> Matches:
-        """Candidates of a full-text search. What is read of the index goes by `known`, and is added to it; `rows`: how
-        many passages the filter lets through, if that is known."""
+        """Candidates of a full-text search. `known` caches postings and is extended; `rows` is the number of passages
+        that match the filter, if known."""
         numbers = self._db.rows(
             "SELECT number FROM archives WHERE id = :id AND org_id = :org_id",
             {"id": archive_id, "org_id": self._org_id},
         )
         if not numbers or not query.clauses:
             return Matches()
-        # The index knows the tags; times are asked of the passage.
+        # The index has the tags; times are checked in the passage's row.
         conditions, params = _conditions(replace(where, tags=()))
         return matches(
             self._db,
@@ -255,7 +255,7 @@ class Passages:
         )
 
     def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> PassageTexts:
-        """Those that are there, in the order of `seqs`."""
+        """The passages that exist, in the order of `seqs`."""
         if not seqs:
             return PassageTexts()
         source, condition, params = self._db.select_numbers("passages", "seq", "seqs", seqs)
@@ -279,7 +279,7 @@ class Passages:
         )
 
     def use(self, archive_id: ArchiveId, seqs: Sequence[int]) -> None:
-        """Count that these were shown to an agent that looked for them."""
+        """Increment the uses of passages that a search returned to an agent."""
         if not seqs:
             return
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
@@ -289,7 +289,7 @@ class Passages:
         )
 
     def seqs(self, archive_id: ArchiveId, *, where: PassageFilter) -> Sequence[int]:
-        """The numbers of all that the filter lets through, in order."""
+        """The numbers of all passages that match the filter, in order."""
         params: dict[str, Any] = {"archive_id": archive_id, "org_id": self._org_id}
         if len(where.tags) == 1 and where.since is None and where.until is None:
             sql = "SELECT t.seq FROM passage_tags t WHERE t.archive_id = :archive_id AND t.tag = :tag"
@@ -304,7 +304,7 @@ class Passages:
         return [row[0] for row in rows]
 
     def latest(self, archive_id: ArchiveId, *, where: PassageFilter, limit: int) -> Sequence[int]:
-        """The numbers of those that the filter lets through whose `occurred_at` is latest, the latest first."""
+        """The numbers of the matching passages with the latest `occurred_at`, latest first."""
         conditions, params = _conditions(where)
         rows = self._db.rows(
             f"SELECT p.seq FROM passages p WHERE p.archive_id = :archive_id AND {OWN_ARCHIVE}{conditions}"

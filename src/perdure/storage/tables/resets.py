@@ -1,7 +1,7 @@
-"""`tx.resets`: the resets of conversations. The rows of messages stay, and are out of view.
+"""`tx.resets`: the resets of conversations. The rows of messages stay, out of view.
 
-A reset is one row in `resetting`, whatever it takes out of view; from then on nobody sees that. What follows from it is
-carried out some rows at a time: their `removed`, their words in the index, their vectors.
+A reset adds one row to `resetting`, which hides all earlier messages at once. `carry_out` then updates them in steps:
+their `removed`, their words in the index, their vectors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure.core.ids import AgentId, OrgId
 from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import OWN_AGENT, Database, from_iso, iso
 from perdure.storage.full_text import index as word_index
-from perdure.storage.tables.message_filters import SHOWN
+from perdure.storage.tables.message_filters import IN_VIEW
 from perdure.storage.tables.messages import indexed_words_of
 from perdure.storage.tables.vector_queue import forget_texts
 from perdure.storage.upkeep.deleted import within
@@ -30,7 +30,7 @@ class Resets:
         self._db, self._org_id = db, org_id
 
     def counted(self, agent_id: AgentId) -> MessageCounts:
-        """What `add` has to know, read beforehand: it takes a look at every message. Raises: NotFound."""
+        """Count messages for `add` beforehand, because it reads every message. Raises: NotFound."""
         params = {"agent_id": agent_id, "org_id": self._org_id}
         found = self._db.rows(
             "SELECT message_seq, settings_revision FROM agents WHERE id = :agent_id AND org_id = :org_id", params
@@ -39,7 +39,7 @@ class Resets:
             raise NotFound("agent", agent_id)
         said = self._db.rows(
             "SELECT conversation_seq, COUNT(*) FROM messages WHERE agent_id = :agent_id AND seq < :next"
-            f" AND kind = 'message' AND {SHOWN} GROUP BY conversation_seq",
+            f" AND kind = 'message' AND {IN_VIEW} GROUP BY conversation_seq",
             params | {"next": found[0][0]},
         )
         return MessageCounts(next_seq=found[0][0], settings_revision=found[0][1], said={row[0]: row[1] for row in said})
@@ -47,13 +47,13 @@ class Resets:
     def add(
         self, conversation: Conversation, *, author: Author, at: datetime, counted: MessageCounts | None = None
     ) -> Reset | None:
-        """Take every message of the conversation out of view: it is not shown, listed, counted or found any more, and
-        the next request begins without it. The rows stay, and so does each past request. None: there is nothing to
-        take. Whoever calls this holds the agent's lock, and no run of the conversation is on; and sees to it that it is
-        carried out.
+        """Take every message of a conversation out of view: none is listed, counted, found or in the next request.
+
+        The rows stay, and so do past requests. The caller holds the agent's lock, has checked that no run of the
+        conversation is active, and calls `carry_out` later. Returns None if no message is in view.
 
         Args:
-            counted: then no more is counted than what was said since.
+            counted: the counts of earlier messages, so that only later ones are counted here.
         Raises: NotFound.
         """
         agent_id, seq = conversation.agent_id, conversation.seq
@@ -67,13 +67,13 @@ class Resets:
             raise NotFound("conversation", conversation.id)
         next_seq, settings_revision, first_seq = found[0]
         params |= {"next": next_seq, "upto": next_seq - 1, "first": first_seq}
-        # All of the conversation's rows from `first_seq` on are in view, but those that a revision removed.
+        # All rows of the conversation from `first_seq` on are in view, except removed ones.
         shown = "agent_id = :agent_id AND conversation_seq = :seq AND removed = 0"
         source = f"messages{self._db.conversation_index}"
         if not self._db.rows(f"SELECT 1 FROM {source} WHERE {shown} AND seq >= :first LIMIT 1", params):
             return None
         known = 0
-        # A message that is removed makes a settings revision, and a reset is told by where the conversation begins.
+        # The counts are valid if no message was removed, which changes the settings revision, and no reset came since.
         if counted is not None and counted.settings_revision == settings_revision and first_seq < counted.next_seq:
             known = counted.said.get(seq, 0)
             params["first"] = counted.next_seq
@@ -112,10 +112,9 @@ class Resets:
         )
 
     def carry_out(self, agent_id: AgentId, *, limit: int = 500, chars: int = 250_000) -> bool:
-        """Give up what is kept for up to `limit` messages, of about `chars` characters, that resets of the agent took
-        out of view: their words in the index, their vectors. Whether some are left. Nobody sees a difference but in
-        time and room."""
-        # The agent is locked: messages that are appended meanwhile may take the words of these into the index.
+        """Remove the words and vectors of up to `limit` messages, of about `chars` characters, that resets took out of
+        view. Returns whether some are left. Readers see no difference."""
+        # The agent is locked, because a concurrent append may index the words of these messages.
         agents = self._db.rows(
             f"SELECT number, embedded FROM agents WHERE id = :agent_id AND org_id = :org_id{self._db.for_update}",
             {"agent_id": agent_id, "org_id": self._org_id},
@@ -139,7 +138,7 @@ class Resets:
         if some := within(rows, chars):
             more, rows = more or len(some) < len(rows), some
             params["last"] = rows[-1][0]
-            # The words are taken from the rows as they are, so these go last.
+            # The words are built from the rows, so the rows are updated last.
             words = list(indexed_words_of(self._db, agent_id, first, params["last"], conversation_seq=seq))
             word_index.unindex_words(self._db, "message_words", number, words)
             if embedded:
@@ -159,7 +158,7 @@ class Resets:
         return bool(self._db.rows("SELECT 1 FROM resetting WHERE agent_id = :agent_id LIMIT 1", params))
 
     def unfinished(self, *, limit: int = 100) -> Sequence[AgentId]:
-        """The agents whose resets are not carried out yet."""
+        """Agents with resets that are not carried out yet."""
         rows = self._db.rows(
             "SELECT DISTINCT r.agent_id FROM resetting r JOIN agents a ON a.id = r.agent_id"
             " WHERE a.org_id = :org_id ORDER BY r.agent_id LIMIT :limit",
@@ -168,7 +167,7 @@ class Resets:
         return [AgentId(row[0]) for row in rows]
 
     def out_of_view(self, agent_id: AgentId) -> dict[int, int]:
-        """Of resets that are not carried out yet: conversation -> the last message that is out of view."""
+        """Conversation -> the last message out of view, of resets that are not carried out yet."""
         rows = self._db.rows(
             f"SELECT conversation_seq, upto_seq FROM resetting WHERE agent_id = :agent_id AND {OWN_AGENT}",
             {"agent_id": agent_id, "org_id": self._org_id},
@@ -176,7 +175,7 @@ class Resets:
         return {row[0]: row[1] for row in rows}
 
     def taken(self, agent_id: AgentId) -> dict[int, int]:
-        """The same of all resets that the agent's conversations had."""
+        """Conversation -> the last message out of view, of all its resets."""
         rows = self._db.rows(
             "SELECT seq, first_seq - 1 FROM conversations WHERE agent_id = :agent_id AND first_seq > 0"
             f" AND {OWN_AGENT}",
@@ -185,7 +184,7 @@ class Resets:
         return {row[0]: row[1] for row in rows}
 
     def list(self, agent_id: AgentId, *, conversation_seq: int | None = None, limit: int = 100) -> Sequence[Reset]:
-        """Newest first within each conversation, in order of conversations."""
+        """Resets in order of conversations, newest first within each."""
         of = "" if conversation_seq is None else " AND r.conversation_seq = :seq"
         rows = self._db.rows(
             "SELECT c.id, r.number, r.upto_seq, r.message_count, r.author_kind, r.author_id, r.created_at FROM resets r"

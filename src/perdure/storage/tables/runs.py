@@ -1,4 +1,4 @@
-"""`tx.runs`: the run verbs of one transaction. Who may work on a run is decided here, in single statements."""
+"""`tx.runs`: the runs of one transaction. Single statements decide which process may work on a run."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from perdure.storage.tables.run_rows import RUN_COLUMNS, load_usage, run_conditi
 
 __all__ = ["Runs"]
 
-_OF_R = ", ".join(f"r.{column.strip()}" for column in RUN_COLUMNS.split(","))
-# A run is its agent's organisation's. Its own `org_id` is not asked for: the runs of a deleted agent keep theirs until
-# they are gone.
+_COLUMNS_OF_R = ", ".join(f"r.{column.strip()}" for column in RUN_COLUMNS.split(","))
+# A run belongs to its agent's organisation. Its own `org_id` is not checked: the runs of a deleted agent keep theirs
+# until they are removed.
 _OWN_RUN = f"agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}"
-_THERE = "EXISTS (SELECT 1 FROM agents a WHERE a.id = r.agent_id AND a.org_id = :org_id)"
+_OWN_RUN_OF_R = "EXISTS (SELECT 1 FROM agents a WHERE a.id = r.agent_id AND a.org_id = :org_id)"
 
 _UNENDED = "status IN ('queued', 'running')"
 
-# The oldest unended run of its conversation: the only one that may run; but one that goes on with answered calls stands
-# before all others, and while calls wait for an answer no other begins. Looked up by conversation id, because with the
-# agent's id SQLite goes through all the agent's runs instead of the few in the partial index.
+# Only the oldest unended run of a conversation may run. But a run that resumes with answered calls precedes all others,
+# and while calls wait for an answer no other run begins. The look-up is by conversation id: by the agent's id SQLite
+# would read all the agent's runs instead of the few in the partial index.
 _OLDEST = (
     "(r.resumes IS NOT NULL OR NOT (EXISTS (SELECT 1 FROM runs o WHERE o.conversation_id = r.conversation_id"
     " AND (o.seq < r.seq OR o.resumes IS NOT NULL) AND o.seq <> r.seq AND o.status IN ('queued', 'running'))"
@@ -47,14 +47,14 @@ _OLDEST = (
 )
 
 
-_INSERT_WAITING = (
+_INSERT_WITH_INPUT = (
     "INSERT INTO runs (agent_id, seq, id, org_id, conversation_seq, conversation_id, status, background, max_steps,"
     " first_message_seq, waiting_input, lease_owner, lease_number, lease_until, created_at, started_at) VALUES"
     " (:agent_id, :seq, :id, :org_id, :conversation_seq, :conversation_id, :status, :background, :max_steps, :first,"
     " :waiting_input, :lease_owner, :lease_number, :lease_until, :at, :started_at)"
 )
-# Without the column where it is None: such a parameter takes as long as ten that are not.
-_INSERT_BEGUN = _INSERT_WAITING.replace(" waiting_input,", "").replace(" :waiting_input,", "")
+# Without the nullable column: a None parameter takes as long as ten others.
+_INSERT_WITHOUT_INPUT = _INSERT_WITH_INPUT.replace(" waiting_input,", "").replace(" :waiting_input,", "")
 
 
 class Runs:
@@ -75,11 +75,12 @@ class Runs:
         lease_until: datetime | None,
         waiting_input: str | None,
     ) -> Run:
-        """A queued run, reserved for the process that accepted it until `lease_until`; or with `running` one that this
-        process holds from the start, under its first lease. It takes the numbers for its messages, the `drafts`, and
-        puts their ids into the directory; they are then to be appended. Unless it has to wait behind another run: then
-        `waiting_input` is its encoded input, which becomes messages when the run is claimed.
+        """Add a queued run, reserved for the process that accepted it until `lease_until`; or with `running` one that
+        this process holds under its first lease.
 
+        Args:
+            drafts: the run's input. Their numbers are reserved and their ids registered; the caller appends them.
+            waiting_input: the encoded input of a run that waits behind another; it becomes messages at the claim.
         Raises: NotFound: the agent.
         """
         agent_id, conversation = opening.agent.id, opening.conversation
@@ -114,7 +115,7 @@ class Runs:
             started_at=at if running else None,
         )
         self._db.run(
-            _INSERT_BEGUN if waiting_input is None else _INSERT_WAITING,
+            _INSERT_WITHOUT_INPUT if waiting_input is None else _INSERT_WITH_INPUT,
             {
                 "agent_id": agent_id,
                 "seq": run.key.seq,
@@ -134,8 +135,8 @@ class Runs:
                 "started_at": iso(at) if running else None,
             },
         )
-        begun_by = [(draft.id, opening.next_message_seq + index) for index, draft in enumerate(drafts)]
-        others = [one for one in begun_by if not is_of_run(run_id, one[0])]
+        input_ids = [(draft.id, opening.next_message_seq + index) for index, draft in enumerate(drafts)]
+        others = [one for one in input_ids if not is_of_run(run_id, one[0])]
         register(self._db, self._org_id, agent_id, [(run_id, run.key.seq), *others])
         return run
 
@@ -152,7 +153,7 @@ class Runs:
         return rows[0]
 
     def list(self, agent_id: AgentId, *, limit: int = 100, before_seq: int | None = None) -> Sequence[Run]:
-        """Newest first."""
+        """The runs of an agent, newest first."""
         older = "" if before_seq is None else "AND r.seq < :before"
         return self._read(
             f"r.agent_id = :agent_id {older} ORDER BY r.seq DESC LIMIT :limit",
@@ -233,34 +234,34 @@ class Runs:
     def claim(
         self, key: RunKey, *, owner: str, at: datetime, until: datetime, dead_owner: str | None = None
     ) -> Run | None:
-        """The run, now running under a lease of `owner` with a higher number; None if it has ended, is not the oldest
-        of its conversation, or somebody else's lease holds. `dead_owner`: a holder known to be gone, whose lease is
-        void."""
+        """Claim a run under a new lease of `owner`. None: it has ended, is not the oldest of its conversation, or
+        another lease holds. `dead_owner`: a process known to be dead, whose lease does not count."""
         rows = self._db.rows(
             self._CLAIM,
             self._own(key) | {"owner": owner, "at": iso(at), "until": iso(until), "dead_owner": dead_owner or ""},
         )
         return run_of_row(rows[0]) if rows else None
 
-    _HELD = (
+    _LEASE_HOLDS = (
         "agent_id = :agent_id AND seq = :seq AND status = 'running' AND lease_owner = :owner"
         f" AND lease_number = :number AND {OWN_AGENT}"
     )
 
     def hold(self, key: RunKey, lease: Lease, *, until: datetime | None, known: Run | None = None) -> Run:
-        """The run, its lease extended, or with None as it is; nobody else can take it within this transaction.
+        """Check that the lease holds, and extend it to `until` if given; no other process can claim the run within this
+        transaction.
 
         Args:
-            known: the run as it was read under this lease: what nobody can have changed since is not read again.
-        Raises: LeaseLost: it is no longer held under this lease, or has ended.
+            known: the run as read under this lease; only what others may have changed is read again.
+        Raises: LeaseLost: another lease holds, or the run has ended.
         """
         columns = RUN_COLUMNS if known is None else "cancel_requested, usage, lease_until"
         params = self._own(key) | {"owner": lease.owner, "number": lease.number}
         if until is None:
-            rows = self._db.rows(f"SELECT {columns} FROM runs WHERE {self._HELD}{self._db.for_update}", params)
+            rows = self._db.rows(f"SELECT {columns} FROM runs WHERE {self._LEASE_HOLDS}{self._db.for_update}", params)
         else:
             rows = self._db.update(
-                "runs", "lease_until = :until", self._HELD, params | {"until": iso(until)}, returning=columns
+                "runs", "lease_until = :until", self._LEASE_HOLDS, params | {"until": iso(until)}, returning=columns
             )
         if not rows:
             raise LeaseLost(f"run {key.seq} of {key.agent_id} is no longer held by {lease.owner} ({lease.number})")
@@ -273,15 +274,15 @@ class Runs:
         return replace(known, cancel_requested=bool(cancelled), usage=usage, lease_until=lease_until)
 
     def release(self, owner: str) -> int:
-        """Give back every unended run that this owner holds or has reserved; how many."""
+        """Release every unended run that this owner holds or has reserved; return how many."""
         return self._db.run(
             "UPDATE runs AS r SET lease_owner = NULL, lease_until = NULL"
-            f" WHERE lease_owner = :owner AND {_UNENDED} AND {_THERE}",
+            f" WHERE lease_owner = :owner AND {_UNENDED} AND {_OWN_RUN_OF_R}",
             {"org_id": self._org_id, "owner": owner},
         )
 
     def begin_input(self, key: RunKey, *, first_message_seq: int) -> None:
-        """Record where the run's messages begin."""
+        """Set the number of the run's first message."""
         self._db.run(
             f"UPDATE runs SET first_message_seq = :first, waiting_input = NULL, input_waits = 0 WHERE {_OWN_RUN}",
             self._own(key) | {"first": first_message_seq},
@@ -304,8 +305,8 @@ class Runs:
         answer: Mapping[str, Any],
         waiting_input: str | None,
     ) -> Run:
-        """The run, which was just added, as one that goes on with answered calls; see `Run`. `answer` tells what was
-        answered; `waiting_input` is what was said along with it, encoded."""
+        """Turn a new run into one that resumes with answered calls; see `Run`. `answer` holds the answers,
+        `waiting_input` the encoded messages that came with them."""
         self._db.run(
             "UPDATE runs SET resumes = :resumes, begins_at = :begins_at, turn_from = :turn_from, answer = :answer,"
             f" waiting_input = :waiting, input_waits = :waits WHERE {_OWN_RUN}",
@@ -328,7 +329,7 @@ class Runs:
         )
 
     def answers(self, agent_id: AgentId, conversation_seq: int, *, limit: int) -> Sequence[tuple[RunKey, Any]]:
-        """The newest runs of a conversation that went on with answers, and what was answered, newest first."""
+        """The runs of a conversation that resumed with answers, and these answers; newest first."""
         rows = self._db.rows(
             "SELECT seq, answer FROM runs WHERE conversation_id = (SELECT c.id FROM conversations c"
             " WHERE c.agent_id = :agent_id AND c.seq = :conversation) AND resumes IS NOT NULL"
@@ -338,7 +339,7 @@ class Runs:
         return [(RunKey(agent_id, row[0]), load(row[1])) for row in rows]
 
     def put_client_tools(self, run: Run, digest: str, tools: Sequence[Mapping[str, Any]]) -> Run:
-        """The run, which was just added, with the tools that its caller runs. A set is kept once for each agent."""
+        """Store the tools that the caller of a new run executes. Each set is stored once per agent."""
         self._db.run(
             f"INSERT INTO client_tools (agent_id, digest, tools) SELECT :agent_id, :digest, :tools WHERE {OWN_AGENT}"
             " ON CONFLICT (agent_id, digest) DO NOTHING",
@@ -351,7 +352,7 @@ class Runs:
         return replace(run, client_tools=digest)
 
     def client_tools(self, agent_id: AgentId, digest: str) -> Sequence[Mapping[str, Any]]:
-        """The set of tools that runs were given under this digest; none if there is no such set."""
+        """The set of client tools with this digest; empty if there is none."""
         rows = self._db.rows(
             f"SELECT tools FROM client_tools WHERE agent_id = :agent_id AND digest = :digest AND {OWN_AGENT}",
             {"agent_id": agent_id, "digest": digest, "org_id": self._org_id},
@@ -360,7 +361,7 @@ class Runs:
         return found
 
     def request_cancel(self, key: RunKey) -> bool:
-        """Whether the run had not ended and had no such request yet."""
+        """Request a run's end. Whether the run was unended and had no such request yet."""
         return bool(
             self._db.run(
                 "UPDATE runs SET cancel_requested = 1 WHERE agent_id = :agent_id AND seq = :seq"
@@ -370,7 +371,7 @@ class Runs:
         )
 
     def set_context(self, run: Run, context: Sequence[str]) -> Run:
-        """The run with this in place of what waited for its next request."""
+        """Replace the hooks' context that waits for the run's next request."""
         self._db.run(
             f"UPDATE runs SET hook_context = :context WHERE {_OWN_RUN}",
             self._own(run.key) | {"context": dump(list(context)) if context else None},
@@ -378,7 +379,7 @@ class Runs:
         return replace(run, context=tuple(context))
 
     def spend(self, key: RunKey, usage: Usage) -> None:
-        """Add what was used besides the run's steps to its usage."""
+        """Add usage from outside the run's steps to its usage."""
         run = self.at(key)
         # The look-up has found the run in this organisation.
         self._db.run(
@@ -389,11 +390,10 @@ class Runs:
     def end(
         self, run: Run, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
     ) -> Run:
-        """The ended run; `run` is its row as this transaction has read it. One that has ended already is left as it
-        is. Raises: NotFound."""
-        why = "NULL" if failure is None else ":failure"  # a parameter that is None takes as long as ten that are not
+        """End a run that this transaction has read. One that has ended already stays as it is. Raises: NotFound."""
+        failure_value = "NULL" if failure is None else ":failure"  # a None parameter takes as long as ten others
         ended = self._db.run(
-            f"UPDATE runs SET status = :status, stop_reason = :reason, failure = {why}, usage = :usage,"
+            f"UPDATE runs SET status = :status, stop_reason = :reason, failure = {failure_value}, usage = :usage,"
             " step_count = :step_count, lease_owner = NULL, lease_until = NULL, ended_at = :at"
             f" WHERE {_OWN_RUN} AND {_UNENDED}",
             self._own(run.key)
@@ -421,7 +421,7 @@ class Runs:
         )
 
     def cancel_stopped(self, key: RunKey) -> Run:
-        """The run, cancelled, if it had stopped at calls that wait for an answer; any other is left as it is. Raises:
+        """Cancel a run that stopped at calls which wait for an answer; any other run stays as it is. Raises:
         NotFound."""
         self._db.run(
             "UPDATE runs SET status = 'cancelled', stop_reason = 'cancelled' WHERE agent_id = :agent_id AND seq = :seq"
@@ -439,7 +439,7 @@ class Runs:
         )
 
     def find_by_key(self, agent_id: AgentId, conversation_seq: int, idempotency_key: str) -> tuple[Run, str] | None:
-        """The run that was accepted under this key, and the digest of its input."""
+        """The run with this idempotency key, and the digest of its input."""
         rows = self._db.rows(
             "SELECT run_seq, digest FROM idempotency_keys"
             " WHERE agent_id = :agent_id AND conversation_seq = :conversation AND idempotency_key = :key"
@@ -454,7 +454,7 @@ class Runs:
         return (self.at(RunKey(agent_id, rows[0][0])), rows[0][1]) if rows else None
 
     def start_calls(self, key: RunKey, call_ids: Sequence[str], *, lease: Lease, at: datetime) -> None:
-        """Record that foreign calls are about to run under this lease."""
+        """Record that external calls are about to run under this lease."""
         self._db.run_many(
             "INSERT INTO call_starts (agent_id, run_seq, call_id, lease_number, started_at)"
             f" SELECT agent_id, seq, :call_id, :lease, :at FROM runs WHERE {_OWN_RUN}",
@@ -477,5 +477,5 @@ class Runs:
         return {"agent_id": key.agent_id, "seq": key.seq, "org_id": self._org_id}
 
     def _read(self, where: str, params: Mapping[str, Any]) -> Sequence[Run]:
-        sql = f"SELECT {_OF_R} FROM runs r WHERE {_THERE} AND {where}"
+        sql = f"SELECT {_COLUMNS_OF_R} FROM runs r WHERE {_OWN_RUN_OF_R} AND {where}"
         return [run_of_row(row) for row in self._db.rows(sql, {**params, "org_id": self._org_id})]

@@ -1,4 +1,4 @@
-"""`tx.secrets`: the verbs of secrets, whose values are encrypted before they come here."""
+"""`tx.secrets`: secrets, whose values the caller has encrypted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Secrets:
         self._db, self._org_id, self._limits = db, org_id, limits
 
     def put(self, owner_id: str, name: str, sealed: bytes, *, at: datetime) -> Secret:
-        """Create the secret, or change the one of that name. Raises: NotFound: no such agent."""
+        """Create or update a secret. Raises: NotFound: no such agent."""
         owned = "" if owner_id == ORGANISATION else f" AND {OWN_AGENT}"
         rows = self._db.rows(
             "INSERT INTO secrets (org_id, owner_id, name, value, created_at, updated_at)"
@@ -48,7 +48,7 @@ class Secrets:
         return _secret(rows[0]) if rows else None
 
     def list(self, owner_id: str, *, limit: int = 1_000) -> Sequence[Secret]:
-        """Sorted by name."""
+        """Secrets sorted by name."""
         rows = self._db.rows(
             f"SELECT {_COLUMNS} FROM secrets WHERE org_id = :org_id AND owner_id = :agent_id ORDER BY name"
             " LIMIT :limit",

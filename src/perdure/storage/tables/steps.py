@@ -1,4 +1,4 @@
-"""`tx.steps` and `tx.prefixes`: how each model call was made, and the compiled part of a request that repeats."""
+"""`tx.steps` and `tx.prefixes`: the record of each model call, and the stable first part of requests."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Steps:
         limit: int = 100,
         before: Step | None = None,
     ) -> Sequence[Step]:
-        """The agent's steps, or those of one conversation, newest first; with `before` those that came before it."""
+        """The steps of an agent or of one conversation, newest first; with `before`, those older than it."""
         params: dict[str, Any] = {"agent_id": agent_id, "limit": limit}
         where = "agent_id = :agent_id"
         if conversation_seq is not None:
@@ -150,7 +150,7 @@ class Steps:
         return self._read(f"{where} ORDER BY run_seq DESC, step_index DESC LIMIT :limit", params)
 
     def last_at(self, agent_id: AgentId) -> datetime | None:
-        """When the agent's last model call began."""
+        """The start time of the agent's last model call."""
         rows = self._db.rows(
             f"SELECT created_at FROM steps WHERE agent_id = :agent_id AND {OWN_AGENT}"
             " ORDER BY run_seq DESC, step_index DESC LIMIT 1",
@@ -190,7 +190,7 @@ class Steps:
         )
 
     def factor(self, model: str) -> float:
-        """How many tokens the model's provider is known to count for each one estimated; at least 1."""
+        """The tokens that the model's provider counts for each estimated one, at least 1."""
         rows = self._db.rows(
             "SELECT factor FROM token_factors WHERE org_id = :org_id AND model = :model",
             {"org_id": self._org_id, "model": storable(model)},
@@ -198,7 +198,7 @@ class Steps:
         return float(rows[0][0]) if rows else 1.0
 
     def learn_factor(self, model: str, factor: float) -> None:
-        """Remember a factor in place of the one known before."""
+        """Store the factor of a model."""
         self._db.run(
             "INSERT INTO token_factors (org_id, model, factor) VALUES (:org_id, :model, :factor)"
             " ON CONFLICT (org_id, model) DO UPDATE SET factor = excluded.factor",
@@ -206,7 +206,7 @@ class Steps:
         )
 
     def put_exchange(self, step: Step, exchange: Exchange) -> None:
-        """Keep what went over the wire at this step; a second one replaces the first."""
+        """Store a step's request and response as sent; a second exchange replaces the first."""
         self._db.run(
             "INSERT INTO step_exchanges (agent_id, run_seq, step_index, request, response, attempts)"
             f" SELECT :agent_id, :run_seq, :index, :request, :response, :attempts WHERE {OWN_AGENT}"
@@ -241,7 +241,7 @@ class Prefixes:
         self._db, self._org_id = db, org_id
 
     def add(self, prefix: Prefix) -> Prefix:
-        """The prefix with its number. Raises: NotFound: no such agent."""
+        """Add a prefix, and return it with its number. Raises: NotFound: no such agent."""
         prefix = replace(prefix, seq=_advance(self._db, self._org_id, prefix.agent_id, "prefix_seq"))
         self._db.run(
             f"INSERT INTO prefixes ({_PREFIX}) VALUES (:agent_id, :seq, :conversation, :reason, :system, :tools, :seen,"
@@ -307,7 +307,7 @@ def _advance(db: Database, org_id: OrgId, agent_id: AgentId, counter: str) -> in
 
 
 def _recipe_shape(recipe: Recipe) -> dict[str, Any]:
-    """The fields, without those that are as they usually are."""
+    """The fields of the recipe that differ from their defaults."""
     shape: dict[str, Any] = {
         "prefix_seq": recipe.prefix_seq,
         "upto_message_seq": recipe.upto_message_seq,

@@ -36,7 +36,7 @@ class Tools:
         self._db, self._org_id, self._limits = db, org_id, limits
 
     def add(self, tool: Tool, *, code: ToolCode | None = None, at: datetime) -> Tool:
-        """A new tool, with the source that it runs. Raises: AlreadyExists: its name, or its id."""
+        """Add a tool with its source. Raises: AlreadyExists: its name or id exists."""
         if self.find_by_name(tool.spec.name) is not None:
             raise AlreadyExists("tool", tool.spec.name)
         if self._db.rows("SELECT 1 FROM tools WHERE id = :id", {"id": tool.id}):
@@ -52,8 +52,8 @@ class Tools:
         return tool
 
     def put(self, tool: Tool, *, at: datetime) -> Tool:
-        """Create the tool, or change the one of that name, which then runs no source of its own; the stored one. The
-        settings revision of agents that have it grows when it changes."""
+        """Create the tool, or update the one of its name, without a source; return it as stored. A change increments
+        the settings revision of its agents."""
         before = self.find_by_name(tool.spec.name)
         if before is None:
             try:
@@ -83,7 +83,7 @@ class Tools:
         return tool
 
     def delete(self, tool_id: ToolId) -> None:
-        """Take it from all agents, whose settings revision grows, and remove it. Raises: NotFound."""
+        """Detach the tool from all agents, whose settings revisions grow, and delete it. Raises: NotFound."""
         delete_shared(self._db, self._org_id, "tools", OwnId(self.get(tool_id).id))
 
     def _change(self, own: OwnId, sql: str, params: Mapping[str, Any] = MappingProxyType({})) -> None:
@@ -101,7 +101,7 @@ class Tools:
         return rows[0] if rows else None
 
     def code(self, tool_id: ToolId) -> ToolCode | None:
-        """What a custom tool runs; None: this tool runs no source. Raises: NotFound."""
+        """The source of a custom tool; None: the tool has none. Raises: NotFound."""
         rows = self._db.rows(
             "SELECT code FROM tools WHERE org_id = :org_id AND id = :id",
             {"id": storable(tool_id), "org_id": self._org_id},
@@ -111,7 +111,7 @@ class Tools:
         return _code(rows[0][0])
 
     def codes(self, tool_ids: Sequence[ToolId]) -> dict[ToolId, ToolCode]:
-        """Those of several tools; tools that run no source are left out."""
+        """Tool -> source, of those of these tools that have one."""
         if not tool_ids:
             return {}
         condition, names = _among("id", "id", tool_ids)
@@ -122,7 +122,7 @@ class Tools:
         return {ToolId(row[0]): code for row in rows if (code := _code(row[1])) is not None}
 
     def list(self, *, limit: int = 200) -> Sequence[Tool]:
-        """In order of their names."""
+        """Tools in order of their names."""
         return self._read("org_id = :org_id ORDER BY name LIMIT :limit", {"limit": limit})
 
     def page(
@@ -134,8 +134,8 @@ class Tools:
         after: ToolId | None = None,
         before: ToolId | None = None,
     ) -> Sequence[Tool]:
-        """Tools in order of creation: those that follow `after`, which need not be one of those looked for, or lead up
-        to `before`. Raises: NotFound: there is no such tool to begin at."""
+        """A page of tools in order of creation: those behind `after`, or in front of `before`. A cursor need not match
+        the filter. Raises: NotFound: the tool of a cursor."""
         conditions, params = _conditions(where)
         # With `before` alone the page is read from its end.
         reverse = before is not None and after is None
@@ -200,7 +200,7 @@ class Tools:
         return [_tool(row) for row in rows]
 
     def agents_of(self, tool_id: ToolId, *, limit: int = 100) -> Sequence[AgentId]:
-        """Who has it, sorted by id. Raises: NotFound."""
+        """The agents that have it, sorted by id. Raises: NotFound."""
         self.get(tool_id)
         rows = self._db.rows(
             "SELECT agent_id FROM agent_tools WHERE tool_id = :id ORDER BY agent_id LIMIT :limit",

@@ -1,4 +1,4 @@
-"""The queue of texts that wait for a vector, and texts whose vector goes."""
+"""Adding texts to the queue for embedding, and removing their vectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUEUE = "INSERT INTO embedding_queue (number, seq) VALUES (:number, :seq) ON CON
 
 
 def queue_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
-    """Have these texts embedded, as they are now; what was claimed of them before is of no use any more."""
+    """Queue these texts for embedding. Earlier claims of them end."""
     db.run_many(
         f"{QUEUE} DO UPDATE SET tries = 0, not_before = '', failure = NULL",
         [{"number": number, "seq": seq} for seq in seqs],
@@ -21,10 +21,10 @@ def queue_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
 
 
 def forget_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
-    """Take the vectors of these texts away, and their places in the queue."""
+    """Remove the vectors of these texts and their places in the queue."""
     if not seqs:
         return
-    # The queue first: a worker that is storing a vector just now holds its row, and is waited for.
+    # The queue first: a worker that is storing a vector holds a lock on its row, so this waits for it.
     condition, params = db.in_numbers("seq", "seqs", seqs)
     db.run(f"DELETE FROM embedding_queue WHERE number = :number AND {condition}", {"number": number} | params)
     keys, params = db.in_numbers("key", "keys", [number << 32 | seq for seq in seqs])
@@ -35,10 +35,10 @@ def forget_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
     if not scope:
         return
     db.changed_scopes.add(number)
-    counted = sum(row[1] == scope[0][0] for row in there)
-    changed = {"number": number, "counted": counted}
+    current = sum(row[1] == scope[0][0] for row in there)
+    changed = {"number": number, "current": current}
     db.run(
-        "UPDATE vector_scopes SET version = version + 1, row_count = row_count - :counted WHERE number = :number",
+        "UPDATE vector_scopes SET version = version + 1, row_count = row_count - :current WHERE number = :number",
         changed,
     )
     db.run_many(

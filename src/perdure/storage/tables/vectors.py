@@ -1,7 +1,7 @@
-"""`tx.vectors`: the vectors of texts, and the queue of texts that wait for theirs, of one transaction.
+"""`tx.vectors`: the vectors of texts, and the queue of texts that wait for one, of one transaction.
 
-The 16-bit floats in the file are the truth: a vector and the version that its scope reaches by it are written together,
-so whoever reads a scope's version knows exactly which vectors there are.
+Vectors are stored as 16-bit floats. Each is written together with its scope's new version, so a scope's version tells
+exactly which vectors exist.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from perdure.storage.tables.vector_queue import QUEUE, forget_texts, queue_texts
 __all__ = ["Vectors", "open_scope_of"]
 
 NEVER = "9"
-"""Sorts after every time: a text that was given up."""
+"""The `not_before` of a text that is not tried again; it sorts after every time."""
 
 CACHE_SLOTS = 8_192
-"""Of vectors by content. A hash has one slot, so nothing has to be counted or thrown out: 7 MB at 384 dimensions."""
+"""The slots of the cache of vectors by content: 7 MB at 384 dimensions. Each hash has one slot, so nothing is evicted
+by age or count."""
 
 _MASK = (1 << 32) - 1
 _SEQ = f"key & {_MASK}"
@@ -40,7 +41,7 @@ _TEXTS = {
 
 
 def open_scope_of(db: Database, org_id: OrgId, number: int, owner_kind: OwnerKind, owner_id: str) -> None:
-    """Open the scope of what was added just now, if such are embedded."""
+    """Open the scope of a new agent or archive, if new ones are embedded."""
     if db.embedding is not None:
         Vectors(db, org_id).open(number, owner_kind, owner_id, db.embedding)
 
@@ -51,12 +52,12 @@ class Vectors:
 
     @property
     def queued(self) -> int:
-        """How many texts were queued through this connection: a unit of work that queued some has made it larger."""
+        """How many texts were queued through this connection so far."""
         return self._db.queued_texts
 
     @contextlib.contextmanager
     def embedding_new(self, model: str) -> Iterator[None]:
-        """Within it, agents and archives that are added have a scope with this model from the beginning."""
+        """Inside the context, new agents and archives get a scope with this model."""
         self._db.embedding = model
         try:
             yield
@@ -70,8 +71,8 @@ class Vectors:
         return self._scope(rows[0]) if rows else None
 
     def open(self, number: int, owner_kind: OwnerKind, owner_id: str, model: str) -> Scope:
-        """Have what is written from now on embedded by `model`, and what is there already looked through (`fill`). A
-        scope that is open is left as it is. Raises: NotFound."""
+        """Open a scope, so that new texts are embedded by `model` and `fill` queues existing ones. An open scope stays
+        as it is. Raises: NotFound."""
         params = self._own(number) | {"kind": owner_kind, "owner": owner_id, "model": storable(model)}
         table, counter = ("agents", "message_seq") if owner_kind == "agent" else ("archives", "passage_seq")
         opened = self._db.run(
@@ -88,7 +89,7 @@ class Vectors:
         return scope
 
     def restart(self, number: int, model: str) -> Scope:
-        """Begin again with `model`: no vector is left, every text is looked at again. Raises: NotFound."""
+        """Start over with `model`: discard all vectors, and let `fill` queue every text again. Raises: NotFound."""
         params = self._own(number) | {"model": storable(model)}
         self._db.changed_scopes.add(number)
         self._db.run(
@@ -96,17 +97,16 @@ class Vectors:
             " version = version + 1, row_count = 0, fill_from = 0 WHERE number = :number AND org_id = :org_id",
             params,
         )
-        scope = self._there(number)
+        scope = self._get_scope(number)
         self._mark(scope.owner_kind, params | {"owner": scope.owner_id})
         self._db.run("DELETE FROM embedding_queue WHERE number = :number", params)
         return scope
 
     def refill(self, number: int) -> Scope:
-        """Look at every text again, and queue those without a vector, also those that were given up. Raises:
-        NotFound."""
+        """Let `fill` queue every text without a vector again, also those that failed for good. Raises: NotFound."""
         params = self._own(number) | {"never": NEVER}
         self._db.run("UPDATE vector_scopes SET fill_from = 0 WHERE number = :number AND org_id = :org_id", params)
-        scope = self._there(number)
+        scope = self._get_scope(number)
         self._db.run(
             "UPDATE embedding_queue SET tries = 0, not_before = '', failure = NULL"
             " WHERE number = :number AND not_before = :never",
@@ -115,8 +115,8 @@ class Vectors:
         return scope
 
     def close(self, number: int, *, limit: int | None = None) -> bool:
-        """Remove the scope with its vectors and all that waits; with `limit` so many of them at a time, and the scope
-        when none is left. Whether all is gone."""
+        """Remove the scope with its vectors and its queue; with `limit`, that many rows, and the scope after the last
+        one. Returns whether all is removed."""
         params = self._own(number) | {"first": number << 32, "last": number << 32 | _MASK, "limit": limit}
         if not self._db.rows("SELECT 1 FROM vector_scopes WHERE number = :number AND org_id = :org_id", params):
             return True
@@ -134,8 +134,8 @@ class Vectors:
         return True
 
     def fill(self, model: str, *, limit: int) -> bool:
-        """Look at the next `limit` texts of a scope with this model that is not looked through, and queue those without
-        a vector; False: there is no such scope."""
+        """Queue those of the next `limit` texts that have no vector, in a scope of this model that is not filled yet.
+        False: every scope is filled."""
         rows = self._db.rows(
             f"SELECT {_SCOPE} FROM vector_scopes WHERE fill_from IS NOT NULL AND model = :model AND org_id = :org_id"
             f" ORDER BY number LIMIT 1{self._db.for_update}",
@@ -165,7 +165,7 @@ class Vectors:
         return True
 
     def enqueue(self, number: int, seqs: Sequence[int]) -> None:
-        """Have these texts embedded, as they are now."""
+        """Queue these texts for embedding."""
         if self._is_own(number):
             queue_texts(self._db, number, seqs)
 
@@ -200,7 +200,7 @@ class Vectors:
         if not vectors:
             return []
         self._db.changed_scopes.add(number)
-        scope = self._there(number, lock=True)
+        scope = self._get_scope(number, lock=True)
         if scope.model != model or scope.dimensions not in (None, dimensions):
             raise EmbeddingMismatch(
                 scope.owner_id,
@@ -245,14 +245,14 @@ class Vectors:
         return list(vectors)
 
     def remove(self, number: int, seqs: Sequence[int]) -> None:
-        """These texts are gone or have changed: they have no vector and wait for none."""
+        """Remove these texts' vectors and their places in the queue."""
         if self._is_own(number):
             forget_texts(self._db, number, seqs)
 
-    # One row with all of them: the database puts them together in half the time that Python takes for as many objects,
-    # and takes a third less again when nothing stands between the table and the sums.
+    # One row with all vectors: the database joins them in half the time that Python takes for as many objects, and in a
+    # third less without a subquery.
     def block(self, scope: Scope, *, after_seq: int = -1, limit: int = 1_024) -> VectorBlock:
-        """The next rows of the scope's generation behind a number, at most `limit`, fewer where numbers are missing."""
+        """The next rows of the scope's generation behind a number: at most `limit`, fewer if numbers are missing."""
         db, size = self._db, 2 * (scope.dimensions or 0)
         wanted = "vectors WHERE key BETWEEN :first AND :last AND generation = :generation"
         params = self._between(scope, after_seq + 1, _MASK)
@@ -282,7 +282,7 @@ class Vectors:
     def changed(
         self, scope: Scope, *, after_version: int, after_seq: int = 1 << 32, limit: int = 8_192
     ) -> Sequence[VectorRow]:
-        """Rows that changed after (version, number), in this order, removed ones included."""
+        """The rows that changed after (version, number), in this order, with removed ones."""
         if not self._is_own(scope.number):
             return ()
         return self._db.rows(  # type: ignore[return-value]
@@ -299,7 +299,7 @@ class Vectors:
         )
 
     def read(self, scope: Scope, seqs: Sequence[int]) -> Sequence[tuple[int, bytes]]:
-        """(number, vector) of those that have one, in any order."""
+        """(number, vector) of the texts that have one, in any order."""
         if not self._is_own(scope.number):
             return ()
         keys, params = self._db.in_numbers("key", "keys", [scope.number << 32 | seq for seq in seqs])
@@ -310,7 +310,7 @@ class Vectors:
         return [(row[0] & _MASK, row[1]) for row in rows]
 
     def claim(self, model: str, *, at: datetime, until: datetime, limit: int) -> Sequence[Claim]:
-        """Take texts that wait for a vector of this model; nobody else gets them before `until`."""
+        """Claim queued texts for this model until `until`."""
         lock = f"{self._db.for_update} OF q SKIP LOCKED" if self._db.for_update else ""
         rows = self._db.rows(
             "SELECT q.number, s.owner_kind, s.owner_id, q.seq, q.tries + 1 FROM embedding_queue q"
@@ -326,7 +326,7 @@ class Vectors:
         return claims
 
     def waits(self, model: str, *, at: datetime) -> bool:
-        """Whether `claim` or `fill` would find something."""
+        """Whether `claim` or `fill` has work."""
         params = {"at": iso(at), "model": storable(model), "org_id": self._org_id}
         return bool(
             self._db.rows(
@@ -342,7 +342,7 @@ class Vectors:
         )
 
     def renew(self, claims: Sequence[Claim], *, claimed: datetime, until: datetime) -> None:
-        """Keep texts that are claimed until `claimed` for longer."""
+        """Extend claims that end at `claimed` to `until`."""
         self._db.run_many(
             "UPDATE embedding_queue SET not_before = :until"
             f" WHERE number = :number AND seq = :seq AND not_before = :claimed AND {_OWN_SCOPE}",
@@ -350,8 +350,7 @@ class Vectors:
         )
 
     def release(self, claims: Sequence[Claim], *, claimed: datetime, at: datetime | None = None) -> None:
-        """Give texts back, to be claimed again at once or from `at` on; the try is not counted. Those that are not
-        claimed until `claimed` any more are left alone."""
+        """Release claims that end at `claimed`, to be claimed again at once or from `at` on; the try is not counted."""
         again = "" if at is None else iso(at)
         self._db.run_many(
             "UPDATE embedding_queue SET tries = :tries - 1, not_before = :again"
@@ -360,7 +359,7 @@ class Vectors:
         )
 
     def fail(self, claim: Claim, reason: str, *, claimed: datetime, again: datetime | None) -> None:
-        """The text was refused: try again from then on; None: never, until somebody asks (`refill`)."""
+        """Record that the embedder refused a text: try again at `again`; None: only after `refill`."""
         self._db.run(
             "UPDATE embedding_queue SET not_before = :again, failure = :reason"
             f" WHERE number = :number AND seq = :seq AND not_before = :claimed AND {_OWN_SCOPE}",
@@ -373,7 +372,7 @@ class Vectors:
         )
 
     def drop(self, claims: Sequence[Claim], *, claimed: datetime) -> None:
-        """Take texts from the queue that need no vector."""
+        """Remove claimed texts that need no vector from the queue."""
         self._db.run_many(
             "DELETE FROM embedding_queue"
             f" WHERE number = :number AND seq = :seq AND not_before = :claimed AND {_OWN_SCOPE}",
@@ -381,7 +380,7 @@ class Vectors:
         )
 
     def counts(self, *, after: int = -1, limit: int = 1_000) -> Sequence[ScopeCounts]:
-        """Scopes in order of their numbers. It counts what waits: for people who ask, not for the hot path."""
+        """Scopes in order of their numbers, with the sizes of their queues. It counts rows, so it is slow."""
         rows = self._db.rows(
             f"SELECT {_SCOPE} FROM vector_scopes WHERE number > :after AND org_id = :org_id ORDER BY number"
             " LIMIT :limit",
@@ -408,7 +407,7 @@ class Vectors:
         return found
 
     def cached(self, model: str, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
-        """hash -> vector of texts that were embedded lately."""
+        """Hash -> vector of recently embedded texts."""
         slots, params = self._db.in_numbers("slot", "slots", [_slot(digest) for digest in hashes])
         wanted = set(hashes)
         rows = self._db.rows(
@@ -418,7 +417,7 @@ class Vectors:
         return {row[0]: row[1] for row in rows if row[0] in wanted}
 
     def cache(self, model: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """Remember (hash, vector); each takes the place of another one once the cache is full."""
+        """Store (hash, vector) rows; each replaces the vector in its slot."""
         self._db.run_many(
             "INSERT INTO embedding_cache (slot, model, hash, vector) VALUES (:slot, :model, :hash, :vector)"
             " ON CONFLICT (slot) DO UPDATE SET model = excluded.model, hash = excluded.hash, vector = excluded.vector",
@@ -441,7 +440,7 @@ class Vectors:
         base = scope.number << 32
         return {"first": base + first, "last": base + last, "generation": scope.generation}
 
-    def _there(self, number: int, *, lock: bool = False) -> Scope:
+    def _get_scope(self, number: int, *, lock: bool = False) -> Scope:
         rows = self._db.rows(
             f"SELECT {_SCOPE} FROM vector_scopes WHERE number = :number AND org_id = :org_id"
             f"{self._db.for_update if lock else ''}",
@@ -452,7 +451,7 @@ class Vectors:
         return self._scope(rows[0])
 
     def _mark(self, owner_kind: OwnerKind, params: dict[str, Any]) -> None:
-        """Have every insert know that it is to be embedded."""
+        """Mark the owner, so that each insert of a text queues it."""
         if owner_kind == "agent":
             self._db.run("UPDATE agents SET embedded = 1 WHERE id = :owner", params)
         else:
@@ -476,7 +475,7 @@ class Vectors:
 def _numbers(joined: str) -> list[int]:
     import numpy as np
 
-    found: list[int] = np.fromstring(joined, np.int64, sep=",").tolist()  # in a third of the time that `int` takes
+    found: list[int] = np.fromstring(joined, np.int64, sep=",").tolist()  # three times faster than `int`
     return found
 
 

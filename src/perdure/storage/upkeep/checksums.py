@@ -1,7 +1,7 @@
-"""Checksums of what was said and remembered: of messages, their revisions, passages and versions of blocks.
+"""Checksums of messages, their revisions, passages and versions of blocks.
 
-A database tells a page that it can't read, and not one where a letter is another one than was written. Each row has the
-checksum of its columns that never change, or change together with it; rows of before there were any have none.
+A database reports a page that it can't read, but not a changed letter. Each row has a checksum of the columns that
+never change, or change together with it. Rows from before checksums existed have none.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Any
 
 from perdure.storage.database.base import Database, Row
 
-__all__ = ["MESSAGES", "PASSAGES", "REVISIONS", "VERSIONS", "Summed", "check_rows", "checksum"]
+__all__ = ["MESSAGES", "PASSAGES", "REVISIONS", "VERSIONS", "ChecksumColumns", "check_rows", "checksum"]
 
 
 @dataclass(frozen=True, slots=True)
-class Summed:
-    """A table whose rows have a checksum: the columns of its key, and those that the checksum is of."""
+class ChecksumColumns:
+    """A table whose rows have a checksum: the columns of its key, and the columns that the checksum covers."""
 
     table: str
     key: tuple[str, ...]
     columns: tuple[str, ...]
 
     def of(self, row: Mapping[str, Any]) -> int:
-        """The checksum of a row, as it is written."""
+        """The checksum of a row in its stored form."""
         return checksum([row[column] for column in self.columns])
 
 
-MESSAGES = Summed(
+MESSAGES = ChecksumColumns(
     "messages",
     ("agent_id", "seq"),
     (
@@ -37,17 +37,17 @@ MESSAGES = Summed(
         *("name", "otid", "sender_id", "tokens", "created_at", "occurred_at"),
     ),
 )
-REVISIONS = Summed(
+REVISIONS = ChecksumColumns(
     "message_revisions",
     ("agent_id", "seq", "revision"),
     ("agent_id", "seq", "revision", "parts", "settings_revision", "author_kind", "author_id", "created_at"),
 )
-PASSAGES = Summed(
+PASSAGES = ChecksumColumns(
     "passages",
     ("archive_id", "seq"),
     ("archive_id", "seq", "id", "text", "tags", "metadata", "source", "created_at", "occurred_at"),
 )
-VERSIONS = Summed(
+VERSIONS = ChecksumColumns(
     "block_versions",
     ("block_id", "version"),
     (
@@ -58,26 +58,26 @@ VERSIONS = Summed(
 
 
 def checksum(values: Sequence[Any]) -> int:
-    """CRC-32 of the values as they are stored; no stored text holds the character between them. 2 us for a message."""
+    """CRC-32 of stored values, separated by NUL, which no stored text contains. It takes 2 us for a message."""
     return zlib.crc32("\0".join(map(str, values)).encode())
 
 
 def check_rows(
-    db: Database, what: Summed, where: str, params: Mapping[str, Any], *, repair: bool
+    db: Database, what: ChecksumColumns, where: str, params: Mapping[str, Any], *, repair: bool
 ) -> tuple[list[Row], int]:
-    """The keys of rows that are not as they were written, and how many have no checksum; `repair` gives them one."""
+    """The keys of damaged rows, and how many rows have no checksum; `repair` adds the missing ones."""
     rows = db.rows(f"SELECT {', '.join(what.columns)}, checksum FROM {what.table} WHERE {where}", params)
     places = [what.columns.index(column) for column in what.key]
     damaged: list[Row] = []
-    bare: list[dict[str, Any]] = []
+    without: list[dict[str, Any]] = []
     for row in rows:
-        *values, kept = row
+        *values, stored = row
         key = [values[place] for place in places]
-        if kept is None:
-            bare.append({**dict(zip(what.key, key, strict=True)), "checksum": checksum(values)})
-        elif kept != checksum(values):
+        if stored is None:
+            without.append({**dict(zip(what.key, key, strict=True)), "checksum": checksum(values)})
+        elif stored != checksum(values):
             damaged.append(key)
-    if repair and bare:
+    if repair and without:
         keys = " AND ".join(f"{column} = :{column}" for column in what.key)
-        db.run_many(f"UPDATE {what.table} SET checksum = :checksum WHERE {keys}", bare)
-    return damaged, len(bare)
+        db.run_many(f"UPDATE {what.table} SET checksum = :checksum WHERE {keys}", without)
+    return damaged, len(without)

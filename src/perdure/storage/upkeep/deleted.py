@@ -1,8 +1,7 @@
-"""What is deleted: nobody sees it from the first moment on; its rows go some at a time.
+"""Deletion: a deleted thing is invisible at once, and its rows are removed in bounded transactions.
 
-The row of a deleted agent, block, tool, folder or archive stands under an organisation that nobody is of, until all
-else of it is gone. So every verb that asks for the organisation passes it over, and whoever carries this out after a
-crash finds it there.
+The row of a deleted agent, block, tool, folder or archive moves to an organisation without members until its other rows
+are removed. So every verb that checks the organisation skips it, and a process that continues after a crash finds it.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from perdure.storage.tables.vectors import Vectors
 __all__ = ["CHARS", "carry_out_delete", "delete_shared", "hide_agent", "unfinished_deletes", "within"]
 
 CHARS = 250_000
-"""Characters of texts that are removed in one transaction."""
+"""The characters of texts that one transaction removes."""
 
-_FEW = ("agent_blocks", "agent_archives", "agent_folders", "agent_tools")
-"""Whose rows are limited for each agent; others would see it by them."""
+_SMALL_TABLES = ("agent_blocks", "agent_archives", "agent_folders", "agent_tools")
+"""Tables with a limited number of rows per agent. They go at once, because others would see the agent through them."""
 
-_MANY = {
+_LARGE_TABLES = {
     "message_revisions": "seq, revision",
     "events": "run_seq, seq",
     "call_starts": "run_seq, call_id, lease_number",
@@ -43,12 +42,12 @@ _MANY = {
     "agent_files": "file_id",
     "agent_details": "agent_id",
 }
-"""Table -> its key beside the agent. In this order, behind the messages: nothing is left that could only be reached
-through what is already gone."""
+"""Table -> its key beside the agent. Rows are removed in this order, after the messages, so that no row is left that
+can only be reached through a removed one."""
 
-_WITH_IDS = ("runs", "steps", "conversations")
-_WIDE = ("events", "step_exchanges", "prefixes")
-"""Whose rows may each hold a whole request."""
+_WITH_DIRECTORY_IDS = ("runs", "steps", "conversations")
+_WIDE_TABLES = ("events", "step_exchanges", "prefixes")
+"""Tables whose rows may each hold a whole request."""
 
 
 _LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
@@ -57,20 +56,20 @@ _LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "folders": {"agent_folders": ("folder_id", "agent_id")},
     "archives": {"agent_archives": ("archive_id", "agent_id"), "archive_tags": ("archive_id", "tag")},
 }
-"""What many agents may have -> the tables with rows of it -> its column there, and the rest of their key."""
+"""A shared thing's table -> the tables that link to it -> the column of its id there, and the rest of the key."""
 
 _UNIQUE_NAMES = ("tools", "folders")
-_SHAPING = ("tools", "folders")
-"""Those that are part of a prompt: an agent that loses one has another settings revision."""
+_IN_PROMPTS = ("tools", "folders")
+"""Things in prompts: an agent that loses one gets a new settings revision."""
 
 ROWS_AT_ONCE = 200
-"""Rows that go in the transaction of the delete itself."""
+"""Rows that the transaction of the delete itself removes."""
 PAGE = 20
-"""Versions of a block that are measured at once: each may be as long as a block."""
+"""Versions of a block whose size is read at once: each may be as long as a block."""
 
 
 def delete_shared(db: Database, org_id: OrgId, table: str, own: OwnId) -> None:
-    """The first step of deleting what agents share, and the last where it has few rows."""
+    """Delete a shared thing: hide it and remove its first rows, or all if they are few."""
     name = ", name = id" if table in _UNIQUE_NAMES else ""
     params = {"id": own, "deleted": deleted_org(org_id)}
     db.run(f"UPDATE {table} SET org_id = :deleted{name} WHERE id = :id", params)
@@ -81,35 +80,35 @@ def delete_shared(db: Database, org_id: OrgId, table: str, own: OwnId) -> None:
             params,
         )
         db.changed_scopes.update(row[0] for row in scopes)
-    _remove_some(db, org_id, table, own, limit=ROWS_AT_ONCE, chars=CHARS)
+    _remove_rows(db, org_id, table, own, limit=ROWS_AT_ONCE, chars=CHARS)
 
 
 def unfinished_deletes(db: Database, org_id: OrgId) -> bool:
-    """Whether there is something deleted whose rows are not all gone."""
+    """Whether a deleted thing still has rows."""
     tables = ("agents", *_LINKS)
     there = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE org_id = :deleted)" for table in tables)
     return bool(db.rows(f"SELECT 1 WHERE {there}", {"deleted": deleted_org(org_id)}))
 
 
 def carry_out_delete(db: Database, org_id: OrgId, *, limit: int, chars: int) -> bool:
-    """Remove some rows of something that is deleted, and at last its own; False if there is none."""
+    """Remove some rows of one deleted thing, its own row last. False: no deleted thing is left."""
     for table in _LINKS:
         found = db.rows(
             f"SELECT id FROM {table} WHERE org_id = :deleted LIMIT 1{db.for_update}", {"deleted": deleted_org(org_id)}
         )
         if found:
-            _remove_some(db, org_id, table, found[0][0], limit=limit, chars=chars)
+            _remove_rows(db, org_id, table, found[0][0], limit=limit, chars=chars)
             return True
-    return _remove_some_of_agent(db, org_id, limit=limit, chars=chars)
+    return _remove_rows_of_agent(db, org_id, limit=limit, chars=chars)
 
 
-def _remove_some(db: Database, org_id: OrgId, table: str, id_: str, *, limit: int, chars: int) -> None:
-    """Remove up to `limit` rows of what is deleted, and its own if nothing else is left."""
+def _remove_rows(db: Database, org_id: OrgId, table: str, id_: str, *, limit: int, chars: int) -> None:
+    """Remove up to `limit` rows of a deleted thing, and its own row if no other is left."""
     left = limit
     for linked, (column, key) in _LINKS[table].items():
         params = {"id": id_, "rows": left}
         some = f"SELECT {key} FROM {linked} WHERE {column} = :id ORDER BY {key} LIMIT :rows"
-        if table in _SHAPING:
+        if table in _IN_PROMPTS:
             db.run(f"UPDATE agents SET settings_revision = settings_revision + 1 WHERE id IN ({some})", params)
         left -= db.run(f"DELETE FROM {linked} WHERE {column} = :id AND {key} IN ({some})", params)
         if left <= 0:
@@ -124,7 +123,8 @@ def _remove_some(db: Database, org_id: OrgId, table: str, id_: str, *, limit: in
 
 
 def _remove_versions(db: Database, block_id: str, *, limit: int, chars: int) -> bool:
-    """Remove the oldest versions of a block, up to `limit` and of about `chars` characters; whether all are gone."""
+    """Remove the oldest versions of a block, up to `limit` and about `chars` characters; return whether none is
+    left."""
     last = -1
     while limit > 0 and chars > 0:
         rows = db.rows(
@@ -142,20 +142,20 @@ def _remove_versions(db: Database, block_id: str, *, limit: int, chars: int) -> 
 
 
 def hide_agent(db: Database, org_id: OrgId, agent_id: AgentId, number: int) -> None:
-    """The first step: from now on nobody sees it."""
+    """Hide a deleted agent, the first step of its deletion."""
     params = {"agent_id": agent_id, "number": number, "org_id": org_id, "deleted": deleted_org(org_id)}
     db.run("UPDATE agents SET org_id = :deleted WHERE id = :agent_id", params)
-    for table in _FEW:
+    for table in _SMALL_TABLES:
         db.run(f"DELETE FROM {table} WHERE agent_id = :agent_id", params)
     db.run("DELETE FROM agent_files WHERE agent_id = :agent_id AND is_open = 1", params)
-    # The organisation is the first column of its key, without which every secret would be looked at.
+    # The organisation is the first column of the key; without it every secret would be read.
     db.run("DELETE FROM secrets WHERE org_id = :org_id AND owner_id = :agent_id", params)
     if db.run("UPDATE vector_scopes SET org_id = :deleted WHERE number = :number", params):
         db.changed_scopes.add(number)
 
 
-def _remove_some_of_agent(db: Database, org_id: OrgId, *, limit: int, chars: int) -> bool:
-    """Remove some rows of a deleted agent, and at last its own; False if there is none."""
+def _remove_rows_of_agent(db: Database, org_id: OrgId, *, limit: int, chars: int) -> bool:
+    """Remove some rows of a deleted agent, its own row last. False: no deleted agent is left."""
     params: dict[str, Any] = {"deleted": deleted_org(org_id)}
     found = db.rows(
         f"SELECT id, number FROM agents WHERE org_id = :deleted ORDER BY number LIMIT 1{db.for_update}", params
@@ -174,16 +174,16 @@ def _remove_some_of_agent(db: Database, org_id: OrgId, *, limit: int, chars: int
         these = "FROM messages WHERE agent_id = :agent_id AND seq BETWEEN :first AND :last"
         try:
             words = list(indexed_words_of(db, agent_id, first, last))
-        except StoreDamaged:  # what stays in the index belongs to nobody; one damaged text must not keep all others
+        except StoreDamaged:  # its index rows stay, unreachable: one damaged text must not block the rest
             words = []
         word_index.unindex_words(db, "message_words", number, words)
         db.run(f"DELETE FROM ids WHERE id IN (SELECT id {these})", params)
         db.run(f"DELETE {these}", params)
         return True
-    for table, key in _MANY.items():
-        rows = limit // 10 if table in _WIDE else limit
+    for table, key in _LARGE_TABLES.items():
+        rows = limit // 10 if table in _WIDE_TABLES else limit
         some = f"FROM {table} WHERE agent_id = :agent_id ORDER BY {key} LIMIT :rows"
-        if table in _WITH_IDS:
+        if table in _WITH_DIRECTORY_IDS:
             db.run(f"DELETE FROM ids WHERE id IN (SELECT id {some})", params | {"rows": rows})
         deleted = db.run(
             f"DELETE FROM {table} WHERE agent_id = :agent_id AND ({key}) IN (SELECT {key} {some})",
@@ -198,8 +198,10 @@ def _remove_some_of_agent(db: Database, org_id: OrgId, *, limit: int, chars: int
 
 
 def within(rows: Sequence[Row], chars: int) -> Sequence[Row]:
-    """As many of the first rows as have no more than `chars` characters, which stand last in a row; at least one: the
-    words of texts are counted where everybody else waits."""
+    """The first rows that together have at most `chars` characters, at least one row; a row's last column is its size.
+
+    Indexing words takes long, and other writers wait for it.
+    """
     size = 0
     for index, row in enumerate(rows):
         size += row[-1] or 0

@@ -17,7 +17,7 @@ from perdure.core.vectors import OwnerKind
 from perdure.storage.database.base import Database, load
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.rebuild import LAST, ROWS, TABLES, rebuild_words, rebuilding, words_of
-from perdure.storage.tables.message_filters import SHOWN, being_reset
+from perdure.storage.tables.message_filters import IN_VIEW, being_reset
 from perdure.storage.tables.messages import embedded_texts_of
 from perdure.storage.tables.vector_queue import forget_texts, queue_texts
 from perdure.storage.upkeep.checksums import MESSAGES, PASSAGES, REVISIONS, VERSIONS, check_rows
@@ -104,11 +104,11 @@ class Upkeep:
         return carry_out_delete(self._db, self._org_id, limit=limit, chars=chars)
 
     def unfinished_deletes(self) -> bool:
-        """Whether there are rows of what is deleted."""
+        """Whether rows of deleted things are left."""
         return unfinished_deletes(self._db, self._org_id)
 
     def integrity(self) -> Sequence[str]:
-        """What the database itself finds wrong with its file; it reads all of it."""
+        """The faults that the database's own check finds in its file. It reads the whole file."""
         return self._db.integrity()
 
     def rebuild_words(self, kind: OwnerKind, *, limit: int = 500) -> tuple[int, int] | None:
@@ -121,12 +121,12 @@ class Upkeep:
         return rebuild_words(self._db, kind, limit=limit)
 
     def rebuilding(self) -> Sequence[OwnerKind]:
-        """Whose index somebody has begun to make anew, and not ended."""
+        """The kinds of owners whose index is being rebuilt."""
         return rebuilding(self._db)
 
 
 def _damaged(what: str, rows: Sequence[tuple[str, int]]) -> list[Fault]:
-    """A fault for each owner: how many are damaged, and the numbers of the first."""
+    """One fault per owner, with the number of damaged rows and the first of their numbers."""
     numbers: dict[str, list[int]] = {}
     for owner_id, number in rows:
         numbers.setdefault(owner_id, []).append(number)
@@ -144,7 +144,7 @@ def _damaged(what: str, rows: Sequence[tuple[str, int]]) -> list[Fault]:
 
 
 class _Part:
-    """The texts of an owner whose numbers lie between two ends, both included."""
+    """The check of an owner's texts between two numbers, both included."""
 
     def __init__(self, db: Database, owner: Owner, first: int, last: int, repair: bool) -> None:
         self._db, self._owner, self._first, self._last, self._repair = db, owner, first, last, repair
@@ -152,7 +152,7 @@ class _Part:
         self.faults: list[Fault] = []
 
     def texts(self) -> int:
-        """Damage; how many rows have no checksum."""
+        """Report damaged rows; return how many rows have no checksum."""
         bare = 0
         kinds = [(MESSAGES, "messages"), (REVISIONS, "revisions of messages")]
         column = "agent_id"
@@ -176,13 +176,13 @@ class _Part:
             for seq, mark in there.items()
             if seq not in expected or mark != self._db.index_mark(number, *expected[seq][1:])
         ]
-        if self._repair:  # in this index alone: one that is made anew beside it is made of the texts
+        if self._repair:  # not in the index that is being rebuilt, which is built from the texts
             self._db.index_words(table, number, missing)
-        self._found("words", "not found by their words", len(missing))
+        self._report("words", "not found by their words", len(missing))
         if stale and self._repair and self._db.removes_by_number:
             word_index.unindex_words(self._db, table, number, [(seq, "", "") for seq in stale])
             word_index.index_words(self._db, table, number, [expected[seq] for seq in stale if seq in expected])
-        self._found("stale words", "found by words they don't have", len(stale), mended=self._db.removes_by_number)
+        self._report("stale words", "found by words they don't have", len(stale), repaired=self._db.removes_by_number)
 
     def tags(self) -> None:
         rows = self._db.rows(
@@ -203,14 +203,14 @@ class _Part:
                     "INSERT INTO passage_tags (archive_id, tag, seq) VALUES (:id, :tag, :seq)",
                     [{"id": self._owner.id, "tag": tag, "seq": seq} for tag, seq in missing],
                 )
-            self._found("tags", "not found by their tags", len(missing))
+            self._report("tags", "not found by their tags", len(missing))
         if extra := sorted(there - expected):
             if self._repair:
                 self._db.run_many(
                     "DELETE FROM passage_tags WHERE archive_id = :id AND tag = :tag AND seq = :seq",
                     [{"id": self._owner.id, "tag": tag, "seq": seq} for tag, seq in extra],
                 )
-            self._found("tags", "found by tags they don't have", len(extra))
+            self._report("tags", "found by tags they don't have", len(extra))
 
     def vectors(self) -> None:
         scopes = self._db.rows(
@@ -236,19 +236,19 @@ class _Part:
         orphans = sorted((there.keys() | queued) - texts)
         wrong = [seq for seq, row in there.items() if row[1] == generation and row[2] != 2 * (dimensions or 0)]
         current = {seq for seq, row in there.items() if row[1] == generation}
-        texts -= self._going()
+        texts -= self._resetting_texts()
         missing = [] if fill_from is not None else sorted(texts - current - queued)
         if self._repair:
             forget_texts(self._db, self._owner.number, [*orphans, *wrong])
             if not scopes:
                 self._db.run("DELETE FROM vectors WHERE key BETWEEN :low AND :high", keys)
             queue_texts(self._db, self._owner.number, sorted({*missing, *wrong} & texts))
-        self._found("vectors", "with a vector or a place in the queue, but no text", len(orphans))
-        self._found("vectors", "with a damaged vector", len(wrong))
-        self._found("queue", "without a vector, and not waiting for one", len(missing))
+        self._report("vectors", "with a vector or a place in the queue, but no text", len(orphans))
+        self._report("vectors", "with a damaged vector", len(wrong))
+        self._report("queue", "without a vector, and not waiting for one", len(missing))
 
-    def _going(self) -> set[int]:
-        """The texts that a reset took out of view which is still carried out: they may have a vector, and need none."""
+    def _resetting_texts(self) -> set[int]:
+        """The texts of a reset that is still carried out: they may have a vector, and need none."""
         if self._owner.kind != "agent":
             return set()
         rows = self._db.rows(
@@ -259,14 +259,14 @@ class _Part:
         return {row[0] for row in rows}
 
     def counts(self) -> None:
-        """Of the whole owner."""
+        """Compare the counts of the whole owner."""
         if self._owner.kind == "agent":
             self._count(
                 "messages counted",
                 "agents",
                 "message_count",
                 "id = :id",
-                f"SELECT COUNT(*) FROM messages WHERE agent_id = :agent_id AND kind = 'message' AND {SHOWN}",
+                f"SELECT COUNT(*) FROM messages WHERE agent_id = :agent_id AND kind = 'message' AND {IN_VIEW}",
             )
         else:
             self._count(
@@ -292,7 +292,7 @@ class _Part:
         if kept and kept[0][0] != true:
             if self._repair:
                 self._db.run(f"UPDATE {table} SET {column} = :true WHERE {where}", self._params | {"true": true})
-            self._found("counts", f"{what}, not {true:,}", kept[0][0], always=True)
+            self._report("counts", f"{what}, not {true:,}", kept[0][0], always=True)
 
     def _tag_counts(self) -> None:
         kept = dict(self._pairs("SELECT tag, uses FROM archive_tags WHERE archive_id = :id"))
@@ -305,11 +305,11 @@ class _Part:
                 "INSERT INTO archive_tags (archive_id, tag, uses) VALUES (:id, :tag, :uses)",
                 [one for one in tags if one["uses"] is not None],
             )
-        self._found("counts", "tags with a wrong number of uses", len(wrong))
+        self._report("counts", "tags with a wrong number of uses", len(wrong))
 
     def _pairs(self, sql: str) -> list[tuple[Any, Any]]:
         return [(row[0], row[1]) for row in self._db.rows(sql, self._params)]
 
-    def _found(self, kind: FaultKind, text: str, count: int, *, mended: bool = True, always: bool = False) -> None:
+    def _report(self, kind: FaultKind, text: str, count: int, *, repaired: bool = True, always: bool = False) -> None:
         if count or always:
-            self.faults.append(Fault(kind, self._owner.id, text, count, self._repair and mended))
+            self.faults.append(Fault(kind, self._owner.id, text, count, self._repair and repaired))
