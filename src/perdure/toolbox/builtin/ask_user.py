@@ -17,7 +17,7 @@ QUESTION_CHARS = 5_000
 
 
 def ask_user(arguments: Mapping[str, Any]) -> ToolOutcome:
-    """The question, with which the run ends. Raises: InvalidArguments: nothing is asked, or too much."""
+    """The question that ends the run. Raises: InvalidArguments: it is empty or too long."""
     text = str(arguments["question"]).strip()
     options = tuple(" ".join(str(option).split()) for option in arguments.get("options") or ())
     if not text or len(text) > QUESTION_CHARS:

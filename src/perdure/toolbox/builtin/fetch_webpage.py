@@ -12,7 +12,7 @@ from typing import Any
 from perdure.core.errors import ConversionFailed, ExtraMissing, InvalidInput, ToolError
 from perdure.core.ports import Converter
 from perdure.core.tools.spec import ToolOutcome
-from perdure.toolbox.builtin.web import Fetched, FetchLimits, fetch
+from perdure.toolbox.builtin.web import FetchLimits, PageBody, fetch
 from perdure.toolbox.web_guard import WebGuard
 
 __all__ = ["WebPages"]
@@ -23,8 +23,8 @@ _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _TEXT = frozenset({"application/xml", "application/javascript", "application/x-yaml", "application/yaml"})
 _SUFFIX_KINDS = ("+json", "+xml")
 
-# Codecs that Python has for other things; the time of the first two grows with the square of the text.
-_NOT_OF_PAGES = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"})
+# Python's codecs for other purposes; the first two need quadratic time.
+_OTHER_CODECS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"})
 
 
 class WebPages:
@@ -38,7 +38,7 @@ class WebPages:
         self._guard, self._converter, self._limits = guard, converter, limits or FetchLimits()
 
     async def fetch(self, arguments: Mapping[str, Any]) -> ToolOutcome:
-        """The page at `arguments["url"]`, marked as what it is. Raises: AddressRefused, ToolError."""
+        """The page at `arguments["url"]`, framed as data from the web. Raises: AddressRefused, ToolError."""
         url = str(arguments["url"]).strip()
         until = asyncio.get_running_loop().time() + self._limits.total_s
         page = await fetch(url if "://" in url else f"https://{url}", self._guard, limits=self._limits)
@@ -60,22 +60,22 @@ class WebPages:
             )
         )
 
-    async def _text(self, page: Fetched) -> tuple[str, str]:
+    async def _text(self, page: PageBody) -> tuple[str, str]:
         """The page as text, and its title. Raises: ToolError: no text can be made of it."""
-        kind = page.kind or _guessed(page.body)
+        kind = page.kind or _guess_kind(page.body)
         if kind in _HTML:
-            # A page that is cut still has a beginning; a PDF has not.
-            return await self._converted("page.html", _marked(page.body, page.charset))
+            # The start of a page can be read; that of a PDF can't.
+            return await self._convert("page.html", _with_mark(page.body, page.charset))
         if kind == "application/pdf":
             if page.cut:
                 limit = f"{self._limits.body_bytes:,}"
                 raise ToolError(f"{page.url} is a PDF of more than {limit} bytes, the limit")
-            return await self._converted("page.pdf", page.body)
+            return await self._convert("page.pdf", page.body)
         if kind.startswith("text/") or kind in _TEXT or kind == "application/json" or kind.endswith(_SUFFIX_KINDS):
-            return _decoded(page.body, page.charset), ""
+            return _decode(page.body, page.charset), ""
         raise ToolError(f"{page.url} is of the kind {kind[:80]!r}: only HTML, text, JSON and PDF are read")
 
-    async def _converted(self, name: str, body: bytes) -> tuple[str, str]:
+    async def _convert(self, name: str, body: bytes) -> tuple[str, str]:
         with tempfile.TemporaryDirectory(prefix="perdure-page-") as folder:
             file = Path(folder) / name
             file.write_bytes(body)
@@ -86,26 +86,26 @@ class WebPages:
         return document.text, " ".join(document.title.split())[:120]
 
 
-def _guessed(body: bytes) -> str:
-    """The kind of a body that came without one."""
+def _guess_kind(body: bytes) -> str:
+    """The kind of a body without a content type."""
     head = body[:512].lstrip().lower()
     if head.startswith(b"%pdf-"):
         return "application/pdf"
     return "text/html" if head.startswith((b"<!doctype", b"<html", b"<head", b"<body")) else "text/plain"
 
 
-def _marked(body: bytes, charset: str) -> bytes:
-    """A page whose charset its server named, so that the converter need not guess it."""
-    return body if not charset else codecs.BOM_UTF8 + _decoded(body, charset).encode()
+def _with_mark(body: bytes, charset: str) -> bytes:
+    """The body in UTF-8 with a mark if the server names a charset, so that the converter need not guess."""
+    return body if not charset else codecs.BOM_UTF8 + _decode(body, charset).encode()
 
 
-def _decoded(body: bytes, charset: str) -> str:
+def _decode(body: bytes, charset: str) -> str:
     try:
-        text = body.decode(charset if charset and _is_of_pages(charset) else "utf-8", "replace")
+        text = body.decode(charset if charset and _is_page_charset(charset) else "utf-8", "replace")
     except LookupError:  # no such encoding
         text = body.decode("utf-8", "replace")
     return text.removeprefix("\ufeff").replace("\0", "")
 
 
-def _is_of_pages(charset: str) -> bool:
-    return codecs.lookup(charset).name.replace("-", "_") not in _NOT_OF_PAGES
+def _is_page_charset(charset: str) -> bool:
+    return codecs.lookup(charset).name.replace("-", "_") not in _OTHER_CODECS

@@ -15,31 +15,33 @@ PYTHON = frozenset({"python", "py", "python3"})
 
 
 async def run_code(sandbox: Sandbox, arguments: Mapping[str, Any], *, owner: str) -> ToolOutcome:
-    """What the code printed, the value of its last line, and how it failed. Raises: SandboxUnavailable.
+    """The output of the code, the value of its last line, and its error. Raises: SandboxUnavailable.
 
     Args:
-        owner: the agent for whom it is run.
+        owner: the agent that runs it.
     """
     language = str(arguments.get("language") or "python").strip().lower()
     if language not in PYTHON:
         text = f"code in {language[:40]!r} was not run: only Python can be run safely here. Write it in Python."
         return ToolOutcome(text=text, status="error")
     result = await sandbox.run(SandboxJob(source=str(arguments["code"]), owner=owner))
-    return ToolOutcome(text=_shown(result), status="success" if result.status == "success" else "error")
+    return ToolOutcome(text=_format(result), status="success" if result.status == "success" else "error")
 
 
-def _shown(result: SandboxResult) -> str:
+def _format(result: SandboxResult) -> str:
     parts = [
         ("stdout", result.stdout),
         ("stderr", result.stderr),
-        ("value", "" if result.value is None else _written(result.value)),
+        ("value", "" if result.value is None else _value_text(result.value)),
         ("error", _error(result)),
     ]
-    shown = [f"{name}:\n{text.rstrip()}" for name, text in parts if text.strip()]
-    return "\n\n".join(shown) or "It ran, printed nothing, and its last line has no value. print(...) shows something."
+    sections = [f"{name}:\n{text.rstrip()}" for name, text in parts if text.strip()]
+    return (
+        "\n\n".join(sections) or "It ran, printed nothing, and its last line has no value. print(...) shows something."
+    )
 
 
-def _written(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""Search engines of the web: how each is asked, and what its answer holds.
+"""Search engines of the web: the request and the answer of each.
 
 Endpoints and fields are those of their public documentation: exa.ai/docs/reference/search,
 docs.tavily.com/api-reference/endpoint/search, api-dashboard.search.brave.com, docs.searxng.org/dev/search_api.
@@ -23,7 +23,7 @@ RANGES = ((1, "day"), (7, "week"), (31, "month"), (366, "year"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
-    """What is looked for. `since` and `until` are days, both included; `country` has two letters."""
+    """A search. `since` and `until` are days, both included; `country` has two letters."""
 
     text: str
     count: int = 10
@@ -37,9 +37,9 @@ class SearchQuery:
 
     @property
     def with_sites(self) -> str:
-        """The query with its domains as operators, for engines that know no other way."""
-        wanted = " OR ".join(f"site:{domain}" for domain in self.include_domains)
-        return " ".join(filter(None, (self.text, wanted, *(f"-site:{domain}" for domain in self.exclude_domains))))
+        """The query with its domains as operators, for engines without fields for them."""
+        included = " OR ".join(f"site:{domain}" for domain in self.include_domains)
+        return " ".join(filter(None, (self.text, included, *(f"-site:{domain}" for domain in self.exclude_domains))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Hit:
 
 
 class SearchEngine(Protocol):
-    """One engine, with the key or address it is asked with."""
+    """An engine with its key or address."""
 
     @property
     def name(self) -> str: ...
@@ -65,13 +65,13 @@ class SearchEngine(Protocol):
 
     @property
     def secret(self) -> str:
-        """What must not be shown; empty: nothing."""
+        """The key, which must not be shown; empty: it has none."""
         ...
 
     def request(self, query: SearchQuery) -> httpx.Request: ...
 
     def hits(self, answer: Mapping[str, Any]) -> Sequence[Hit]:
-        """What an answer holds, best first; fields it should have and has not are empty."""
+        """The hits of an answer, best first; missing fields are empty."""
         ...
 
 
@@ -100,10 +100,10 @@ class Exa:
             "userLocation": query.country.upper() or None,
             "contents": {"text": {"maxCharacters": TEXT_CHARS}} if query.include_text else {"highlights": True},
         }
-        return _posted(f"{self.base_url}/search", fields, {"x-api-key": self.secret})
+        return _post(f"{self.base_url}/search", fields, {"x-api-key": self.secret})
 
     def hits(self, answer: Mapping[str, Any]) -> Sequence[Hit]:
-        return _hits(answer, ("publishedDate",), lambda entry: _text(entry, "text") or _joined(entry, "highlights"))
+        return _hits(answer, ("publishedDate",), lambda entry: _text(entry, "text") or _join(entry, "highlights"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Tavily:
             "end_date": query.until.isoformat() if query.until else None,
             "include_raw_content": True if query.include_text else None,
         }
-        return _posted(f"{self.base_url}/search", fields, {"Authorization": f"Bearer {self.secret}"})
+        return _post(f"{self.base_url}/search", fields, {"Authorization": f"Bearer {self.secret}"})
 
     def hits(self, answer: Mapping[str, Any]) -> Sequence[Hit]:
         return _hits(answer, ("published_date",), lambda entry: _text(entry, "raw_content") or _text(entry, "content"))
@@ -156,8 +156,8 @@ class Brave:
         return httpx.Request("GET", f"{self.base_url}/res/v1/web/search", headers=headers, params=fields)
 
     def hits(self, answer: Mapping[str, Any]) -> Sequence[Hit]:
-        found = answer.get("web")
-        return _hits(found, ("page_age", "age"), lambda entry: _joined(entry, "description", "extra_snippets"))
+        results = answer.get("web")
+        return _hits(results, ("page_age", "age"), lambda entry: _join(entry, "description", "extra_snippets"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +191,15 @@ ENGINES: Mapping[str, type[Exa | Tavily | Brave | SearXNG]] = {
     "brave": Brave,
     "searxng": SearXNG,
 }
-"""Name -> engine, in the order in which they are chosen. Each is made of what its `variable` holds."""
+"""Name -> engine, in the order of preference. Each is made from the value of its `variable`."""
 
 
 def _today() -> date:
     return datetime.now(UTC).date()
 
 
-def _posted(url: str, fields: Mapping[str, Any], headers: Mapping[str, str]) -> httpx.Request:
-    """A request with those of the fields that have a value, as JSON."""
+def _post(url: str, fields: Mapping[str, Any], headers: Mapping[str, str]) -> httpx.Request:
+    """A POST request with the fields that have a value, as JSON."""
     body = {name: value for name, value in fields.items() if value is not None}
     return httpx.Request("POST", url, headers=headers, json=body)
 
@@ -224,12 +224,12 @@ def _hits(shape: Any, published: Sequence[str], excerpt: Callable[[Mapping[str, 
 
 
 def _entries(shape: Any, name: str) -> Sequence[Any]:
-    found = shape.get(name) if isinstance(shape, Mapping) else None
-    return found if isinstance(found, list) else ()
+    results = shape.get(name) if isinstance(shape, Mapping) else None
+    return results if isinstance(results, list) else ()
 
 
-def _joined(entry: Mapping[str, Any], *names: str) -> str:
-    """The texts of these fields, and in them where they are lists, one after the other."""
+def _join(entry: Mapping[str, Any], *names: str) -> str:
+    """The texts of these fields, and of lists in them, joined."""
     texts = (one for name in names for one in (_entries(entry, name) or (entry.get(name),)))
     return " … ".join(filter(None, map(_plain, texts)))
 

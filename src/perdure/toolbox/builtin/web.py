@@ -1,4 +1,4 @@
-"""A body of the web, fetched within limits: bytes as they come, unpacked bytes, hops, seconds."""
+"""Fetch a page within limits on bytes, redirects and seconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.core.errors import BodyUnreadable, DataTooLarge, ToolError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING, unpack
 from perdure.toolbox.web_guard import GuardedTransport, WebGuard
 
-__all__ = ["FetchLimits", "Fetched", "fetch"]
+__all__ = ["FetchLimits", "PageBody", "fetch"]
 
 REDIRECTS = 5
 AGENT = "Perdure (+fetch_webpage)"
@@ -24,7 +24,7 @@ ACCEPT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """What one page may cost: `body_bytes` unpacked, `total_s` seconds until it is text, `connect_s` to connect."""
+    """The limits of one page: `body_bytes` unpacked, `total_s` seconds until it is text, `connect_s` to connect."""
 
     body_bytes: int = 5_000_000
     total_s: float = 25.0
@@ -32,11 +32,11 @@ class FetchLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
-    """What came: `url` after redirects, `kind` as the server calls it, `charset` if it says one.
+class PageBody:
+    """A response: `url` after redirects, `kind` as the server names it, `charset` if it names one.
 
     Args:
-        cut: there was more than the limit; `body` is its beginning.
+        cut: the body is longer than the limit; `body` is its start.
     """
 
     url: str
@@ -47,8 +47,8 @@ class Fetched:
     cut: bool = False
 
 
-async def fetch(url: str, guard: WebGuard, *, limits: FetchLimits) -> Fetched:
-    """What a GET brings, at most so much and so long.
+async def fetch(url: str, guard: WebGuard, *, limits: FetchLimits) -> PageBody:
+    """The response to a GET request, within the limits.
 
     Raises: AddressRefused; ToolError: it can't be reached, takes too long, or answers what can't be read.
     """
@@ -67,7 +67,7 @@ async def fetch(url: str, guard: WebGuard, *, limits: FetchLimits) -> Fetched:
         raise ToolError(f"{_host(url)} could not be fetched: {str(error) or type(error).__name__}") from error
 
 
-async def _fetch(url: httpx.URL, guard: WebGuard, limits: FetchLimits) -> Fetched:
+async def _fetch(url: httpx.URL, guard: WebGuard, limits: FetchLimits) -> PageBody:
     async with (
         httpx.AsyncClient(
             transport=GuardedTransport(guard, verify=_certificates()),
@@ -82,7 +82,7 @@ async def _fetch(url: httpx.URL, guard: WebGuard, limits: FetchLimits) -> Fetche
         body, cut = await _body(response, limits.body_bytes)
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         shown = response.url.copy_with(fragment=None)
-        return Fetched(
+        return PageBody(
             url=str(shown),
             status=response.status_code,
             kind=kind,
@@ -93,16 +93,16 @@ async def _fetch(url: httpx.URL, guard: WebGuard, limits: FetchLimits) -> Fetche
 
 
 async def _body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
-    """The unpacked body up to `limit` bytes, and whether there was more. Never more than that is unpacked."""
-    held = bytearray()
+    """The unpacked body up to `limit` bytes, and whether there was more. No more than that is unpacked."""
+    content = bytearray()
     try:
         async for piece in unpack(response.aiter_raw(), response.headers.get("content-encoding", ""), limit):
-            held += piece
+            content += piece
     except DataTooLarge:
-        return bytes(held), True
+        return bytes(content), True
     except BodyUnreadable as error:
         raise ToolError(f"what {response.url.host} sent can't be read: {error}") from error
-    return bytes(held), False
+    return bytes(content), False
 
 
 @cache

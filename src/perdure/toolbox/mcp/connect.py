@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.errors import ExtraMissing
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.core.mcp import McpServer, ServerSecrets
-from perdure.toolbox.mcp.listing import LeftOutTools, sifted
+from perdure.toolbox.mcp.listing import LeftOutTools, filter_listings
 
 if TYPE_CHECKING:
     import httpx2
@@ -113,7 +113,7 @@ async def connect(
     async with contextlib.AsyncExitStack() as stack:
         transport = await _transport(server, secrets, tail, led, stack)
         client = Client(
-            sifted(transport, left_out, version),
+            filter_listings(transport, left_out, version),
             message_handler=on_message,
             client_info=Implementation(name="perdure", version="1"),
             cache=None,  # what was listed is kept in the store

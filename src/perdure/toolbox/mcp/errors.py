@@ -1,4 +1,4 @@
-"""What goes wrong with an MCP server, told without anything that is secret in how it is reached."""
+"""Errors of MCP servers as text without secrets."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from perdure.core.errors import McpUnreachable
 __all__ = ["McpGone", "McpLate", "why_of"]
 
 WHY_CHARS = 300
-PLACES_SHOWN = 3
+PLACES_MAX = 3
 MASK = "***"
 SECRET_CHARS_MIN = 4
-"""A shorter value would blank out half of every text."""
+"""A shorter value would mask half of every text."""
 
 _ADDRESS = re.compile(r"https?://[^\s'\"<>]+")
 
 
 class McpGone(McpUnreachable):
-    """The connection ended while an answer was waited for."""
+    """The connection ended before the answer."""
 
 
 class McpLate(McpUnreachable):
@@ -28,19 +28,19 @@ class McpLate(McpUnreachable):
 
 
 def why_of(error: BaseException, secrets: Iterable[str] = ()) -> str:
-    """One line on what went wrong. Addresses lose their query, and what is secret is masked."""
+    """An error on one line; addresses without query, secrets masked."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     status = getattr(getattr(error, "response", None), "status_code", None)
-    text = f"it answered with HTTP status {status}" if status else _told(error)
+    text = f"it answered with HTTP status {status}" if status else _describe(error)
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= SECRET_CHARS_MIN:
             text = text.replace(secret, MASK)
-    text = _ADDRESS.sub(lambda found: _bare(found[0]), text)
+    text = _ADDRESS.sub(lambda found: _without_query(found[0]), text)
     return " ".join(text.split())[:WHY_CHARS]
 
 
-def _told(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     match error:
         case FileNotFoundError():
             return f"there is no program {error.filename!r}" if error.filename else str(error)
@@ -53,7 +53,7 @@ def _told(error: BaseException) -> str:
 
 
 def _places(error: BaseException) -> str | None:
-    """Where an answer is not as it should be, if that is what is wrong: without the words of the validator."""
+    """The places of a validation error, without the words of the validator; None for another error."""
     entries = getattr(error, "errors", None)
     if type(error).__name__ != "ValidationError" or not callable(entries):
         return None
@@ -61,10 +61,10 @@ def _places(error: BaseException) -> str | None:
         "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in entry["loc"]) for entry in entries()
     ]
     places = [*dict.fromkeys(place.lstrip(".") for place in found if place)]
-    return f" at {', '.join(places[:PLACES_SHOWN])}" if places else ""
+    return f" at {', '.join(places[:PLACES_MAX])}" if places else ""
 
 
-def _bare(address: str) -> str:
+def _without_query(address: str) -> str:
     try:
         parts = urlsplit(address)
         return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"

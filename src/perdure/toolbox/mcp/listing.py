@@ -1,4 +1,4 @@
-"""What a server says of its tools, entry by entry: one that is no tool is left out, with why, and the others stay.
+"""Read a listing of tools entry by entry: an invalid entry is left out with a reason, the others stay.
 
 The protocol's types refuse a listing as a whole when one entry breaks them. So a listing is gone through as it comes
 from the transport, before it meets them.
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.types import Tool
 
-__all__ = ["LeftOutTools", "read_listing", "sifted"]
+__all__ = ["LeftOutTools", "filter_listings", "read_listing"]
 
 PAGES_MAX = 50
 NAME_CHARS_SHOWN = 80
 
 
 class LeftOutTools:
-    """What was left out of the listing that is being read: names as they are shown -> why, the first reason counts."""
+    """The entries left out of the current listing: name -> the first reason."""
 
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}
@@ -54,14 +54,14 @@ class LeftOutTools:
 
 
 @contextlib.asynccontextmanager
-async def sifted(transport: Any, left_out: LeftOutTools, version: Callable[[], str]) -> AsyncIterator[Any]:
+async def filter_listings(transport: Any, left_out: LeftOutTools, version: Callable[[], str]) -> AsyncIterator[Any]:
     """The transport, with no entry in any listing of tools that the protocol of this version refuses."""
     async with transport as (reading, writing):
-        yield _Sifted(reading, left_out, version), writing
+        yield _FilteredStream(reading, left_out, version), writing
 
 
-class _Sifted:
-    """The stream of what a server says."""
+class _FilteredStream:
+    """The stream of a server's messages."""
 
     def __init__(self, inner: Any, left_out: LeftOutTools, version: Callable[[], str]) -> None:
         self._inner, self._left_out, self._version = inner, left_out, version
@@ -71,18 +71,18 @@ class _Sifted:
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> Any:
-        return self._passed(await self._inner.receive())
+        return self._filter(await self._inner.receive())
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    def __aiter__(self) -> _Sifted:
+    def __aiter__(self) -> _FilteredStream:
         return self
 
     async def __anext__(self) -> Any:
-        return self._passed(await self._inner.__anext__())
+        return self._filter(await self._inner.__anext__())
 
-    async def __aenter__(self) -> _Sifted:
+    async def __aenter__(self) -> _FilteredStream:
         await self._inner.__aenter__()
         return self
 
@@ -92,15 +92,15 @@ class _Sifted:
         ended: bool | None = await self._inner.__aexit__(kind, error, trace)
         return ended
 
-    def _passed(self, item: Any) -> Any:
+    def _filter(self, item: Any) -> Any:
         message = getattr(item, "message", None)
         result = getattr(message, "result", None)
         # No other answer has a list of this name, and where one had, nobody would read it.
         if message is not None and isinstance(result, dict) and isinstance(result.get("tools"), list):
-            message.result = result | {"tools": [*self._kept(result["tools"])]}
+            message.result = result | {"tools": [*self._select_usable(result["tools"])]}
         return item
 
-    def _kept(self, entries: list[Any]) -> list[Any]:
+    def _select_usable(self, entries: list[Any]) -> list[Any]:
         kept = []
         self._left_out.passed.clear()
         for place, entry in enumerate(entries, 1):
@@ -119,7 +119,7 @@ def _refusal(entry: Any, version: str) -> str | None:
     from mcp_types.methods import validate_server_result
     from pydantic import ValidationError
 
-    if isinstance(entry, dict) and (reason := _our_refusal(entry)) is not None:
+    if isinstance(entry, dict) and (reason := _own_refusal(entry)) is not None:
         return reason  # in plainer words than the types have
     try:
         with contextlib.suppress(KeyError):
@@ -134,7 +134,7 @@ def _refusal(entry: Any, version: str) -> str | None:
     return None
 
 
-def _our_refusal(entry: Mapping[str, Any]) -> str | None:
+def _own_refusal(entry: Mapping[str, Any]) -> str | None:
     try:
         definition_of(entry)
     except InvalidInput as error:
@@ -146,7 +146,7 @@ async def read_listing(client: Client, left_out: LeftOutTools) -> ToolListing:
     """Every tool that can be used, at most `SERVER_TOOLS_MAX`, and what was left out, with the reasons.
 
     Args:
-        left_out: what `sifted` puts its share into.
+        left_out: what `filter_listings` puts its share into.
     Raises: what the SDK raises.
     """
     left_out.clear()
@@ -155,7 +155,7 @@ async def read_listing(client: Client, left_out: LeftOutTools) -> ToolListing:
     for _ in range(PAGES_MAX):
         page = await client.list_tools(cursor=cursor)
         for tool in page.tools:
-            _take(tool, found, left_out)
+            _add_tool(tool, found, left_out)
         for name in set(left_out.passed).difference(tool.name for tool in page.tools):
             left_out.add(name, "its x-mcp-header can't be used, so the protocol has it left out")
         cursor = page.next_cursor
@@ -166,7 +166,7 @@ async def read_listing(client: Client, left_out: LeftOutTools) -> ToolListing:
     return ToolListing(definitions=tuple(found.values()), left_out=left_out.all())
 
 
-def _take(tool: Tool, found: dict[str, Definition], left_out: LeftOutTools) -> None:
+def _add_tool(tool: Tool, found: dict[str, Definition], left_out: LeftOutTools) -> None:
     said = {
         "name": tool.name,
         "description": tool.description or tool.title,
