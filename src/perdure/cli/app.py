@@ -454,7 +454,7 @@ def files(
 
 @app.command()
 def verify(
-    repair: Annotated[bool, typer.Option("--repair", help="Make what differs anew from the texts.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Rebuild indexes, vectors and counts that differ.")] = False,
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Go on with what is left of a store whose log is gone.")
     ] = False,

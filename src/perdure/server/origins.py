@@ -92,7 +92,10 @@ def body_type_problem(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 def upload_problem(headers: Mapping[bytes, bytes]) -> str | None:
-    """Why a multipart body with these headers is refused, since any web page could send it; None: it is allowed."""
+    """Why an upload is refused; None: it is allowed.
+
+    A form on any web page can send a multipart body, but not set a header. So one such header is required.
+    """
     if any(name in headers for name in SCRIPT_HEADERS) or headers.get(b"authorization", b"")[:7].lower() == b"bearer ":
         return None
     return (

@@ -21,8 +21,8 @@ import httpx
 from perdure.core.errors import AddressRefused
 
 __all__ = [
+    "CheckedHost",
     "GuardedTransport",
-    "Place",
     "Resolve",
     "SystemResolver",
     "WebGuard",
@@ -131,8 +131,8 @@ resolve = SystemResolver(8)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a request goes: the name that was asked for, and the addresses that were judged."""
+class CheckedHost:
+    """The host of a URL and its IP addresses, all allowed by the guard. A request connects to no other address."""
 
     host: str
     addresses: tuple[str, ...]
@@ -151,7 +151,7 @@ class WebGuard:
         self._allowed = frozenset(entry.strip().lower() for entry in allowed if entry.strip())
         self._resolve = resolver
 
-    async def place_of(self, url: httpx.URL) -> Place:
+    async def place_of(self, url: httpx.URL) -> CheckedHost:
         """Where a request for this address goes. Raises: AddressRefused; OSError: the name leads nowhere."""
         if url.scheme not in ("http", "https"):
             raise AddressRefused(_shown(url), f"only http and https are fetched, not {url.scheme or 'a bare name'}")
@@ -161,7 +161,7 @@ class WebGuard:
         if not host:
             raise AddressRefused(_shown(url), "it names no host")
         port = url.port or (443 if url.scheme == "https" else 80)
-        return Place(host.strip("[]"), await self.addresses_of(host.strip("[]"), port, shown=_shown(url)))
+        return CheckedHost(host.strip("[]"), await self.addresses_of(host.strip("[]"), port, shown=_shown(url)))
 
     async def addresses_of(
         self, host: str, port: int, *, ports: Collection[int] = PORTS, shown: str | None = None

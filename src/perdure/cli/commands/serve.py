@@ -78,7 +78,7 @@ async def _serve(config: ServerConfig, terminal: Terminal, view: TextView) -> in
                 if config.key_file is not None:
                     view.hint(f"It asks for the API key of {config.key_file}: `perdure key` prints it.")
 
-            with _stoppable():
+            with _ignore_stop_signals():
                 await run_server(perdure, config, on_ready=ready)
     except PerdureError as error:
         view.clear_status()
@@ -102,10 +102,11 @@ class _LogView(TextView):
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
-    """Let signals end the server and not the process, so that the store is closed in order.
+def _ignore_stop_signals() -> Iterator[None]:
+    """Ignore SIGINT and SIGTERM outside the server, so that a signal stops the server and the store still closes.
 
-    At its end the server raises the signal again for the handler before its own: this one, which does nothing.
+    While it runs, the server handles these signals itself. After it has stopped, it raises the signal again; by then
+    the handler set here is back, and it does nothing.
     """
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -100,10 +100,10 @@ class ToolOptions(TypedDict, total=False):
 
 
 class ToolChanges(ToolOptions, total=False):
-    """The fields of a tool that can change. A missing field stays.
+    """The fields of a tool to change. A missing field keeps its value.
 
-    A new source replaces name, description and schema unless the changes have them. Of a tool that is not custom only
-    the fields of its use can change.
+    A new `source` also replaces name, description and schema, unless the changes contain them. A tool without
+    source takes only `tags`, `metadata`, `return_limit_chars` and `requires_approval`; other fields raise ToolBuiltIn.
     """
 
     source: str

@@ -89,7 +89,7 @@ async def at_run_start(request: Request, ports: Ports) -> Request:
 
 
 async def before_model(log: RunLog, ports: Ports) -> Progress:
-    """The log after the hooks had their say; the run has ended if they don't let the model be asked.
+    """Run the hooks before a model call and return the new log. If a hook blocks the call, the run has ended.
 
     Raises: LeaseLost, StoreError.
     """
@@ -109,6 +109,7 @@ async def before_model(log: RunLog, ports: Ports) -> Progress:
 
 
 async def _end_blocked(log: RunLog, answers: HookOutcome, why: str, ports: Ports) -> Progress:
+    """End the run that a hook blocked, with the hooks' answers and the reason `why` in its log."""
     return await ports.store.write(_end_run, log, answers, why, ports.inputs())
 
 

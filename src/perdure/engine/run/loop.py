@@ -20,16 +20,17 @@ __all__ = ["run"]
 async def run(progress: Progress, ports: Ports, views: Views, tell: Tell) -> None:
     """Take a claimed run to its end, one committed action at a time.
 
-    Each round asks what comes next and carries it out; what it did comes back as the log that the transaction left.
-    Streaming, not streaming and after a crash are the same code. Events were committed before they are told; deltas are
-    previews.
+    Each round asks `next_action` what to do and does it. Its transaction returns the new log, which the next round
+    reads. A streamed run, a plain run and a run continued after a crash take this same path.
 
+    Args:
+        tell: receives events, each only after its commit, and deltas, which are previews.
     Raises: LeaseLost: another process has taken the run; StoreError.
     """
     tell(progress.events)
     hooks = ports.hooks
     end_hooked = False
-    hooked_step = -1  # hooks hear of a step once, however often room has to be made for it
+    hooked_step = -1  # `before_model` fires once for each step, even if the step is planned again after room was made
     while True:
         log = progress.log
         match next_action(log):

@@ -58,7 +58,7 @@ OVERFLOWS = 1
 
 
 def _may_retry(log: RunLog) -> bool:
-    """Whether the newest step failed for its request's size, and may be followed by another."""
+    """Whether the newest step failed because its request was too large, and the run may try a smaller request."""
     overflows = log.overflows
     return 0 < len(overflows) <= OVERFLOWS and overflows[-1] is log.last_step
 

@@ -55,9 +55,12 @@ def store_edit(
     edit: Callable[..., ToolOutcome],
     arguments: Mapping[str, Any],
 ) -> Progress:
-    """A memory tool's edit and its result, together (T7). Raises: what the tool says no with."""
+    """Run a memory tool's edit and store its result in the same transaction: step T7 of `docs/architecture.md`.
+
+    Raises: LeaseLost; and whatever `edit` raises when it refuses, such as BlockLimitExceeded.
+    """
     run = tx.runs.hold(log.run.key, log.lease, until=inputs.until)
-    if run.cancel_requested:  # nothing more is done; what is open gets its result with the run's end
+    if run.cancel_requested:  # the end of the run gives each open call its result
         return Progress(load_run_log(tx, run.key))
     agent = tx.agents.get(run.key.agent_id)
     call = MemoryCall(

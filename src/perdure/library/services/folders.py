@@ -99,7 +99,7 @@ class FolderService:
         problem_before = worker.held_up
         while True:
             # Step by step, so that nobody waits for a folder of many agents or files; the folder itself goes last.
-            while await store.write(_detach_some, folder_id):
+            while await store.write(_detach_next_agents, folder_id):
                 pass
             while await store.write(delete_files, folder_id, limit=FILES_PER_STEP):
                 pass
@@ -165,8 +165,8 @@ def attach_and_open(tx: Tx, ports: Ports, agent_id: AgentId, folder_id: FolderId
         open_if_room(tx, agent_id, files, limits, counter=ports.counter, at=ports.clock.now())
 
 
-def _detach_some(tx: Tx, folder_id: FolderId) -> int:
-    """Take the folder from some of its agents; from how many."""
+def _detach_next_agents(tx: Tx, folder_id: FolderId) -> int:
+    """Detach the folder from its next agents. Returns how many there were; 0: no agent has the folder any more."""
     agents = tx.folders.agents(folder_id, limit=AGENTS_PER_STEP)
     for agent_id in agents:
         detach_folder(tx, agent_id, folder_id)

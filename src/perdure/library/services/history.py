@@ -46,7 +46,7 @@ def list_shown(
 ) -> Sequence[T]:
     """What `show` makes of a page of messages; what it makes of one message is not split. Raises: NotFound: there is no
     such message of the agent."""
-    before, after = _seq_of(tx, agent_id, page.before), _seq_of(tx, agent_id, page.after)
+    before, after = _cursor_seq(tx, agent_id, page.before), _cursor_seq(tx, agent_id, page.after)
     if (
         after is not None
         and before is None
@@ -107,10 +107,14 @@ def _continues_page(
     return (tx.messages.count_after(agent_id, seq, conversation_seq=conversation_seq) + 1) % page.limit == 0
 
 
-def _seq_of(tx: Tx, agent_id: AgentId, message_id: str | None) -> int | None:
+def _cursor_seq(tx: Tx, agent_id: AgentId, message_id: str | None) -> int | None:
+    """The number of the message that a page begins after or before. Raises: NotFound: the agent has no such message.
+
+    A message that a reset took out of view still counts, so that a client can go on paging.
+    """
     if message_id is None:
         return None
-    owner_id, seq = tx.messages.place(MessageId(message_id))  # pages go on from one that a reset took away meanwhile
+    owner_id, seq = tx.messages.place(MessageId(message_id))
     if owner_id != agent_id:
         raise NotFound("message", message_id)
     return seq

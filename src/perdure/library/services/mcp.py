@@ -143,9 +143,10 @@ class McpService:
         return McpState(server=server, tools=tools, open=self._connections.is_open(server.id))
 
     async def update(self, server_id: McpServerId, changes: McpChanges) -> McpServer:
-        """The server as changed. Its tools keep their names; the next call connects anew.
+        """Change a server and return it. Its tools keep their names; the next call opens a new connection.
 
-        A new url says by itself whether it is a private one, unless `private` is among the changes.
+        For a URL of another origin, the server counts as private if the URL leads to this machine or a private
+        network. `private` among the changes overrides that.
         Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing.
         """
         before, ports = await self.get(server_id), self._ports

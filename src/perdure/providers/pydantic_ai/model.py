@@ -33,16 +33,16 @@ _RESPONSE_FACTS = ("status", "request_id")
 
 
 class DirectModel:
-    """A model with an API of its own.
+    """A model whose provider has its own API, such as Anthropic or Gemini, reached through Pydantic AI.
 
     Args:
-        provider: whose API.
-        model: the model's name there.
-        api_key: None takes the environment's (`ANTHROPIC_API_KEY`, `GOOGLE_API_KEY`, `OPENAI_API_KEY`, ...).
-        base_url: another server with the same API.
+        provider: the provider, such as `anthropic`.
+        model: the provider's name of the model.
+        api_key: None: the key in the environment (`ANTHROPIC_API_KEY`, `GOOGLE_API_KEY`, `OPENAI_API_KEY`, ...).
+        base_url: another server that speaks the same API; None: the provider's.
         timeout_s: the longest silence, in seconds, before and within an answer.
 
-    Raises: InvalidInput: no provider, no model, or a time that is none.
+    Raises: InvalidInput: `provider` or `model` is empty, or `timeout_s` is not above 0.
     """
 
     def __init__(
@@ -126,10 +126,11 @@ class DirectModel:
             await connection.close()
 
     async def _get_connection(self) -> Connection:
+        """The connection of the running event loop; opened first if there is none."""
         loop = asyncio.get_running_loop()
-        if (known := self._connection) is not None and known.loop is loop:
-            return known
-        made = await asyncio.to_thread(  # seconds of CPU at first, outside the event loop
+        if (connection := self._connection) is not None and connection.loop is loop:
+            return connection
+        new = await asyncio.to_thread(  # seconds of CPU at first, outside the event loop
             connect,
             self._provider,
             self._model,
@@ -138,11 +139,11 @@ class DirectModel:
             timeout_s=self._timeout_s,
             loop=loop,
         )
-        if (known := self._connection) is not None and known.loop is loop:  # another request connected first
-            await made.close()
-            return known
-        self._connection = made
-        return made
+        if (connection := self._connection) is not None and connection.loop is loop:  # another request connected first
+            await new.close()
+            return connection
+        self._connection = new
+        return new
 
     @property
     def _secrets(self) -> tuple[str, ...]:
@@ -150,7 +151,7 @@ class DirectModel:
         return (key,) if key else ()
 
     def _exchange(self, wire: dict[str, Any], response: ModelResponse | None) -> Exchange:
-        """What went over the wire, without messages and secrets."""
+        """The request and the answer for the trace, without messages and secrets."""
         request: dict[str, Any] = {"provider": self._provider, "model": self._model}
         if "url" in wire:
             request |= {"url": mask_url(wire["url"], self._secrets), "bytes": wire["bytes"]}

@@ -64,14 +64,15 @@ class Segment:
 
     @classmethod
     def empty(cls, capacity: int, dimensions: int, form: Form) -> Segment:
-        made = cls(np.empty(capacity, np.uint32), np.empty(capacity, np.int64))
+        """A segment with room for `capacity` rows in this form; `halves` hold signs too."""
+        segment = cls(np.empty(capacity, np.uint32), np.empty(capacity, np.int64))
         if form == "floats":
-            made.floats = np.empty((capacity, dimensions), np.float32)
+            segment.floats = np.empty((capacity, dimensions), np.float32)
         else:
-            made.signs = np.empty((-(-dimensions // 64), capacity), np.uint64)
+            segment.signs = np.empty((-(-dimensions // 64), capacity), np.uint64)
         if form == "halves":
-            made.halves = np.empty((capacity, dimensions), np.float16)
-        return made
+            segment.halves = np.empty((capacity, dimensions), np.float16)
+        return segment
 
     def take(self, at: int, other: Segment, kept: slice | npt.NDArray[np.int64], size: int) -> None:
         """Copy so many rows of another one to place `at`."""

@@ -422,7 +422,9 @@ class Recalled(TypedDict):
 McpKind = Literal["stdio", "sse", "streamable_http"]
 
 
-class _McpReached(TypedDict):
+class _McpEndpoint(TypedDict):
+    """How Perdure reaches an MCP server: a program to start (`command`, ...) or a URL (`server_url`, ...)."""
+
     command: NotRequired[str]
     args: NotRequired[list[str]]
     env: NotRequired[dict[str, str]]
@@ -432,13 +434,15 @@ class _McpReached(TypedDict):
     custom_headers: NotRequired[dict[str, str]]
 
 
-class McpServer(_McpReached):
+class McpServer(_McpEndpoint):
+    """A registered MCP server, as the API returns it."""
+
     id: McpServerId
     server_name: str
     mcp_server_type: McpKind
 
 
-class McpConfig(_McpReached):
+class McpConfig(_McpEndpoint):
     server_name: str
     type: McpKind
 

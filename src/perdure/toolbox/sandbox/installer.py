@@ -57,7 +57,7 @@ _PASSED_ON = ("HOME", "PATH", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONF
 
 
 class InstallFailed(Exception):
-    """A set can't be installed; the text says why."""
+    """A tool's set of packages could not be installed; the text says why."""
 
 
 class Installer:

@@ -60,7 +60,7 @@ class Plan:
 
     @property
     def counts_processes(self) -> bool:
-        """Whether a call's user id is its own, in its namespace or on the machine."""
+        """Whether the kernel's limit of processes per user applies to one call alone: each call has its own user id."""
         return self.namespaces or self.first_uid is not None
 
 
