@@ -126,8 +126,9 @@ class AsyncAgentTools:
         await self._service.detach(self._agent_id, name_or_id)
 
     async def run(self, name_or_id: str, arguments: Mapping[str, Any] | None = None) -> ToolOutcome:
-        """The outcome of a tool for this agent: with its secrets, and its blocks if the tool takes them. The tool's
-        changes of those are stored as your edits.
+        """Run a tool for this agent, with its secrets, and with its blocks if the tool takes them.
+
+        If the tool changes blocks, the changes are stored with you as their author.
 
         Raises: NotFound: the agent has no such tool; SandboxUnavailable, InvalidInput.
         """

@@ -84,7 +84,7 @@ class PatchInvalid(ToolError):
 
 
 class AddressRefused(ToolError):
-    """An address of the web that nothing from outside may choose: of this machine, a private network, an odd port."""
+    """A URL that Perdure does not fetch, such as one of this machine, a private network or an unusual port."""
 
     code = "address_refused"
 

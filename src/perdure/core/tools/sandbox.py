@@ -44,15 +44,15 @@ function, the arguments don't fit it, its requirements can't be had, or it wants
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """What one job may use up.
+    """The most that one job in the sandbox may use.
 
     Args:
         wall_s: from its start to its result, in seconds. Waiting for a free place does not count.
-        cpu_s: processor time of one of its processes, in seconds; None: as `wall_s`.
-        memory_mb: address space of one of its processes, in MiB.
-        output_chars: of `stdout`, and of `stderr`; what is more is cut away, and the cut is told.
-        result_bytes: of the result as JSON; a larger one is an error.
-        disk_mb: what its work folder holds, in MiB. The folder is in memory, and gone after the job.
+        cpu_s: processor time of each process, in seconds; None: as `wall_s`.
+        memory_mb: address space of each process, in MiB.
+        output_chars: each of `stdout` and `stderr`; longer output is cut, with a note.
+        result_bytes: the result as JSON; a larger result is an error.
+        disk_mb: content of its work folder, in MiB. The folder is in memory, and gone after the job.
         files: files and folders in its work folder.
         processes: processes and threads it may have at a time.
     """

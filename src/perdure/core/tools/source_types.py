@@ -161,7 +161,7 @@ class SourceTypes:
         return value
 
     def _note(self, note: ast.expr, scope: Scope) -> Any:
-        """What stands beside a type in `Annotated`: a text, or a `Field`; None: something else."""
+        """Read one annotation after the type in `Annotated`: a string or a `Field`; None for anything else."""
         if isinstance(note, ast.Call) and self._simple_name(note.func, scope) in ("Field", "Query"):
             return self._field(note, scope)
         return note.value if isinstance(note, ast.Constant) and isinstance(note.value, str) else None

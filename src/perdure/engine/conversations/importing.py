@@ -38,7 +38,7 @@ LAST_SEQ = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _ViewState:
     """What a conversation's next request would show before anything new is said."""
 
     agent: Agent
@@ -73,23 +73,23 @@ def _tokens(drafts: Sequence[Draft], ports: Ports) -> list[int]:
 
 
 async def _make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> None:
-    """Have the oldest rows leave the view until what is shown fits, or nothing more can go."""
+    """Remove the oldest rows from the view until it fits, or nothing more can go."""
     while True:
         inputs = ports.inputs()
-        shown = await ports.store.read(_shown, agent_id, conversation_seq, inputs)
-        smaller = None if shown is None else await asyncio.to_thread(_plan, shown, inputs)
-        if shown is None or smaller is None:
+        state = await ports.store.read(_load_if_full, agent_id, conversation_seq, inputs)
+        smaller = None if state is None else await asyncio.to_thread(_plan, state, inputs)
+        if state is None or smaller is None:
             return
         summary: Summary | None = None
         if isinstance(smaller, Merge) or smaller.atoms:
             text = await asyncio.to_thread(extract_summary, smaller, ports.counter)
             summary = Summary(text, "extract")
-        if not await ports.store.write(_leave, shown, smaller, summary, inputs):
+        if not await ports.store.write(_store_plan, state, smaller, summary, inputs):
             return
 
 
-def _shown(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> _Shown | None:
-    """None: there is room, going by the estimates that are stored."""
+def _load_if_full(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> _ViewState | None:
+    """What the next request would show, if it is larger than the window; None: it fits, by the stored estimates."""
     opening = tx.conversations.opening(agent_id, conversation_seq)
     agent, conversation, memory = opening.agent, opening.conversation, read_memory(tx, opening)
     if conversation.prefix_seq is None:
@@ -105,42 +105,42 @@ def _shown(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs)
     view = View.of(prefix, pinned, conversation.stubs).extended(rows)
     nodes = tx.nodes.by_seqs(agent_id, conversation_seq, prefix.nodes)
     status = tail(inputs.now, agent.timezone, memory.counts, marker=prefix.marker)
-    return _Shown(agent, conversation, view, tuple(nodes), status)
+    return _ViewState(agent, conversation, view, tuple(nodes), status)
 
 
-def _plan(shown: _Shown, inputs: UnitInputs) -> Evict | Merge | None:
-    """What leaves next; None if there is room now, or nothing more can go."""
-    agent, conversation, view = shown.agent, shown.conversation, shown.view
+def _plan(state: _ViewState, inputs: UnitInputs) -> Evict | Merge | None:
+    """Plan the next step that makes room; None if the view fits now, or cannot become smaller."""
+    agent, conversation, view = state.agent, state.conversation, state.view
     window, reserve = inputs.window(agent)
     certificate = Certificate(
         window_tokens=window,
         reserve_tokens=reserve,
-        segments=segments(view, stubs=conversation.stubs, status=shown.status, run_seq=NO_RUN, counter=inputs.counter),
+        segments=segments(view, stubs=conversation.stubs, status=state.status, run_seq=NO_RUN, counter=inputs.counter),
         overcount=conversation.overcount,
     )
     situation = Situation(
         certificate=certificate,
-        nodes=shown.nodes,
+        nodes=state.nodes,
         pinned=view.pinned,
         rows=view.rows,
         run_seq=NO_RUN,
         stubs=conversation.stubs,
-        can_open=False,  # nothing is cut: what stays is old enough to leave, but for the newest message
+        can_open=False,  # rows are not shortened: all but the newest message may leave as a whole
         counter=inputs.counter,
     )
     try:
         smaller = plan(situation)
     except IrreducibleFloor:
-        return None  # its next run says so, if it still is so
+        return None  # the next run reports it, if it is still so
     return smaller if isinstance(smaller, (Evict, Merge)) else None
 
 
-def _leave(tx: Tx, shown: _Shown, smaller: Evict | Merge, summary: Summary | None, inputs: UnitInputs) -> bool:
-    """Carry the plan out; False if the conversation has gone on since, which then makes room for itself."""
-    agent_id, planned = shown.agent.id, shown.conversation
+def _store_plan(tx: Tx, state: _ViewState, smaller: Evict | Merge, summary: Summary | None, inputs: UnitInputs) -> bool:
+    """Carry out the plan. Returns False if the conversation has changed since; its next run then makes room itself."""
+    agent_id, planned = state.agent.id, state.conversation
     tx.agents.lock(agent_id)
     now = tx.conversations.at(agent_id, planned.seq)
     if now != planned or tx.runs.active(agent_id, planned.seq) is not None:
         return False
-    compact_view(tx, shown.agent, now, shown.view, shown.nodes, smaller, summary, inputs, reason="import")
+    compact_view(tx, state.agent, now, state.view, state.nodes, smaller, summary, inputs, reason="import")
     return True

@@ -104,7 +104,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
         certificate=Certificate(
             window_tokens=window,
             reserve_tokens=reserve,
-            segments=_with_deltas(parts, sum(engine_tokens(text, counter) for text in deltas)),
+            segments=_add_to_messages(parts, sum(engine_tokens(text, counter) for text in deltas)),
             overcount=overcount,
         ),
         reason=reason,
@@ -124,7 +124,8 @@ def _settled(rows: Sequence[Message]) -> Sequence[Message]:
     return rows[:settled]
 
 
-def _with_deltas(parts: Sequence[Segment], tokens: int) -> tuple[Segment, ...]:
+def _add_to_messages(parts: Sequence[Segment], tokens: int) -> tuple[Segment, ...]:
+    """The segments, with these tokens added to the segment `messages`."""
     return tuple(replace(part, tokens=part.tokens + tokens) if part.name == "messages" else part for part in parts)
 
 

@@ -70,8 +70,10 @@ def missing_libraries() -> list[str]:
 
 
 def open_folder(path: Path) -> WeightsFolder:
-    """What is in this folder; its weights are only sampled, in a millisecond. Raises: InvalidInput: it has no weights
-    of a kind that can be computed with."""
+    """Describe the local model in a folder without loading its weights, in about a millisecond.
+
+    Raises: InvalidInput: no model, or one of a kind that Perdure cannot compute.
+    """
     if missing := [name for name in FILES if not (path / name).is_file()]:
         raise InvalidInput(f"{str(path)!r} is no folder of a local model: it has no {' and no '.join(missing)}")
     try:

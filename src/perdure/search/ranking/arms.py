@@ -40,10 +40,10 @@ AFTER_SPAN_S = 7 * DAY_S
 
 
 class Neighbours:
-    """Which rows stand next to each other, among rows by session and place: runs of them, one place apart.
+    """Knows which rows are neighbours: next to each other in the same session. A run is a chain of neighbours.
 
     Attributes:
-        in_order: whether the rows are by session and place, and no place is taken twice; if not, the rest is wrong.
+        in_order: whether the rows are sorted by session and place, without duplicates. If False, use nothing else.
     """
 
     def __init__(self, spot: Column) -> None:
@@ -62,7 +62,7 @@ class Neighbours:
         return first, here
 
     def share(self, values: Column, before: Sequence[float], after: Sequence[float]) -> Column:
-        """`values` (n) or (k, n) plus shares of the rows 1, 2, ... before and after, three at most, in one run."""
+        """`values`, (n) or (k, n), plus a share of the values 1, 2 or 3 rows before and after, within one run."""
         if not values.size:
             return values
         if self._apart is None:

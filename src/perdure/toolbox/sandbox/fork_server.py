@@ -149,7 +149,7 @@ class ForkServer:
             except BlockingIOError:
                 await asyncio.sleep(FULL_RETRY_S)
             except OSError:
-                self._lost()
+                self._disconnect()
         return number, ended
 
     def kill(self, number: int) -> None:
@@ -167,10 +167,11 @@ class ForkServer:
             except BlockingIOError:
                 self.loop.call_later(FULL_RETRY_S, self._tell, number, message)
             except OSError:
-                self._lost()
+                self._disconnect()
 
     async def close(self) -> None:
-        self._lost()
+        """End the fork server and all its calls, and wait until its process is gone."""
+        self._disconnect()
         await asyncio.to_thread(_end, self._process, self._group)
 
     def abandon(self) -> None:
@@ -186,7 +187,7 @@ class ForkServer:
         except OSError:
             message = b""
         if not message:
-            self._lost()
+            self._disconnect()
             return
         heard = json.loads(message)
         ended = self._calls.pop(heard["ended"], None)
@@ -194,12 +195,13 @@ class ForkServer:
             facts = (heard.get("cpu_s", 0.0), heard.get("failed", ""), heard.get("heavy", False))
             ended.set_result(Ended(heard.get("exit"), *facts))
 
-    def _lost(self) -> None:
+    def _disconnect(self) -> None:
+        """Close the connection to the fork server, which ends it; every open call ends without a result."""
         if not self.alive:
             return
         self.alive = False
         self.loop.remove_reader(self._control)
-        self._control.close()  # the fork server ends with this, and all calls with it
+        self._control.close()  # the fork server and all its calls end with this
         calls, self._calls = self._calls, {}
         for ended in calls.values():
             if not ended.done():

@@ -232,7 +232,7 @@ class LinuxSandbox:
         found: tuple[ForkServer, Isolation] | None = None
         for settings in ways:
             try:
-                server, isolation = await self._tried(settings)
+                server, isolation = await self._start_and_check(settings)
             except StartFailed as error:
                 problems.append(str(error))
                 continue
@@ -249,15 +249,15 @@ class LinuxSandbox:
     async def _start_unsafe(self) -> None:
         settings = dataclasses.replace(self._settings, namespaces=False, tolerant=True)
         try:
-            self._server, isolation = await self._tried(settings)
+            self._server, isolation = await self._start_and_check(settings)
         except StartFailed as error:
             self._isolation = no_isolation(str(error))
             return
         self._isolation = dataclasses.replace(isolation, unsafe=True)
         log.warning("tools are run without enough isolation, because that was asked for: %s", isolation.summary)
 
-    async def _tried(self, settings: ServerSettings) -> tuple[ForkServer, Isolation]:
-        """A fork server, and what a check inside one of its calls found. Raises: StartFailed."""
+    async def _start_and_check(self, settings: ServerSettings) -> tuple[ForkServer, Isolation]:
+        """Start a fork server, and run a call in it that checks which measures hold. Raises: StartFailed."""
         if settings.store is not None:
             await asyncio.to_thread(settings.store.mkdir, mode=0o755, parents=True, exist_ok=True)
         server = await ForkServer.start(settings)

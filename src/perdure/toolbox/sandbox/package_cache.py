@@ -75,7 +75,7 @@ def scratch_of(cache: Path, name: str) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _PackageSet:
     name: str
     folder: Path
     bytes: int
@@ -83,15 +83,15 @@ class _Kept:
 
 
 def make_room(cache: Path, bytes_max: int) -> None:
-    """Remove sets until those that are left take at most so much: the one that was not used for longest first.
+    """Remove package sets, the least recently used first, until the rest take at most `bytes_max`.
 
-    What a process that died has left goes too. Raises: CacheFull.
+    A set that is in use stays. Unfinished sets of dead processes are always removed. Raises: CacheFull.
     """
-    kept = sorted(_kept(cache), key=lambda one: one.used_at)
-    total = sum(one.bytes for one in kept)
-    for one in kept:
-        made = not one.folder.name.startswith(_SCRATCH)
-        if made and total <= bytes_max:
+    sets = sorted(_package_sets(cache), key=lambda one: one.used_at)
+    total = sum(one.bytes for one in sets)
+    for one in sets:
+        complete = not one.folder.name.startswith(_SCRATCH)
+        if complete and total <= bytes_max:
             continue
         lock = SetLock(cache, one.name)
         try:
@@ -104,7 +104,8 @@ def make_room(cache: Path, bytes_max: int) -> None:
         raise CacheFull(f"the requirements in use take {total:,} bytes, and only {bytes_max:,} are free for them")
 
 
-def _kept(cache: Path) -> Iterator[_Kept]:
+def _package_sets(cache: Path) -> Iterator[_PackageSet]:
+    """The package sets in the cache folder, in any order, unfinished ones too."""
     for folder in cache.iterdir():
         name = folder.name.removeprefix(_SCRATCH)
         if folder.is_symlink() or not folder.is_dir() or name.startswith("."):
@@ -113,7 +114,7 @@ def _kept(cache: Path) -> Iterator[_Kept]:
             used_at = (cache / f".{name}{_LOCK}").stat().st_mtime
         except FileNotFoundError:
             used_at = 0.0
-        yield _Kept(name, folder, tree_bytes(folder), used_at)
+        yield _PackageSet(name, folder, tree_bytes(folder), used_at)
 
 
 def entries_of(folder: Path) -> Iterator[os.DirEntry[str]]:
