@@ -74,7 +74,7 @@ _HANDLE = re.compile(r"(?:node-(?P<node>\d{1,15})|msg-(?P<first>\d{1,15})(?:\.\.
 
 
 def parse_handle(text: str) -> Handle | None:
-    """Parse the handle of a node or of messages; None: it is none. Space and quotes around it are ignored."""
+    """Parse the handle of a node or of messages; None: it is not a handle. Space and quotes around it are ignored."""
     match = _HANDLE.fullmatch(text.strip().strip("\"'`").lower())
     if match is None:
         return None

@@ -207,4 +207,4 @@ def _texts(where: str, value: Any) -> list[str]:
 def _only(place: str, where: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
     for name in table:
         if name not in known:
-            raise InvalidInput(f"{place}: {where} has a field {name!r} that is none: there are {', '.join(known)}")
+            raise InvalidInput(f"{place}: {where} has an unknown field {name!r}: the fields are {', '.join(known)}")

@@ -96,10 +96,10 @@ async def choose_model(
     probe_local: Callable[[], Awaitable[Sequence[tuple[Endpoint, Listing]]]],
     probe_tools: Callable[[Endpoint, str], Awaitable[ToolProbe]],
 ) -> Choice:
-    """The choice, with the listings of the providers.
+    """Choose the model: the one set, else the first usable one of a provider, of a local server, else the built-in one.
 
     Args:
-        setting: a handle that wins, or nothing.
+        setting: the handle that the user has set, or an empty text. It is not checked.
         listings: provider -> its models.
         probe_local: finds servers on this machine; called only if no provider has a model.
         probe_tools: tries a tool call on a model of a local server.

@@ -374,10 +374,10 @@ def api_path(path: str) -> str:
 
 
 def _base_url(text: str, provider: Provider, *, host_only: bool) -> str:
-    """The address in full: scheme, host, port, the path of the API, and its query. Raises: ValueError: it is none."""
-    given = text if "://" in text else f"http://{text if not text.startswith(':') else '127.0.0.1' + text}"
-    parts = urllib.parse.urlsplit(given)
-    if parts.scheme not in ("http", "https") or not parts.hostname or any(c.isspace() for c in given):
+    """Complete an address with scheme, port and path of the API. Raises: ValueError: the text is not an address."""
+    url = text if "://" in text else f"http://{text if not text.startswith(':') else '127.0.0.1' + text}"
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or any(c.isspace() for c in url):
         raise ValueError(text)
     port = parts.port  # ValueError, if it is no number
     host = parts.hostname

@@ -1,4 +1,4 @@
-"""Time zones by name, with a safe answer for names that are none."""
+"""Time zones by name, with a safe answer for unknown names."""
 
 from __future__ import annotations
 

@@ -157,7 +157,8 @@ def grep(
     bodies = [(hit, body_of(hit.message).split("\n")) for hit in scan.hits]
     lines = [(hit.message, body[match.line - 1], match) for hit, body in bodies for match in hit.matches]
 
-    def end(count: int) -> str:
+    def end_line(count: int) -> str:
+        """The last line of the result after `count` hits: where to go on, or that everything was searched."""
         stopped = (lines[count][0].seq, lines[count][2].line) if count < len(lines) else scan.stopped
         if stopped is None:
             return f"[{'Newest first. ' if lines else 'No match. '}All of {label} was searched]"
@@ -171,9 +172,9 @@ def grep(
             f"{clip_line(text, match, width)}"
             for message, text, match in lines[:count]
         ]
-        return "\n".join((*entries, end(count)))
+        return "\n".join((*entries, end_line(count)))
 
-    return render_first_fit(CLIPS, len(lines), render, budget) or budget.cut(end(0))
+    return render_first_fit(CLIPS, len(lines), render, budget) or budget.cut(end_line(0))
 
 
 def grep_messages(tx: Tx, rows: Rows, search: Search, budget: Budget, at: tzinfo) -> str:
@@ -189,16 +190,18 @@ def grep_messages(tx: Tx, rows: Rows, search: Search, budget: Budget, at: tzinfo
     )
     hits = [(hit, body_of(hit.message).split("\n")) for hit in scan.hits]
 
-    def end(count: int) -> str:
+    def end_line(count: int) -> str:
+        """The last line of the result after `count` hits: where to go on, or that everything was searched."""
         stopped = hits[count][0].message.seq if count < len(hits) else scan.stopped[0] if scan.stopped else None
         if stopped is None or stopped > rows.last:
             return f"[{'' if hits else 'No match. '}All of {message_handle(rows.first, rows.last)} was searched]"
         return f'[{"" if hits else "No match yet. "}Go on: rows="{stopped}.."]'
 
     def render(width: int, count: int) -> str:
-        return "\n".join((*(_entry(hit, lines, width, around=1, at=at) for hit, lines in hits[:count]), end(count)))
+        entries = [_entry(hit, lines, width, around=1, at=at) for hit, lines in hits[:count]]
+        return "\n".join((*entries, end_line(count)))
 
-    return render_first_fit(CLIPS, len(hits), render, budget) or budget.cut(end(0))
+    return render_first_fit(CLIPS, len(hits), render, budget) or budget.cut(end_line(0))
 
 
 def grep_lines(message: Message, span: Lines, search: Search, budget: Budget, at: tzinfo) -> str:
@@ -220,7 +223,8 @@ def grep_lines(message: Message, span: Lines, search: Search, budget: Budget, at
     )
     matches = scan.hits[0].matches if scan.hits else ()
 
-    def end(count: int) -> str:
+    def end_line(count: int) -> str:
+        """The last line of the result after `count` hits: where to go on, or that everything was searched."""
         line = matches[count].line if count < len(matches) else scan.stopped[1] if scan.stopped else None
         label = f"lines {span.first}..{last} of {len(lines)} searched"
         if line is None or line > last:
@@ -229,9 +233,9 @@ def grep_lines(message: Message, span: Lines, search: Search, budget: Budget, at
 
     def render(width: int, count: int) -> str:
         entry = _entry(Hit(message, matches[:count]), lines, width, around=2, at=at)
-        return f"{entry}\n{end(count)}"
+        return f"{entry}\n{end_line(count)}"
 
-    return render_first_fit(CLIPS, len(matches), render, budget) or budget.cut(end(0))
+    return render_first_fit(CLIPS, len(matches), render, budget) or budget.cut(end_line(0))
 
 
 def _entry(hit: Hit, lines: Sequence[str], width: int, *, around: int, at: tzinfo) -> str:

@@ -79,9 +79,9 @@ def store_edit(
 
 
 def store_outcome(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome, inputs: UnitInputs) -> Progress:
-    """The result of a call that is done, with the block changes it asks for (T7).
+    """Store the result of a finished call and the block changes that its tool requests, in one transaction (T7).
 
-    Raises: LeaseLost; BlockError, VersionConflict and others, where a block can't be changed so.
+    Raises: LeaseLost; BlockError, VersionConflict and others: a block does not take the change.
     """
     run = tx.runs.hold(log.run.key, log.lease, until=inputs.until)
     count_use(tx, outcome.passages)

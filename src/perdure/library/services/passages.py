@@ -178,7 +178,7 @@ def passage_filter(
 def passages_page(
     tx: Tx, archive_id: ArchiveId, page: Page, *, where: PassageFilter | None = None, text: str | None = None
 ) -> Sequence[Passage]:
-    """A page of an archive's passages. Raises: NotFound: no such archive, or a cursor that is none of its passages."""
+    """A page of an archive's passages. Raises: NotFound: no such archive, or the cursor is not one of its passages."""
     tx.archives.get(archive_id)
     query = partial(tx.passages.page, archive_id, where=where, text=text)
     return page.load(query, lambda cursor: get_archive_passage(tx, archive_id, PassageId(cursor)).seq)

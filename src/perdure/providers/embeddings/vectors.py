@@ -45,7 +45,7 @@ def unit_rows(vectors: Sequence[Any] | Array, *, texts: int, dimensions: int | N
         raise ModelReplyInvalid(f"{who} gave a vector that holds something else than numbers") from error
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     if not np.isfinite(norms).all():
-        raise ModelReplyInvalid(f"{who} gave a vector with a number that is none (NaN or infinite)")
+        raise ModelReplyInvalid(f"{who} gave a vector with a number that is NaN or infinite")
     if not norms.all():
         raise ModelReplyInvalid(f"{who} gave a vector of zeros, which is near to nothing")
     unit: Array = (rows / norms).astype(np.float32)

@@ -101,7 +101,7 @@ class DeleteSelected(WireRequest):
 
     @property
     def selection(self) -> Selection:
-        """Raises: InvalidInput: a date that is none."""
+        """Raises: InvalidInput: a text that is not a date."""
         where = passage_filter(
             self.tags or (),
             self.tag_match_mode,

@@ -185,7 +185,7 @@ def from_iso(text: str | None) -> Any:
     try:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError as error:
-        raise StoreDamaged("the store is damaged: a time in it is none any more: " + DAMAGED_HELPS) from error
+        raise StoreDamaged("the store is damaged: it contains a time that cannot be read: " + DAMAGED_HELPS) from error
 
 
 def dump(value: Any) -> str:

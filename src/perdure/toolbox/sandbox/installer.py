@@ -258,7 +258,7 @@ def _index_hosts(settings: Mapping[str, Any]) -> list[tuple[str, int]]:
 
 
 def _upstream(settings: Mapping[str, Any]) -> Upstream | None:
-    """The proxy that pip would use, by its own settings or the environment. Raises: ValueError: it is none."""
+    """The proxy that pip would use, from its settings or the environment. Raises: ValueError: not an address."""
     named = urllib.request.getproxies_environment()
     text = settings["proxy"] or named.get("https") or named.get("http") or named.get("all")
     return Upstream.of(text) if text else None

@@ -218,7 +218,7 @@ class _Request:
         for line in lines:
             name, colon, value = line.partition(b":")
             if not colon or name != name.strip() or not name or b"\n" in line or b"\r" in line:
-                raise ValueError("a header that is none")
+                raise ValueError("a malformed header")
             headers.append((name, value.strip()))
         try:
             url = httpx.URL(f"//{text}" if method == b"CONNECT" else text)

@@ -181,7 +181,7 @@ def _with_relations(folded: str, phrases: list[Phrase]) -> Iterator[Phrase]:
                 relation_after = "since" if relation in ("range", "inside", "since") else ""
             if relation_after:
                 relation, last = relation_after, behind.end()
-        if not _is_date(phrase, relation):
+        if not _has_needed_words(phrase, relation):
             continue
         if relation in ("range", "between", "other"):
             relation, first = "", phrase.first
@@ -194,8 +194,11 @@ def _with_relations(folded: str, phrases: list[Phrase]) -> Iterator[Phrase]:
         yield replace(phrase, first=first, last=last, resolve=_bounded(phrase.resolve, relation))
 
 
-def _is_date(phrase: Phrase, relation: str) -> bool:
-    """Whether the phrase has the words around it that it needs."""
+def _has_needed_words(phrase: Phrase, relation: str) -> bool:
+    """Whether the word before the phrase makes it a date, for phrases such as "May" that need one ("in May").
+
+    `relation` is the meaning of that word: "since", "before", ...; "" without one.
+    """
     if phrase.needs == "preposition":
         return relation not in ("", "range", "between", "other")
     return phrase.needs == "nothing" or (phrase.needs == "any preposition" and relation not in ("", "range", "between"))

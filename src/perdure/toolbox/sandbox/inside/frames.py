@@ -13,7 +13,7 @@ HEADER = struct.Struct("<Q")
 
 
 def pack(value: Any) -> bytes:
-    """Raises: ValueError: a number that is none. TypeError: a value that JSON has no form for."""
+    """Raises: ValueError: NaN or infinity. TypeError: a value that JSON has no form for."""
     try:
         body = json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:  # a lone surrogate, which can be written as an escape only
