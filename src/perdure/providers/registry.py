@@ -145,12 +145,11 @@ class ModelRegistry:
         return not listing.models or (_is_listed(name, listing.models) and is_chat_model(name))
 
     async def look_for(self, handle: str) -> None:
-        """Ask the local server of this handle for its models again, unless it is known to have this one. At most 1 s;
-        never raises."""
-        there = self.provider_of(handle) if isinstance(handle, str) else None
-        if handle in self._models or there is None or not there[0].local:
+        """Load the models of a handle's local server again, if the handle is unknown. At most 1 s; never raises."""
+        match = self.provider_of(handle) if isinstance(handle, str) else None
+        if handle in self._models or match is None or not match[0].local:
             return
-        endpoint, name = there
+        endpoint, name = match
         listing = self._listings.get(endpoint.provider, Listing())
         if endpoint.provider not in self._unreachable and _is_local(name, listing.models):
             return

@@ -44,7 +44,7 @@ class SetLock:
         return self._take(fcntl.LOCK_EX)
 
     def touch(self) -> None:
-        """It was used now."""
+        """Record that the set is used now: `make_room` removes the least recently used sets first."""
         os.utime(self._fd)
 
     def close(self) -> None:
