@@ -22,10 +22,10 @@ def broken(*_: Any, **__: Any) -> NoReturn:
 
 def plant() -> None:
     """In listing MCP servers, and in the built-in model."""
-    from perdure.library.mcp import AsyncMcp
+    from perdure.library.services.mcp import McpService
     from perdure.providers.extractive.model import ExtractiveModel
 
-    AsyncMcp.list = broken  # type: ignore[method-assign]
+    McpService.list = broken  # type: ignore[method-assign]
     ExtractiveModel.respond = broken  # type: ignore[method-assign]
 
 

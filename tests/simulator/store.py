@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from perdure.engine.run.log import load_run_log
+from perdure.engine.run.log import run_log_of
 from perdure.engine.run.progress import Progress
 from perdure.storage.tx import Tx
 from perdure.testing.inline_store import FaultPoint, InlineStore
@@ -75,7 +75,7 @@ class SimulatedStore(InlineStore):
                     result = unit(tx, *args, **kwargs)
                 if self._audit.reset and task in self._resetting_tasks:
                     raise Violation(f"{task.get_coro()} resets in more than one transaction")
-                if isinstance(result, Progress) and result.log != load_run_log(tx, result.log.run.key):
+                if isinstance(result, Progress) and result.log != run_log_of(tx, tx.runs.at(result.log.run.key)):
                     raise Violation(f"{unit!r} gave back another log than it left in the store")
             except Violation as violation:
                 self._report(violation)

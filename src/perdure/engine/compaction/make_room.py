@@ -42,7 +42,7 @@ async def make_room(room: RoomPlan, views: Views, ports: Ports) -> Progress:
         compacted = await _make_room(room, views, ports)
         after = await after_compaction(compacted.log, by=by, ports=ports)
     except Interrupted:
-        return Progress(await ports.store.read(load_run_log, room.log.run.key))
+        return Progress(await ports.store.read(load_run_log, room.log))
     return Progress(after.log, (*before.events, *compacted.events, *after.events))
 
 
@@ -57,7 +57,7 @@ async def _make_room(room: RoomPlan, views: Views, ports: Ports) -> Progress:
                 try:
                     summary = await summarise(room, smaller, ports)
                 except Interrupted:
-                    return Progress(await ports.store.read(load_run_log, room.log.run.key))
+                    return Progress(await ports.store.read(load_run_log, room.log))
             return await ports.store.write(_store_smaller, room, smaller, summary, ports.inputs(cached_view))
 
 
@@ -67,7 +67,7 @@ def _store_smaller(
     """The node that stands for what leaves, and the prefix that begins behind it."""
     conversation = _planned_conversation(tx, room, inputs)
     if conversation is None:
-        return Progress(load_run_log(tx, room.log.run.key))
+        return Progress(load_run_log(tx, room.log))
     compaction = compact_view(
         tx, room.agent, conversation, room.view, room.nodes, smaller, summary, inputs, reason="window"
     )
@@ -83,7 +83,7 @@ def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, inputs: UnitInputs) -> Progr
     """How much is shown of some rows from now on. Where a model has seen more of them, that is a rewrite too."""
     conversation = _planned_conversation(tx, room, inputs)
     if conversation is None:
-        return Progress(load_run_log(tx, room.log.run.key))
+        return Progress(load_run_log(tx, room.log))
     counter, view = inputs.counter, room.view
     changed = {seq: chars for seq, chars in stub.stubs.items() if conversation.stubs.get(seq) != chars}
     events: list[Event] = [RowsCut(changed)]
@@ -141,4 +141,4 @@ def _compacted(node: SummaryNode, *, merged: bool, before: int) -> ViewCompacted
 
 def _progress(tx: Tx, room: RoomPlan, events: list[Event], inputs: UnitInputs) -> Progress:
     stored = tx.events.add(room.log.run.key, events, at=inputs.now)
-    return Progress(load_run_log(tx, room.log.run.key), stored)
+    return Progress(load_run_log(tx, room.log), stored)

@@ -102,7 +102,7 @@ async def before_model(log: RunLog, ports: Ports) -> Progress:
     try:
         answers = await _fire(log, payload, ports)
     except Interrupted:
-        return Progress(await ports.store.read(load_run_log, log.run.key))
+        return Progress(await ports.store.read(load_run_log, log))
     if answers.blocked is None:
         return await keep(log, answers, ports)
     return await _end_blocked(log, answers, str(answers.blocked), ports)

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.errors import LeaseLost, ModelOverflow
 from perdure.core.messages import Message, Question, ToolCall, ToolDecision
-from perdure.core.runs import Lease, Run, RunKey, Step, Usage
+from perdure.core.runs import Lease, Run, Step, Usage
 from perdure.core.tools.rules import rules_of
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.run.tool_rules import PastCall, RuleScope, RuleState, calls_made, rule_state
@@ -200,9 +200,16 @@ def open_calls_in(messages: Sequence[Message]) -> tuple[OpenCall, ...]:
     )
 
 
-def load_run_log(tx: Tx, key: RunKey) -> RunLog:
-    """The log of a run. Raises: NotFound."""
-    return run_log_of(tx, tx.runs.at(key))
+def load_run_log(tx: Tx, log: RunLog) -> RunLog:
+    """The log as it stands now.
+
+    Raises: NotFound; LeaseLost: another process has taken the run. Without this check the new log would carry the
+        other's lease, and this process would go on under it.
+    """
+    run, lease = tx.runs.at(log.run.key), log.lease
+    if run.lease_number != lease.number or (not run.ended and run.lease_owner != lease.owner):
+        raise LeaseLost(f"run {run.key.seq} of {run.key.agent_id} is no longer held by {lease.owner} ({lease.number})")
+    return run_log_of(tx, run)
 
 
 def run_log_of(tx: Tx, run: Run) -> RunLog:

@@ -85,7 +85,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             if answers.blocked is not None:
                 raise answers.blocked
     except Interrupted:
-        return Progress(await ports.store.read(load_run_log, log.run.key))
+        return Progress(await ports.store.read(load_run_log, log))
     except (LeaseLost, StoreError):
         raise
     except (Exception, asyncio.CancelledError) as error:

@@ -81,7 +81,7 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports, tell:
             elif ready:
                 await phase.call_foreign_tools(ready)
         except Interrupted:
-            phase.record(Progress(await ports.store.read(load_run_log, log.run.key)))
+            phase.record(Progress(await ports.store.read(load_run_log, log)))
     return Progress(phase.log)
 
 

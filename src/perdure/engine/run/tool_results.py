@@ -40,10 +40,10 @@ def store_started(tx: Tx, log: RunLog, calls: Sequence[ToolCall], inputs: UnitIn
     """A `started` row for each foreign call (T6)."""
     key, now = log.run.key, inputs.now
     if tx.runs.hold(key, log.lease, until=inputs.until).cancel_requested:
-        return Progress(load_run_log(tx, key))
+        return Progress(load_run_log(tx, log))
     tx.runs.start_calls(key, [call.call_id for call in calls], lease=log.lease, at=now)
     events = tx.events.add(key, [ToolStarted(call.call_id, call.name) for call in calls], at=now)
-    return Progress(load_run_log(tx, key), events)
+    return Progress(load_run_log(tx, log), events)
 
 
 def store_edit(
@@ -61,7 +61,7 @@ def store_edit(
     """
     run = tx.runs.hold(log.run.key, log.lease, until=inputs.until)
     if run.cancel_requested:  # the end of the run gives each open call its result
-        return Progress(load_run_log(tx, run.key))
+        return Progress(load_run_log(tx, log))
     agent = tx.agents.get(run.key.agent_id)
     call = MemoryCall(
         agent=agent,
