@@ -70,7 +70,7 @@ def chunks(document: Document, *, sizes: ChunkSizes | None = None) -> Sequence[C
     """Return the chunks of `document`, in order; none for a document without text.
 
     A cut prefers pages, then sections, definitions or members, paragraphs, items and rows, sentences, lines. It lies
-    between a third of the target and the target, or, where only lines can be cut, up to the most.
+    between a third of the target and the target, or, where only sentences or lines can be cut, up to the most.
     """
     sizes = sizes or ChunkSizes()
     outline = _OUTLINES[document.kind](document)
