@@ -154,7 +154,7 @@ def test_a_wrong_catalog_is_an_error(tmp_path: Path) -> None:
     done = perdure(tmp_path, stdin="/model\nI live in Turin.\n", PERDURE_CATALOG=str(tmp_path / "c.toml"))
 
     assert done.returncode == 1
-    assert f"error: {tmp_path / 'c.toml'}: the file has a field 'x'" in done.stderr
+    assert f"error: {tmp_path / 'c.toml'}: the file has an unknown field 'x'" in done.stderr
     assert "Noted" in done.stdout
 
 
