@@ -118,8 +118,9 @@ class AgentTools:
         self._portal.run(self._inner.detach(name_or_id))
 
     def run(self, name_or_id: str, arguments: Mapping[str, Any] | None = None) -> ToolOutcome:
-        """The outcome of a tool for this agent: with its secrets, and its blocks if the tool takes them. The tool's
-        changes of those are stored as your edits.
+        """Run a tool for this agent, with its secrets, and with its blocks if the tool takes them.
+
+        If the tool changes blocks, the changes are stored with you as their author.
 
         Raises: NotFound: the agent has no such tool; SandboxUnavailable, InvalidInput.
         """
