@@ -22,6 +22,7 @@ from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.engine.hooks.bus import HookOutcome, Hooks
 from perdure.settings import Settings
 from perdure.toolbox.hooks.commands import command_hooks
+from tests.support.loops import new_loop
 
 PAYLOAD = BeforeTool(
     agent_id=AgentId("agent-1"),
@@ -125,10 +126,6 @@ async def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path)
     assert await _is_gone(int((tmp_path / "child").read_text()))
 
 
-def _new_loop(kind: str) -> asyncio.AbstractEventLoop:
-    return pytest.importorskip("uvloop").new_event_loop() if kind == "uvloop" else asyncio.new_event_loop()
-
-
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("command", ["yes & yes", "setsid sleep 4 & sleep 60"])
 def test_a_command_that_hangs_is_not_waited_for_through_its_pipes(tmp_path: Path, command: str, loop: str) -> None:
@@ -138,7 +135,7 @@ def test_a_command_that_hangs_is_not_waited_for_through_its_pipes(tmp_path: Path
         async with asyncio.timeout(3):
             return [(await fire(tmp_path, command, timeout_s=0.1)).events[0].text for _ in range(3)]
 
-    with asyncio.Runner(loop_factory=lambda: _new_loop(loop)) as runner:
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop)) as runner:
         texts = runner.run(three_times())
 
     assert all("it took more than 0.1 s" in text for text in texts)

@@ -10,10 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.toolbox.processes import start_group
-
-
-def _new_loop(kind: str) -> asyncio.AbstractEventLoop:
-    return pytest.importorskip("uvloop").new_event_loop() if kind == "uvloop" else asyncio.new_event_loop()
+from tests.support.loops import new_loop
 
 
 def _runs(word: str) -> bool:
@@ -43,7 +40,7 @@ def test_a_start_that_is_cancelled_leaves_no_program(tmp_path: Path, loop: str, 
             await start
         return start.cancelled()
 
-    with asyncio.Runner(loop_factory=lambda: _new_loop(loop)) as runner:
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop)) as runner:
         cancelled = runner.run(cancel_early())
     gc.collect()
 
