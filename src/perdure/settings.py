@@ -11,8 +11,6 @@ from pathlib import Path
 from perdure.core.errors import InvalidInput
 from perdure.core.limits import Limits
 
-__all__ = ["SANDBOX_MODES", "STORE_FILE", "TOKEN_COUNTERS", "WEB_SEARCH", "Settings", "default_home"]
-
 STORE_FILE = "perdure.db"
 TOKEN_COUNTERS = ("script", "tiktoken")
 SANDBOX_MODES = ("auto", "unsafe", "off")

@@ -12,8 +12,6 @@ from perdure.cli.commands.secret_arguments import secret_app
 from perdure.cli.commands.tool_arguments import tool_app
 from perdure.cli.exit import run_and_exit
 
-__all__ = ["app"]
-
 # Without rich markup typer does not import rich, which would triple the time of `--help`.
 app = typer.Typer(
     rich_markup_mode=None,

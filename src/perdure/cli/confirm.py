@@ -6,8 +6,6 @@ import sys
 
 from perdure.core.errors import InvalidInput
 
-__all__ = ["confirm"]
-
 
 def confirm(question: str, *, action: str, yes: bool) -> bool:
     """Whether to go on: true with `yes`, else what the person at the terminal answers; Enter means no.

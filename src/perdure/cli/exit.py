@@ -7,8 +7,6 @@ from typing import Any
 
 import typer
 
-__all__ = ["run_and_exit"]
-
 INTERRUPTED = 130  # the code of shells for an end by SIGINT
 
 

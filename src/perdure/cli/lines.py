@@ -13,8 +13,6 @@ from typing import Any, BinaryIO
 
 from perdure.core.errors import InvalidInput
 
-__all__ = ["STDIN", "InputLines", "output_lines"]
-
 STDIN = "-"
 MEMORY_BYTES = 16_000_000  # of stdin; more goes to a temporary file
 

@@ -12,8 +12,6 @@ from perdure.core.errors import PerdureError
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
-__all__ = ["Output", "with_store"]
-
 
 class Output:
     """Where a command prints: `view` and `terminal` for people, `json` for programs."""

@@ -10,8 +10,6 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
 from perdure.library.perdure import AsyncPerdure
 
-__all__ = ["PAGE", "load_agents", "load_all", "load_archives", "load_conversations"]
-
 PAGE = 100
 
 Item = TypeVar("Item")

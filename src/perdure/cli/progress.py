@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["progress_bar", "progress_bars"]
-
 
 @contextmanager
 def progress_bars() -> Iterator[Progress]:

@@ -11,8 +11,6 @@ from pathlib import Path
 from perdure.app import check_file
 from perdure.core.errors import InvalidInput
 
-__all__ = ["Selected", "Skipped", "select_files"]
-
 DIRECTORIES = frozenset(
     {
         *(".git", ".hg", ".svn", ".idea", ".vscode", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache"),

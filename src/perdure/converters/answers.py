@@ -6,8 +6,6 @@ from perdure.converters.limits import Limits, Refusal
 from perdure.core.documents import Document, FileKind
 from perdure.core.errors import ExtraMissing
 
-__all__ = ["document_of"]
-
 
 def document_of(answer: object, name: str, kind: FileKind, limits: Limits) -> Document:
     """The document in an answer of `answer_to`.

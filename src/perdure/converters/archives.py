@@ -10,8 +10,6 @@ from xml.parsers import expat
 
 from perdure.converters.limits import Limits, Refusal
 
-__all__ = ["open_archive", "read_xml", "title_of"]
-
 _NESTED = (b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"7z\xbc\xaf", b"Rar!", b"\x28\xb5\x2f\xfd")
 _NESTED_NAMES = (".zip", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst", ".tar", ".jar")
 # Files that Office embeds, such as the workbook behind a chart. They are never opened.

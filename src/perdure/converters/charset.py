@@ -11,8 +11,6 @@ import re
 
 from perdure.converters.limits import Refusal
 
-__all__ = ["decode"]
-
 SAMPLE_BYTES = 65_536
 
 _MARKS = (  # UTF-32 first: its mark begins with that of UTF-16

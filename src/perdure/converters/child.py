@@ -27,8 +27,6 @@ from perdure.converters.limits import Limits, Refusal
 from perdure.core.documents import Document, FileKind
 from perdure.core.errors import ExtraMissing
 
-__all__ = ["answer_to", "main", "read_document"]
-
 PIECE_CHARS = 65_536
 
 _LIBRARIES = {"pdf": "pypdf", "docx": "mammoth"}

@@ -19,8 +19,6 @@ from perdure.core.documents import Document, FileKind
 from perdure.core.errors import ConversionFailed, FileTooLarge, SandboxUnavailable
 from perdure.core.tools.sandbox import Sandbox
 
-__all__ = ["Progress", "convert", "convert_file"]
-
 Progress = Callable[[int, int], None]
 """(pages or worksheets done, all of them); a file without pages is one."""
 

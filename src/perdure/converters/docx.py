@@ -10,8 +10,6 @@ from perdure.converters.limits import Limits, Refusal
 from perdure.core.documents import Document
 from perdure.core.errors import ExtraMissing
 
-__all__ = ["docx_document"]
-
 
 def docx_document(name: str, file: BinaryIO, limits: Limits) -> Document:
     """Headings, paragraphs, lists, tables, links and notes as Markdown; images by their description.

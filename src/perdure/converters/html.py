@@ -16,8 +16,6 @@ from perdure.converters.limits import Limits
 from perdure.converters.tables import has_outlier_rows, markdown_table
 from perdure.core.documents import Document
 
-__all__ = ["html_document", "html_to_markdown"]
-
 
 def _tags(*names: str) -> frozenset[str]:
     return frozenset(tag for group in names for tag in group.split())

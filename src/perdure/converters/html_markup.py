@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["strip_unreadable"]
-
 _START = re.compile(r"<(?:(?P<comment>!--)|[!?]|(?P<tag>/|(?P<name>[a-z][^\s/>]*)))", re.I)
 _COMMENT_END = re.compile(r"--!?>")
 _TAG_END = re.compile(r"""(?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+'|))*+>""")

@@ -8,8 +8,6 @@ from perdure.converters.limits import Refusal
 from perdure.core.documents import FileKind
 from perdure.core.errors import FileTypeUnsupported
 
-__all__ = ["HEAD_BYTES", "SUFFIXES", "kind_of"]
-
 HEAD_BYTES = 4_096
 """How much of a file `kind_of` needs."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Limits", "Refusal"]
-
 
 class Refusal(Exception):
     """The file can't be converted; the message is the reason. Callers of this package see a `ConversionFailed`."""

@@ -7,8 +7,6 @@ import unicodedata
 
 from perdure.core.errors import FileNameInvalid
 
-__all__ = ["safe_name", "safe_path"]
-
 NAME_BYTES = 255  # the limit of file systems
 PATH_PARTS = 32
 

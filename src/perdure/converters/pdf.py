@@ -10,8 +10,6 @@ from perdure.converters.limits import Limits, Refusal
 from perdure.core.documents import Document
 from perdure.core.errors import ExtraMissing
 
-__all__ = ["pdf_document"]
-
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
 PAGES_MAX = 20

@@ -9,8 +9,6 @@ from perdure.converters.limits import Limits
 from perdure.converters.tables import csv_to_markdown
 from perdure.core.documents import Document, FileKind
 
-__all__ = ["plain_document"]
-
 LONG_LINE_CHARS = 2_000
 INDENT_DEPTH = 40  # deeper values stay on their line, or indentation would outgrow the text
 

@@ -15,8 +15,6 @@ from perdure.core.documents import Document, FileKind
 from perdure.core.errors import SandboxUnavailable
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
 
-__all__ = ["read_in_sandbox"]
-
 SOURCE = """
 def read(name, kind, limits):
     from perdure.converters.child import answer_to

@@ -21,8 +21,6 @@ from perdure.converters.limits import Limits, Refusal
 from perdure.core.documents import Document, FileKind
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 
-__all__ = ["Child"]
-
 LINE_BYTES = 2_000_000  # a piece of 65,536 characters, each of them escaped, has at most 800,000
 PIPE_BYTES = 65_536
 

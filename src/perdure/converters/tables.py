@@ -7,8 +7,6 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-__all__ = ["cell_text", "csv_to_markdown", "has_outlier_rows", "markdown_table"]
-
 DELIMITERS = ",;\t|"
 SAMPLE_LINES = 30
 

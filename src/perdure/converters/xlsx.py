@@ -17,8 +17,6 @@ from perdure.converters.limits import Limits, Refusal
 from perdure.converters.tables import markdown_table
 from perdure.core.documents import Document
 
-__all__ = ["xlsx_document"]
-
 _DATE_FORMATS = frozenset(
     (*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59))
 )  # built in, ECMA-376 18.8.30

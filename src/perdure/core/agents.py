@@ -12,14 +12,6 @@ from perdure.core.errors import NameInvalid
 from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.runs import StopReason
 
-__all__ = [
-    "DEFAULT_AGENT_TYPE",
-    "Agent",
-    "AgentFilter",
-    "AgentOrder",
-    "check_name",
-]
-
 DEFAULT_AGENT_TYPE = "letta_v1_agent"
 
 _NAME = re.compile(r"[\w '\-]{1,200}")

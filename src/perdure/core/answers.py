@@ -12,8 +12,6 @@ from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
 from perdure.core.messages import ToolCall, ToolDecision, ToolStatus
 from perdure.core.text.json_encoder import compact_json
 
-__all__ = ["Answer", "PendingCall", "ToolReturn", "answer_digest"]
-
 
 @dataclass(frozen=True, slots=True)
 class ToolReturn:

@@ -16,22 +16,6 @@ from perdure.core.ids import AgentId, BlockId, MessageId, OrgId, RunId
 from perdure.core.text.line_diff import diff_of
 from perdure.core.text.markup import unescape_tags
 
-__all__ = [
-    "DEFAULT_LIMIT_CHARS",
-    "LABEL_PATTERN",
-    "Author",
-    "Block",
-    "BlockFilter",
-    "BlockVersion",
-    "MemoryEdit",
-    "append_text",
-    "check_label",
-    "check_limit",
-    "insert_lines",
-    "replace_text",
-    "rewrite",
-]
-
 DEFAULT_LIMIT_CHARS = 5_000
 
 LABEL_PATTERN = r"[\w][\w./-]{0,99}"

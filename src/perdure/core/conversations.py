@@ -12,16 +12,6 @@ from perdure.core.blocks import Author
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import Message
 
-__all__ = [
-    "Backlog",
-    "Conversation",
-    "ConversationFilter",
-    "ConversationOrder",
-    "ConversationState",
-    "MessageCounts",
-    "Reset",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:

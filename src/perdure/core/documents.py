@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Chunk", "Document", "FileKind"]
-
 FileKind = Literal["text", "markdown", "code", "csv", "json", "html", "pdf", "docx", "xlsx"]
 
 

@@ -21,33 +21,6 @@ from perdure.core.nodes import MadeBy
 from perdure.core.runs import Failure, StopReason, Usage, usage_to_dict
 from perdure.core.text.json_encoder import compact_json
 
-__all__ = [
-    "Delta",
-    "DeltaKind",
-    "DeltaStreamed",
-    "Event",
-    "HookAnswered",
-    "MemoryEdited",
-    "MemoryRecalled",
-    "MessageAdded",
-    "PrefixRewritten",
-    "RowsCut",
-    "RunCancelRequested",
-    "RunEnded",
-    "RunQueued",
-    "RunStarted",
-    "StepAbandoned",
-    "StepStarted",
-    "StoredEvent",
-    "ToolStarted",
-    "ViewCompacted",
-    "ViewFull",
-    "event_from_json",
-    "event_to_json",
-    "events_from_text",
-    "events_to_text",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class RunQueued:

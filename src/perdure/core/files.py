@@ -12,8 +12,6 @@ from typing import Any, Literal
 
 from perdure.core.ids import ArchiveId, FileId, FolderId, OrgId
 
-__all__ = ["PART_CHARS", "AgentFile", "File", "FilePart", "FileStatus", "Folder", "IfExists", "file_tag"]
-
 FileStatus = Literal["pending", "parsing", "embedding", "completed", "error", "deleted"]
 """The processing status of a file, in the wire's words. `embedding`: search finds its words, and its vectors are being
 made. `deleted` is our own: no folder has it, and its rows are still to be removed."""

@@ -13,30 +13,6 @@ from typing import Any, Literal, Protocol, get_args
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.text.json_encoder import compact_json
 
-__all__ = [
-    "GO_ON",
-    "HOOK_POINTS",
-    "AfterCompaction",
-    "AfterModel",
-    "AfterTool",
-    "BeforeCompaction",
-    "BeforeModel",
-    "BeforeTool",
-    "ConversationEnd",
-    "ConversationStart",
-    "FailurePolicy",
-    "Hook",
-    "HookInfo",
-    "HookMessage",
-    "HookPayload",
-    "HookPoint",
-    "Reset",
-    "RunEnd",
-    "RunStart",
-    "Verdict",
-    "payload_to_json",
-]
-
 HookPoint = Literal[
     "conversation_start",
     "run_start",

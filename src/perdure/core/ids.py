@@ -11,34 +11,6 @@ import re
 import uuid
 from typing import NewType, Protocol
 
-__all__ = [
-    "DEFAULT_ORG",
-    "DEFAULT_USER",
-    "ID_PATTERNS",
-    "PREFIXES",
-    "AgentId",
-    "ArchiveId",
-    "BlockId",
-    "ConversationId",
-    "FileId",
-    "FolderId",
-    "Ids",
-    "McpServerId",
-    "MessageId",
-    "OrgId",
-    "PassageId",
-    "RunId",
-    "StepId",
-    "ToolId",
-    "answer_id",
-    "derived_id",
-    "input_id",
-    "is_id",
-    "is_of_run",
-    "run_of",
-    "step_id",
-]
-
 OrgId = NewType("OrgId", str)
 AgentId = NewType("AgentId", str)
 BlockId = NewType("BlockId", str)

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from perdure.core.errors import TooMany
 
-__all__ = ["DEFAULT_LIMITS", "WORDS", "Limits"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:

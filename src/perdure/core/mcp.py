@@ -18,29 +18,6 @@ from perdure.core.secrets import Cipher
 from perdure.core.text.json_encoder import compact_json
 from perdure.core.tools.schema_check import check_schema
 
-__all__ = [
-    "DEFINITION_BYTES_MAX",
-    "LEFT_OUT_MAX",
-    "SERVER_NAME_PATTERN",
-    "SERVER_TOOLS_MAX",
-    "TOOL_NAME_CHARS_MAX",
-    "Definition",
-    "LeftOut",
-    "McpServer",
-    "McpTool",
-    "McpToolStatus",
-    "ServerSecrets",
-    "ToolListing",
-    "Transport",
-    "check_server",
-    "definition_of",
-    "is_allowed",
-    "local_name",
-    "seal_server",
-    "server_tag",
-    "unseal_server",
-]
-
 Transport = Literal["stdio", "streamable_http", "sse"]
 McpToolStatus = Literal["active", "pending", "changed", "missing", "removed", "unusable"]
 """`active`: it is what was approved. `pending`: it is new, and agents don't see it. `changed`: the server describes it

@@ -16,30 +16,6 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, MessageId, RunId, StepId
 from perdure.core.text.json_encoder import compact_json
 
-__all__ = [
-    "Draft",
-    "Message",
-    "MessageFilter",
-    "MessageKind",
-    "Part",
-    "Question",
-    "Reasoning",
-    "Role",
-    "Text",
-    "ToolCall",
-    "ToolDecision",
-    "ToolResult",
-    "ToolStatus",
-    "Turn",
-    "Waits",
-    "check_same_calls",
-    "is_embedded",
-    "parts_from_json",
-    "parts_to_json",
-    "text_of",
-    "text_of_json",
-]
-
 Role = Literal["system", "user", "assistant", "tool"]
 
 MessageKind = Literal["message", "memory_delta", "heartbeat", "summary", "alert", "approval", "hook"]

@@ -9,18 +9,6 @@ from typing import Any, Literal, Protocol, TypeAlias
 from perdure.core.messages import Message, Part
 from perdure.core.runs import StopReason, Usage
 
-__all__ = [
-    "Exchange",
-    "Model",
-    "ModelDelta",
-    "ModelOptions",
-    "ModelReply",
-    "ModelRequest",
-    "Models",
-    "ReasoningEffort",
-    "ToolChoice",
-]
-
 ToolChoice: TypeAlias = Literal["auto", "required", "none"] | tuple[str, ...]
 """Which tools may be called: the model's choice, at least one, none; or at least one of these names."""
 

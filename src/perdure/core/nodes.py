@@ -10,8 +10,6 @@ from typing import Literal
 from perdure.core.ids import AgentId
 from perdure.core.runs import Usage
 
-__all__ = ["Handle", "MadeBy", "SummaryNode", "message_handle", "node_handle", "parse_handle"]
-
 MadeBy = Literal["model", "extract"]
 """The author of a summary: the agent's model, or our own code (`context.window.extract`)."""
 

@@ -9,15 +9,6 @@ from typing import Any, Literal
 
 from perdure.core.ids import ArchiveId, OrgId, PassageId
 
-__all__ = [
-    "CAPTURED",
-    "Archive",
-    "Passage",
-    "PassageFilter",
-    "PassageTexts",
-    "TagMatch",
-]
-
 TagMatch = Literal["any", "all"]
 
 CAPTURED = "capture"

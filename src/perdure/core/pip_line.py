@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["pip_line"]
-
 
 def pip_line(what: str) -> str:
     """A command in backticks: `pip install what`, or where pip is another Python's, with the one to be named.

@@ -10,27 +10,6 @@ from typing import Any, Literal, NamedTuple
 from perdure.core.ids import AgentId, ConversationId, RunId, StepId
 from perdure.core.text.json_encoder import compact_json
 
-__all__ = [
-    "FAILED_REASONS",
-    "NO_USAGE",
-    "Failure",
-    "IfBusy",
-    "Lease",
-    "Prefix",
-    "Recipe",
-    "Run",
-    "RunFilter",
-    "RunKey",
-    "RunStatus",
-    "Step",
-    "StepStatus",
-    "StopReason",
-    "Usage",
-    "status_of",
-    "usage_to_dict",
-    "usage_to_json",
-]
-
 RunStatus = Literal["queued", "running", "completed", "failed", "cancelled"]
 StepStatus = Literal["pending", "success", "failed", "cancelled", "abandoned"]
 IfBusy = Literal["wait", "reject"]

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_plus, unquote_to_bytes
 
-__all__ = ["MASKED_CHARS_MIN", "SecretMask"]
-
 MASKED_CHARS_MIN = 6
 """A shorter value would blank out parts of plain words and numbers, and can be guessed anyway."""
 

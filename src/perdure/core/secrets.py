@@ -13,16 +13,6 @@ from typing import Protocol
 
 from perdure.core.errors import InvalidInput, SecretKeyMissing
 
-__all__ = [
-    "ORGANISATION",
-    "REFERENCE",
-    "SECRET_VALUE_CHARS_MAX",
-    "Cipher",
-    "NoCipher",
-    "Secret",
-    "check_secret",
-]
-
 ORGANISATION = ""
 """The owner of secrets that all agents' tools may use, by `secret:NAME`."""
 

@@ -8,15 +8,6 @@ from typing import Literal
 
 from perdure.core.vectors import OwnerKind
 
-__all__ = [
-    "BlockCheckResult",
-    "CheckResult",
-    "Fault",
-    "FaultKind",
-    "Owner",
-]
-
-
 FaultKind = Literal["words", "stale words", "tags", "counts", "vectors", "queue", "damage"]
 """`damage`: a text differs from what was written; nothing repairs it.
 

@@ -10,16 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = [
-    "Claim",
-    "OwnerKind",
-    "Scope",
-    "ScopeCounts",
-    "VectorBlock",
-    "VectorRow",
-]
-
-
 OwnerKind = Literal["agent", "archive"]
 
 

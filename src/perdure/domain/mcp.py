@@ -28,23 +28,6 @@ from perdure.core.secrets import Cipher
 from perdure.core.tools.spec import Tool, ToolSpec
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "McpChanges",
-    "Registration",
-    "ToolsByStatus",
-    "approve_tools",
-    "build_server",
-    "change_server",
-    "find_server",
-    "is_current",
-    "list_known_tools",
-    "list_tools_by_status",
-    "register_server",
-    "remove_server_rows",
-    "same_origin",
-    "sync_tools",
-]
-
 NAMES_SHOWN = 10
 SALTS = 100
 

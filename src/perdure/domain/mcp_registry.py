@@ -14,8 +14,6 @@ from perdure.domain.secrets import open_server
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 
-__all__ = ["StoredMcpRegistry"]
-
 
 class StoredMcpRegistry:
     """`McpRegistry` over a store."""

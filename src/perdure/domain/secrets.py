@@ -12,16 +12,6 @@ from perdure.core.secrets import ORGANISATION, REFERENCE, Cipher, Secret, check_
 from perdure.core.tools.spec import ToolCode
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "open_secret",
-    "open_server",
-    "put_secret",
-    "replace_secrets",
-    "resolve_environment",
-    "resolve_values",
-    "secret_names",
-]
-
 NAMES_SHOWN = 10
 
 

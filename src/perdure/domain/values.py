@@ -9,8 +9,6 @@ from typing import Any
 from perdure.core.errors import InvalidInput
 from perdure.core.limits import Limits
 
-__all__ = ["as_tags", "check_fields", "check_item_limits", "check_json", "describe_value", "filter_tags"]
-
 
 def as_tags(tags: Sequence[str]) -> tuple[str, ...]:
     """Return the tags as a tuple. Raises: InvalidInput: no list, or an item that is no text."""

@@ -19,8 +19,6 @@ from perdure.engine.run.interrupts import Interruptible
 from perdure.engine.search.search import Search
 from perdure.storage.store import Store
 
-__all__ = ["NO_RECALL", "AutoRecalled", "EngineSettings", "Ports", "UnitInputs", "window_tokens"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:

@@ -36,8 +36,6 @@ from perdure.library.tools import AsyncAgentTools
 from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled
 
-__all__ = ["AsyncAgent"]
-
 
 class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
     """One agent. `info` holds its values at look-up time; everything else is read anew."""

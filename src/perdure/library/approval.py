@@ -20,8 +20,6 @@ from perdure.library.reply import Reply, although_kept
 from perdure.library.services import Services
 from perdure.library.services.messages import NewMessage
 
-__all__ = ["AsyncApproval"]
-
 
 def _check_answer(answer: object) -> None:
     """Check the types of an answer's fields: a value that only looks true must not count as approval.

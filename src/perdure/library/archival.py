@@ -16,8 +16,6 @@ from perdure.library.services import Services
 from perdure.library.services.passages import passage_filter
 from perdure.search.hits import Hits, PassageHit
 
-__all__ = ["AsyncAgentArchives", "AsyncArchival"]
-
 
 class AsyncArchival:
     """The archival memory of an agent; `AsyncAgent` has these methods."""

@@ -17,8 +17,6 @@ from perdure.library.services import Services
 from perdure.library.services.passages import passage_filter
 from perdure.search.hits import Hits, PassageHit
 
-__all__ = ["AsyncArchive", "AsyncArchives"]
-
 
 class AsyncArchives:
     """All archives of the store. Several agents may share one."""

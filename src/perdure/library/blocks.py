@@ -10,8 +10,6 @@ from perdure.core.ids import AgentId, BlockId
 from perdure.library.paging import Page
 from perdure.library.services import Services
 
-__all__ = ["AsyncAgentBlocks", "AsyncBlocks"]
-
 
 class AsyncBlocks:
     """All blocks of the store, by id: for those that several agents share."""

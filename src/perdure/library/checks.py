@@ -12,19 +12,6 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_USER
 from perdure.library.paging import Page
 
-__all__ = [
-    "LIMIT_MAX",
-    "USER",
-    "check_choice",
-    "check_key",
-    "check_limit",
-    "check_model",
-    "check_number",
-    "check_page",
-    "check_text",
-    "utc",
-]
-
 USER = Author(kind="user", id=DEFAULT_USER)
 """The author of changes through the library: a person or program from outside."""
 

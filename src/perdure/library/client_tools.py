@@ -17,8 +17,6 @@ from perdure.core.tools.arguments import parse_arguments
 from perdure.core.tools.schema_check import check_schema
 from perdure.core.tools.spec import Tool
 
-__all__ = ["ClientTool", "ClientTools", "client_tools_of"]
-
 ClientTool = Callable[..., Any] | Mapping[str, Any]
 """A tool that this program runs: a Python function, which the library then runs by itself, or a mapping with name,
 description and parameters (a JSON schema), whose calls are left to the caller."""

@@ -11,8 +11,6 @@ from perdure.core.ids import AgentId, ConversationId
 from perdure.domain.conversations.units import ConversationChanges
 from perdure.library.services import Services
 
-__all__ = ["AsyncConversations"]
-
 
 class AsyncConversations:
     """The conversations of an agent; `AsyncAgent` has these methods."""

@@ -12,8 +12,6 @@ from perdure.library.paging import Page
 from perdure.library.services import Services
 from perdure.library.services.uploads import Source
 
-__all__ = ["AsyncAgentFiles", "AsyncFolder", "AsyncFolders"]
-
 
 class AsyncFolders:
     """All folders of the store. Several agents may share one."""

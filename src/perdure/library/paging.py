@@ -8,8 +8,6 @@ from typing import TypeVar
 
 from perdure.core.errors import NotFound
 
-__all__ = ["Page"]
-
 T = TypeVar("T")
 K = TypeVar("K")
 

@@ -31,8 +31,6 @@ from perdure.search.recalled import Recalled
 from perdure.settings import Settings
 from perdure.storage.store import Store
 
-__all__ = ["AsyncPerdure", "as_blocks"]
-
 
 class AsyncPerdure:
     """An open store. Make it with `await AsyncPerdure.open(...)`, close it with `close` or `async with`."""

@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 
 from perdure.core.errors import StoreClosed, StoreError
 
-__all__ = ["Portal"]
-
 T = TypeVar("T")
 
 CANCEL_S = 1.0

@@ -11,8 +11,6 @@ from perdure.core.messages import Message, Question, ToolCall
 from perdure.core.runs import Failure, StopReason, Usage
 from perdure.engine.run.log import open_calls_in
 
-__all__ = ["Reply", "although_kept"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:

@@ -8,8 +8,6 @@ from perdure.core.ids import AgentId
 from perdure.core.secrets import Secret
 from perdure.library.services import Services
 
-__all__ = ["AsyncSecrets"]
-
 
 class AsyncSecrets:
     """The secrets of one owner. Their values go to tools that name them, and nowhere else."""

@@ -9,8 +9,6 @@ from perdure.core.ids import AgentId
 from perdure.core.tools.rules import ToolRule
 from perdure.library.services import Services
 
-__all__ = ["AsyncAgentRules"]
-
 
 class AsyncAgentRules:
     """The rules of one agent. They hold from its next answer on."""

@@ -11,8 +11,6 @@ from perdure.core.incoming.json_limits import JsonLimits, parse_json
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["ANSWER_BYTES", "ERROR_BYTES", "EVENT", "LISTING", "WHOLE", "answer_pieces", "json_of", "read_answer"]
-
 ANSWER_BYTES = 64 << 20
 """One answer, all its events together: about 200,000 tokens, each in an event of its own."""
 

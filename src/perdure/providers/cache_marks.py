@@ -13,8 +13,6 @@ from collections.abc import Sequence
 
 from perdure.core.messages import Message
 
-__all__ = ["mark_positions", "turn_start"]
-
 
 def mark_positions(messages: Sequence[Message]) -> frozenset[int]:
     """The positions of the messages with a mark after them."""

@@ -15,8 +15,6 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput
 
-__all__ = ["CATALOG_VARIABLE", "ModelFacts", "facts_of", "figures_of"]
-
 CATALOG_VARIABLE = "PERDURE_CATALOG"
 
 _FLAGS = ("tools", "parallel_tools", "reasoning", "forced_tool")

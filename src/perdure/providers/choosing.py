@@ -24,8 +24,6 @@ from perdure.providers.discovery import (
 )
 from perdure.providers.masking import mask_text
 
-__all__ = ["BUILT_IN", "Choice", "ToolProbe", "choose_model", "choose_offline", "pick", "probe_tools", "served_window"]
-
 BUILT_IN = "perdure/extractive"
 
 PROBE_TOOLS_TIMEOUT_S = 20.0

@@ -21,26 +21,6 @@ from perdure.providers.masking import mask_text
 if TYPE_CHECKING:
     import httpx
 
-__all__ = [
-    "ALIASES",
-    "LIST_TIMEOUT_S",
-    "LOCAL_PORTS",
-    "NO_KEY",
-    "PROBE_VARIABLE",
-    "PROVIDERS",
-    "Endpoint",
-    "Listing",
-    "Provider",
-    "api_path",
-    "find_providers",
-    "http_client",
-    "is_chat_model",
-    "list_models",
-    "local_providers",
-    "may_probe",
-    "probe_local",
-]
-
 Kind = Literal["openai_chat", "direct"]
 
 PROBE_VARIABLE = "PERDURE_PROBE_LOCAL"

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["MASK", "environment_secrets", "mask_fields", "mask_headers", "mask_text", "mask_url", "request_secrets"]
-
 MASK = "***"
 
 SECRET_CHARS_MIN = 4

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from perdure.core.errors import ModelError, ModelTimeout
 from perdure.core.models import Exchange, Model, ModelDelta, ModelReply, ModelRequest
 
-__all__ = ["RetryPolicy", "Retrying", "delay_s"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:

@@ -19,8 +19,6 @@ from perdure.core.errors import InvalidInput
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
-__all__ = ["CACHE_VARIABLES", "RANKS_FILES", "TiktokenCounter"]
-
 CACHE_VARIABLES = ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR")
 """The folders that tiktoken itself keeps ranks in; without either one in the folder for temporary files."""
 

@@ -14,8 +14,6 @@ from perdure.core.passages import Archive, PassageFilter
 from perdure.core.text.words import Postings
 from perdure.storage.tx import Tx
 
-__all__ = ["ArchiveCache"]
-
 FILTERS = 64
 CLAUSES = 500
 """The most clauses of one archive and filter. A clause takes at most 8 kB (200 numbers, sometimes 1,000)."""

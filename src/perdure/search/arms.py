@@ -13,8 +13,6 @@ from perdure.core.text.words import Matches, Query, query_of
 from perdure.search.request import SearchRequest
 from perdure.storage.tx import Tx
 
-__all__ = ["VectorMatches", "match_vectors", "match_words"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorMatches:

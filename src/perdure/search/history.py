@@ -21,8 +21,6 @@ from perdure.core.messages import MessageFilter, Turn
 from perdure.search.ranking.pool import ROLE, SESSION_SPAN, TOOL, role_number, traits_of
 from perdure.storage.tx import Tx
 
-__all__ = ["Histories", "History"]
-
 SESSION_GAP_S = 4 * 3_600.0
 """A conversation that was silent for longer begins a new session."""
 READ_ROWS = 20_000

@@ -9,8 +9,6 @@ from typing import Literal, TypeVar
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
 
-__all__ = ["HITS_MAX", "Arm", "Hits", "MessageHit", "PassageHit", "SearchReport", "Why", "with_arm"]
-
 T = TypeVar("T")
 
 HITS_MAX = 1_000

@@ -26,8 +26,6 @@ from perdure.search.ranking.weights import HYBRID, LEXICAL
 from perdure.search.request import SearchRequest
 from perdure.storage.tx import Tx
 
-__all__ = ["RankedMessages", "newest_messages", "rank_messages", "read_messages", "why_message"]
-
 FEWEST_CANDIDATES, MOST_CANDIDATES, WORDS_CANDIDATES = 50, 120, 100
 CANDIDATE_OF = 10
 """Where all rows have vectors, each arm names one candidate of so many of them: in five histories of 370 to 690 rows 50

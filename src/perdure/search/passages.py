@@ -23,8 +23,6 @@ from perdure.search.ranking.weights import PASSAGES
 from perdure.search.request import SearchRequest
 from perdure.storage.tx import Tx
 
-__all__ = ["RankedPassages", "newest_passages", "rank_passages", "read_passages", "why_passage"]
-
 CANDIDATES, DENSE_CANDIDATES = 80, 80  # fewer than of messages: passages are longer, and have no neighbours
 POOL_ROWS = 80  # of one archive: what both arms found, then half of what only one did
 FIRST = 50

@@ -29,8 +29,6 @@ from perdure.search.recalled import Recalled, RecallScope, Source
 from perdure.search.request import SearchRequest
 from perdure.storage.tx import Tx
 
-__all__ = ["recall"]
-
 TOKENS_A_HIT = 25  # the number of candidates of each kind is the budget divided by this
 CANDIDATES_MIN, CANDIDATES_MAX = 12, 150
 READ_AHEAD = 2  # passages read for each candidate: some are captured turns, which the search of messages finds

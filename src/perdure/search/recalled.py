@@ -10,8 +10,6 @@ from typing import Any, Literal
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
 from perdure.search.hits import SearchReport, Why
 
-__all__ = ["RecallScope", "Recalled", "Source"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallScope:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from perdure.search.hits import Arm
     from perdure.search.vectors.index import VectorIndexes
 
-__all__ = ["SearchRequest"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SearchRequest:

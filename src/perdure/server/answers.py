@@ -51,8 +51,6 @@ from perdure.server.wire.answers import (
     Usage,
 )
 
-__all__ = ["answer_shape"]
-
 _RULES: Sequence[tuple[str, Any]] = [
     (r"GET /v1/(health|ready)/", Health),
     (r"GET /v1/(agents|blocks|folders|tools)/count", int),

@@ -39,8 +39,6 @@ from perdure.server.routes import (
 )
 from perdure.server.sse import Streams
 
-__all__ = ["create_app"]
-
 
 def create_app(perdure: AsyncPerdure, config: ServerConfig) -> Api:
     """Build the application over an open store, which the caller closes.

@@ -14,8 +14,6 @@ from perdure.core.errors import InvalidInput
 from perdure.server.key import AUTO, key_path, load_key, make_key
 from perdure.settings import Settings
 
-__all__ = ["ANY", "LEVELS", "LOGS", "LOOPBACK_NAMES", "NULL_ORIGIN", "ServerConfig", "is_loopback"]
-
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 """The names of this machine's loopback; always allowed, with any port."""
 

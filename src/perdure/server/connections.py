@@ -26,8 +26,6 @@ from perdure.server.config import ServerConfig
 from perdure.server.guards import OPEN_PATHS, RETRY_AFTER, answer
 from perdure.server.trace import new_trace
 
-__all__ = ["Connection", "Connections"]
-
 log = logging.getLogger(__name__)
 
 PROBES = 32

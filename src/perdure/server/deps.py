@@ -9,8 +9,6 @@ from fastapi import Depends, Request
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.mcp_guard import McpGuard
 
-__all__ = ["Guarded", "Library"]
-
 
 def _library(request: Request) -> AsyncPerdure:
     library: AsyncPerdure = request.app.state.perdure

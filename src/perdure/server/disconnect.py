@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-__all__ = ["ClientGone", "while_connected"]
-
 T = TypeVar("T")
 
 

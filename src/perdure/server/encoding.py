@@ -8,8 +8,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-__all__ = ["json_answer", "json_bytes"]
-
 _encode: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=dict).encode
 _encode_ascii: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":"), default=dict).encode
 

@@ -56,8 +56,6 @@ from perdure.server.problems import problems_text
 from perdure.server.trace import TRACE_HEADER, trace_id
 from perdure.server.unsupported import NotSupported
 
-__all__ = ["NO_RETRY", "add_error_handlers", "error_answer", "failure_answer", "invalid_body", "kept_answer"]
-
 log = logging.getLogger(__name__)
 
 NO_RETRY: Mapping[str, str] = {"x-should-retry": "false"}

@@ -27,8 +27,6 @@ from perdure.server.config import ServerConfig
 from perdure.server.origins import HEADERS, Origins, body_type_problem, upload_problem
 from perdure.server.trace import TRACE_HEADER, new_trace, trace_id
 
-__all__ = ["OPEN_PATHS", "RETRY_AFTER", "Guard", "answer"]
-
 log = logging.getLogger(__name__)
 
 OPEN_PATHS = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/"})

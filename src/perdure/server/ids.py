@@ -26,22 +26,6 @@ from perdure.core.ids import (
     is_id,
 )
 
-__all__ = [
-    "AgentPath",
-    "ArchivePath",
-    "BlockPath",
-    "ConversationPath",
-    "FilePath",
-    "FolderPath",
-    "IdFormat",
-    "McpServerPath",
-    "MessagePath",
-    "PassagePath",
-    "RunPath",
-    "StepPath",
-    "ToolPath",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class IdFormat:

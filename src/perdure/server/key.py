@@ -14,8 +14,6 @@ from perdure.app import make_key_file
 from perdure.core.errors import InvalidInput
 from perdure.settings import Settings
 
-__all__ = ["AUTO", "key_path", "load_key", "make_key"]
-
 AUTO = "auto"
 KEY_FILE = "api.key"
 KEY_CHARS_MIN, KEY_BYTES_MAX = 16, 4_096

@@ -12,8 +12,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 
-__all__ = ["Items", "ItemsByName", "LimitsMiddleware", "MaxItems", "Tags"]
-
 T = TypeVar("T")
 
 # All servers of a process share the types of bodies, and pydantic passes no arguments to their validators. So the

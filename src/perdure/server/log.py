@@ -21,8 +21,6 @@ from perdure.app import environment_secrets, mask_text
 from perdure.core.errors import PerdureError
 from perdure.server.trace import current_trace
 
-__all__ = ["log_to"]
-
 REPEATS_MAX, REPEATS_S = 10, 60.0
 """How many equal lines are written in how many seconds. Further ones are only counted, so that broken requests can't
 fill the disk. Errors with a traceback are always written."""

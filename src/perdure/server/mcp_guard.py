@@ -13,8 +13,6 @@ from perdure.library.services.mcp import McpChanges, ServerOptions
 from perdure.server.config import ServerConfig
 from perdure.server.wire.mcp import McpServerChangesIn, McpServerIn
 
-__all__ = ["McpGuard"]
-
 
 class McpGuard:
     """Checks a client's MCP server, and returns its fields as the library takes them.

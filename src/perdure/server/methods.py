@@ -10,8 +10,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 
-__all__ = ["method_not_allowed_routes", "methods_at"]
-
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 

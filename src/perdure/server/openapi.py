@@ -28,8 +28,6 @@ from perdure.server.ids import ConversationPath
 from perdure.server.wire.input import CancelRequest, ResetRequest, ResumeRequest, SendRequest
 from perdure.server.wire.tools import ApprovalWanted
 
-__all__ = ["Api"]
-
 Shape = dict[str, Any]
 
 JSON, STREAM = "application/json", "text/event-stream"

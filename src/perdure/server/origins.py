@@ -12,8 +12,6 @@ from collections.abc import Mapping
 
 from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig
 
-__all__ = ["HEADERS", "Origins", "body_type_problem", "upload_problem"]
-
 HEADERS = frozenset(
     {b"host", b"origin", b"sec-fetch-site", b"content-type"}
     | {b"authorization", b"x-bare-password", b"x-stainless-lang", b"x-requested-with"}

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["problems_text"]
-
 SECRET_FIELDS = frozenset({"secrets", "tool_exec_environment_variables", "config", "env", "env_vars", "environment"})
 SECRET_FIELDS |= {"auth_header", "auth_token", "token", "custom_headers", "headers"}
 """Fields whose values never appear in an error, not even inside the value of another field."""

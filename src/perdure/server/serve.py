@@ -19,8 +19,6 @@ from perdure.server.config import ServerConfig
 from perdure.server.connections import Connection, Connections
 from perdure.server.sse import Streams
 
-__all__ = ["LoopFactory", "bind", "loop_factory", "serve"]
-
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 BACKLOG = 2_048

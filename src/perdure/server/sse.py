@@ -25,8 +25,6 @@ from perdure.server.trace import trace_id
 from perdure.server.wire.chunks import Chunk, Chunks, StreamMode
 from perdure.server.wire.runs import stop_reason
 
-__all__ = ["Streams", "stream"]
-
 log = logging.getLogger(__name__)
 
 PING_S = 20.0

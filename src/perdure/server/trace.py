@@ -10,8 +10,6 @@ import secrets
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-__all__ = ["TRACE_HEADER", "Trace", "current_trace", "new_trace", "trace_id"]
-
 TRACE_HEADER = "x-trace-id"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from perdure.core.errors import PerdureError
 
-__all__ = ["NotSupported"]
-
 
 class NotSupported(PerdureError):
     """The request is valid, but this server does not support it. Nothing was written; a retry can't succeed."""

@@ -20,8 +20,6 @@ from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = ["KEY_FILE", "SECRET_KEY_CHARS_MIN", "AesCipher"]
-
 KEY_FILE = "secret.key"
 SECRET_KEY_CHARS_MIN = 16
 VERSION = b"\x01"

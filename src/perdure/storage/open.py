@@ -9,8 +9,6 @@ from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.store import Store
 
-__all__ = ["open_store"]
-
 
 async def open_store(
     address: str | Path, *, at: datetime, org_id: OrgId = DEFAULT_ORG, limits: Limits = DEFAULT_LIMITS

@@ -7,8 +7,6 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from perdure.storage.tx import Tx
 
-__all__ = ["Store"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -30,8 +30,6 @@ from perdure.storage.tables.tools import Tools
 from perdure.storage.tables.vectors import Vectors
 from perdure.storage.upkeep.derived import Upkeep
 
-__all__ = ["Tx"]
-
 
 class Tx:
     """The verbs of one organisation on one connection. It holds no state of its own, so one serves many

@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 from perdure.core.ids import PREFIXES
 
-__all__ = ["START", "FakeClock", "SequentialIds"]
-
 START = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 
 

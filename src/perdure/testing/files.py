@@ -7,8 +7,6 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
-__all__ = ["docx_of", "pdf_of", "xlsx_of", "zip_of"]
-
 _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 _RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"

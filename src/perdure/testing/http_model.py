@@ -18,20 +18,6 @@ from perdure.core.models import ModelReply
 from perdure.testing.scripted_embedder import ScriptedEmbedder
 from perdure.testing.scripted_model import says
 
-__all__ = [
-    "ChunkList",
-    "CutOff",
-    "Hanging",
-    "HttpLine",
-    "HttpModel",
-    "Later",
-    "Malformed",
-    "RawBody",
-    "Refusal",
-    "Status",
-    "Unanswered",
-]
-
 JSON_PIECES = 8
 """The number of pieces in which an answer that is not streamed is sent."""
 

@@ -15,8 +15,6 @@ from perdure.storage.database.sqlite import Outcome, SqliteDatabase, connect, ru
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 
-__all__ = ["FaultPoint", "InlineStore", "no_faults"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -13,8 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["answer"]
-
 METHOD_NOT_FOUND = -32601
 
 

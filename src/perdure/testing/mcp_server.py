@@ -19,8 +19,6 @@ from typing import Any
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.types import Tool, ToolAnnotations
 
-__all__ = ["build_server"]
-
 
 class ChangingServer(MCPServer):
     """A server whose tool definitions also depend on a file."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["ScriptedEmbedder"]
-
 HANG_S = 0.01
 
 

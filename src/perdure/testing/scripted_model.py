@@ -13,8 +13,6 @@ from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 
-__all__ = ["Line", "ScriptedModel", "calls", "fails", "says", "thinks"]
-
 Line = ModelReply | ModelError | Callable[[ModelRequest], ModelReply]
 """One answer: a reply, an error, or a function of the request."""
 

@@ -38,8 +38,6 @@ from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall
 from perdure.core.runs import Failure, Usage
 from perdure.testing.clock import START
 
-__all__ = ["any_text", "blocks", "build_log", "effort", "events", "parts", "sentences", "words"]
-
 
 def effort(few: int, many: int) -> settings:
     """Settings with `few` examples by default, and `many` under PERDURE_FAULTS=full (`make faults`)."""

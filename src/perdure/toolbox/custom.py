@@ -17,8 +17,6 @@ from perdure.core.tools.inputs import ToolInputs
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
 from perdure.core.tools.spec import BlockChange, Tool, ToolCode, ToolOutcome, ToolSpec
 
-__all__ = ["TIMEOUT_S", "CustomTools", "job_of"]
-
 TIMEOUT_S = 30.0
 """The time limit of a tool that sets none."""
 

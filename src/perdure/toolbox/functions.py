@@ -15,8 +15,6 @@ from perdure.core.ports import CallContext
 from perdure.core.tools.schema import schema_of
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
 
-__all__ = ["FunctionTool", "Functions", "tool"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 PARTS_SHOWN = 5

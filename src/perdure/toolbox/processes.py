@@ -8,8 +8,6 @@ import os
 import signal
 from typing import Any
 
-__all__ = ["end_group", "start_group"]
-
 
 async def start_group(*command: str, **options: Any) -> asyncio.subprocess.Process:
     """Start a program as the leader of a process group; `options` are those of `asyncio.create_subprocess_exec`.

@@ -9,8 +9,6 @@ from perdure.core.errors import NotFound
 from perdure.core.ports import CallContext, Toolbox
 from perdure.core.tools.spec import Tool, ToolKind, ToolOutcome
 
-__all__ = ["Toolboxes"]
-
 
 class Toolboxes:
     """`Toolbox` that hands a call to the toolbox of the tool's kind."""

@@ -20,18 +20,6 @@ import httpx
 
 from perdure.core.errors import AddressRefused
 
-__all__ = [
-    "CheckedHost",
-    "GuardedTransport",
-    "Resolve",
-    "SystemResolver",
-    "WebGuard",
-    "is_address",
-    "refusal_of",
-    "resolve",
-    "untranslated",
-]
-
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """(host, port) -> its addresses, the best first. Raises: OSError."""
 

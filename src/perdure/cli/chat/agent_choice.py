@@ -20,22 +20,6 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
-__all__ = [
-    "FIRST_NAME",
-    "ModelElsewhere",
-    "Target",
-    "chat_command",
-    "check_first_model",
-    "choose_model",
-    "context_command",
-    "existing_agent",
-    "greet",
-    "last_conversation",
-    "open_agent",
-    "shell_word",
-    "warn_of_model",
-]
-
 FIRST_NAME = "Perdure"
 KNOWN_AGENTS = 10
 

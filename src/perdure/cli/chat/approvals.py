@@ -13,8 +13,6 @@ from perdure.core.answers import PendingCall
 from perdure.core.errors import AnswerInvalid
 from perdure.core.messages import ToolDecision
 
-__all__ = ["ask_decisions"]
-
 QUESTION = "[y]es / [n]o / [e]dit: "
 HELP = "y lets it run, n refuses it, e changes its arguments first; Ctrl-C decides nothing, and it waits on"
 

@@ -16,8 +16,6 @@ from perdure.core.errors import NotFound, PerdureError
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
-__all__ = ["chat"]
-
 
 async def chat(
     *,

@@ -9,8 +9,6 @@ from perdure.cli.views.view import ModelRow
 from perdure.core.errors import ModelNotFound
 from perdure.library.agent import AsyncAgent
 
-__all__ = ["known_models", "model_row", "price", "what_helps", "with_help"]
-
 MODELS_MAX = 8
 
 

@@ -15,8 +15,6 @@ from prompt_toolkit.history import DummyHistory, FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.utils import is_dumb_terminal
 
-__all__ = ["HISTORY_FILE", "PromptLines"]
-
 HISTORY_FILE = "chat_history"
 DOUBLE_INTERRUPT_S = 2.0
 

@@ -29,8 +29,6 @@ from perdure.core.ids import StepId
 from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.nodes import message_handle
 
-__all__ = ["RunRenderer", "diff_view"]
-
 _MAKING_ROOM = {
     "evict": "summarising what was said first…",
     "merge": "joining summaries…",

@@ -23,8 +23,6 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 
-__all__ = ["WAITING", "Session"]
-
 FAILED = 1
 WAITING = 3
 INTERRUPTED = 130  # what shells report for a program that SIGINT ended

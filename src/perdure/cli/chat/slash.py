@@ -15,8 +15,6 @@ from perdure.cli.commands.conversations import conversation_named, conversation_
 from perdure.core.errors import InvalidInput, ModelNotFound
 from perdure.domain.agents.automatic import auto_recall_of
 
-__all__ = ["COMMANDS", "command_help", "run_command"]
-
 SEARCH_LIMIT = 10
 
 

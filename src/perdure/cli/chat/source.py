@@ -11,8 +11,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-__all__ = ["ListedLines", "Source", "StdinLines"]
-
 CHUNK_BYTES = 65_536
 LINES_AHEAD = 100
 

@@ -12,8 +12,6 @@ from rich.text import Text
 
 from perdure.cli.views.fold import visible
 
-__all__ = ["Terminal", "standard_streams"]
-
 STATUS_AFTER_S = 0.5
 PIPE_WIDTH = 1_000  # lines for a pipe are not wrapped
 

@@ -10,8 +10,6 @@ from perdure.core.ids import RunId
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
 
-__all__ = ["Turn"]
-
 
 class Turn:
     """One message or answer and its run.

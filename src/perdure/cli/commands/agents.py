@@ -12,8 +12,6 @@ from perdure.core.errors import NotFound
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
-__all__ = ["agents", "list_agents"]
-
 NO_AGENT = "`perdure` makes one and starts the chat."
 
 

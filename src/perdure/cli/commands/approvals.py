@@ -15,8 +15,6 @@ from perdure.core.ids import ConversationId
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
-__all__ = ["approvals", "cancel", "decide"]
-
 NO_CALL = "no call waits for anybody"
 
 Waiting = tuple[str, PendingCall]

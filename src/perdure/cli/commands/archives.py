@@ -17,8 +17,6 @@ from perdure.library.perdure import AsyncPerdure
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["archives"]
-
 NO_ARCHIVE = "There are no archives yet: an agent makes one when it puts something away; `perdure` starts the chat."
 
 

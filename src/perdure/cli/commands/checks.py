@@ -12,8 +12,6 @@ from rich.text import Text
 
 from perdure.cli.views.fold import visible
 
-__all__ = ["Check", "Status", "checks_view"]
-
 Status = Literal["ok", "note", "broken"]
 
 _SIGNS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "broken": ("✗", "bold red")}

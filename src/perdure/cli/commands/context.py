@@ -16,8 +16,6 @@ from perdure.core.ids import ConversationId, StepId, is_id
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
-__all__ = ["context", "find_step"]
-
 STEPS_MAX = 10
 PAGE = 1_000
 

@@ -13,8 +13,6 @@ from perdure.core.ids import ConversationId, is_id
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
-__all__ = ["NO_AGENT", "conversation_named", "conversation_row", "conversations", "list_conversations"]
-
 NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"
 
 

@@ -26,8 +26,6 @@ from perdure.settings import Settings
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["files", "folders", "upload"]
-
 NO_FOLDER = "`perdure upload PATH --folder NAME` makes one."
 BARS = 4  # of files that are read at once
 NAMES_MAX = 12  # of skipped or failed files

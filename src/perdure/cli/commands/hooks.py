@@ -10,8 +10,6 @@ from perdure.core.errors import PerdureError
 from perdure.core.hooks import HOOK_POINTS, Hook, HookInfo
 from perdure.settings import Settings
 
-__all__ = ["hooks_check", "list_hooks"]
-
 NO_HOOK = "There are no hooks. A file hooks.toml in the data folder names commands; docs/hooks.md shows how."
 
 

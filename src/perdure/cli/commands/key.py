@@ -8,8 +8,6 @@ from perdure.server.config import ServerConfig
 from perdure.server.key import key_path, load_key
 from perdure.settings import Settings
 
-__all__ = ["key"]
-
 
 async def key() -> int:
     """Print the key and nothing else; the exit code is 1 if there is none."""

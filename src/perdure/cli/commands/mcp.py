@@ -18,8 +18,6 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.mcp import ToolsByStatus
 from perdure.settings import Settings
 
-__all__ = ["add_server", "approve", "list_servers", "list_tools", "refresh", "remove"]
-
 NO_SERVER = "There are no MCP servers yet: `perdure mcp add NAME --url URL` registers one."
 NOT_FOUND = NotFound("MCP server", "", hint="there is none yet")
 NAMES_MAX = 8

@@ -8,8 +8,6 @@ import typer
 
 from perdure.cli.exit import run_and_exit
 
-__all__ = ["mcp_app"]
-
 mcp_app = typer.Typer(
     rich_markup_mode=None, no_args_is_help=True, help="Tools of MCP servers for agents.", add_completion=False
 )

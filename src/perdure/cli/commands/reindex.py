@@ -13,8 +13,6 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.upkeep import Reindexed
 from perdure.settings import Settings
 
-__all__ = ["reindex"]
-
 
 async def reindex(*, archive: str | None, agent: str | None, again: bool) -> int:
     """Embed the texts without a vector of this embedder, wait for them, and return the exit code."""

@@ -7,8 +7,6 @@ from perdure.cli.open_store import Output, with_store
 from perdure.cli.views.fold import plural
 from perdure.library.perdure import AsyncPerdure
 
-__all__ = ["reset"]
-
 
 async def reset(name: str, *, yes: bool) -> int:
     """Reset all conversations of an agent after a question, and return the exit code."""

@@ -17,8 +17,6 @@ from perdure.search.hits import Hits, MessageHit, PassageHit, SearchReport, Why
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["search"]
-
 NO_TEXT = "There is nothing to search yet; `perdure` starts the chat."
 
 

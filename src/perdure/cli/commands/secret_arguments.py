@@ -8,8 +8,6 @@ import typer
 
 from perdure.cli.exit import run_and_exit
 
-__all__ = ["secret_app"]
-
 secret_app = typer.Typer(
     rich_markup_mode=None, no_args_is_help=True, help="Keep values that tools need, encrypted.", add_completion=False
 )

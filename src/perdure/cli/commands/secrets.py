@@ -13,8 +13,6 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.secrets import AsyncSecrets
 from perdure.settings import Settings
 
-__all__ = ["list_secrets", "remove_secret", "set_secret"]
-
 NO_SECRET = "There are no secrets yet: `perdure secret set NAME` makes one."
 
 

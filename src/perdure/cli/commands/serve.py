@@ -20,8 +20,6 @@ from perdure.server.config import ServerConfig
 from perdure.server.log import log_to
 from perdure.settings import Settings
 
-__all__ = ["loop_factory", "serve"]
-
 log = logging.getLogger(__name__)
 
 

@@ -17,8 +17,6 @@ from perdure.core.errors import InvalidInput, StoreDamaged
 from perdure.core.pip_line import pip_line
 from perdure.settings import Settings
 
-__all__ = ["store_checks"]
-
 QUICK_CHECK_BYTES = 64 * 2**20
 """A file up to this size is read in about a second."""
 

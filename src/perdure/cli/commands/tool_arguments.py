@@ -9,8 +9,6 @@ import typer
 
 from perdure.cli.exit import run_and_exit
 
-__all__ = ["tool_app"]
-
 tool_app = typer.Typer(
     rich_markup_mode=None, no_args_is_help=True, help="Keep tools of your own, run in a sandbox.", add_completion=False
 )

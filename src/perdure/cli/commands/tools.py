@@ -21,8 +21,6 @@ from perdure.library.perdure import AsyncPerdure
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["add_tool", "attach_tool", "detach_tool", "list_tools", "remove_tool", "show_tool", "test_tool"]
-
 SOURCE_BYTES = 2_000_000
 SIGNATURE_CHARS = 48
 _SENTENCE = re.compile(r"(?<=[.!?])\s|\n")

@@ -19,8 +19,6 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.transfer import check_lines
 from perdure.settings import Settings
 
-__all__ = ["export_archives", "import_archives", "import_messages"]
-
 NAMES_MAX = 3
 
 

@@ -16,8 +16,6 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.upkeep import Comparison
 from perdure.settings import Settings
 
-__all__ = ["verify"]
-
 RESTORE = "What was damaged can't be made anew: restore a backup, see docs/operations.md, a damaged file."
 
 

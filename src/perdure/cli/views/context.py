@@ -16,8 +16,6 @@ from perdure.context.window.overview import ContextOverview
 from perdure.core.nodes import message_handle
 from perdure.library.services.steps import StepInfo
 
-__all__ = ["context_view", "cost", "explanation_view", "request_diff_view", "short_id", "steps_view"]
-
 BAR_CELLS = 60
 NAMES_MAX = 3  # of summaries and stubs
 

@@ -11,8 +11,6 @@ from perdure.cli.chat.models import price
 from perdure.cli.views.fold import visible
 from perdure.cli.views.view import ModelRow
 
-__all__ = ["cells", "model_view"]
-
 
 def model_view(row: ModelRow) -> RenderableType:
     """The handle and why the agent has it, then window, prices and abilities."""

@@ -13,20 +13,6 @@ from perdure.core.passages import Passage
 from perdure.core.text.words import stems
 from perdure.domain.tools.specs import FILE_TOOLS
 
-__all__ = [
-    "call_line",
-    "diff_lines",
-    "fold",
-    "local_time",
-    "match_spans",
-    "outcome",
-    "place",
-    "places_read",
-    "plural",
-    "snippet",
-    "visible",
-]
-
 ARGUMENT_CHARS = 60
 OUTCOME_CHARS = 80
 SNIPPET_CHARS = 160

@@ -23,8 +23,6 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
 from perdure.library.services.steps import StepInfo
 
-__all__ = ["JsonView", "agent_shape", "to_line"]
-
 
 class JsonView(View):
     """One JSON object for each message and each command; nothing for what only people need."""

@@ -10,8 +10,6 @@ from typing import Any
 from perdure.core.answers import PendingCall
 from perdure.core.messages import ToolCall
 
-__all__ = ["argument_lines", "call_shape", "pending_shape", "pending_text", "plain_json", "plain_text"]
-
 LINES_MAX = 200
 CHARS_MAX = 20_000
 

@@ -6,8 +6,6 @@ from collections.abc import Container
 
 from rich.table import Table
 
-__all__ = ["new_table"]
-
 
 def new_table(*columns: str, right: Container[str] = ()) -> Table:
     """A table with these column heads, none without columns; the columns in `right` are aligned to the right."""

@@ -30,8 +30,6 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
 from perdure.library.services.steps import StepInfo
 
-__all__ = ["TextView"]
-
 ABOUT_CHARS = 60
 
 

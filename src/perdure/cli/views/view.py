@@ -21,8 +21,6 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
 from perdure.library.services.steps import StepInfo
 
-__all__ = ["AgentRow", "ConversationRow", "ModelRow", "View"]
-
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:

@@ -20,8 +20,6 @@ from perdure.core.models import ModelOptions, ModelRequest, ToolChoice
 from perdure.core.runs import Prefix, Recipe
 from perdure.core.text.zones import zone
 
-__all__ = ["View", "assemble", "canonical", "check_legal", "digest_of", "parse_recalled", "tail"]
-
 _NONE: Mapping[int, int] = {}
 
 

@@ -14,16 +14,6 @@ from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.messages import Message, Part, Role, Text, ToolCall, ToolResult
 from perdure.core.ports import Ids, TokenCounter
 
-__all__ = [
-    "engine_tokens",
-    "input_tokens",
-    "mark_message",
-    "mark_text",
-    "marker_section",
-    "new_marker",
-    "without_marker",
-]
-
 MARKER_DIGITS = 15
 """Markers are digits, so that all take the same number of tokens."""
 

@@ -18,8 +18,6 @@ from perdure.core.ports import TokenCounter
 from perdure.core.runs import Step, StepStatus, Usage
 from perdure.core.text.line_diff import DIFF_STEPS, diff_steps
 
-__all__ = ["Explanation", "Prices", "RequestDiff", "SegmentUse", "diff", "explain", "share_out"]
-
 MILLION = 1_000_000
 
 LINE_CHARS = 160

@@ -15,8 +15,6 @@ from perdure.core.blocks import Block
 from perdure.core.runs import Prefix
 from perdure.core.tools.spec import Tool, ToolSpec
 
-__all__ = ["MEMORY_PLACEHOLDER", "Counts", "compile_system", "compile_tools", "rewrite_reason", "tools_text"]
-
 MEMORY_PLACEHOLDER = "{CORE_MEMORY}"
 
 COLD_AFTER = timedelta(hours=1)

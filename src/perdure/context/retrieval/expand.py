@@ -17,26 +17,6 @@ from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 
-__all__ = [
-    "SHARES",
-    "Budget",
-    "Lines",
-    "Piece",
-    "Span",
-    "body_of",
-    "check_lines",
-    "heading",
-    "largest",
-    "list_messages",
-    "list_nodes",
-    "parse_lines",
-    "parse_rows",
-    "pieces_of",
-    "render_first_fit",
-    "rest_hint",
-    "show_message",
-]
-
 CHARS_PER_TOKEN = 8  # more text than this can't fit, so it is not counted
 NAME_CHARS = 40
 SHARES = (3, 3, 6, 12)  # a message in a list gets at most 1/n of the answer; the next n is tried if nothing fits

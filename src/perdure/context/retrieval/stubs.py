@@ -14,8 +14,6 @@ from perdure.core.messages import Message, Part, Reasoning, Text, ToolResult, pa
 from perdure.core.nodes import message_handle
 from perdure.core.ports import TokenCounter
 
-__all__ = ["apply_stubs", "cut_result", "is_cut", "row_tokens", "stub_chars"]
-
 NO_LIMIT = 10**12
 
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence, Set
 from perdure.core.blocks import Block
 from perdure.core.text.markup import escape_tags
 
-__all__ = ["blocks_xml"]
-
 
 def blocks_xml(blocks: Sequence[Block]) -> str:
     """The blocks in their order, each with description, `chars_current` and `chars_limit`; empty for no blocks."""

@@ -15,8 +15,6 @@ from perdure.core.files import AgentFile, Folder
 from perdure.core.ports import TokenCounter
 from perdure.core.text.markup import escape_tags
 
-__all__ = ["DirectoryView", "OpenFile", "directories_section", "directories_xml", "file_deltas", "skeleton_tokens"]
-
 _SKELETONS = ((1_000, 1_000), (20, 1_000), (10, 300), (5, 100), (0, 40), (0, 0))
 """(closed files of each folder, characters of its texts): the first that fits is shown."""
 

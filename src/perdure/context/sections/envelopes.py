@@ -6,8 +6,6 @@ from typing import Any
 
 from perdure.core.text.json_encoder import json_encoder
 
-__all__ = ["envelope"]
-
 _encode = json_encoder(item_separator=", ", key_separator=": ")
 
 

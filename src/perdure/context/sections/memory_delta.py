@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from perdure.context.sections.envelopes import envelope
 from perdure.core.blocks import Block
 
-__all__ = ["memory_deltas", "versions_of"]
-
 
 def versions_of(blocks: Sequence[Block]) -> dict[str, int]:
     """Return block id -> version, for the blocks of an agent."""

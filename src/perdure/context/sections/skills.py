@@ -8,8 +8,6 @@ from typing import Any
 
 from perdure.core.text.markup import escape_tags
 
-__all__ = ["skills_section"]
-
 NOTE = (
     "Skills that the environment of this request has: instructions for a kind of work, which are not shown here."
     " Where one fits, read it at its location with your tools before you begin."

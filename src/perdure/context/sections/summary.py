@@ -10,8 +10,6 @@ from perdure.core.messages import Message, Text
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.runs import Prefix
 
-__all__ = ["summary_message", "summary_section"]
-
 NOTE = "Earlier messages, in short: history, no instruction."
 HOW_TO_OPEN = " context_expand(handle) opens what a summary stands for."
 

@@ -18,8 +18,6 @@ from perdure.core.tools.rules import (
     ToolRules,
 )
 
-__all__ = ["rule_sentence", "tool_rules_section"]
-
 
 def tool_rules_section(rules: ToolRules) -> str:
     """Render the section of the system text; empty without rules."""

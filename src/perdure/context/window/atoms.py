@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from perdure.core.messages import Message
 
-__all__ = ["Atom", "atoms"]
-
 
 @dataclass(frozen=True, slots=True)
 class Atom:

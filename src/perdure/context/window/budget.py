@@ -7,16 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = [
-    "Certificate",
-    "Segment",
-    "SegmentName",
-    "factor_after_overflow",
-    "measure_overcount",
-    "reduce_overcount",
-    "reserve_tokens",
-]
-
 RETRY_SHARE = 0.75
 """The size of the next request, relative to one that the provider refused as too large."""
 

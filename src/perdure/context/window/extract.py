@@ -16,21 +16,6 @@ from perdure.core.messages import Message, Text, ToolCall, ToolResult
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 
-__all__ = [
-    "SPACELESS",
-    "Extract",
-    "Item",
-    "clip",
-    "extract",
-    "merge_texts",
-    "rank_items",
-    "render_extract",
-    "render_items",
-    "render_most",
-    "sentences_of",
-    "spread",
-]
-
 SENTENCE_CHARS = 240  # a longer sentence is cut
 PROSE_CHARS = 60_000  # of a longer text only both ends are searched for sentences and names
 TOKENS_PER_PART = 24_000  # different words of one part; of more, those at both ends

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from perdure.context.request.explain import share_out
 from perdure.context.window.budget import Certificate, SegmentName
 
-__all__ = ["ContextOverview", "ContextPart"]
-
 
 @dataclass(frozen=True, slots=True)
 class ContextPart:

@@ -19,8 +19,6 @@ from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
 
-__all__ = ["Evict", "Merge", "Plan", "Situation", "Stub", "plan", "summary_limit"]
-
 KEEP_SHARE = 0.4
 """How much of the room for messages that may leave is full after an eviction. The provider must then cache the rest
 again, so few deep evictions cost less than many shallow ones."""

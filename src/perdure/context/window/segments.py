@@ -13,8 +13,6 @@ from perdure.context.window.budget import Segment
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.ports import TokenCounter
 
-__all__ = ["blocks_section", "segments", "summary_tokens"]
-
 _BLOCKS_BEGIN, _BLOCKS_END = "<memory_blocks>", "</memory_blocks>"
 
 

@@ -25,8 +25,6 @@ from perdure.core.ports import TokenCounter
 from perdure.core.text.markup import escape_tags
 from perdure.core.tools.arguments import ARGUMENTS
 
-__all__ = ["RejectedReason", "SummaryRejected", "add_missing", "check_summary", "summary_request", "transcript"]
-
 RejectedReason = Literal["empty", "apology", "prompt", "echo", "too_long", "unrelated"]
 
 LENGTH_FACTOR = 1.25  # times the limit; a summary up to here is cut, a longer one rejected

@@ -11,8 +11,6 @@ import string
 from collections.abc import Iterable, Mapping
 from operator import mul
 
-__all__ = ["MESSAGE_OVERHEAD_TOKENS", "ScriptTokenCounter"]
-
 MESSAGE_OVERHEAD_TOKENS = 6
 """The tokens that a provider adds around each message: role, separators, and the like."""
 

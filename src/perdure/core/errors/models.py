@@ -8,24 +8,6 @@ from typing import Literal
 from perdure.core.errors.root import PerdureError
 from perdure.core.runs import StopReason
 
-__all__ = [
-    "IrreducibleFloor",
-    "ModelAuthenticationFailed",
-    "ModelError",
-    "ModelNotFound",
-    "ModelOverflow",
-    "ModelOverloaded",
-    "ModelQuotaExceeded",
-    "ModelRateLimited",
-    "ModelRefused",
-    "ModelReplyEmpty",
-    "ModelReplyInvalid",
-    "ModelRequestRefused",
-    "ModelStreamCut",
-    "ModelTimeout",
-    "ModelUnreachable",
-]
-
 
 class ModelError(PerdureError):
     """The model did not answer.

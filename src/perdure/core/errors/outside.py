@@ -7,16 +7,6 @@ from __future__ import annotations
 
 from perdure.core.errors.root import PerdureError
 
-__all__ = [
-    "BodyUnreadable",
-    "DataTooLarge",
-    "McpPrivateRefused",
-    "McpStdioRefused",
-    "McpUnreachable",
-    "SecretKeyMissing",
-    "SecretUnreadable",
-]
-
 
 class SecretKeyMissing(PerdureError):
     """Secrets are kept encrypted, and there is no key to do it with. Nothing was written."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = ["PerdureError"]
-
 
 class PerdureError(Exception):
     """The root: catch this to catch everything Perdure raises on purpose."""

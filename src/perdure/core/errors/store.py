@@ -6,19 +6,6 @@ import errno
 
 from perdure.core.errors.root import PerdureError
 
-__all__ = [
-    "NotAStore",
-    "StoreBusy",
-    "StoreClosed",
-    "StoreDamaged",
-    "StoreError",
-    "StoreFull",
-    "StoreReadOnly",
-    "StoreTooNew",
-    "StoreUnavailable",
-    "disk_error",
-]
-
 
 class StoreError(PerdureError):
     """The database could not do it. What was not acknowledged was not written."""

@@ -6,19 +6,6 @@ from collections.abc import Sequence
 
 from perdure.core.errors.root import PerdureError
 
-__all__ = [
-    "AddressRefused",
-    "BlockLimitExceeded",
-    "BlockReadOnly",
-    "HookBlocked",
-    "InvalidArguments",
-    "PatchInvalid",
-    "SandboxUnavailable",
-    "TextAmbiguous",
-    "TextNotFound",
-    "ToolError",
-]
-
 
 class ToolError(PerdureError):
     """What a tool tells the model. It becomes the call's error result; the run goes on."""

@@ -11,8 +11,6 @@ from collections.abc import AsyncIterable, AsyncIterator
 
 from perdure.core.errors.outside import BodyUnreadable, DataTooLarge
 
-__all__ = ["ACCEPT_ENCODING", "read_body", "unpack"]
-
 ACCEPT_ENCODING = "gzip, deflate"
 """What `unpack` can unpack; to be sent with every request."""
 

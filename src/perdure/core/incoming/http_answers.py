@@ -14,8 +14,6 @@ from perdure.core.errors import BodyUnreadable, DataTooLarge
 from perdure.core.incoming.bodies import read_body, unpack
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 
-__all__ = ["bound_body"]
-
 ENDLESS = 1 << 62
 
 _BEFORE_JSON = b" \t\r\n\0\xef\xbb\xbf\xff\xfe"

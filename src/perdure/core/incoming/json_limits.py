@@ -13,8 +13,6 @@ from typing import Any
 
 from perdure.core.errors.outside import DataTooLarge
 
-__all__ = ["CONTAINERS_MAX", "DEPTH_MAX", "JsonLimits", "check_json", "parse_json"]
-
 CONTAINERS_MAX = 200_000
 """Arrays and objects in one text. Parsing stops everything else, in whichever thread it is done: 5 MB take 10 ms as one
 string, and 0.7 s as empty arrays."""

@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["compact_json", "json_encoder"]
-
 
 def json_encoder(*, item_separator: str, key_separator: str) -> Callable[[Any], str]:
     """Return a function that writes JSON with these separators."""

@@ -6,8 +6,6 @@ import difflib
 from collections import Counter
 from collections.abc import Sequence
 
-__all__ = ["DIFF_STEPS", "diff_of", "diff_steps"]
-
 DIFF_STEPS = 2_000_000
 """How many steps the library may take for a diff, about 0.1 s: for values of shuffled or repeated lines it takes a
 number of steps that grows with their cube, and an edit is made where everybody else waits for it."""

@@ -6,8 +6,6 @@ import functools
 import re
 from collections.abc import Iterable
 
-__all__ = ["SECTION_TAGS", "escape_tags", "unescape_tags"]
-
 SECTION_TAGS = frozenset(
     {
         *("memory_blocks", "description", "metadata", "value", "memory_metadata"),

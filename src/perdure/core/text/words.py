@@ -24,21 +24,6 @@ from collections.abc import Iterator
 
 import Stemmer
 
-__all__ = [
-    "SPACELESS",
-    "WORDS_VERSION",
-    "Clause",
-    "Matches",
-    "Postings",
-    "Query",
-    "fold",
-    "index_words",
-    "query_of",
-    "restore",
-    "stems",
-    "storable",
-]
-
 WORDS_VERSION = 1
 """Changing what `index_words` gives for any text means a higher number here, and a re-index of old stores."""
 

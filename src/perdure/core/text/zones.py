@@ -6,8 +6,6 @@ import functools
 from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-__all__ = ["is_zone", "zone"]
-
 
 @functools.lru_cache(maxsize=64)
 def zone(name: str) -> tzinfo:

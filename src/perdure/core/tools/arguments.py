@@ -28,8 +28,6 @@ from uuid import UUID
 from perdure.core.errors import DataTooLarge, InvalidArguments
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 
-__all__ = ["ARGUMENTS", "fit_arguments", "parse_arguments", "read_json"]
-
 EXACT_FLOAT = 2**53
 """Floats represent every whole number below this."""
 

@@ -11,8 +11,6 @@ from dataclasses import replace
 from perdure.core.secrets import REFERENCE
 from perdure.core.tools.spec import ToolCode
 
-__all__ = ["HIDDEN", "is_sealed", "visible_environment", "without_values"]
-
 HIDDEN = ""
 
 

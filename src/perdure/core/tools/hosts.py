@@ -8,8 +8,6 @@ from collections.abc import Collection, Sequence
 
 from perdure.core.errors import InvalidInput
 
-__all__ = ["EVERY_HOST", "HOSTS_MAX", "check_hosts", "listed_ports"]
-
 EVERY_HOST = "*"
 HOSTS_MAX = 100
 _ENTRY_CHARS = 262

@@ -9,8 +9,6 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.tools.spec import ToolCode
 
-__all__ = ["ToolInputs"]
-
 
 @dataclass(frozen=True, slots=True)
 class ToolInputs:

@@ -28,8 +28,6 @@ from perdure.core.tools.rules import (
     rule_to_dict,
 )
 
-__all__ = ["check_rules", "rules_to_settings"]
-
 NAME_CHARS_MAX, LISTED_MAX, COUNT_MAX = 200, 1_000, 1_000_000
 NAMES_SHOWN = 5
 

@@ -12,25 +12,6 @@ from typing import Any, ClassVar
 
 from perdure.core.errors import ToolRulesInvalid
 
-__all__ = [
-    "NO_RULES",
-    "ChildTools",
-    "Conditional",
-    "ContinueLoop",
-    "ExitLoop",
-    "MaxCount",
-    "ParentTool",
-    "RequiredBeforeExit",
-    "RequiresApproval",
-    "RunFirst",
-    "ToolRule",
-    "ToolRules",
-    "output_word",
-    "parse_rules",
-    "rule_to_dict",
-    "rules_of",
-]
-
 Arguments = Mapping[str, Any]
 
 

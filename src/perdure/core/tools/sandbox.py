@@ -11,19 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-__all__ = [
-    "REQUIREMENT_CHARS_MAX",
-    "Isolation",
-    "Measure",
-    "Sandbox",
-    "SandboxJob",
-    "SandboxLimits",
-    "SandboxResult",
-    "SandboxStatus",
-    "ToolFrame",
-    "is_requirement",
-]
-
 REQUIREMENT_CHARS_MAX = 200
 
 _PACKAGE = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"

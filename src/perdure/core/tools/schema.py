@@ -9,8 +9,6 @@ from typing import Annotated, Any, get_type_hints
 from perdure.core.errors import InvalidInput
 from perdure.core.tools.schema_docs import parse_docs
 
-__all__ = ["parameters_schema", "schema_of", "without_titles"]
-
 
 def schema_of(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
     """Return (description, parameters) of a function: the schema from its signature, texts from its docstring.

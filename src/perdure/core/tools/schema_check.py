@@ -7,8 +7,6 @@ from typing import Any, NoReturn
 
 from perdure.core.errors import InvalidInput
 
-__all__ = ["check_schema"]
-
 TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
 
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")

@@ -6,8 +6,6 @@ import inspect
 import re
 from dataclasses import dataclass
 
-__all__ = ["Docs", "parse_docs"]
-
 _SECTION = re.compile(r"(args|arguments|parameters|params|returns?|raises|yields|examples?)\s*:?\s*$|[:@]\w+", re.I)
 """A first line of a docstring that does not describe the tool itself."""
 

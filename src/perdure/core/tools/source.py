@@ -14,16 +14,6 @@ from perdure.core.tools.schema import parameters_schema
 from perdure.core.tools.schema_docs import parse_docs
 from perdure.core.tools.source_types import SourceTypes
 
-__all__ = [
-    "HIDDEN",
-    "NAME_MAX_CHARS",
-    "SOURCE_MAX_CHARS",
-    "SourceTool",
-    "check_tool_name",
-    "needs_agent",
-    "parse_source",
-]
-
 NAME_MAX_CHARS = 48
 SOURCE_MAX_CHARS = 500_000
 

@@ -25,8 +25,6 @@ from typing import Annotated, Any, ForwardRef, Literal, Union
 
 from perdure.core.errors import SourceInvalid
 
-__all__ = ["SourceTypes"]
-
 TYPES_MAX = 1_000
 """How many types and values the annotations of one tool may name: pydantic takes a millisecond for some."""
 

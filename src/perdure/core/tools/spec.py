@@ -11,17 +11,6 @@ from perdure.core.ids import AgentId, FileId, ToolId
 from perdure.core.messages import Question, ToolCall, ToolResult, ToolStatus
 from perdure.core.passages import Passage
 
-__all__ = [
-    "REPEATING_TOOLS",
-    "BlockChange",
-    "Tool",
-    "ToolCode",
-    "ToolFilter",
-    "ToolKind",
-    "ToolOutcome",
-    "ToolSpec",
-]
-
 ToolKind = Literal["memory", "function", "custom", "builtin", "mcp", "client"]
 """What runs a tool, and where.
 

@@ -12,17 +12,6 @@ from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ArchiveId, is_id
 
-__all__ = [
-    "AUTOMATIC_SETTINGS",
-    "AutoCapture",
-    "AutoRecall",
-    "auto_capture_of",
-    "auto_recall_of",
-    "bypasses",
-    "check_automatic",
-    "check_score",
-]
-
 AUTOMATIC_SETTINGS = ("auto_recall", "auto_capture", "bypass_session_patterns")
 
 RECALL_MAX_TOKENS = 20_000

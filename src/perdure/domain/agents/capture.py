@@ -16,8 +16,6 @@ from perdure.domain.archives.passages import own_archive
 from perdure.domain.archives.units import check_not_folder
 from perdure.storage.tx import Tx
 
-__all__ = ["capture", "capture_due"]
-
 ROWS = 200  # of the log in one transaction
 PASSAGE_CHARS = 1_500
 """The length up to which turns are joined; about what an embedder reads at once."""

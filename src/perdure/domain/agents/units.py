@@ -22,8 +22,6 @@ from perdure.domain.tools.specs import DEFAULT_TOOLS
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
-__all__ = ["AgentChanges", "NewAgent", "NewBlock", "check_rule_arguments", "create_agent", "update_agent"]
-
 CONTEXT_WINDOW_TOKENS_MIN = 1_000
 """A smaller window can't hold a base prompt and a message."""
 

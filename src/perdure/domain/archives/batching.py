@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from perdure.core.passages import Passage
 
-__all__ = ["BATCH", "BATCH_CHARS", "batches"]
-
 BATCH = 500
 """The most passages of one transaction; other writers wait for it."""
 

@@ -14,8 +14,6 @@ from perdure.core.messages import is_embedded
 from perdure.core.vectors import Claim
 from perdure.storage.tx import Tx
 
-__all__ = ["ClaimedText", "claim_texts", "reindex", "store_vectors"]
-
 HASH_BYTES = 16
 
 

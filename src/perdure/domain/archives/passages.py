@@ -18,22 +18,6 @@ from perdure.domain.archives.units import archives_of, check_not_folder
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "MAX_PASSAGE_CHARS",
-    "NewPassage",
-    "PassageChanges",
-    "add_passages",
-    "check_passage",
-    "delete_passage",
-    "get_agent_passage",
-    "get_archive_passage",
-    "insert_passage",
-    "list_passages",
-    "new_passages",
-    "own_archive",
-    "update_passage",
-]
-
 MAX_PASSAGE_CHARS = 1_000_000
 
 

@@ -17,8 +17,6 @@ from perdure.domain.conversations.importing import parse_time
 from perdure.domain.values import check_item_limits
 from perdure.storage.tx import Tx
 
-__all__ = ["FORMAT_VERSION", "Header", "archive_line", "import_passages", "open_import", "parse_line", "passage_line"]
-
 LINE = JsonLimits(size_bytes=16 << 20)
 """The limits of one imported line."""
 

@@ -14,22 +14,6 @@ from perdure.domain.archives.batching import batches
 from perdure.domain.values import check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "NAME_MAX_CHARS",
-    "ArchiveChanges",
-    "Selection",
-    "archives_of",
-    "attach_archive",
-    "check_archive",
-    "check_not_folder",
-    "create_archive",
-    "delete_archive_rows",
-    "delete_selected",
-    "detach_archive",
-    "select_seqs",
-    "update_archive",
-]
-
 NAME_MAX_CHARS = 500
 
 

@@ -13,8 +13,6 @@ from perdure.domain.blocks.units import create_block, edit_block, find_block
 from perdure.domain.tools.calls import MemoryCall, edit_own_block
 from perdure.storage.tx import Tx
 
-__all__ = ["run_memory_command"]
-
 ROOT = "/memories"
 
 

@@ -15,8 +15,6 @@ from typing import NamedTuple
 
 from perdure.core.errors import PatchInvalid
 
-__all__ = ["apply_patch"]
-
 
 def apply_patch(text: str, patch: str) -> str:
     r"""Apply a patch to the text of one block, all of it or nothing.

@@ -13,8 +13,6 @@ from perdure.core.tools.spec import BlockChange
 from perdure.domain.blocks.units import edit_block, find_block
 from perdure.storage.tx import Tx
 
-__all__ = ["change_blocks"]
-
 
 def change_blocks(
     tx: Tx, agent_id: AgentId, changes: Sequence[BlockChange], *, author: Author, at: datetime

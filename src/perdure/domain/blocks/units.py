@@ -16,17 +16,6 @@ from perdure.core.ids import AgentId, BlockId
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "BLOCK_FIELDS",
-    "DEFAULT_DESCRIPTIONS",
-    "LIMIT_CHARS_MAX",
-    "create_block",
-    "edit_block",
-    "find_block",
-    "restore_block",
-    "update_block",
-]
-
 DEFAULT_DESCRIPTIONS = {
     "persona": "Who you are: your name, character, way of speaking and working. Keep it true to how you act.",
     "human": "What you know of the person you talk with: name, place, likes, work, wishes. One fact a line.",

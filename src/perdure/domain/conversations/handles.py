@@ -17,8 +17,6 @@ from perdure.core.nodes import SummaryNode, message_handle, node_handle, parse_h
 from perdure.core.runs import Run
 from perdure.storage.tx import Tx
 
-__all__ = ["Rows", "find_message", "first_row", "last_row", "read_rows", "resolve_handle", "rows_of", "within"]
-
 NODES_LISTED = 100
 PAGE_CHARS = 500_000
 FIRST_PAGE, LEAST_PAGE, LARGEST_PAGE = 8, 2, 256

@@ -14,18 +14,6 @@ from perdure.core.ids import AgentId, ConversationId, MessageId, derived_id
 from perdure.core.messages import Draft, Text
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "BATCH",
-    "BATCH_CHARS",
-    "Added",
-    "ImportedMessage",
-    "ImportedRole",
-    "Importer",
-    "add_imported",
-    "imported_message",
-    "parse_time",
-]
-
 BATCH = 500
 """The most messages of one transaction; other writers wait for it."""
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from perdure.core.errors import ToolError
 
-__all__ = ["Match", "PatternSlow", "Search"]
-
 SEARCH_S = 0.5  # of one call, all its rows together: the store's one writer waits meanwhile
 PATTERN_CHARS = 500
 REPEATS_MAX = 10_000  # `a{1000000000}` is unrolled when compiled: gigabytes

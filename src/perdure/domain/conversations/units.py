@@ -12,15 +12,6 @@ from perdure.core.ids import ConversationId
 from perdure.domain.values import check_fields
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "DESCRIPTION",
-    "SUMMARY_CHARS",
-    "ConversationChanges",
-    "check_summary",
-    "description_settings",
-    "update_conversation",
-]
-
 SUMMARY_CHARS = 20_000
 
 DESCRIPTION = "description"

@@ -25,8 +25,6 @@ from perdure.domain.files.document_outline import (
     text_outline,
 )
 
-__all__ = ["ChunkSizes", "chunks"]
-
 _OUTLINES = {
     **dict.fromkeys(("markdown", "html", "docx", "xlsx", "csv"), markdown_outline),
     **dict.fromkeys(("text", "pdf"), text_outline),

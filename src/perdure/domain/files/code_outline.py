@@ -17,8 +17,6 @@ from perdure.domain.files.document_outline import (
     outline_of_lines,
 )
 
-__all__ = ["code_outline"]
-
 PYTHON = (".py", ".pyi")
 PYTHON_CHARS = 1_000_000  # a syntax tree takes about 100 times its text
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 
 from perdure.core.documents import Document
 
-__all__ = ["Outline", "json_outline", "markdown_outline", "outline_of_lines", "text_outline"]
-
 # How good a cut before a line is; the lowest in reach wins.
 PAGE = 0  # always cut
 SECTION = 1  # of the first degree; those below it are 2 and 3

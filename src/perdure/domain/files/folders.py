@@ -18,20 +18,6 @@ from perdure.domain.tools.specs import FILE_TOOLS
 from perdure.domain.values import check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "FolderChanges",
-    "add_chunks",
-    "add_file",
-    "attach_folder",
-    "create_folder",
-    "delete_files",
-    "detach_folder",
-    "drop_chunks",
-    "find_folder",
-    "place_file",
-    "update_folder",
-]
-
 NAME_CHARS = 200
 TEXT_CHARS = 10_000  # of a description or instructions: both stand in prompts
 

@@ -14,8 +14,6 @@ from perdure.core.ports import TokenCounter
 from perdure.domain.files.views import LEAST_VIEW_TOKENS, FileLimits, read_view
 from perdure.storage.tx import Tx
 
-__all__ = ["build_file_deltas", "build_file_section", "is_file_key"]
-
 CLOSED_FILES_MAX = 50
 FOLDERS_MAX = 20
 NEWEST_NAMES = 5

@@ -9,8 +9,6 @@ from perdure.core.files import PART_CHARS, FilePart
 from perdure.core.ids import FileId
 from perdure.storage.tx import Tx
 
-__all__ = ["Line", "parts_of", "read_lines", "read_text"]
-
 PAGE_PARTS = 4
 
 

@@ -24,8 +24,6 @@ from perdure.domain.files.views import close_oldest, limits_of, open_view, page_
 from perdure.domain.tools.calls import MemoryCall
 from perdure.storage.tx import Tx
 
-__all__ = ["grep_files", "open_files", "render_passages"]
-
 MOST_REQUESTS = 20
 PAGE_MATCHES = 20
 CONTEXT_LINES, CONTEXT_LINES_MAX = 1, 10

@@ -15,17 +15,6 @@ from perdure.core.ports import TokenCounter
 from perdure.domain.files.text import read_lines
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "FileLimits",
-    "FileView",
-    "close_oldest",
-    "limits_of",
-    "open_if_room",
-    "open_view",
-    "page_label",
-    "read_view",
-]
-
 _BY_WINDOW = ((8_000, 3, 5_000), (32_000, 5, 15_000), (128_000, 10, 25_000), (200_000, 10, 40_000))
 _LARGEST = (15, 40_000)
 

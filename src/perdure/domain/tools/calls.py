@@ -16,8 +16,6 @@ from perdure.core.runs import Run
 from perdure.domain.blocks.units import edit_block, find_block
 from perdure.storage.tx import Tx
 
-__all__ = ["MemoryCall", "edit_own_block"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryCall:

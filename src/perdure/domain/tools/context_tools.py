@@ -41,8 +41,6 @@ from perdure.domain.conversations.patterns import PatternSlow, Search
 from perdure.domain.tools.calls import MemoryCall
 from perdure.storage.tx import Tx
 
-__all__ = ["context_expand", "context_grep"]
-
 DEFAULT_TOKENS = 1_000
 LEAST_TOKENS, MOST_TOKENS = 100, 4_000
 

@@ -12,8 +12,6 @@ from perdure.core.tools.environment import HIDDEN
 from perdure.core.tools.spec import ToolCode
 from perdure.storage.tx import Tx
 
-__all__ = ["open_environment", "seal_environment"]
-
 
 def seal_environment(tx: Tx, tool_id: ToolId, code: ToolCode, *, stored: ToolCode | None, cipher: Cipher) -> ToolCode:
     """Return the code with its values encrypted. An unchanged value keeps its stored bytes.

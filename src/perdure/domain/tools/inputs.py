@@ -9,8 +9,6 @@ from perdure.domain.secrets import resolve_environment, secret_names
 from perdure.domain.tools.environment import open_environment
 from perdure.storage.tx import Tx
 
-__all__ = ["load_inputs"]
-
 
 def load_inputs(tx: Tx, tool_id: ToolId, agent_id: AgentId, *, cipher: Cipher) -> ToolInputs:
     """The inputs of a call of this tool by this agent. Raises: NotFound, SecretKeyMissing, SecretUnreadable."""

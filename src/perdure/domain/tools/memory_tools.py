@@ -20,8 +20,6 @@ from perdure.domain.tools.calls import MemoryCall, edit_own_block
 from perdure.domain.tools.context_tools import context_expand, context_grep
 from perdure.storage.tx import Tx
 
-__all__ = ["MEMORY_TOOLS"]
-
 
 def _result(edit: MemoryEdit) -> ToolOutcome:
     """Build the result of an edit: the block's new value, which shows the edit to the model."""

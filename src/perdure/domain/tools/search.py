@@ -11,8 +11,6 @@ from perdure.core.text.words import index_words
 from perdure.core.tools.spec import Tool, ToolFilter
 from perdure.storage.tx import Tx
 
-__all__ = ["ToolHit", "search_tools", "text_of_tool"]
-
 LOOKED_AT = 2_000
 """How many of the newest tools are searched."""
 

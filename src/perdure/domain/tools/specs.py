@@ -6,8 +6,6 @@ from typing import Any
 
 from perdure.core.tools.spec import ToolSpec
 
-__all__ = ["ARCHIVAL_TOOLS", "CONTEXT_TOOL_SPECS", "DEFAULT_TOOLS", "FILE_TOOLS", "MEMORY_TOOL_SPECS"]
-
 
 def _spec(
     name: str,

@@ -35,29 +35,6 @@ from perdure.engine.run.log import OpenCall, RunLog, open_calls_in
 from perdure.engine.run.tool_rules import expected_states, prefilled
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "LATEST_ANSWERS",
-    "SKILL",
-    "Pending",
-    "answer_rows",
-    "check_answers",
-    "check_edited",
-    "client_skills",
-    "client_specs",
-    "cut",
-    "find_pending",
-    "give_up_pending",
-    "is_usable",
-    "open_calls",
-    "pending_calls",
-    "recent_approval_ids",
-    "refuse_while_pending",
-    "return_limit_chars",
-    "tools_of",
-    "waits_by_tool",
-    "with_waits",
-]
-
 SKILL = "skill"
 """The `type` of a skill among what a caller brings along; tools have none."""
 

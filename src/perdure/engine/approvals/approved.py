@@ -14,8 +14,6 @@ from perdure.core.messages import ToolCall
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.storage.tx import Tx
 
-__all__ = ["changed_since", "tool_digest"]
-
 
 def tool_digest(tx: Tx, tool: Tool) -> str:
     """SHA-256 of what a call of this tool runs: its kind and parameters, and with them the code of a custom tool, or

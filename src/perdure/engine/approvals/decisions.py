@@ -15,8 +15,6 @@ from perdure.core.runs import Run, RunFilter
 from perdure.engine.approvals.answers import LATEST_ANSWERS, Pending, cut, find_pending
 from perdure.storage.tx import Tx
 
-__all__ = ["calls_of_request", "find_decisions", "last_decisions", "split_repeated_answers"]
-
 StoredAnswers = Mapping[str, ToolDecision | ToolResult]
 
 

@@ -18,8 +18,6 @@ from perdure.engine.ports import UnitInputs
 from perdure.engine.run.prefixes import compile_prefix, dropped_rows, overcount_behind, read_memory, store_prefix
 from perdure.storage.tx import Tx
 
-__all__ = ["Compaction", "compact_view"]
-
 
 @dataclass(frozen=True, slots=True)
 class Compaction:

@@ -26,8 +26,6 @@ from perdure.engine.run.progress import Progress, RoomPlan
 from perdure.engine.run.views import Views
 from perdure.storage.tx import Tx
 
-__all__ = ["make_room"]
-
 
 async def make_room(room: RoomPlan, views: Views, ports: Ports) -> Progress:
     """The progress of carrying out the plan. Raises: LeaseLost, StoreError."""

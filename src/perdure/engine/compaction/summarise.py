@@ -23,8 +23,6 @@ from perdure.engine.run.interrupts import is_cancelled
 from perdure.engine.run.leases import holding
 from perdure.engine.run.progress import RoomPlan
 
-__all__ = ["Summary", "extract_summary", "summarise"]
-
 logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")

@@ -31,8 +31,6 @@ from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.prefixes import compile_prefix, read_memory
 from perdure.storage.tx import Tx
 
-__all__ = ["import_drafts"]
-
 NO_RUN = -1
 LAST_SEQ = 2**62
 

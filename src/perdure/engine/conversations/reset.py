@@ -25,8 +25,6 @@ from perdure.engine.ports import Ports
 from perdure.engine.workers.capture import capture_rest
 from perdure.storage.tx import Tx
 
-__all__ = ["carry_out_left", "delete", "delete_conversation", "reset_conversations"]
-
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")

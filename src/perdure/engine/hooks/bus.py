@@ -17,8 +17,6 @@ from perdure.core.errors import HookBlocked
 from perdure.core.events import HookAnswered
 from perdure.core.hooks import Hook, HookInfo, HookPayload, HookPoint, Verdict
 
-__all__ = ["HookOutcome", "Hooks"]
-
 log = logging.getLogger(__name__)
 
 CONTEXT_CHARS = 10_000

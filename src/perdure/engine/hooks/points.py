@@ -38,19 +38,6 @@ from perdure.engine.run.next_action import Finish, MakeRequest, next_action
 from perdure.engine.run.progress import Progress
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "after_compaction",
-    "after_memory_tool",
-    "after_model",
-    "after_tool",
-    "at_run_end",
-    "at_run_start",
-    "before_compaction",
-    "before_model",
-    "before_tool",
-    "keep",
-]
-
 
 async def at_run_start(request: Request, ports: Ports) -> Request:
     """The request as it is accepted: with what hooks add to it, behind what was said.

@@ -12,8 +12,6 @@ from perdure.core.ports import Ids, TokenCounter
 from perdure.core.runs import Run
 from perdure.storage.tx import Tx
 
-__all__ = ["add_context_rows", "hook_draft", "hook_tokens"]
-
 
 def hook_draft(text: str, ids: Ids) -> Draft:
     return Draft(id=MessageId(ids.new("message")), role="system", kind="hook", parts=(Text(text),))

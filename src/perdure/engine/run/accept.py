@@ -42,18 +42,6 @@ from perdure.engine.run.log import RunLog, rule_scope_of, run_log_of
 from perdure.engine.run.progress import Progress
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "Accepted",
-    "Request",
-    "Started",
-    "accept",
-    "accept_and_start",
-    "add_waiting_input",
-    "begin_input",
-    "check_input",
-    "decode_drafts",
-]
-
 STEPS, MAX_STEPS = 50, 10_000
 
 

@@ -23,8 +23,6 @@ from perdure.engine.run.views import Views
 from perdure.engine.search.recall import plan_recall, plan_recall_of_run, recall
 from perdure.storage.tx import Tx
 
-__all__ = ["RequestDefect", "begin_run", "claim_run", "load_request", "record_request"]
-
 logger = logging.getLogger(__name__)
 
 

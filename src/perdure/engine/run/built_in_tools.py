@@ -9,8 +9,6 @@ from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.engine.search.tools import SEARCH_TOOLS
 
-__all__ = ["BUILT_IN_TOOLS", "BuiltInTool"]
-
 
 @dataclass(frozen=True, slots=True)
 class BuiltInTool:

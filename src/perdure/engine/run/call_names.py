@@ -8,9 +8,6 @@ from dataclasses import replace
 from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.engine.run.log import RunLog
 
-__all__ = ["CallNames"]
-
-
 ID_CHARS_MAX = 200
 """Longer ones are cut; of a model's own they have up to 64."""
 

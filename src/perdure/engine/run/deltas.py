@@ -17,8 +17,6 @@ from perdure.engine.ports import UnitInputs
 from perdure.engine.run.prefixes import Memory
 from perdure.storage.tx import Tx
 
-__all__ = ["delta_texts"]
-
 
 def delta_texts(
     tx: Tx,

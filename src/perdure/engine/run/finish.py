@@ -19,8 +19,6 @@ from perdure.engine.run.next_action import Finish, next_action
 from perdure.engine.run.progress import Progress
 from perdure.storage.tx import Tx
 
-__all__ = ["end_run", "finish"]
-
 
 async def finish(log: RunLog, ports: Ports) -> Progress:
     """End the run as its log says, in one transaction. Raises: LeaseLost."""

@@ -12,8 +12,6 @@ from perdure.core.events import Delta, RunEnded, StepAbandoned, StoredEvent
 from perdure.core.ids import StepId
 from perdure.core.runs import RunKey
 
-__all__ = ["Hub", "Publication", "Tell", "follow"]
-
 Publication = StoredEvent | Delta | PerdureError | None
 """An event, a preview, why this process gave the run up; None when it no longer drives it."""
 

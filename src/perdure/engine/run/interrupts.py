@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
-__all__ = ["Interrupted", "Interruptible", "is_cancelled", "to_the_end"]
-
 T = TypeVar("T")
 
 

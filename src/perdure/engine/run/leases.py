@@ -16,8 +16,6 @@ from perdure.engine.ports import Ports
 from perdure.engine.run.interrupts import Interruptible
 from perdure.storage.tx import Tx
 
-__all__ = ["holding", "is_dead", "process_owner"]
-
 
 @asynccontextmanager
 async def holding(key: RunKey, lease: Lease, ports: Ports) -> AsyncIterator[None]:

@@ -16,8 +16,6 @@ from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.run.tool_rules import PastCall, RuleScope, RuleState, calls_made, rule_state
 from perdure.storage.tx import Tx
 
-__all__ = ["OpenCall", "RunLog", "load_run_log", "open_calls_in", "rule_scope_of", "run_log_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:

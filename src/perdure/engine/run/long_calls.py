@@ -8,8 +8,6 @@ from dataclasses import replace
 from perdure.core.messages import Part, ToolCall
 from perdure.core.ports import TokenCounter
 
-__all__ = ["CALLS_SHARE", "NAME_CHARS_MAX", "shortened"]
-
 CALLS_SHARE = 0.25
 """Of the window, what the arguments of one answer's calls may take together: they stay in view until they have their
 results, and can't be shown in part."""

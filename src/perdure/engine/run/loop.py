@@ -14,8 +14,6 @@ from perdure.engine.run.progress import Progress
 from perdure.engine.run.tool_calls import call_tools
 from perdure.engine.run.views import Views
 
-__all__ = ["run"]
-
 
 async def run(progress: Progress, ports: Ports, views: Views, tell: Tell) -> None:
     """Take a claimed run to its end, one committed action at a time.

@@ -45,8 +45,6 @@ from perdure.engine.run.next_action import Finish, next_action
 from perdure.engine.run.progress import Progress, RequestParts
 from perdure.storage.tx import Tx
 
-__all__ = ["call_model"]
-
 NEWS = 1.02
 """A factor that is this much above what was reckoned with is remembered for the model's other conversations."""
 

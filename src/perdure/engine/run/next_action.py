@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from perdure.core.runs import Failure, Step, StopReason
 from perdure.engine.run.log import OpenCall, RunLog
 
-__all__ = ["Action", "CallModel", "CallTools", "Done", "Finish", "MakeRequest", "next_action"]
-
 
 @dataclass(frozen=True, slots=True)
 class MakeRequest:

@@ -29,9 +29,6 @@ from perdure.engine.approvals.answers import client_skills, client_specs
 from perdure.engine.ports import UnitInputs
 from perdure.storage.tx import Tx
 
-__all__ = ["Memory", "compile_prefix", "dropped_rows", "overcount_behind", "read_memory", "rows_tokens", "store_prefix"]
-
-
 FILES_SHARE = 0.4
 """Of what tools, base prompt and blocks leave, what files may take at most."""
 

@@ -20,8 +20,6 @@ from perdure.engine.run.deltas import delta_texts
 from perdure.engine.run.prefixes import compile_prefix, overcount_behind, read_memory
 from perdure.storage.tx import Tx
 
-__all__ = ["Preview", "preview"]
-
 NEWEST = 2**62
 """Above every row number."""
 

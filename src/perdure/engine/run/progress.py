@@ -13,8 +13,6 @@ from perdure.core.events import StoredEvent
 from perdure.core.nodes import SummaryNode
 from perdure.engine.run.log import RunLog
 
-__all__ = ["Progress", "RequestParts", "RoomPlan"]
-
 
 @dataclass(frozen=True, slots=True)
 class RequestParts:

@@ -32,8 +32,6 @@ from perdure.engine.run.prefixes import Memory, compile_prefix, overcount_behind
 from perdure.engine.run.progress import Progress, RequestParts, RoomPlan
 from perdure.storage.tx import Tx
 
-__all__ = ["load_view", "make_request"]
-
 _PLAN_NAMES: dict[type[Plan], Literal["evict", "merge", "stub"]] = {Evict: "evict", Merge: "merge", Stub: "stub"}
 
 

@@ -36,8 +36,6 @@ from perdure.engine.run.views import Line, Views
 from perdure.engine.workers.capture import Captures
 from perdure.storage.tx import Tx
 
-__all__ = ["Runner"]
-
 log = logging.getLogger(__name__)
 
 STORE_TRIES = 5

@@ -38,8 +38,6 @@ from perdure.engine.run.tool_rules import prefilled
 from perdure.engine.search.tools import SearchCall
 from perdure.storage.tx import Tx
 
-__all__ = ["call_tools"]
-
 logger = logging.getLogger(__name__)
 
 REFUSALS = (ToolError, InvalidInput, Conflict)

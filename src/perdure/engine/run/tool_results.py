@@ -24,8 +24,6 @@ from perdure.engine.run.tool_rules import EDITED
 from perdure.engine.search.tools import count_use
 from perdure.storage.tx import Tx
 
-__all__ = ["result_tokens", "store_edit", "store_outcome", "store_started"]
-
 RESULT_SHARE = 0.1
 """Of the window, what one answer about what is out of view may take; `RESULT_MIN_TOKENS` of a small one."""
 RESULT_MIN_TOKENS = 500

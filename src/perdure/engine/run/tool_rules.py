@@ -30,8 +30,6 @@ from perdure.core.tools.rules import (
     output_word,
 )
 
-__all__ = ["EDITED", "PastCall", "RuleScope", "RuleState", "calls_made", "expected_states", "prefilled", "rule_state"]
-
 EDITED = "\n\n[NOTE: run with arguments that a person changed: "
 """What follows this in a result is ours, not the tool's."""
 

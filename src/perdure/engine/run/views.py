@@ -13,8 +13,6 @@ from perdure.core.ids import AgentId
 from perdure.engine.run.log import RunLog
 from perdure.engine.run.progress import Progress, RequestParts
 
-__all__ = ["Line", "Views"]
-
 Line = tuple[AgentId, int]
 """A conversation: agent and number."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from perdure.search.ranking.fuse import Ranking
     from perdure.search.ranking.pool import Column
 
-__all__ = ["POOL_ROWS", "LateInteraction"]
-
 POOL_ROWS = 30
 KEPT_TEXTS = 20_000
 TEXTS_AT_ONCE = 8

@@ -29,8 +29,6 @@ from perdure.engine.run.prefixes import Memory, read_memory
 from perdure.search.recalled import Recalled, RecallScope, Source
 from perdure.storage.tx import Tx
 
-__all__ = ["RecallPlan", "plan_recall", "plan_recall_of_run", "recall"]
-
 log = logging.getLogger(__name__)
 
 QUERY_CHARS = 2_000

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from perdure.search.request import SearchRequest
     from perdure.search.vectors.index import VectorIndexes
 
-__all__ = ["QUERY_TIMEOUT_S", "Search"]
-
 QUERY_TIMEOUT_S = 3.0
 """How long a query's vector is waited for. Without it, words find what they find."""
 

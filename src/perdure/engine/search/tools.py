@@ -24,8 +24,6 @@ from perdure.search.query.times import parse_time
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 
-__all__ = ["SEARCH_TOOLS", "SearchCall", "count_use"]
-
 MAX_RESULTS = 50
 OFFSET_MAX = 950
 SHOWN_CHARS = 2_000  # of one result; the whole text stays where it is

@@ -14,8 +14,6 @@ from perdure.core.ids import AgentId
 from perdure.domain.agents.capture import capture, capture_due
 from perdure.engine.ports import Ports
 
-__all__ = ["Captures", "capture_rest"]
-
 log = logging.getLogger(__name__)
 
 CLOSING_S = 5.0

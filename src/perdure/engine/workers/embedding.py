@@ -28,8 +28,6 @@ from perdure.engine.run.interrupts import to_the_end
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 
-__all__ = ["EmbeddingWorker", "WatchedStore"]
-
 log = logging.getLogger(__name__)
 
 P = ParamSpec("P")

@@ -29,8 +29,6 @@ from perdure.engine.ports import Ports, window_tokens
 from perdure.engine.run.leases import is_dead
 from perdure.storage.tx import Tx
 
-__all__ = ["UPLOAD_PART_BYTES", "FileWorker"]
-
 log = logging.getLogger(__name__)
 
 UPLOAD_PART_BYTES = 1_000_000

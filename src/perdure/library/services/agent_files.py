@@ -17,8 +17,6 @@ from perdure.library.paging import Page
 from perdure.library.services.files import check_lines
 from perdure.storage.tx import Tx
 
-__all__ = ["AgentFilePage", "AgentFileService"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFilePage:

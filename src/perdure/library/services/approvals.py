@@ -22,8 +22,6 @@ from perdure.library.checks import USER, check_text
 from perdure.library.services.conversations import find_conversation
 from perdure.storage.tx import Tx
 
-__all__ = ["ApprovalService"]
-
 LISTED_MAX = 1_000
 """Conversations that are looked at for one answer."""
 

@@ -24,8 +24,6 @@ from perdure.library.checks import check_page, check_text
 from perdure.library.paging import Page
 from perdure.storage.tx import Tx
 
-__all__ = ["ArchiveService"]
-
 Changes = ArchiveChanges | Callable[[Archive], ArchiveChanges]
 """New values of some fields, or a function that makes them from the archive as it is."""
 

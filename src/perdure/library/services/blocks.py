@@ -14,8 +14,6 @@ from perdure.library.checks import USER, check_limit, check_number, check_page, 
 from perdure.library.paging import Page
 from perdure.storage.tx import Tx
 
-__all__ = ["BlockService"]
-
 Changes = Mapping[str, Any] | Callable[[Block], Mapping[str, Any]]
 """New values of some fields, or a function that makes them from the block as it is."""
 

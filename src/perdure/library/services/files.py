@@ -18,8 +18,6 @@ from perdure.library.services.folders import POLL_S
 from perdure.library.services.uploads import Source, upload
 from perdure.storage.tx import Tx
 
-__all__ = ["FileService", "FileState", "check_lines"]
-
 FILES_PER_LOOK = 16
 TEXT_CHARS = 20_000_000  # more than any file has
 PAGE_TEXT_CHARS = 10_000_000  # of all files of one page together

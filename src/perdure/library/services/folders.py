@@ -29,8 +29,6 @@ from perdure.library.paging import Page
 from perdure.library.services.passages import passages_page
 from perdure.storage.tx import Tx
 
-__all__ = ["POLL_S", "FolderService", "attach_and_open"]
-
 POLL_S = 0.1
 """How often a caller that waits looks whether the worker of files is done."""
 

@@ -11,8 +11,6 @@ from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message
 from perdure.storage.tx import Tx
 
-__all__ = ["HistoryPage", "list_shown"]
-
 T = TypeVar("T")
 Show = Callable[[Message], Sequence[T]]
 

@@ -31,8 +31,6 @@ from perdure.library.checks import check_choice, check_limit, check_number, chec
 from perdure.library.paging import Page
 from perdure.storage.tx import Tx
 
-__all__ = ["PassageService", "passage_filter", "passages_page"]
-
 
 class PassageService:
     """What can be done with passages: those of an archive, and `..._of_agent` those of all archives of an agent."""

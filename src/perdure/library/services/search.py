@@ -25,16 +25,6 @@ from perdure.search.query.times import parse_time
 from perdure.search.recalled import Recalled, RecallScope
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "BUDGET_MAX_TOKENS",
-    "BUDGET_TOKENS",
-    "FoundMessages",
-    "Moment",
-    "SearchMode",
-    "SearchService",
-    "check_recall",
-]
-
 BUDGET_TOKENS = 2_000
 BUDGET_MAX_TOKENS = 200_000
 

@@ -11,8 +11,6 @@ from perdure.domain.secrets import put_secret
 from perdure.library.checks import check_text
 from perdure.storage.tx import Tx
 
-__all__ = ["SecretService"]
-
 
 class SecretService:
     """What can be done with secrets. `owner` is an agent, or None for the organisation."""

@@ -23,12 +23,6 @@ from perdure.library.services.conversations import find_conversation
 from perdure.library.services.runs import find_run
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "StepInfo",
-    "StepService",
-    "overview_of",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepInfo:

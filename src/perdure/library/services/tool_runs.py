@@ -22,8 +22,6 @@ from perdure.domain.secrets import resolve_environment, secret_names
 from perdure.domain.tools.environment import open_environment
 from perdure.storage.tx import Tx
 
-__all__ = ["check_sandbox_limits", "run_tool"]
-
 TIMEOUT_S = 30.0
 
 

@@ -20,8 +20,6 @@ from perdure.domain.archives.transfer import (
 )
 from perdure.storage.tx import Tx
 
-__all__ = ["ImportedArchives", "TransferService", "check_lines"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedArchives:

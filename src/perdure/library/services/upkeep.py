@@ -15,8 +15,6 @@ from perdure.core.vectors import OwnerKind, ScopeCounts
 from perdure.domain.archives.embedding import reindex
 from perdure.storage.tx import Tx
 
-__all__ = ["Comparison", "Progress", "Reindexed", "UpkeepService"]
-
 PAGE = 500
 POLL_S = 0.2
 """How often it is looked how far the worker of embeddings is."""

@@ -18,8 +18,6 @@ from perdure.engine.workers.files import UPLOAD_PART_BYTES
 from perdure.library.checks import check_choice, check_text
 from perdure.storage.tx import Tx
 
-__all__ = ["IF_EXISTS", "Source", "upload"]
-
 Source = bytes | str | Path | BinaryIO
 """The bytes themselves, the path of a file, or an open file that can seek."""
 

@@ -14,8 +14,6 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Bert", "Layer", "Workspace", "hidden_states"]
-
 Array = npt.NDArray[np.float32]
 
 GELU_BLOCK = 16_384

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["CachedEmbedder", "CachedWordEmbedder", "with_cache"]
-
 ENTRIES_MAX = 2_048
 JOIN_MAX = 16
 """Calls with more texts run alone."""

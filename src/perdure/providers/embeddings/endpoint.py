@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["EndpointEmbedder"]
-
 BATCH_TEXTS = 64
 BATCH_CHARS = 100_000
 TEXT_CHARS_MAX = 100_000

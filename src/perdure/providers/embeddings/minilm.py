@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from perdure.providers.embeddings.bert import Bert, Workspace
 
-__all__ = ["MiniLM"]
-
 BATCH_PIECES = 256
 """Word pieces of one pass: enough to be fast, few enough that a query does not wait long behind a batch (50 ms)."""
 

@@ -9,8 +9,6 @@ from urllib.parse import urlsplit, urlunsplit
 from perdure.providers.embeddings.endpoint import EndpointEmbedder
 from perdure.providers.openai_chat.endpoint import normalise_url
 
-__all__ = ["OllamaEmbedder"]
-
 
 class OllamaEmbedder(EndpointEmbedder):
     """`Embedder` over `POST /api/embed`, where Ollama itself cuts what is too long for the model.

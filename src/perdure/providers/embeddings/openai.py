@@ -9,8 +9,6 @@ from typing import Any
 from perdure.providers.embeddings.endpoint import EndpointEmbedder
 from perdure.providers.openai_chat.endpoint import embeddings_url, is_openai
 
-__all__ = ["OpenAIEmbedder"]
-
 
 class OpenAIEmbedder(EndpointEmbedder):
     """`Embedder` over `POST {base_url}/embeddings`: OpenAI, vLLM, LM Studio, Mistral, Together, a gateway.

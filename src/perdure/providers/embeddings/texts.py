@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from perdure.core.ports import EmbedPurpose
 
-__all__ = ["encodable", "prefix_of"]
-
 # Models that were trained with other beginnings for what is searched than for what is searched with. Servers don't add
 # them. (name, before a document, before a query)
 _PREFIXES: Sequence[tuple[re.Pattern[str], str, str]] = (

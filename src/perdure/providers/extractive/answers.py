@@ -11,8 +11,6 @@ from perdure.providers.extractive.phrases import say
 from perdure.providers.extractive.questions import Keywords, keywords_of
 from perdure.providers.extractive.sentences import Language, cut, one_line
 
-__all__ = ["answer_from_blocks", "notes_in"]
-
 MAX_LINES = 12
 TASTES = frozenset({"like", "dislike"})
 

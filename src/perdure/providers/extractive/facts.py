@@ -15,8 +15,6 @@ from typing import Final
 from perdure.providers.extractive.questions import is_question, stem
 from perdure.providers.extractive.sentences import Sentence, one_line, sentences_in
 
-__all__ = ["DISLIKES", "LIKES", "REMEMBER", "Fact", "facts_in"]
-
 MAX_VALUE_CHARS = 600
 LIKES, DISLIKES, REMEMBER = "Likes", "Dislikes", "Remember"
 

@@ -14,8 +14,6 @@ from perdure.providers.extractive.phrases import NOTICE
 from perdure.providers.extractive.plan import Step, calls_of, reply_of
 from perdure.providers.extractive.sentences import CJK, clean
 
-__all__ = ["ExtractiveModel"]
-
 CHARS_PER_TOKEN = 4
 
 _PIECE = re.compile(rf"\s*[{CJK}]|\s*[^\s{CJK}]+|\s+")  # a word, or one Chinese character

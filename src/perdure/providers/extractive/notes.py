@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from perdure.providers.extractive.facts import REMEMBER, Fact
 from perdure.providers.extractive.sentences import sentences_in
 
-__all__ = ["Edit", "holds", "note_on", "plan_edits"]
-
 MAX_LINE_CHARS = 700
 
 _LINE = re.compile(r"[\s*•-]*([^:：]{1,60})[:：]\s*(.+?)\s*")

@@ -6,8 +6,6 @@ from typing import Final
 
 from perdure.providers.extractive.sentences import Language
 
-__all__ = ["NOTICE", "say"]
-
 NOTICE: Final[dict[Language, str]] = {
     "en": (
         "(I am perdure/extractive: no language model, but a small program that notes and finds what you tell me."

@@ -22,8 +22,6 @@ from perdure.providers.extractive.quotes import Hit, best_quotes, read_hits
 from perdure.providers.extractive.sentences import Language, cut, language_of, one_line, sentences_in
 from perdure.providers.extractive.view import Turn, arguments_of, offered_tools, read_turn, visible_blocks
 
-__all__ = ["Step", "calls_of", "reply_of"]
-
 MAX_ANSWERS_WITH_CALLS = 3
 MAX_QUESTIONS = 3
 HUMAN = "human"

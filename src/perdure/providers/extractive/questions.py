@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from perdure.providers.extractive.sentences import CJK, Sentence
 
-__all__ = ["Keywords", "is_question", "keywords_of", "stem"]
-
 _ASKS_EN = re.compile(
     r"""\s*(?:(?:hi|hello|hey|so|and|but|ok|well|now|please)\b[\s,!]*)*(?:
         (?:what|who|whose|which)(?:'s|\s+(?!(?:i|you|we|an?|nice)\b)\w+)

@@ -11,8 +11,6 @@ from perdure.providers.extractive.phrases import say
 from perdure.providers.extractive.questions import Keywords, is_question
 from perdure.providers.extractive.sentences import Language, clean, cut, one_line, sentences_in
 
-__all__ = ["Hit", "best_quotes", "read_hits"]
-
 MAX_QUOTES = 3
 MAX_QUOTE_CHARS = 300
 MAX_READ_CHARS = 20_000

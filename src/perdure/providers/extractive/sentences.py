@@ -11,8 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["CJK", "Language", "Sentence", "clean", "cut", "language_of", "one_line", "sentences_in"]
-
 Language = Literal["en", "zh"]
 
 MAX_ANALYSED_CHARS = 4_000

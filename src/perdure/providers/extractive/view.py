@@ -13,8 +13,6 @@ from perdure.core.models import ModelRequest
 from perdure.core.text.markup import unescape_tags
 from perdure.providers.extractive.sentences import clean
 
-__all__ = ["Turn", "arguments_of", "offered_tools", "read_turn", "visible_blocks"]
-
 # The result of one of these is the whole new value of the block it edited.
 EDIT_TOOLS = frozenset(
     (

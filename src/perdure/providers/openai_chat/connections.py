@@ -11,8 +11,6 @@ import httpx
 
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
 
-__all__ = ["Connections"]
-
 IDLE_MAX = 100
 IDLE_S = 30.0
 

@@ -12,8 +12,6 @@ from perdure.core.errors import InvalidInput
 from perdure.providers.discovery import api_path
 from perdure.providers.masking import mask_url
 
-__all__ = ["Dialect", "chat_url", "dialect_of", "embeddings_url", "is_openai", "normalise_url", "request_headers"]
-
 _OWN_HOSTS = ("openai.com", "openai.azure.com")
 _REASONING_MODEL = re.compile(r"(?:o\d|gpt-(?:[5-9]|\d\d))")
 _NO_EFFORT = re.compile(r"-chat|^o1-(?:mini|preview)")  # of the same families, but without the field

@@ -33,8 +33,6 @@ from perdure.core.incoming.json_limits import parse_json
 from perdure.providers.bounded import EVENT
 from perdure.providers.masking import mask_text
 
-__all__ = ["Target", "error_in_answer", "error_of_connection", "error_of_status", "retry_after_s"]
-
 DETAIL_CHARS_MAX = 500
 
 _OVERFLOW_CODES = frozenset(

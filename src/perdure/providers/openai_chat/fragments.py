@@ -6,8 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
-__all__ = ["Fragments"]
-
 ENTRY_OVERHEAD = 200
 """The approximate size of an entry besides its bytes."""
 

@@ -22,8 +22,6 @@ from perdure.providers.openai_chat.fragments import Fragments
 from perdure.providers.openai_chat.request import Body, build_body
 from perdure.providers.openai_chat.stream import AnswerReader
 
-__all__ = ["OpenAIChat"]
-
 DRAIN_S = 0.1
 
 USAGE_S = 5.0

@@ -24,8 +24,6 @@ from perdure.providers.cache_marks import turn_start
 from perdure.providers.openai_chat.endpoint import Dialect
 from perdure.providers.openai_chat.fragments import Fragments
 
-__all__ = ["Body", "build_body", "wire_messages"]
-
 NAME_CHARS_MAX = 64
 CALL_ID_CHARS_MAX = 40  # OpenAI refuses longer ones; another provider may have given them
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["SseDecoder"]
-
 FIELDS = ("data", "event", "id", "retry")
 
 

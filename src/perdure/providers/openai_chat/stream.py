@@ -19,8 +19,6 @@ from perdure.providers.masking import mask_text
 from perdure.providers.openai_chat.sse import SseDecoder
 from perdure.providers.openai_chat.tool_calls import ToolCalls, is_object
 
-__all__ = ["AnswerReader", "usage_of"]
-
 PREVIEW_CHARS = 200
 PREVIEW_OF_CHARS = 20_000
 ANSWER_CHARS = 2_000_000

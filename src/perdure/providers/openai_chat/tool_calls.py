@@ -17,8 +17,6 @@ from perdure.core.messages import ToolCall
 from perdure.core.models import ModelDelta
 from perdure.providers.bounded import WHOLE
 
-__all__ = ["ToolCalls", "is_object"]
-
 CALLS_MAX = 1_000
 NAME_CHARS_MAX = 1_000
 PARSED_CHARS_MAX = 20_000_000

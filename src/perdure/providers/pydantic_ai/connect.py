@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
     from pydantic_ai.providers import Provider
 
-__all__ = ["WIRE", "Connection", "connect", "key_of"]
-
 WIRE: ContextVar[dict[str, Any] | None] = ContextVar("perdure_wire_seen", default=None)
 """Where the HTTP client notes its request and response while a call opens."""
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Dialect", "dialect_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:

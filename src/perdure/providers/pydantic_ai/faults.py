@@ -23,8 +23,6 @@ from perdure.core.errors import (
 from perdure.core.pip_line import pip_line
 from perdure.providers.masking import mask_text
 
-__all__ = ["fault", "missing", "redirected"]
-
 _DETAIL_CHARS = 1_000
 _LOCATION_CHARS = 200
 _TRANSPORTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp", "anyio", "botocore", "urllib3"})

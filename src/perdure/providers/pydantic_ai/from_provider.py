@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pydantic_ai import messages as pa
     from pydantic_ai.usage import RequestUsage
 
-__all__ = ["Deltas", "to_parts", "to_stop_reason", "to_usage"]
-
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 

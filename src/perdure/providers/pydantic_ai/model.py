@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
     from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 
-__all__ = ["DirectModel", "DirectProvider"]
-
 DirectProvider: TypeAlias = Literal["anthropic", "google", "openai-responses"] | str
 """These three are tested; any other name is one of pydantic-ai's: "bedrock", "groq", "mistral", "cohere", ..."""
 

@@ -12,8 +12,6 @@ from perdure.providers.pydantic_ai.dialects import Dialect
 if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestParameters
 
-__all__ = ["to_parameters", "to_settings"]
-
 _OWN_SETTINGS = ("anthropic_", "google_", "openai_", "bedrock_", "groq_", "mistral_", "cohere_", "xai_")
 
 

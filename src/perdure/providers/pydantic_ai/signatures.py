@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-__all__ = ["Signature", "pack", "unpack"]
-
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _FIELDS = ("provider", "id", "signature")
 

@@ -19,8 +19,6 @@ from perdure.providers.pydantic_ai.signatures import unpack
 if TYPE_CHECKING:
     from pydantic_ai import messages as pa
 
-__all__ = ["to_messages"]
-
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NO_CALL_ID_CHAR = re.compile(r"[^A-Za-z0-9_-]")
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -7,8 +7,6 @@ from collections import Counter
 
 from perdure.core.text.words import query_of
 
-__all__ = ["excerpt", "terms_of"]
-
 TERM_MATCHES = 64  # of one term in one text
 _BOUNDARY = re.compile(r"\n|(?<=[.!?])\s|[。！？]")
 _SPACE = re.compile(r"\s")

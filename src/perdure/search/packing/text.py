@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Literal
 
-__all__ = ["HEADER", "Candidate", "Excerpt", "heading", "item", "render", "section", "sort_for_reading"]
-
 LATEST = datetime.max.replace(tzinfo=UTC)
 Kind = Literal["block", "passage", "turn"]
 

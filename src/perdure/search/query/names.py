@@ -6,8 +6,6 @@ import functools
 import re
 from collections.abc import Sequence
 
-__all__ = ["different", "names_in", "without_names"]
-
 # Names that are ordinary words too: those only count with a capital letter.
 _ORDINARY_TEXT = (
     "amber april art august bill chase dawn drew faith frank grace hope jack joy june mark may olive pat ray rich"

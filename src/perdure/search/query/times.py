@@ -7,8 +7,6 @@ from datetime import UTC, date, datetime, time
 from perdure.core.errors import InvalidInput
 from perdure.core.text.zones import zone
 
-__all__ = ["parse_time"]
-
 
 def parse_time(text: str | None, *, timezone: str = "UTC", end: bool = False) -> datetime | None:
     """Parse an ISO 8601 date or time into a moment in UTC; None for None or an empty text.

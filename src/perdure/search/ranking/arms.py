@@ -15,16 +15,6 @@ import numpy as np
 from perdure.search.ranking.pool import SESSION_SPAN, Column, Pool
 from perdure.search.ranking.weights import Weights
 
-__all__ = [
-    "Neighbours",
-    "dense_scores",
-    "length_scores",
-    "session_scores",
-    "span_scores",
-    "standard_scores",
-    "word_scores",
-]
-
 NO_SPREAD = 1e-9
 FARTHEST = 3  # places between a row and one that shares with it
 LARGEST = 20.0  # standard deviations

@@ -22,8 +22,6 @@ from perdure.search.ranking.arms import (
 from perdure.search.ranking.pool import ANSWERS, ASKS, NO_ROLE, ROLE, SPEAKER, Column, Pool, QueryHints
 from perdure.search.ranking.weights import Weights
 
-__all__ = ["Explanation", "Ranking", "add_late", "rank"]
-
 USES_COUNTED = 8.0  # more uses than this add little
 PLAIN_COSINE = 8.0
 """A cosine of so many standard deviations above its scope's mean is as much evidence as all the query's words.

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from perdure.search.query.names import different, names_in
 from perdure.search.ranking.pool import ASSISTANT, NO_ROLE, USER, QueryHints
 
-__all__ = ["asks_when", "hints_of", "names_a_time", "role_meant"]
-
 _SAID = (
     r"(?:say|said|tell|told|mention\w*|suggest\w*|recommend\w*|advis\w+|propos\w+|ask\w*|explain\w*|promis\w+|writ\w+|wrote"
     r"|give|gave|list\w*|shar\w+|describ\w+|answer\w*)"

@@ -10,8 +10,6 @@ import numpy as np
 
 from perdure.search.ranking.pool import Column
 
-__all__ = ["late_scores", "pack_signs"]
-
 ROWS_AT_ONCE = 8  # whose numbers stay in the processor's cache between being unpacked and being multiplied
 
 

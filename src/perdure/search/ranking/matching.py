@@ -20,8 +20,6 @@ from perdure.core.text.words import SPACELESS, Clause, Query, fold, stems
 if TYPE_CHECKING:
     from perdure.search.ranking.pool import Column
 
-__all__ = ["ANALYSED_CHARS", "RELATED", "clause_counts"]
-
 ANALYSED_CHARS = 20_000
 """A text is searched by its beginning: a long one is found by any of its words, but must not cost seconds."""
 

@@ -9,25 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "ANSWERS",
-    "ASKS",
-    "ASSISTANT",
-    "NO_ROLE",
-    "ROLE",
-    "SESSION_SPAN",
-    "SPEAKER",
-    "TOOL",
-    "USER",
-    "Column",
-    "Pool",
-    "QueryHints",
-    "Scope",
-    "bounded",
-    "role_number",
-    "traits_of",
-]
-
 Column = NDArray[Any]
 
 NO_ROLE, USER, ASSISTANT, TOOL = -1, 0, 1, 2

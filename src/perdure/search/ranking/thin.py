@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["ALIKE", "merge_duplicates"]
-
 ALIKE = 0.9
 """Two texts are near-duplicates when they share this part of their words; in real dialogue hardly any two do."""
 

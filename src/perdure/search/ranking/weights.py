@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-__all__ = ["HYBRID", "LEXICAL", "PASSAGES", "Weights"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:

@@ -22,8 +22,6 @@ from perdure.search.vectors.loading import load_rows
 from perdure.search.vectors.rows import NO_ROW, FloatArray, IntArray, Rows, decode, scores
 from perdure.storage.tx import Tx
 
-__all__ = ["NearestRows", "VectorIndexes"]
-
 MAX_BYTES = 256 * 2**20
 PAGE = 8_192
 

@@ -9,8 +9,6 @@ from perdure.core.vectors import Scope
 from perdure.search.vectors.rows import IntArray, Rows, Sample, form_of, hash_numbers
 from perdure.storage.tx import Tx
 
-__all__ = ["load_rows"]
-
 BLOCK = 1_024
 """Rows that are read at once; of 256 to 8,192 all take about as long."""
 

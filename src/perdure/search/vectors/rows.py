@@ -19,8 +19,6 @@ import numpy.typing as npt
 
 from perdure.core.vectors import VectorRow
 
-__all__ = ["FloatArray", "Form", "IntArray", "Rows", "Sample", "decode", "form_of", "hash_numbers", "scores"]
-
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
 Form = Literal["floats", "halves", "signs"]

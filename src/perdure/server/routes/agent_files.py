@@ -14,8 +14,6 @@ from perdure.server.routes.agents import agent_answer
 from perdure.server.wire.folders import agent_file_shape, file_id_of, folder_shape
 from perdure.server.wire.paging import Limit, Order, pages
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["agent files"])
 
 LIMIT = 100

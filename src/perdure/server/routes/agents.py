@@ -23,8 +23,6 @@ from perdure.server.wire.blocks import block_shape, memory_shape
 from perdure.server.wire.models import facts_of, handles_of
 from perdure.server.wire.paging import pages
 
-__all__ = ["agent_answer", "agent_reply", "agents_answer", "router"]
-
 router = APIRouter(tags=["agents"])
 
 _ORDERS: dict[str, AgentOrder] = {"created_at": "created", "updated_at": "updated", "last_run_completion": "used"}

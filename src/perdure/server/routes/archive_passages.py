@@ -16,8 +16,6 @@ from perdure.server.limits import Tags
 from perdure.server.wire.paging import pages
 from perdure.server.wire.passages import DeleteSelected, PassageChangesIn, PassageIn, PassagesIn, passage_shape
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["archives"])
 
 

@@ -14,8 +14,6 @@ from perdure.server.ids import AgentPath, ArchivePath, IdFormat
 from perdure.server.wire.archives import ArchiveChangesIn, ArchiveIn, archive_shape
 from perdure.server.wire.paging import pages
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["archives"])
 
 _AgentQuery = Annotated[Annotated[AgentId, IdFormat("agent")] | None, Query()]

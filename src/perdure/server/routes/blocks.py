@@ -17,8 +17,6 @@ from perdure.server.routes.agents import agent_answer, agents_answer
 from perdure.server.wire.blocks import BlockChanges, NewWireBlock, block_shape
 from perdure.server.wire.paging import pages
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["blocks"])
 
 _COUNT_MAX = 2**31 - 1

@@ -12,8 +12,6 @@ from perdure.server.ids import AgentPath
 from perdure.server.routes.messages import ConversationQuery
 from perdure.server.wire.context import context_shape
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["agents"])
 
 

@@ -39,8 +39,6 @@ from perdure.server.wire.input import ResumeRequest, key_of_otids, read_body, re
 from perdure.server.wire.messages import MessageType, Shown, wire_messages
 from perdure.server.wire.paging import Limit, Order
 
-__all__ = ["hot_routes", "router"]
-
 router = APIRouter(tags=["conversations"])
 
 AgentQuery = Annotated[Annotated[AgentId, IdFormat("agent")] | None, Query()]

@@ -18,8 +18,6 @@ from perdure.server.wire.folders import FolderChangesIn, FolderIn, file_shape, f
 from perdure.server.wire.paging import pages
 from perdure.server.wire.passages import passage_shape
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["folders"])
 
 _OrderBy = Annotated[Literal["created_at"] | None, Query()]

@@ -13,8 +13,6 @@ from perdure.server.deps import Library
 from perdure.server.encoding import json_answer, json_bytes
 from perdure.server.trace import TRACE_HEADER, trace_id
 
-__all__ = ["router"]
-
 router = APIRouter()
 
 log = logging.getLogger(__name__)

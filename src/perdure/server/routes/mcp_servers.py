@@ -22,8 +22,6 @@ from perdure.server.wire.mcp import (
 )
 from perdure.server.wire.tools import execution_shape, tool_shape
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["mcp-servers"])
 
 

@@ -49,8 +49,6 @@ from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown, wire_
 from perdure.server.wire.paging import Limit, Order
 from perdure.server.wire.runs import letta_response, wire_run
 
-__all__ = ["ConversationQuery", "MessageCursor", "answer_message", "cancelled_answer", "hot_routes", "router"]
-
 router = APIRouter()
 
 FAILED_BY_THE_MODEL = frozenset({"error", "llm_api_error", "invalid_llm_response", "insufficient_credits"})

@@ -11,8 +11,6 @@ from perdure.server.encoding import json_answer
 from perdure.server.limits import Items
 from perdure.server.wire.models import facts_of, handles_of, model_shape
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["models"])
 
 

@@ -13,8 +13,6 @@ from perdure.server.ids import AgentPath, PassagePath
 from perdure.server.wire.paging import pages
 from perdure.server.wire.passages import PassageChangesIn, PassageIn, passage_shape
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["passages"])
 
 

@@ -10,8 +10,6 @@ from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath
 from perdure.server.wire.recall import AgentRecallIn, RecallIn, recalled_shape
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["recall"])
 
 

@@ -27,8 +27,6 @@ from perdure.server.wire.messages import Shown, wire_messages
 from perdure.server.wire.paging import pages
 from perdure.server.wire.runs import RUN_STATUSES, WireRunStatus, wire_run, wire_step, wire_usage
 
-__all__ = ["resume_stream", "router"]
-
 router = APIRouter()
 
 AgentQuery = Annotated[AgentId, IdFormat("agent")]

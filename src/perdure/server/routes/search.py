@@ -29,8 +29,6 @@ from perdure.server.wire.search import (
 )
 from perdure.server.wire.values import Date, Filled
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["search"])
 
 AGENT_FOUND = 10

@@ -9,8 +9,6 @@ from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath
 from perdure.server.wire.secrets import secret_shape
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["agents"])
 
 

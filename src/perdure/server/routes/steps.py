@@ -11,8 +11,6 @@ from perdure.server.encoding import json_answer
 from perdure.server.ids import StepPath
 from perdure.server.wire.runs import wire_step, wire_trace
 
-__all__ = ["router"]
-
 router = APIRouter()
 
 

@@ -19,8 +19,6 @@ from perdure.server.wire.mcp import McpToolRunIn, tools_by_status_shape
 from perdure.server.wire.tool_mcp import ConfigChangesIn, ConfigIn, config_shape, listing_shape, offered_shapes
 from perdure.server.wire.tools import execution_shape, tool_shape
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["tools"])
 log = logging.getLogger(__name__)
 

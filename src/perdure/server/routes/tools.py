@@ -33,8 +33,6 @@ from perdure.server.wire.tools import (
     tool_shape,
 )
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["tools"])
 
 BASE_TOOLS_MAX = 1_000

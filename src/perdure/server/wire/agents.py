@@ -41,16 +41,6 @@ from perdure.server.wire.secrets import SecretsIn, secret_shape, secrets_of
 from perdure.server.wire.tools import tool_shape
 from perdure.server.wire.values import JsonObject, keywords
 
-__all__ = [
-    "BASE_TOOLS",
-    "AgentChangesIn",
-    "AgentIn",
-    "InitialMessage",
-    "agent_shape",
-    "agent_type_of",
-    "merged_settings",
-]
-
 AgentType = Literal[
     "memgpt_agent",
     "memgpt_v2_agent",

@@ -15,48 +15,6 @@ from perdure.core.ids import ID_PATTERNS
 from perdure.core.runs import StopReason
 from perdure.server.wire.messages import MessageType
 
-__all__ = [
-    "Agent",
-    "AgentFiles",
-    "AgentId",
-    "Archive",
-    "Block",
-    "Confirmation",
-    "Context",
-    "Conversation",
-    "Definition",
-    "Deleted",
-    "File",
-    "Folder",
-    "FoundMessage",
-    "FoundPassages",
-    "Health",
-    "Imported",
-    "JsonSchema",
-    "McpConfig",
-    "McpListing",
-    "McpServer",
-    "McpTool",
-    "Memory",
-    "Message",
-    "Model",
-    "Object",
-    "Passage",
-    "PassageHit",
-    "Recalled",
-    "Reply",
-    "Run",
-    "Secret",
-    "Step",
-    "Synced",
-    "Tool",
-    "ToolHit",
-    "ToolMessage",
-    "ToolRun",
-    "Trace",
-    "Usage",
-]
-
 _TIME: dict[str, Any] = {"type": "string", "format": "date-time"}
 Time = Annotated[str, WithJsonSchema(_TIME)]
 Object = dict[str, Any]

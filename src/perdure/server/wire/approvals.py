@@ -18,8 +18,6 @@ from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.messages import Shown, wire_messages
 
-__all__ = ["AnswerIn", "answers_in", "is_answer", "pending_shape"]
-
 
 class ApprovalIn(WireRequest):
     """A decision about one call, or what the client brought back of it. `arguments`, what the call is run with in place

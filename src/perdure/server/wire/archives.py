@@ -10,8 +10,6 @@ from perdure.domain.archives.units import ArchiveChanges
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
 from perdure.server.wire.values import Filled, JsonObject
 
-__all__ = ["ArchiveChangesIn", "ArchiveIn", "archive_shape", "embedding_config_shape"]
-
 # What the wire gives an archive beyond ours stands in its metadata under this name, which no reply shows.
 _KEPT = "perdure:wire"
 

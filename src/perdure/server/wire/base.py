@@ -10,8 +10,6 @@ from pydantic_core import CoreSchema
 
 from perdure.core.blocks import Author
 
-__all__ = ["ACTOR_ID", "ORG_ID", "WIRE_AUTHOR", "WireRequest", "stamp"]
-
 ACTOR_ID = "user-00000000-0000-4000-8000-000000000000"
 ORG_ID = "org-00000000-0000-4000-8000-000000000000"
 """Who acts on the wire while there are no accounts: the names that clients of Letta's server expect."""

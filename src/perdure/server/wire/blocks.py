@@ -13,14 +13,6 @@ from perdure.server.limits import Tags
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.values import JsonObject, Label
 
-__all__ = [
-    "LIMIT_CHARS",
-    "BlockChanges",
-    "NewWireBlock",
-    "block_shape",
-    "memory_shape",
-]
-
 LIMIT_CHARS = 100_000
 """The limit of a block that a client makes without one."""
 

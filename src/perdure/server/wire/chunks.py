@@ -20,8 +20,6 @@ from perdure.core.runs import FAILED_REASONS, Failure, Run
 from perdure.server.wire.messages import Group, Shown, common, groups_of, otid, second, slots_of, wire_messages
 from perdure.server.wire.runs import stop_reason, usage_statistics
 
-__all__ = ["Chunk", "Chunks", "StreamMode"]
-
 Chunk = dict[str, Any] | Failure
 """A wire message; or why the run failed, which is sent as an event of its own kind."""
 

@@ -13,8 +13,6 @@ from perdure.core.ports import TokenCounter
 from perdure.engine.run.preview import Preview
 from perdure.server.wire.base import stamp
 
-__all__ = ["context_message", "context_shape"]
-
 _RULES = ("<tool_usage_rules>", "</tool_usage_rules>")
 _METADATA = ("<memory_metadata>", "</memory_metadata>")
 

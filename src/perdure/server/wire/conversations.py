@@ -16,8 +16,6 @@ from perdure.server.limits import MaxItems
 from perdure.server.unsupported import NotSupported
 from perdure.server.wire.base import ACTOR_ID, WireRequest, stamp
 
-__all__ = ["ConversationChangesIn", "ConversationIn", "conversation_shape", "conversation_state_shape"]
-
 _Text = Annotated[str, Field(max_length=SUMMARY_CHARS)]
 
 

@@ -13,15 +13,6 @@ from perdure.server.wire.archives import embedding_config_shape
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
 from perdure.server.wire.values import JsonObject, keywords
 
-__all__ = [
-    "FolderChangesIn",
-    "FolderIn",
-    "agent_file_shape",
-    "file_id_of",
-    "file_shape",
-    "folder_shape",
-]
-
 _VERSION = 0x4 << 76 | 0b10 << 62
 _FREE = (1 << 128) - 1 & ~(0xF << 76 | 0b11 << 62)
 

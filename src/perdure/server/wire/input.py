@@ -28,21 +28,6 @@ from perdure.server.wire.base import WireRequest
 from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown
 from perdure.server.wire.values import FILLED, Filled, keywords
 
-__all__ = [
-    "CancelRequest",
-    "ImportRequest",
-    "ResetRequest",
-    "ResumeRequest",
-    "SendRequest",
-    "client_tools_in",
-    "key_of",
-    "key_of_otids",
-    "messages_of",
-    "read_body",
-    "read_send",
-    "take_body",
-]
-
 _RunId = Annotated[str, IdFormat("run")]
 
 OTHER_PARTS = frozenset(

@@ -15,18 +15,6 @@ from perdure.server.wire.base import WireRequest
 from perdure.server.wire.secrets import MASKED
 from perdure.server.wire.values import JsonObject, keywords
 
-__all__ = [
-    "McpApproveIn",
-    "McpServerChangesIn",
-    "McpServerIn",
-    "McpToolRunIn",
-    "ReachedIn",
-    "known_tool_shape",
-    "left_out_shape",
-    "server_shape",
-    "tools_by_status_shape",
-]
-
 Kind = Literal["stdio", "sse", "streamable_http"]
 
 

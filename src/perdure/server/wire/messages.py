@@ -16,19 +16,6 @@ from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.tools.arguments import ARGUMENTS
 
-__all__ = [
-    "SEND_MESSAGE",
-    "Group",
-    "MessageType",
-    "Shown",
-    "common",
-    "groups_of",
-    "otid",
-    "second",
-    "slots_of",
-    "wire_messages",
-]
-
 MessageType = Literal[
     "system_message",
     "user_message",

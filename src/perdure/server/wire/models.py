@@ -14,21 +14,6 @@ from perdure.core.models import ReasoningEffort
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.values import finite
 
-__all__ = [
-    "Facts",
-    "LlmConfig",
-    "ModelSettings",
-    "ResponseFormat",
-    "extras_of",
-    "facts_of",
-    "handles_named",
-    "handles_of",
-    "llm_config_shape",
-    "model_settings_shape",
-    "model_shape",
-    "provider_type_of",
-]
-
 _PROVIDER_TYPES = frozenset(
     [
         "anthropic",

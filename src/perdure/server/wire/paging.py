@@ -15,8 +15,6 @@ from perdure.library.checks import LIMIT_MAX
 from perdure.library.paging import Page
 from perdure.server.ids import IdFormat
 
-__all__ = ["Limit", "Order", "pages"]
-
 Order = Literal["asc", "desc"]
 Limit = Annotated[int | None, Query(ge=1, le=LIMIT_MAX, description="At most this many items.")]
 

@@ -17,14 +17,6 @@ from perdure.server.limits import MaxItems, Tags
 from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
 from perdure.server.wire.values import Date, Filled, JsonObject
 
-__all__ = [
-    "DeleteSelected",
-    "PassageChangesIn",
-    "PassageIn",
-    "PassagesIn",
-    "passage_shape",
-]
-
 EMBEDDING_MAX = 65_536
 
 

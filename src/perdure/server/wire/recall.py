@@ -14,8 +14,6 @@ from perdure.server.limits import Items
 from perdure.server.wire.base import WireRequest, stamp
 from perdure.server.wire.values import Filled, keywords
 
-__all__ = ["AgentRecallIn", "RecallIn", "recalled_shape"]
-
 _AgentId = Annotated[AgentId, IdFormat("agent")]
 _ArchiveId = Annotated[ArchiveId, IdFormat("archive")]
 _ConversationId = Annotated[ConversationId, IdFormat("conversation")]

@@ -10,17 +10,6 @@ from perdure.library.reply import Reply
 from perdure.server.wire.base import ORG_ID, stamp
 from perdure.server.wire.messages import Shown, wire_messages
 
-__all__ = [
-    "RUN_STATUSES",
-    "WireRunStatus",
-    "letta_response",
-    "stop_reason",
-    "usage_statistics",
-    "wire_run",
-    "wire_step",
-    "wire_usage",
-]
-
 WireRunStatus = Literal["created", "running", "completed", "failed", "cancelled"]
 
 RUN_STATUSES: dict[str, RunStatus] = {

@@ -19,16 +19,6 @@ from perdure.server.wire.base import WireRequest, stamp
 from perdure.server.wire.passages import passage_shape
 from perdure.server.wire.values import Date, Filled
 
-__all__ = [
-    "FOUND",
-    "FOUND_MAX",
-    "MessageSearch",
-    "PassageSearch",
-    "agent_passages_shape",
-    "messages_shape",
-    "passages_shape",
-]
-
 FOUND = 50
 FOUND_MAX = 1_000
 

@@ -8,8 +8,6 @@ from typing import Any
 from perdure.core.secrets import Secret
 from perdure.server.wire.base import WireRequest, stamp
 
-__all__ = ["MASKED", "SecretIn", "SecretsIn", "secret_shape", "secrets_of"]
-
 MASKED = ""
 """What a value is shown as. Sent back for a secret that is there, it changes nothing."""
 

@@ -11,8 +11,6 @@ from perdure.server.wire.base import WireRequest
 from perdure.server.wire.mcp import McpConfigIn, McpServerChangesIn, McpServerIn, ReachedIn, server_shape
 from perdure.server.wire.values import keywords
 
-__all__ = ["ConfigChangesIn", "ConfigIn", "config_shape", "listing_shape", "offered_shapes"]
-
 Kind = Literal["stdio", "sse", "streamable_http"]
 
 

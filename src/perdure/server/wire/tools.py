@@ -20,20 +20,6 @@ from perdure.server.limits import Items, ItemsByName, Tags
 from perdure.server.wire.base import ACTOR_ID, WireRequest
 from perdure.server.wire.values import JsonObject, keywords
 
-__all__ = [
-    "AgentToolRunIn",
-    "ApprovalWanted",
-    "GenerateSchemaIn",
-    "ToolChangesIn",
-    "ToolIn",
-    "ToolRunIn",
-    "ToolSearchIn",
-    "execution_shape",
-    "hit_shape",
-    "json_schema_shape",
-    "tool_shape",
-]
-
 _WIRE_FIELDS = "perdure:wire"
 """The key in a tool's metadata of the fields that only the wire has. No reply shows it."""
 

@@ -9,8 +9,6 @@ from pydantic import AfterValidator, Field
 
 from perdure.core.blocks import LABEL_PATTERN
 
-__all__ = ["FILLED", "Date", "Filled", "JsonObject", "Label", "finite", "keywords"]
-
 
 def keywords(**said: Any) -> Any:
     """The metadata that tells limits in the OpenAPI document, by keywords of JSON Schema; the library checks them, in

@@ -18,28 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "NOT_DELETED",
-    "OWN_AGENT",
-    "Database",
-    "FullText",
-    "OwnId",
-    "Row",
-    "deleted_org",
-    "dump",
-    "find",
-    "find_all",
-    "find_run_of",
-    "from_iso",
-    "iso",
-    "load",
-    "locate",
-    "next_number",
-    "own_agent",
-    "register",
-    "revise_settings",
-]
-
 Row = Sequence[Any]
 
 OwnId = NewType("OwnId", str)

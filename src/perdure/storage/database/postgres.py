@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["PostgresDatabase", "PostgresStore"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

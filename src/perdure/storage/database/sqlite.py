@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Outcome", "SqliteDatabase", "connect", "damaged", "run_unit", "store_error", "too_large", "upgrade"]
-
 APPLICATION_ID = 0x50455244  # "PERD", so that other programs and we ourselves can tell the file
 BUSY_TIMEOUT_S = 5.0
 LIMIT_SLACK_BYTES = 1 << 20

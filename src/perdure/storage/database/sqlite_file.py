@@ -17,8 +17,6 @@ from pathlib import Path
 
 from perdure.core.errors import StoreDamaged
 
-__all__ = ["MarkFile", "check_log", "check_mark", "forget_mark", "is_store"]
-
 MARK_EVERY_S = 1.0
 MARK_BYTES = 64
 

@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["RUN_BITS", "column_lengths", "pack_runs", "positional", "word_rows"]
-
 RUN_BITS = 12
 
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")

@@ -27,8 +27,6 @@ from perdure.storage.database.sqlite_file import MarkFile, check_log, check_mark
 from perdure.storage.migrations import MIGRATIONS, Migration
 from perdure.storage.tx import Tx
 
-__all__ = ["SqliteStore"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

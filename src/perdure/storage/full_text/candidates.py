@@ -19,8 +19,6 @@ from perdure.storage.database.base import Database
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CLAUSE_ROWS", "matches"]
-
 PROBED_ROWS = 200
 """The newest rows of a clause that are read first. Most clauses of a question have fewer."""
 CLAUSE_ROWS = 1_000

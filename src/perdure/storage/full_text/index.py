@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from perdure.storage.database.base import Database
 
-__all__ = ["IN_USE", "Words", "index_words", "next_table", "unindex_words"]
-
 IN_USE = 1 << 62
 """The number in `rebuilding` that means: the new index is in use, and the old one is being removed."""
 Words = tuple[int, str, str]

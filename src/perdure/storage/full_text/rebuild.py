@@ -17,8 +17,6 @@ from perdure.storage.full_text.index import IN_USE, Words, next_table
 from perdure.storage.tables.messages import indexed_words_of
 from perdure.storage.tables.passages import passage_words_of
 
-__all__ = ["LAST", "ROWS", "TABLES", "rebuild_words", "rebuilding", "words_of"]
-
 LAST = (1 << 32) - 1
 TABLES: dict[OwnerKind, str] = {"agent": "message_words", "archive": "passage_words"}
 ROWS: dict[OwnerKind, str] = {

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from perdure.storage.database.base import Database
 
-__all__ = ["apply"]
-
 _TABLES = """
 CREATE TABLE organisations (
     id TEXT PRIMARY KEY,

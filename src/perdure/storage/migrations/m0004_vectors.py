@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from perdure.storage.database.base import Database
 
-__all__ = ["apply"]
-
 _TABLES = """
 CREATE TABLE vector_scopes (
     number BIGINT PRIMARY KEY,

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from perdure.storage.database.base import Database
 
-__all__ = ["apply"]
-
 _TABLES = """
 CREATE TABLE folders (
     id TEXT PRIMARY KEY,

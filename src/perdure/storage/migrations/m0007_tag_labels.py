@@ -9,8 +9,6 @@ from perdure.core.text.words import index_words, restore
 from perdure.storage.database.base import Database, load
 from perdure.storage.tables.passages import tag_labels
 
-__all__ = ["apply"]
-
 ROWS = 500
 
 

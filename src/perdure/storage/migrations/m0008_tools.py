@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from perdure.storage.database.base import Database, load, next_number
 
-__all__ = ["apply"]
-
 
 def apply(db: Database) -> None:
     db.run("ALTER TABLE tools ADD COLUMN number BIGINT NOT NULL DEFAULT 0", {})

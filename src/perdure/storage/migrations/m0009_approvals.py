@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from perdure.storage.database.base import Database
 
-__all__ = ["apply"]
-
 _STATEMENTS = (
     "ALTER TABLE conversations ADD COLUMN pending_run_seq BIGINT",
     "ALTER TABLE conversations ADD COLUMN pending_from BIGINT",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from perdure.storage.database.base import Database
 
-__all__ = ["apply"]
-
 
 def apply(db: Database) -> None:
     db.run("ALTER TABLE mcp_servers ADD COLUMN left_out TEXT NOT NULL DEFAULT '[]'", {})

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from perdure.storage.database.base import Database
 
-__all__ = ["apply"]
-
 _STATEMENTS = (
     "ALTER TABLE conversations ADD COLUMN first_seq BIGINT NOT NULL DEFAULT 0",
     "CREATE TABLE resets (agent_id TEXT NOT NULL, conversation_seq BIGINT NOT NULL, number BIGINT NOT NULL,"

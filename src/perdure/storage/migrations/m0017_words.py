@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from perdure.storage.database.base import Database
 
-__all__ = ["apply"]
-
 
 def apply(db: Database) -> None:
     db.run("ALTER TABLE agents ADD COLUMN words_seq BIGINT NOT NULL DEFAULT 0", {})

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from perdure.storage.database.base import Database
 
-__all__ = ["apply"]
-
 
 def apply(db: Database) -> None:
     """Nothing: the number tells an older Perdure to leave the file alone."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from perdure.storage.database.base import Database
 
-__all__ = ["apply"]
-
 
 def apply(db: Database) -> None:
     """A prefix of before has none; it is written anew with the next request."""

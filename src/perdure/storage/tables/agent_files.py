@@ -13,8 +13,6 @@ from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import Database, Row, from_iso, iso, next_number
 from perdure.storage.tables.files import FILE_COLUMNS, file_of
 
-__all__ = ["AgentFiles"]
-
 _OF_FILE = ", ".join(f"f.{column.strip()}" for column in FILE_COLUMNS.split(","))
 _COLUMNS = f"{_OF_FILE}, d.name, o.is_open, o.first_line, o.last_line, o.used, o.version, o.used_at"
 _FROM = (

@@ -25,8 +25,6 @@ from perdure.storage.database.base import (
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import hide_agent
 
-__all__ = ["Agents", "contains", "has_tags", "pattern_of"]
-
 _COLUMNS = (
     "a.id, a.org_id, a.number, a.name, a.agent_type, a.model, d.system, d.description, a.timezone, d.tags,"
     " d.metadata, d.settings, a.settings_revision, a.hidden, a.created_at, a.updated_at, a.created_by, a.updated_by,"

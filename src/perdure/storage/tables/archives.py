@@ -19,8 +19,6 @@ from perdure.storage.database.base import Database, OwnId, Row, dump, from_iso, 
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import delete_shared
 
-__all__ = ["OWN_ARCHIVE", "Archives"]
-
 _COLUMNS = "id, org_id, number, name, description, metadata, passage_count, version, created_at, updated_at"
 
 # A passage carries no organisation of its own: its archive does.

@@ -29,8 +29,6 @@ from perdure.storage.tables.agents import contains, has_tags, pattern_of
 from perdure.storage.upkeep.checksums import VERSIONS
 from perdure.storage.upkeep.deleted import delete_shared
 
-__all__ = ["Blocks"]
-
 _COLUMNS = (
     "id, org_id, label, value, limit_chars, description, read_only, metadata, tags, is_template, hidden, version,"
     " created_at, updated_at, created_by, updated_by"

@@ -10,8 +10,6 @@ from perdure.core.ids import AgentId, OrgId
 from perdure.storage.database.base import OWN_AGENT, Database, iso
 from perdure.storage.tables.message_filters import IN_VIEW
 
-__all__ = ["Captures"]
-
 
 class Captures:
     def __init__(self, db: Database, org_id: OrgId) -> None:

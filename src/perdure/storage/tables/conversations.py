@@ -17,8 +17,6 @@ from perdure.storage.database.base import OWN_AGENT, Database, Row, dump, from_i
 from perdure.storage.tables.agents import Agents, contains, pattern_of
 from perdure.storage.tables.message_filters import IN_VIEW
 
-__all__ = ["Conversations", "load_stubs"]
-
 _COLUMNS = (
     "id, agent_id, seq, summary, settings, seen, prefix_seq, view_tokens, archived_at, created_at, updated_at,"
     " last_message_at, stubs, overcount, pending_run_seq, pending_from, first_seq"

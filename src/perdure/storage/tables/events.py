@@ -18,8 +18,6 @@ from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import OWN_AGENT, Database, from_iso, iso
 from perdure.storage.tables.messages import read_messages
 
-__all__ = ["Events"]
-
 
 class Events:
     def __init__(self, db: Database, org_id: OrgId) -> None:

@@ -15,8 +15,6 @@ from perdure.storage.database.base import Database, OwnId, Row, dump, from_iso, 
 from perdure.storage.tables.folders import between
 from perdure.storage.tables.vectors import NEVER
 
-__all__ = ["FILE_COLUMNS", "Files", "file_of"]
-
 FILE_COLUMNS = (
     "id, org_id, folder_id, number, name, original_name, media_type, size_bytes, digest, kind, status, problem, title,"
     " warnings, done, total, page_count, line_count, char_count, chunk_count, tries, lease_owner, lease_until,"

@@ -26,8 +26,6 @@ from perdure.storage.database.base import (
 from perdure.storage.tables.archives import Archives
 from perdure.storage.upkeep.deleted import delete_shared
 
-__all__ = ["Folders", "between"]
-
 _COLUMNS = (
     "id, org_id, number, name, description, instructions, metadata, archive_id, version, file_count, created_at,"
     " updated_at"

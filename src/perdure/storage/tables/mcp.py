@@ -14,8 +14,6 @@ from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
 from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import Database, OwnId, Row, dump, from_iso, iso, load, next_number
 
-__all__ = ["Mcp"]
-
 _COLUMNS = (
     "id, org_id, number, name, transport, config, sealed, trusted, created_at, updated_at, listed_at, failure, left_out"
 )

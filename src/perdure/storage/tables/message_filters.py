@@ -8,8 +8,6 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import MessageFilter
 from perdure.storage.database.base import iso
 
-__all__ = ["BEFORE_NEXT_RUN", "IN_VIEW", "being_reset", "conditions_of", "in_view", "range_conditions"]
-
 
 def being_reset(table: str) -> str:
     """The condition that a message is out of view by a reset that has not updated the message's row yet."""

@@ -16,8 +16,6 @@ from perdure.core.text.words import storable
 from perdure.storage.database.base import Database, find, find_all, find_run_of, register
 from perdure.storage.tables.message_filters import BEFORE_NEXT_RUN
 
-__all__ = ["place_of", "places_of", "register_unlinked"]
-
 
 def register_unlinked(
     db: Database, org_id: OrgId, agent_id: AgentId, run_id: RunId | None, messages: Sequence[Message]

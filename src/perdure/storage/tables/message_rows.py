@@ -23,21 +23,6 @@ from perdure.core.tools.spec import REPEATING_TOOLS
 from perdure.storage.database.base import DAMAGED_HELPS, Database, Row, from_iso, iso
 from perdure.storage.upkeep.checksums import MESSAGES
 
-__all__ = [
-    "COLUMNS",
-    "NULLABLE",
-    "as_of_settings",
-    "insert_statement",
-    "message_of",
-    "params_of",
-    "parts_of",
-    "read_rows",
-    "revised_parts",
-    "row_text",
-    "words_in",
-    "words_of",
-]
-
 COLUMNS = (
     "id, agent_id, seq, conversation_seq, role, kind, parts, run_seq, run_id, step_id, name, otid, sender_id, tokens,"
     " created_at, occurred_at, revision"

@@ -61,8 +61,6 @@ from perdure.storage.tables.message_rows import (
 from perdure.storage.tables.vector_queue import forget_texts, queue_texts
 from perdure.storage.upkeep.checksums import REVISIONS
 
-__all__ = ["Messages", "embedded_texts_of", "indexed_words_of", "message_words_of", "read_messages"]
-
 _FORM_CHARS = len(parts_to_json([Text("")]))
 
 WAITING_ROWS = 8

@@ -14,8 +14,6 @@ from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import OWN_AGENT, Database, Row, dump, from_iso, iso, load
 from perdure.storage.tables.run_rows import load_usage
 
-__all__ = ["Nodes"]
-
 _COLUMNS = (
     "agent_id, conversation_seq, seq, level, from_message_seq, upto_message_seq, children, message_count, since,"
     " until, text, tokens, made_by, model, rejected, usage, created_at"

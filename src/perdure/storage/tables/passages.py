@@ -26,8 +26,6 @@ from perdure.storage.tables.archives import OWN_ARCHIVE
 from perdure.storage.tables.vector_queue import forget_texts, queue_texts
 from perdure.storage.upkeep.checksums import PASSAGES
 
-__all__ = ["Passages", "passage_words_of", "tag_labels"]
-
 _COLUMNS = "id, archive_id, seq, text, tags, metadata, source, created_at, occurred_at"
 
 

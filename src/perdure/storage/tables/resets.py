@@ -22,8 +22,6 @@ from perdure.storage.tables.messages import indexed_words_of
 from perdure.storage.tables.vector_queue import forget_texts
 from perdure.storage.upkeep.deleted import within
 
-__all__ = ["Resets"]
-
 
 class Resets:
     def __init__(self, db: Database, org_id: OrgId) -> None:

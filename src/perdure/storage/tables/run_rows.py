@@ -14,8 +14,6 @@ from perdure.core.runs import (
 )
 from perdure.storage.database.base import Row, from_iso, load
 
-__all__ = ["RUN_COLUMNS", "load_failure", "load_usage", "run_conditions", "run_of_row"]
-
 RUN_COLUMNS = (
     "id, agent_id, seq, conversation_seq, conversation_id, status, stop_reason, failure, background, max_steps,"
     " first_message_seq, lease_owner, lease_number, lease_until, cancel_requested, usage, step_count,"

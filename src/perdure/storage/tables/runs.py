@@ -26,8 +26,6 @@ from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import OWN_AGENT, Database, OwnId, dump, from_iso, iso, load, locate, register
 from perdure.storage.tables.run_rows import RUN_COLUMNS, load_usage, run_conditions, run_of_row
 
-__all__ = ["Runs"]
-
 _COLUMNS_OF_R = ", ".join(f"r.{column.strip()}" for column in RUN_COLUMNS.split(","))
 # A run belongs to its agent's organisation. Its own `org_id` is not checked: the runs of a deleted agent keep theirs
 # until they are removed.

@@ -14,8 +14,6 @@ from perdure.core.secrets import ORGANISATION, Secret
 from perdure.core.text.words import storable
 from perdure.storage.database.base import OWN_AGENT, Database, Row, from_iso, iso
 
-__all__ = ["Secrets"]
-
 _COLUMNS = "owner_id, name, value, created_at, updated_at"
 
 

@@ -39,8 +39,6 @@ from perdure.storage.database.base import (
 from perdure.storage.tables.conversations import load_stubs
 from perdure.storage.tables.run_rows import load_failure, load_usage
 
-__all__ = ["Prefixes", "Steps"]
-
 _STEP = (
     "id, agent_id, run_seq, step_index, status, model, recipe, lease_number, usage, stop_reason, failure,"
     " created_at, ended_at"

@@ -22,8 +22,6 @@ from perdure.storage.database.base import Database, OwnId, Row, dump, iso, load,
 from perdure.storage.tables.agents import contains, has_tags, pattern_of
 from perdure.storage.upkeep.deleted import delete_shared
 
-__all__ = ["Tools"]
-
 _COLUMNS = "id, spec, tags, metadata"
 _SET = (
     "name = :name, tool_type = :tool_type, spec = :spec, tags = :tags, metadata = :metadata, code = :code,"

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from perdure.storage.database.base import Database
 
-__all__ = ["QUEUE", "forget_texts", "queue_texts"]
-
 QUEUE = "INSERT INTO embedding_queue (number, seq) VALUES (:number, :seq) ON CONFLICT (number, seq)"
 
 

@@ -18,8 +18,6 @@ from perdure.core.vectors import Claim, OwnerKind, Scope, ScopeCounts, VectorBlo
 from perdure.storage.database.base import Database, Row, iso
 from perdure.storage.tables.vector_queue import QUEUE, forget_texts, queue_texts
 
-__all__ = ["Vectors", "open_scope_of"]
-
 NEVER = "9"
 """The `not_before` of a text that is not tried again; it sorts after every time."""
 

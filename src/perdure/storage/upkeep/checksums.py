@@ -13,8 +13,6 @@ from typing import Any
 
 from perdure.storage.database.base import Database, Row
 
-__all__ = ["MESSAGES", "PASSAGES", "REVISIONS", "VERSIONS", "ChecksumColumns", "check_rows", "checksum"]
-
 
 @dataclass(frozen=True, slots=True)
 class ChecksumColumns:

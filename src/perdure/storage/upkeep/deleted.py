@@ -16,8 +16,6 @@ from perdure.storage.full_text import index as word_index
 from perdure.storage.tables.messages import indexed_words_of
 from perdure.storage.tables.vectors import Vectors
 
-__all__ = ["CHARS", "carry_out_delete", "delete_shared", "hide_agent", "unfinished_deletes", "within"]
-
 CHARS = 250_000
 """The characters of texts that one transaction removes."""
 

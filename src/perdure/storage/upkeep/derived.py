@@ -23,8 +23,6 @@ from perdure.storage.tables.vector_queue import forget_texts, queue_texts
 from perdure.storage.upkeep.checksums import MESSAGES, PASSAGES, REVISIONS, VERSIONS, check_rows
 from perdure.storage.upkeep.deleted import CHARS, carry_out_delete, unfinished_deletes
 
-__all__ = ["Upkeep"]
-
 SHOWN_MAX = 10
 
 

@@ -9,8 +9,6 @@ from perdure.core.errors import InvalidArguments
 from perdure.core.messages import Question
 from perdure.core.tools.spec import ToolOutcome
 
-__all__ = ["ask_user"]
-
 OPTIONS = 20
 OPTION_CHARS = 300
 QUESTION_CHARS = 5_000

@@ -9,8 +9,6 @@ from typing import Any
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxResult
 from perdure.core.tools.spec import ToolOutcome
 
-__all__ = ["run_code"]
-
 PYTHON = frozenset({"python", "py", "python3"})
 
 

@@ -13,8 +13,6 @@ from typing import Any, ClassVar, Protocol
 
 import httpx
 
-__all__ = ["ENGINES", "Brave", "Exa", "Hit", "SearXNG", "SearchEngine", "SearchQuery", "Tavily"]
-
 BRAVE_QUERY_CHARS = 400
 EXCERPT_CHARS = 600
 TEXT_CHARS = 5_000

@@ -6,8 +6,6 @@ from typing import Any
 
 from perdure.core.tools.spec import ToolSpec
 
-__all__ = ["BUILTIN_TOOL_SPECS"]
-
 
 def _spec(
     name: str,

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from perdure.toolbox.builtin.fetch_webpage import WebPages
     from perdure.toolbox.builtin.web_search import WebSearch
 
-__all__ = ["Builtins", "WebSettings"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:

@@ -13,8 +13,6 @@ from perdure.core.errors import BodyUnreadable, DataTooLarge, ToolError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING, unpack
 from perdure.toolbox.web_guard import GuardedTransport, WebGuard
 
-__all__ = ["FetchLimits", "PageBody", "fetch"]
-
 REDIRECTS = 5
 AGENT = "Perdure (+fetch_webpage)"
 ACCEPT = (

@@ -24,8 +24,6 @@ from perdure.toolbox.builtin.search_engines import (
     SearchQuery,
 )
 
-__all__ = ["WebSearch", "choose_engine"]
-
 MOST_RESULTS = 20
 ANSWER_BYTES = 4_000_000
 ANSWER_S = 20.0

@@ -20,8 +20,6 @@ from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.toolbox.hooks.functions import checked
 from perdure.toolbox.processes import end_group, start_group
 
-__all__ = ["HOOKS_FILE", "CommandFailed", "CommandHook", "command_hooks"]
-
 HOOKS_FILE = "hooks.toml"
 
 OUTPUT_BYTES = 100_000

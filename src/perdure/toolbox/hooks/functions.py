@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import GO_ON, HOOK_POINTS, FailurePolicy, HookInfo, HookPayload, HookPoint, Verdict
 
-__all__ = ["FunctionHook", "entry_point_hooks", "function_hooks", "hook"]
-
 GROUP = "perdure.hooks"
 
 Function = Callable[[Any], Verdict | None] | Callable[[Any], Awaitable[Verdict | None]]

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import httpx2
     from mcp import Client
 
-__all__ = ["StderrTail", "connect", "is_installed", "load_sdk"]
-
 CONNECT_S = 10.0
 STREAM_READ_S = 600.0
 """How long a stream may be silent before it is given up; calls have limits of their own."""

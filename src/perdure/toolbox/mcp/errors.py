@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 
 from perdure.core.errors import McpUnreachable
 
-__all__ = ["McpGone", "McpLate", "why_of"]
-
 WHY_CHARS = 300
 PLACES_MAX = 3
 MASK = "***"

@@ -10,8 +10,6 @@ import codecs
 from perdure.core.errors import DataTooLarge
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 
-__all__ = ["ANSWER", "LINES", "TOO_LARGE", "is_too_large"]
-
 ANSWER = JsonLimits(size_bytes=16 << 20)
 """One message of a server. A model sees a millionth of it; a listing of 1,000 tools with large schemas has a few MB."""
 

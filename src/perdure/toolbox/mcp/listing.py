@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.types import Tool
 
-__all__ = ["LeftOutTools", "filter_listings", "read_listing"]
-
 PAGES_MAX = 50
 NAME_CHARS_SHOWN = 80
 

@@ -12,8 +12,6 @@ from perdure.toolbox.mcp.limits import ANSWER
 from perdure.toolbox.mcp.places import addresses_of, is_inside
 from perdure.toolbox.web_guard import Resolve, resolve
 
-__all__ = ["PinnedTransport"]
-
 ADDRESSES_TRIED = 4
 
 

@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 from perdure.core.mcp import is_allowed
 from perdure.toolbox.web_guard import Resolve, is_address, refusal_of, resolve, untranslated
 
-__all__ = ["addresses_of", "is_inside", "leads_inside"]
-
 
 async def addresses_of(host: str, port: int, *, private: bool | None, resolver: Resolve = resolve) -> Sequence[str]:
     """The addresses of a server's host, judged, the best first.

@@ -7,8 +7,6 @@ from typing import Protocol
 from perdure.core.ids import McpServerId, ToolId
 from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing
 
-__all__ = ["McpRegistry"]
-
 
 class McpRegistry(Protocol):
     """The registered servers and their tools."""

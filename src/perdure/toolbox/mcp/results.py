@@ -11,8 +11,6 @@ from perdure.core.tools.spec import ToolOutcome
 if TYPE_CHECKING:
     from mcp.types import CallToolResult
 
-__all__ = ["RESULT_CHARS_MAX", "outcome_of"]
-
 RESULT_CHARS_MAX = 1_000_000
 SHOWN = JsonLimits(size_bytes=4 * RESULT_CHARS_MAX)
 """More than any tool's own limit lets through; what is beyond is not looked at."""

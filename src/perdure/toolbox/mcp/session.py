@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.types import CallToolResult
 
-__all__ = ["Failed", "Listed", "Session"]
-
 T = TypeVar("T")
 Listed = Callable[[ToolListing], Awaitable[None]]
 Failed = Callable[[str], Awaitable[None]]

@@ -18,8 +18,6 @@ from perdure.toolbox.mcp.registry import McpRegistry
 from perdure.toolbox.mcp.results import outcome_of
 from perdure.toolbox.mcp.session import Failed, Listed, Session
 
-__all__ = ["McpToolbox"]
-
 TRIES_IDEMPOTENT = 2
 
 

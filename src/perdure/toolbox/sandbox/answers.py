@@ -11,8 +11,6 @@ from perdure.core.tools.sandbox import SandboxJob, SandboxLimits, SandboxResult,
 from perdure.toolbox.sandbox.fork_server import Ended
 from perdure.toolbox.sandbox.inside.results import CONTAINERS_MAX, DEPTH_MAX, Unfit, clean, to_json
 
-__all__ = ["answer_bytes_max", "ended_result", "output_bytes_max", "printed", "result_of"]
-
 ERROR_CHARS = 5_000
 FRAMES_MAX = 20
 LINE_CHARS = 200

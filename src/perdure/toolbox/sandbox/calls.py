@@ -13,8 +13,6 @@ from typing import Any
 from perdure.toolbox.sandbox.fork_server import Ended, ForkServer
 from perdure.toolbox.sandbox.inside.frames import HEADER
 
-__all__ = ["Call", "Stream", "TooMuchOutput"]
-
 READ_BYTES = 64 << 10
 FILE_BYTES = 64 << 10
 READS_AT_ONCE = 4

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ControlGroup", "Delegated", "delegated"]
-
 PREFIX = "perdure-sandbox-"
 CONTROLLERS = frozenset({"memory", "pids"})
 END_TRIES, END_WAIT_S = 20, 0.01

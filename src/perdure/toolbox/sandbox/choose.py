@@ -10,8 +10,6 @@ from perdure.core.errors import SandboxUnavailable
 from perdure.core.tools.sandbox import Isolation, Sandbox, SandboxJob, SandboxResult
 from perdure.toolbox.sandbox.measures import no_isolation
 
-__all__ = ["NoSandbox", "open_sandbox"]
-
 PACKAGES_MB = 4_096
 TIMEOUT_S = 600.0
 

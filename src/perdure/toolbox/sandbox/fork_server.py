@@ -14,8 +14,6 @@ from typing import Any
 
 from perdure.toolbox.sandbox.cgroups import ControlGroup
 
-__all__ = ["Ended", "ForkServer", "ServerSettings", "StartFailed"]
-
 START_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 2.0
 MESSAGE_BYTES = 64 << 10

@@ -27,8 +27,6 @@ from perdure.toolbox.sandbox.package_cache import entries_of, tree_bytes
 from perdure.toolbox.sandbox.proxy import ForwardProxy, Upstream
 from perdure.toolbox.web_guard import WebGuard, is_address, resolve
 
-__all__ = ["LOCK_NAME", "InstallFailed", "Installer", "take_over"]
-
 TIMEOUT_S = 300.0
 CPU_S = 600
 MEMORY_BYTES = 2 << 30

@@ -30,8 +30,6 @@ from perdure.toolbox.sandbox.places import Places
 from perdure.toolbox.sandbox.proxy import ForwardProxy, listed_hosts
 from perdure.toolbox.sandbox.requirements import Requirements, RequirementsFailed
 
-__all__ = ["LinuxSandbox"]
-
 CONCURRENCY = 8
 SPARES = 1
 SPARE_DELAY_S = 0.02

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from perdure.core.tools.sandbox import Isolation, Measure
 
-__all__ = ["isolation_of", "no_isolation"]
-
 _REQUIRED = frozenset({"files", "writing", "network", "identity", "system calls", "processes", "memory"})
 
 

@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CacheFull", "SetLock", "entries_of", "free_lock", "make_room", "remove_tree", "scratch_of", "tree_bytes"]
-
 LOCK_POLL_S = 0.1
 ENTRY_BYTES = 4_096
 """What a file or folder counts at least, so that many small ones count too."""

@@ -7,8 +7,6 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-__all__ = ["Places"]
-
 
 class Places:
     """Places for jobs, and slots for processes: a process may end a little later than its job.

@@ -20,8 +20,6 @@ from perdure.core.errors import AddressRefused
 from perdure.core.tools.hosts import listed_ports
 from perdure.toolbox.web_guard import PORTS, Resolve, SystemResolver, WebGuard
 
-__all__ = ["Admit", "ForwardProxy", "Upstream", "listed_hosts"]
-
 Admit = Callable[[str, int], Awaitable[Sequence[str]]]
 """(host, port) -> the addresses to try, the best first. Raises: AddressRefused; OSError: the name leads nowhere."""
 

@@ -28,8 +28,6 @@ from perdure.toolbox.sandbox.package_cache import (
     scratch_of,
 )
 
-__all__ = ["InstallQueueFull", "Requirements", "RequirementsFailed"]
-
 INSTALLERS = 2
 QUEUE_MAX = 4
 """Different sets that one agent may have installed, or wait for, at a time."""

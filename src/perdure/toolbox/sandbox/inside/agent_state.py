@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["AgentState", "BlockState", "MemoryState"]
-
 
 class BlockState:
     """One block: `label`, and `value`, which can be set."""

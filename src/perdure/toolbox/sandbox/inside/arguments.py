@@ -12,8 +12,6 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
-__all__ = ["Misfit", "bound"]
-
 AGENT_STATE = "agent_state"
 
 

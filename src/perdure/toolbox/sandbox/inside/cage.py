@@ -26,8 +26,6 @@ from .limits import set_limits
 from .network import hand_out_listener, limit_buffers
 from .root_folder import DEVICES, WORK, mount_packages, mount_work
 
-__all__ = ["USER", "Plan", "enter"]
-
 USER = 1_000
 """The id that the code sees itself as, where it has a user namespace of its own."""
 

@@ -17,8 +17,6 @@ from .limits import lower_limits
 from .network import PROXY_VARIABLES
 from .root_folder import PACKAGES, WORK
 
-__all__ = ["PROC", "run"]
-
 JOB, RESULT, PROC, CHANNEL = 3, 4, 5, 7
 """File descriptors of a call: 0, 1 and 2 as usual, where the job is read, where the answer goes, an open /proc, and
 where the listening socket of a proxy goes."""

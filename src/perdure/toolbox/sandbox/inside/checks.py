@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["check"]
-
 
 def check(job: Mapping[str, Any]) -> dict[str, Any]:
     """Which of the measures hold, by name; `error` is what kept one from being tried.

@@ -17,8 +17,6 @@ from .agent_state import AgentState
 from .arguments import Misfit, bound
 from .results import Unfit, clean, to_json
 
-__all__ = ["execute", "printing_to"]
-
 SOURCE_NAME = "<tool>"
 FRAMES_MAX = 20
 LINE_CHARS = 200

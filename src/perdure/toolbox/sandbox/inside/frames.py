@@ -7,8 +7,6 @@ import os
 import struct
 from typing import Any
 
-__all__ = ["HEADER", "pack", "read_frame", "unpack", "write_all"]
-
 HEADER = struct.Struct("<Q")
 
 

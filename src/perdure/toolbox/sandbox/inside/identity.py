@@ -8,8 +8,6 @@ from pathlib import Path
 
 from .kernel import PR_SET_DUMPABLE, prctl, unshare
 
-__all__ = ["Extent", "current_map", "free_range", "identity_map", "map_self", "unshare_mapped"]
-
 Extent = tuple[int, int, int]
 """First id inside, first id outside, how many."""
 

@@ -20,8 +20,6 @@ from .identity import current_map, free_range
 from .kernel import PR_SET_PDEATHSIG, drop_capabilities, keep_capabilities, no_new_privileges, prctl
 from .root_folder import DEVICES
 
-__all__ = ["PROXY", "SETTINGS", "SETTING_NAMES", "main"]
-
 PROXY, SETTINGS = "PERDURE_PIP_PROXY", "perdure-settings:"
 SETTING_NAMES = ("index_url", "extra_index_urls", "find_links", "no_index", "proxy")
 

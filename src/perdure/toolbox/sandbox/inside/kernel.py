@@ -7,28 +7,6 @@ import ctypes
 import os
 import struct
 
-__all__ = [
-    "CLONE_NEWCGROUP",
-    "CLONE_NEWIPC",
-    "CLONE_NEWNET",
-    "CLONE_NEWNS",
-    "CLONE_NEWPID",
-    "CLONE_NEWUSER",
-    "CLONE_NEWUTS",
-    "PR_SET_DUMPABLE",
-    "PR_SET_PDEATHSIG",
-    "drop_capabilities",
-    "keep_capabilities",
-    "mount",
-    "no_new_privileges",
-    "pivot_root",
-    "prctl",
-    "set_namespace",
-    "system_call",
-    "unmount",
-    "unshare",
-]
-
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
 CLONE_NEWUTS = 0x04000000

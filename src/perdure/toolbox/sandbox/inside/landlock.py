@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 from .kernel import system_call
 
-__all__ = ["abi", "restrict"]
-
 _CREATE, _ADD_RULE, _RESTRICT = 444, 445, 446  # the same on every processor
 _VERSION_FLAG = 1
 _RULE_PATH_BENEATH, _RULE_NET_PORT = 1, 2

@@ -12,8 +12,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["Later", "import_asyncio", "import_later"]
-
 _loading = RLock()
 
 

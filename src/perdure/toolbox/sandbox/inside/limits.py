@@ -7,8 +7,6 @@ import resource
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["MEBIBYTE", "lower_limits", "set_limits"]
-
 MEBIBYTE = 1 << 20
 _OPEN_FILES = 64  # each may be a socket with a full buffer, which no other limit counts
 _PENDING_SIGNALS = 1_024

@@ -9,8 +9,6 @@ import os
 import socket
 import struct
 
-__all__ = ["PROXY_VARIABLES", "hand_out_listener", "limit_buffers"]
-
 _HOST, _PORT = "127.0.0.1", 3_128
 _BACKLOG = 16
 _BUFFERS = {  # bytes: least, at first, at most; and how many connections wait for a listener

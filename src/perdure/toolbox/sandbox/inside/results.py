@@ -14,8 +14,6 @@ from pathlib import PurePath
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
-__all__ = ["CONTAINERS_MAX", "DEPTH_MAX", "Unfit", "clean", "to_json"]
-
 DEPTH_MAX = 100
 CONTAINERS_MAX = 200_000
 """As in a request's body: whoever parses more is held up for too long."""

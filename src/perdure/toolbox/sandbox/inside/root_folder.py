@@ -13,17 +13,6 @@ from pathlib import Path
 
 from .kernel import mount, pivot_root, system_call, unmount
 
-__all__ = [
-    "DEVICES",
-    "PACKAGES",
-    "SITE",
-    "WORK",
-    "enter_root",
-    "mount_packages",
-    "mount_work",
-    "system_files",
-]
-
 WORK = "/home/tool"
 """The work folder of a call: HOME, the current folder, and the only place it can write to."""
 

@@ -15,8 +15,6 @@ from collections.abc import Iterable, Mapping
 from .kernel import system_call
 from .syscall_numbers import AARCH64, X86_64
 
-__all__ = ["ALLOWED", "REFUSED", "install", "program", "supported"]
-
 _FILES = """
 read write open openat openat2 close close_range lseek pread64 pwrite64 readv writev preadv pwritev
 sendfile copy_file_range fsync fdatasync sync_file_range fallocate ftruncate fcntl dup

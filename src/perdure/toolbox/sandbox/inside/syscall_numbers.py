@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["AARCH64", "X86_64"]
-
 
 def _table(text: str) -> Mapping[str, int]:
     return {name: int(number) for name, number in (entry.split(":") for entry in text.split())}

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import re
 
-__all__ = ["full_socket_bytes", "host_pid", "own_bytes", "sockets_bytes", "weight_bytes"]
-
 _PROCESSES_MAX = 10_000
 _BUFFER_BYTES = 212_992
 _LAST_MESSAGE_BYTES = 64 << 10

@@ -41,8 +41,6 @@ from .later import import_asyncio
 from .root_folder import SITE, enter_root, system_files
 from .weight import full_socket_bytes, host_pid, own_bytes, sockets_bytes, weight_bytes
 
-__all__ = ["main"]
-
 MESSAGE_BYTES = 64 << 10
 WEIGH_S = 0.2
 _CONTROL = PROC + 1
