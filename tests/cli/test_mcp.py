@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-import perdure.testing
+from tests.support import mcp_raw_server
 from tests.support.programs import called
 from tests.toolbox.mcp.servers import Running, running
 
 CANARY = "canary-88d0"
-RAW = str(Path(perdure.testing.__file__).with_name("mcp_raw_server.py"))
+RAW = mcp_raw_server.__file__
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
 from perdure.core.runs import Prefix, Recipe
 from perdure.testing.clock import START
-from perdure.testing.strategies import any_text, build_log, effort, parts
+from tests.support.strategies import any_text, build_log, effort, parts
 
 PREFIX = Prefix(
     agent_id=AgentId("agent-1"),

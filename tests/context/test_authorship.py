@@ -31,7 +31,7 @@ from perdure.providers.openai_chat.request import build_body
 from perdure.providers.pydantic_ai.dialects import dialect_of
 from perdure.providers.pydantic_ai.to_provider import to_messages
 from perdure.testing.clock import START, SequentialIds
-from perdure.testing.strategies import any_text, build_log, effort
+from tests.support.strategies import any_text, build_log, effort
 
 MARKER = "314159265358979"
 DELTA = envelope("memory_delta", label="human", value="Ada")

@@ -15,7 +15,7 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.nodes import SummaryNode, message_handle, parse_handle
 from perdure.testing.clock import START
-from perdure.testing.strategies import any_text, build_log, effort, parts, sentences
+from tests.support.strategies import any_text, build_log, effort, parts, sentences
 
 
 class ByteCounter:

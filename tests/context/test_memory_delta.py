@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from perdure.context.sections.memory_delta import memory_deltas, versions_of
 from perdure.core.blocks import Block
 from perdure.core.ids import BlockId
-from perdure.testing.strategies import blocks, effort
+from tests.support.strategies import blocks, effort
 
 AGENT_BLOCKS = st.lists(blocks(), max_size=4, unique_by=(lambda block: block.id, lambda block: block.label))
 

@@ -21,7 +21,7 @@ from perdure.core.ids import DEFAULT_ORG, AgentId, BlockId, ToolId
 from perdure.core.runs import Prefix
 from perdure.core.tools.spec import Tool, ToolSpec
 from perdure.testing.clock import START
-from perdure.testing.strategies import any_text, blocks, effort
+from tests.support.strategies import any_text, blocks, effort
 
 COUNTS = Counts(messages=12, passages=3, tags=("work", "home"))
 

@@ -15,7 +15,7 @@ from perdure.context.window.extract import extract
 from perdure.context.window.summary import SummaryRejected, add_missing, check_summary, summary_request, transcript
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.testing.clock import START
-from perdure.testing.strategies import any_text, build_log, effort, parts, sentences
+from tests.support.strategies import any_text, build_log, effort, parts, sentences
 
 
 class ByteCounter:

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 
 from perdure.context.window.tokens import ScriptTokenCounter
-from perdure.testing.strategies import any_text, effort
+from tests.support.strategies import any_text, effort
 
 COUNTER = ScriptTokenCounter()
 ENCODINGS = ("o200k_base", "cl100k_base", "voyage3_base")  # the third has Qwen's vocabulary: one digit, one token

@@ -15,7 +15,7 @@ from perdure.context.window.extract import render_most, spread
 from perdure.context.window.summary import transcript
 from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
 from perdure.core.nodes import message_handle, parse_handle
-from perdure.testing.strategies import build_log, effort
+from tests.support.strategies import build_log, effort
 
 
 class CharacterCounter:

@@ -14,7 +14,7 @@ from perdure.converters.limits import Limits, Refusal
 from perdure.converters.supervise import Child
 from perdure.core.documents import Document
 from perdure.core.errors import ConversionFailed, ExtraMissing, FileNameInvalid, FileTooLarge, FileTypeUnsupported
-from perdure.testing.files import docx_of, pdf_of, xlsx_of, zip_of
+from tests.support.office_files import docx_of, pdf_of, xlsx_of, zip_of
 
 WORD = "word/document.xml"
 SPARSE = (

@@ -19,7 +19,7 @@ from perdure.core.text import line_diff
 from perdure.core.text.line_diff import DIFF_STEPS, diff_of
 from perdure.domain.blocks.patches import apply_patch
 from perdure.testing.clock import START
-from perdure.testing.strategies import any_text, blocks, effort
+from tests.support.strategies import any_text, blocks, effort
 
 
 @pytest.mark.parametrize("label", ["human", "a", "1", "a/b.c-d_e", "日記", "x" * 100])

@@ -10,8 +10,8 @@ from hypothesis import given
 
 from perdure.core.events import Event, MessageAdded, event_from_json, event_to_json
 from perdure.core.messages import Text
-from perdure.testing.strategies import build_log, effort, events
 from tests.contracts.events import FACTS
+from tests.support.strategies import build_log, effort, events
 
 
 @effort(50, 3000)

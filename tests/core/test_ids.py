@@ -23,7 +23,7 @@ from perdure.core.ids import (
     step_id,
 )
 from perdure.testing import SequentialIds
-from perdure.testing.strategies import effort
+from tests.support.strategies import effort
 
 
 @effort(50, 1000)

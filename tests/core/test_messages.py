@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.messages import Part, Reasoning, Text, ToolCall, ToolResult, parts_from_json, parts_to_json, text_of
-from perdure.testing.strategies import build_log, effort, parts
+from tests.support.strategies import build_log, effort, parts
 
 
 @effort(50, 3000)

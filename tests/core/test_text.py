@@ -19,8 +19,8 @@ from perdure.core.text.words import (
     stems,
     storable,
 )
-from perdure.testing.strategies import any_text, effort
 from tests.contracts.messages import WORDS
+from tests.support.strategies import any_text, effort
 
 # What neither FTS5 nor PostgreSQL may ever see in a token: quotes, operators, separators, wildcards.
 TOKEN = re.compile(r"[^\s\x00-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f\ud800-\udfff]+")

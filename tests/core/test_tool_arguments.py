@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import InvalidArguments
 from perdure.core.tools.arguments import fit_arguments, parse_arguments
-from perdure.testing.strategies import any_text, effort
+from tests.support.strategies import any_text, effort
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

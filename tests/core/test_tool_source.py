@@ -12,8 +12,8 @@ from hypothesis import given
 from perdure.core.errors import InvalidInput, PerdureError, SchemaMismatch, SourceInvalid
 from perdure.core.tools.schema import schema_of
 from perdure.core.tools.source import parse_source
-from perdure.testing.strategies import any_text, effort
 from tests.core import tool_examples
+from tests.support.strategies import any_text, effort
 
 SOURCE = inspect.getsource(tool_examples)
 

@@ -28,9 +28,9 @@ from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
-from perdure.testing.strategies import any_text, effort, parts, sentences
 from tests.support.agents import USER, AgentInRun, agent_in_run
 from tests.support.real_tokens import real_tokens
+from tests.support.strategies import any_text, effort, parts, sentences
 
 CALL = MessageId("message-of-the-call")
 COUNTER = ScriptTokenCounter()

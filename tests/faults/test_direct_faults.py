@@ -21,7 +21,7 @@ from perdure.library.reply import Reply
 from perdure.providers.pydantic_ai import DirectModel
 from perdure.providers.retrying import Retrying, RetryPolicy
 from perdure.testing import InlineStore
-from perdure.testing.http_payloads import Payload, PayloadServer
+from tests.support.http_payloads import Payload, PayloadServer
 
 pytestmark = pytest.mark.faults
 

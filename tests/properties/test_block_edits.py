@@ -15,8 +15,8 @@ from perdure.domain.agents.units import NewBlock
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.blocks.units import restore_block, update_block
 from perdure.storage.tx import Tx
-from perdure.testing.strategies import effort
 from tests.support.agents import USER, AgentInRun, agent_in_run
+from tests.support.strategies import effort
 
 LIMIT = 40
 TEXT = st.text(alphabet="ab 字\n", max_size=12)

@@ -31,8 +31,8 @@ from perdure.domain.agents.units import NewBlock
 from perdure.engine.run.request import load_view
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, SequentialIds
-from perdure.testing.strategies import effort
 from tests.support.real_tokens import tokens_of_request
+from tests.support.strategies import effort
 
 MODEL = "test/talker"
 RESERVE = 8_000  # of the engine, but of a small window a quarter

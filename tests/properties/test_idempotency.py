@@ -18,8 +18,8 @@ from perdure.engine.run.accept import Accepted, Request, accept, begin_input, de
 from perdure.providers.registry import ModelRegistry
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel
-from perdure.testing.strategies import effort
 from tests.contracts.base import AT, Contract
+from tests.support.strategies import effort
 
 units = Contract()
 INPUTS = UnitInputs(

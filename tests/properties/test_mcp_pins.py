@@ -15,8 +15,8 @@ from perdure.core.tools.spec import ToolSpec
 from perdure.domain.mcp import approve_tools, sync_tools
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
-from perdure.testing.strategies import effort
 from tests.contracts.base import AT, Contract
+from tests.support.strategies import effort
 
 units = Contract()
 

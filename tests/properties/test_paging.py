@@ -12,8 +12,8 @@ from perdure.core.ids import AgentId, BlockId, ConversationId
 from perdure.core.messages import Message
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
-from perdure.testing.strategies import effort
 from tests.contracts.base import ADA, AT, Contract
+from tests.support.strategies import effort
 
 units = Contract()
 

@@ -13,8 +13,8 @@ from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.engine.search.search import Search
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedEmbedder
-from perdure.testing.strategies import effort
 from tests.contracts.base import Contract
+from tests.support.strategies import effort
 
 units = Contract()
 WORDS = ("walrus", "penguin", "gull", "seal", "tern", "auk", "猫")

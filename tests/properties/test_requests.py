@@ -19,8 +19,8 @@ from perdure.domain.agents.units import NewBlock
 from perdure.engine.run.request import load_view
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, SequentialIds
-from perdure.testing.strategies import effort
 from tests.simulator.world import MODEL, PLAN_LETTERS, PlannedModel, World
+from tests.support.strategies import effort
 
 TOOLS = ("core_memory_append", "archival_memory_insert", "conversation_search")
 

@@ -15,8 +15,8 @@ from perdure.core.text.words import query_of
 from perdure.engine.search.search import Search
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore
-from perdure.testing.strategies import any_text, effort, sentences
 from tests.contracts.base import ADA, AT, Contract, found_messages
+from tests.support.strategies import any_text, effort, sentences
 
 units = Contract()
 

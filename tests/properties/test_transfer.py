@@ -12,7 +12,7 @@ from perdure import AsyncPerdure, NewPassage
 from perdure.library.services.transfer import ImportedArchives, check_lines
 from perdure.settings import Settings
 from perdure.testing import InlineStore
-from perdure.testing.strategies import effort
+from tests.support.strategies import effort
 
 texts = st.text(st.characters(exclude_categories=()), min_size=1, max_size=40)  # half surrogate pairs too
 said = texts.filter(str.strip)

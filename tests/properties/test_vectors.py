@@ -20,8 +20,8 @@ from perdure.search.vectors import rows as vector_rows
 from perdure.search.vectors.index import VectorIndexes
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
-from perdure.testing.strategies import effort
 from tests.contracts.base import Contract
+from tests.support.strategies import effort
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.testing.http_payloads import Payload
+from tests.support.http_payloads import Payload
 
 RECORDED = Path(__file__).parent / "payloads" / "recorded"
 

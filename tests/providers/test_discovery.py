@@ -21,8 +21,8 @@ from perdure.providers.discovery import (
 )
 from perdure.providers.openai_chat import chat_url, normalise_url
 from perdure.providers.registry import ModelRegistry
-from perdure.testing.http_payloads import Payload, PayloadServer
 from tests.providers.fake_provider import fake_provider, tool_call
+from tests.support.http_payloads import Payload, PayloadServer
 
 SECRET = "sk-very-secret-0123456789"
 

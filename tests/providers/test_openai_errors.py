@@ -45,8 +45,8 @@ from perdure.testing import (
     says,
     thinks,
 )
-from perdure.testing.strategies import any_text, effort
 from tests.support.passing_time import when_it_hangs
+from tests.support.strategies import any_text, effort
 
 KEY = "sk-canary-0123456789"
 NOW = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)

@@ -21,7 +21,7 @@ from perdure.providers.openai_chat.endpoint import Dialect, dialect_of
 from perdure.providers.openai_chat.fragments import Fragments
 from perdure.providers.openai_chat.request import build_body
 from perdure.testing.clock import START
-from perdure.testing.strategies import any_text, effort
+from tests.support.strategies import any_text, effort
 
 OPEN = Dialect()
 OWN = Dialect(engine_role="system", output_limit="max_completion_tokens", allowed_tools=True)

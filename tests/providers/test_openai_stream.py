@@ -25,7 +25,7 @@ from perdure.core.models import ModelDelta, ModelReply
 from perdure.core.runs import Usage
 from perdure.providers.openai_chat.faults import Target, error_in_answer
 from perdure.providers.openai_chat.stream import AnswerReader
-from perdure.testing.strategies import any_text, effort
+from tests.support.strategies import any_text, effort
 
 ASKED = Target("test", "http://localhost/v1/chat/completions")
 

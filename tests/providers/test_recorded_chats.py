@@ -11,9 +11,9 @@ from perdure.core.messages import Message, Part, Role, Text, ToolCall, ToolResul
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.providers.openai_chat import OpenAIChat
-from perdure.testing.http_payloads import PayloadServer
 from tests.providers.recorded import Recorded
 from tests.providers.test_recordings import log
+from tests.support.http_payloads import PayloadServer
 
 
 async def replay(

@@ -16,7 +16,7 @@ from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelReque
 from perdure.core.runs import StopReason, Usage
 from perdure.providers.openai_chat import OpenAIChat
 from perdure.testing.clock import START
-from perdure.testing.http_payloads import Payload, PayloadServer, Received
+from tests.support.http_payloads import Payload, PayloadServer, Received
 
 PAYLOADS = Path(__file__).parent / "payloads"
 CITY = '{"city":"Reykjavík"}'

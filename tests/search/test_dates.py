@@ -13,7 +13,7 @@ from perdure.search.query.dates import EARLIEST, LATEST, SPANS_MAX, spans
 from perdure.search.query.dates.grammar import rules
 from perdure.search.query.dates.languages import LANGUAGES
 from perdure.search.query.dates.spans import patterns
-from perdure.testing.strategies import any_text, effort
+from tests.support.strategies import any_text, effort
 
 NOW = datetime(2023, 6, 14, 15, 30, tzinfo=UTC)  # a Wednesday
 

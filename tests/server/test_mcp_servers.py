@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from letta_client.types import StreamableHTTPMcpServer
 
-import perdure.testing
 from tests.server.routed import Routed, new_agent, routed
+from tests.support import mcp_raw_server
 from tests.toolbox.mcp.servers import COMMAND, Running, running
 
 CANARY = "canary-61be"
-RAW = str(Path(perdure.testing.__file__).with_name("mcp_raw_server.py"))
+RAW = mcp_raw_server.__file__
 NOBODY = "mcp_server-00000000-0000-4000-8000-000000000000"
 
 

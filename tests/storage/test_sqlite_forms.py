@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.storage.database.sqlite_forms import RUN_BITS, pack_runs
-from perdure.testing.strategies import effort
+from tests.support.strategies import effort
 
 NUMBERS = st.lists(st.integers(0, 40) | st.integers(0, 1 << 32), max_size=60)
 LONGEST = 1 << RUN_BITS

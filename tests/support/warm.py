@@ -25,7 +25,7 @@ __all__ = ["KILL", "killed", "warm"]
 SERVER = Path(__file__).parent / "warm_server.py"
 SHARED = (
     *("perdure.cli", "perdure.testing", "perdure.providers.extractive", "typer._adapters", "perdure.server"),
-    *("perdure.providers.openai_chat", "uvicorn.protocols.http.httptools_impl", "uvloop"),
+    *("perdure.providers.openai_chat", "uvicorn.protocols.http.httptools_impl", "uvloop", "mcp.server.mcpserver"),
 )
 
 KILL = signal.SIGUSR1

@@ -14,10 +14,10 @@ import pytest
 from perdure.converters.convert import convert_file
 from perdure.core.documents import Document
 from perdure.core.errors import AddressRefused, ToolError
-from perdure.testing.files import pdf_of
 from perdure.toolbox.builtin.fetch_webpage import WebPages
 from perdure.toolbox.builtin.web import FetchLimits
 from perdure.toolbox.web_guard import WebGuard
+from tests.support.office_files import pdf_of
 from tests.toolbox.web_site import Page, Site, Write, page, serving
 
 ARTICLE = b"""<html><head><title>Bees &amp; wasps</title></head><body><nav><a href="/x">Menu</a></nav>

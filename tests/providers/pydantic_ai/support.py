@@ -11,7 +11,7 @@ from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, MessageKind, Part, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.providers.pydantic_ai import DirectModel
-from perdure.testing.http_payloads import Payload, PayloadServer
+from tests.support.http_payloads import Payload, PayloadServer
 
 PAYLOADS = Path(__file__).parents[1] / "payloads"
 KEY = "sk-ant-api03-Zq8_not-to-be-seen"

@@ -10,8 +10,8 @@ from perdure.core.errors import ModelRefused, ModelReplyEmpty, ModelReplyInvalid
 from perdure.core.messages import Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta
 from perdure.core.runs import Usage
-from perdure.testing.http_payloads import Payload
 from tests.providers.pydantic_ai.support import KEY, answer, sse
+from tests.support.http_payloads import Payload
 
 
 def signature(part: object) -> object:

@@ -12,8 +12,8 @@ from perdure.core.errors import ModelRequestRefused
 from perdure.core.messages import Text
 from perdure.core.models import ModelReply
 from perdure.providers.pydantic_ai import DirectModel
-from perdure.testing.http_payloads import Payload, PayloadServer
 from tests.providers.pydantic_ai.support import KEY, MODELS, asking, sse
+from tests.support.http_payloads import Payload, PayloadServer
 
 ANTHROPIC, GOOGLE, OPENAI = MODELS
 

@@ -24,8 +24,8 @@ from perdure.core.errors import (
     ModelUnreachable,
 )
 from perdure.providers.pydantic_ai import DirectModel
-from perdure.testing.http_payloads import Payload
 from tests.providers.pydantic_ai.support import KEY, MODELS, PAYLOADS, answer, asking, sse
+from tests.support.http_payloads import Payload
 
 ANTHROPIC, GOOGLE, OPENAI = MODELS
 

@@ -17,9 +17,9 @@ from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.providers.pydantic_ai import DirectModel
-from perdure.testing.http_payloads import PayloadServer
 from tests.providers.pydantic_ai.support import MODELS, log
 from tests.providers.recorded import Recorded
+from tests.support.http_payloads import PayloadServer
 
 PROVIDERS = {"anthropic": "anthropic", "gemini": "google", "openai": "openai-responses"}
 

@@ -12,8 +12,8 @@ from perdure.core.errors import ModelRequestRefused
 from perdure.core.messages import Part, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import ModelRequest
 from perdure.providers.pydantic_ai import DirectModel
-from perdure.testing.http_payloads import PayloadServer
 from tests.providers.pydantic_ai.support import ENGINE, MODELS, TAIL, answer, asking, log, sse, two_turns
+from tests.support.http_payloads import PayloadServer
 
 ANSWERS = {
     "anthropic": sse("anthropic_text"),

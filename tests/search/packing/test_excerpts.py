@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.search.packing.excerpts import excerpt, terms_of
 from perdure.search.packing.text import Candidate, Excerpt, item, render
-from perdure.testing.strategies import any_text, effort
+from tests.support.strategies import any_text, effort
 
 ENDS = st.lists(st.sampled_from([" ", " ", " ", " ", "\n", ". ", "! "]), min_size=30, max_size=120)
 

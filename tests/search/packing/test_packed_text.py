@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from perdure.search.packing.packing import Candidate, PackedText, Piece, pack
 from perdure.search.packing.text import HEADER
-from perdure.testing.strategies import effort
+from tests.support.strategies import effort
 
 NOON = datetime(2023, 5, 5, 12, tzinfo=UTC)
 SPARE = 12

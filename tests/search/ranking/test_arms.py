@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from perdure.search.ranking.arms import Neighbours
 from perdure.search.ranking.pool import SESSION_SPAN
-from perdure.testing.strategies import effort
+from tests.support.strategies import effort
 
 BEFORE, AFTER = (0.4, 0.2, 0.1), (0.3, 0.15)
 

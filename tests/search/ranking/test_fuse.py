@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perdure.search.ranking.fuse import add_late, rank
 from perdure.search.ranking.pool import ASSISTANT, USER, Pool, QueryHints, Scope
 from perdure.search.ranking.weights import HYBRID, LEXICAL, PASSAGES, Weights
-from perdure.testing.strategies import effort
+from tests.support.strategies import effort
 
 NOW = 1_700_000_000.0
 DAY = 86_400.0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perdure.core.text.words import query_of, stems
 from perdure.search.ranking.matching import RELATED, clause_counts
-from perdure.testing.strategies import any_text, effort, sentences
+from tests.support.strategies import any_text, effort, sentences
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.search.query.names import names_in, without_names
-from perdure.testing.strategies import any_text, effort
+from tests.support.strategies import any_text, effort
 
 NAMES = ("Ann", "Will", "José Martí", "José Luis", "李雷")
 

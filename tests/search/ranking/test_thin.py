@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.search.ranking.thin import merge_duplicates
-from perdure.testing.strategies import any_text, effort
+from tests.support.strategies import any_text, effort
 
 LONG = "the walrus swam along the northern coast until it found a quiet bay with plenty of clams"
 

@@ -1,4 +1,4 @@
-"""MCP servers as programs: where the one of `perdure.testing` is, and one that answers over HTTP."""
+"""The MCP server of `tests/support` as a program, over stdin and stdout or over HTTP."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import perdure.testing
 from tests.support.warm import KILL, warm
 
 __all__ = ["COMMAND", "Running", "child_arguments", "running", "wait_until_gone", "warm_command"]
 
 COMMAND = sys.executable
-_PROGRAM = Path(perdure.testing.__file__).with_name("mcp_server.py")
+_PROGRAM = Path(__file__).parents[2] / "support" / "mcp_server.py"
 
 
 def child_arguments() -> Sequence[str]:
@@ -27,7 +26,7 @@ def child_arguments() -> Sequence[str]:
 
 def warm_command() -> str:
     """The command that is the server without the second that importing the SDK takes."""
-    return str(warm("perdure.testing.mcp_server", {**os.environ, "PYTHONPATH": str(_PROGRAM.parents[2])}))
+    return str(warm(str(_PROGRAM), os.environ))
 
 
 class Running:

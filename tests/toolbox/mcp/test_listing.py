@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-import perdure.testing
 from perdure import AsyncPerdure
 from perdure.core.errors import McpUnreachable
 from perdure.core.mcp import LEFT_OUT_MAX, SERVER_TOOLS_MAX, LeftOut
 from perdure.toolbox.mcp.listing import LeftOutTools
+from tests.support import mcp_raw_server
 from tests.support.library import open_async
 from tests.toolbox.mcp.servers import COMMAND
 
-RAW = str(Path(perdure.testing.__file__).with_name("mcp_raw_server.py"))
+RAW = mcp_raw_server.__file__
 GOOD: dict[str, Any] = {"name": "good", "description": "Do good.", "inputSchema": {"type": "object"}}
 
 

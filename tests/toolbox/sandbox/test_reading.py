@@ -21,8 +21,8 @@ from perdure.converters.limits import Limits
 from perdure.core.documents import Document
 from perdure.core.errors import ConversionFailed, ExtraMissing
 from perdure.core.tools.sandbox import SandboxLimits
-from perdure.testing.files import docx_of, pdf_of, xlsx_of, zip_of
 from perdure.toolbox.sandbox.choose import NoSandbox
+from tests.support.office_files import docx_of, pdf_of, xlsx_of, zip_of
 from tests.toolbox.sandbox.cages import Cage
 
 SERVERS = ["root", "user", "root without namespaces", "user without namespaces"]

@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-try:
-    from hypothesis import HealthCheck, settings
-    from hypothesis import strategies as st
-except ImportError as exc:
-    raise ImportError("perdure.testing.strategies needs hypothesis: install 'hypothesis'") from exc
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 from perdure.core.blocks import Block
 from perdure.core.events import (
