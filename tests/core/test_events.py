@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from hypothesis import given
 
-from perdure.core.events import Event, MessageAdded, event_from_json, event_to_json
+from perdure.core.events import Event, MessageAdded, events_from_text, events_to_text
 from perdure.core.messages import Text
 from tests.contracts.events import FACTS
 from tests.support.strategies import build_log, effort, events
@@ -18,14 +18,14 @@ from tests.support.strategies import build_log, effort, events
 @given(events())
 def test_an_event_comes_back_from_json(event: Event) -> None:
     """Exactly as it was, from its kind and its body."""
-    assert event_from_json(event.type, event_to_json(event)) == event
+    assert events_from_text(*events_to_text([event])) == [event]
 
 
 @effort(50, 3000)
 @given(events())
 def test_the_body_is_compact_json(event: Event) -> None:
     """As the encoder writes it, also where the braces are written by hand."""
-    body = event_to_json(event)
+    body = events_to_text([event])[1]
 
     assert body == json.dumps(json.loads(body), ensure_ascii=False, separators=(",", ":"))
 
@@ -40,17 +40,17 @@ def test_kinds_are_told_apart_by_type() -> None:
     types = [kind.__dataclass_fields__["type"].default for kind in get_args(Event)]
 
     assert len(set(types)) == len(types)
-    assert all("type" not in json.loads(event_to_json(event)) for event in FACTS)
+    assert all("type" not in json.loads(events_to_text([event])[1]) for event in FACTS)
 
 
 def test_a_message_is_named_not_copied() -> None:
     """The message stands in the log once; its event names it."""
     (message,) = build_log([Text("hello")])
 
-    assert event_to_json(MessageAdded(0, message)) == '{"message_seq":0}'
+    assert events_to_text([MessageAdded(0, message)])[1] == '{"message_seq":0}'
 
 
 def test_an_unknown_kind_is_refused() -> None:
     """An event that a newer version wrote is not passed over."""
     with pytest.raises(ValueError, match=r"'run\.exploded'"):
-        event_from_json("run.exploded", "{}")
+        events_from_text("run.exploded", "{}")

@@ -18,7 +18,6 @@ from perdure.core.ids import (
     derived_id,
     input_id,
     is_id,
-    is_of_run,
     run_of,
     step_id,
 )
@@ -104,8 +103,8 @@ def test_what_a_run_makes_has_ids_that_lead_to_it() -> None:
     assert len({*steps}) == 2_100
     assert len({one[:11] for one in (*inputs[:5], *answers[:5])}) == 10  # people tell them by how they begin
     for made in (inputs, answers, steps):
-        assert all(run_of(one) == run_id and is_of_run(run_id, one) for one in made[:2_000])
-        assert not any(is_of_run(run_id, one) for one in made[2_050:])
+        assert all(run_of(one) == run_id for one in made[:2_000])
+        assert not any(run_of(one) == run_id for one in made[2_050:])
 
 
 def test_a_run_whose_id_has_no_room_gets_other_ids() -> None:
@@ -113,6 +112,6 @@ def test_a_run_whose_id_has_no_room_gets_other_ids() -> None:
     ids = Uuids()
     run_id = RunId(f"{ids.new('run')[:-3]}001")
 
-    assert not is_of_run(run_id, input_id(run_id, 0, ids))
-    assert not is_of_run(run_id, step_id(run_id, 0, ids))
-    assert not is_of_run(run_id, RunId(f"{run_id[:-3]}002"))
+    assert run_of(input_id(run_id, 0, ids)) != run_id
+    assert run_of(step_id(run_id, 0, ids)) != run_id
+    assert run_of(RunId(f"{run_id[:-3]}002")) != run_id

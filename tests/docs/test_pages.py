@@ -15,6 +15,7 @@ import pytest
 
 import perdure
 from perdure.core import errors, events
+from perdure.core.errors import PerdureError
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.library import sync
 from perdure.settings import Settings
@@ -25,7 +26,7 @@ from tests.docs.markdown import PAGES, ROOT, anchors, fences, headings, links, p
 DOCS = ROOT / "docs"
 README, README_ZH = ROOT / "README.md", ROOT / "README.zh.md"
 
-ERRORS = [getattr(errors, name) for name in errors.__all__]
+ERRORS = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, PerdureError)]
 
 
 def test_the_security_page_names_tests_that_are_there() -> None:

@@ -9,10 +9,10 @@ a crash made the deltas of a step void.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from perdure.core.hooks import HookPoint
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
@@ -235,82 +235,56 @@ class StoredEvent:
     created_at: datetime
 
 
-def event_to_json(event: Event) -> str:
-    """Return the event's fields without `type`, as compact JSON; of a message only its number."""
-    fields = _fields(event)
-    match event:
-        case MessageAdded():
-            del fields["message"]
-        case RunEnded(usage=usage, failure=failure):
-            fields |= {"usage": usage_to_dict(usage), "failure": failure and _fields(failure)}
-            if failure is None:
-                del fields["failure"]
-        case DeltaStreamed(delta=delta):
-            fields["delta"] = _fields(delta)
-    return compact_json(fields)
-
-
-def event_from_json(kind: str, text: str) -> Event:
-    """Parse the text of `event_to_json`; a `MessageAdded` comes back without its message.
-
-    Raises: ValueError: for an unknown kind.
-    """
-    return _event(kind, json.loads(text))
+_EVENT_TYPES: dict[str, type[Event]] = {event.__dataclass_fields__["type"].default: event for event in get_args(Event)}
 
 
 def events_to_text(events: Sequence[Event]) -> tuple[str, str]:
     """Return kinds and fields of events that are stored together, for `events_from_text`.
 
-    One event is written as it is; of several, the kinds with commas between, and the fields as a list.
+    The fields of one event are an object, those of several a list. A message is written as its number.
     """
-    if len(events) == 1:
-        return events[0].type, event_to_json(events[0])
-    return ",".join([event.type for event in events]), f"[{','.join([event_to_json(event) for event in events])}]"
+    shapes = [_event_shape(event) for event in events]
+    return ",".join([event.type for event in events]), compact_json(shapes if len(shapes) > 1 else shapes[0])
 
 
 def events_from_text(kinds: str, text: str) -> list[Event]:
     """Parse the texts of `events_to_text`, in order. Raises: ValueError: for an unknown kind."""
-    if "," not in kinds:
-        return [event_from_json(kinds, text)]
-    return [_event(kind, shape) for kind, shape in zip(kinds.split(","), json.loads(text), strict=True)]
+    shapes = json.loads(text) if "," in kinds else [json.loads(text)]
+    return [_event_of(kind, shape) for kind, shape in zip(kinds.split(","), shapes, strict=True)]
 
 
-def _event(kind: str, shape: dict[str, Any]) -> Event:
-    if kind not in _READERS:
-        raise ValueError(f"unknown event {kind!r}")
-    return _READERS[kind](shape)
+def _event_shape(event: Event | Delta | Failure) -> dict[str, Any]:
+    """Return the event's fields without `type`, as JSON holds them."""
+    shape = {name: getattr(event, name) for name in event.__slots__ if name != "type"}
+    match event:
+        case MessageAdded():
+            del shape["message"]
+        case RunEnded(failure=failure):
+            shape |= {"usage": usage_to_dict(event.usage)}
+            if failure is None:
+                del shape["failure"]
+            else:
+                shape["failure"] = _event_shape(failure)
+        case DeltaStreamed(delta=delta):
+            shape["delta"] = _event_shape(delta)
+        case _:
+            pass
+    return shape
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__slots__ if name != "type"}
-
-
-def _run_ended(shape: Mapping[str, Any]) -> Event:
-    failure = shape.get("failure")
-    return RunEnded(
-        shape["run_id"],
-        shape["stop_reason"],
-        Usage(**shape["usage"]),
-        shape["step_count"],
-        Failure(**failure) if failure else None,
-    )
-
-
-_READERS: dict[str, Callable[[dict[str, Any]], Event]] = {
-    "run.queued": lambda shape: RunQueued(**shape),
-    "run.started": lambda shape: RunStarted(**shape),
-    "run.cancel_requested": lambda shape: RunCancelRequested(**shape),
-    "step.started": lambda shape: StepStarted(**shape),
-    "step.abandoned": lambda shape: StepAbandoned(**shape),
-    "prefix.rewritten": lambda shape: PrefixRewritten(**shape),
-    "rows.cut": lambda shape: RowsCut({int(seq): chars for seq, chars in shape["stubs"].items()}),
-    "view.full": lambda shape: ViewFull(**shape),
-    "view.compacted": lambda shape: ViewCompacted(**shape),
-    "message.added": lambda shape: MessageAdded(**shape),
-    "tool.started": lambda shape: ToolStarted(**shape),
-    "memory.edited": lambda shape: MemoryEdited(**shape),
-    "memory.recalled": lambda shape: MemoryRecalled(**shape | {"sources": tuple(shape["sources"])}),
-    "hook.answered": lambda shape: HookAnswered(**shape),
-    "run.ended": _run_ended,
-    "delta.streamed": lambda shape: DeltaStreamed(Delta(**shape["delta"])),
-}
+def _event_of(kind: str, shape: dict[str, Any]) -> Event:
+    """Return the event of this kind with the fields in a stored shape."""
+    match kind:
+        case "rows.cut":
+            shape["stubs"] = {int(seq): chars for seq, chars in shape["stubs"].items()}
+        case "memory.recalled":
+            shape["sources"] = tuple(shape["sources"])
+        case "delta.streamed":
+            shape["delta"] = Delta(**shape["delta"])
+        case "run.ended":
+            shape["usage"] = Usage(**shape["usage"])
+            if failure := shape.get("failure"):
+                shape["failure"] = Failure(**failure)
+        case _ if kind not in _EVENT_TYPES:
+            raise ValueError(f"unknown event {kind!r}")
+    return _EVENT_TYPES[kind](**shape)

@@ -26,20 +26,8 @@ ToolId = NewType("ToolId", str)
 McpServerId = NewType("McpServerId", str)
 
 PREFIXES = {
-    "org": "org",
-    "user": "user",
-    "agent": "agent",
-    "block": "block",
-    "archive": "archive",
-    "passage": "passage",
-    "folder": "source",
-    "file": "file",
-    "conversation": "conv",
-    "message": "message",
-    "run": "run",
-    "step": "step",
-    "tool": "tool",
-    "mcp_server": "mcp_server",
+    **{kind: kind for kind in ("org", "user", "agent", "block", "archive", "passage", "file", "message", "run")},
+    **{"folder": "source", "conversation": "conv", "step": "step", "tool": "tool", "mcp_server": "mcp_server"},
 }
 """Kind -> prefix. The prefixes are the wire's."""
 
@@ -75,50 +63,42 @@ def derived_id(kind: str, *facts: str) -> str:
 
 
 # A run's id ends in three zeros: room for the numbers of its messages and steps, so that their ids lead to the run and
-# the directory of ids stores the run only.
-_ROOM = 3
-_INPUTS, _STEPS = range(0x001, 0x800), range(0x800, 0x1000)
+# the directory of ids stores the run only. The number also changes the first three digits, which people compare.
+_FIRST_INPUT, _FIRST_STEP, _END = 0x001, 0x800, 0x1000
+_MIX = 0x9E5
 
 
 def input_id(run_id: RunId, index: int, ids: Ids) -> MessageId:
     """Return the id of a run's input message by its place, from 0."""
-    return MessageId(_within(run_id, "message", _INPUTS, index) or ids.new("message"))
+    return MessageId(_id_within(run_id, "message", range(_FIRST_INPUT, _FIRST_STEP), index, ids))
 
 
 def step_id(run_id: RunId, index: int, ids: Ids) -> StepId:
     """Return the id of the run's step with this index."""
-    return StepId(_within(run_id, "step", _STEPS, index) or ids.new("step"))
+    return StepId(_id_within(run_id, "step", range(_FIRST_STEP, _END), index, ids))
 
 
 def answer_id(run_id: RunId, index: int, ids: Ids) -> MessageId:
     """Return the id of the model's message in the run's step with this index."""
-    return MessageId(_within(run_id, "message", _STEPS, index) or ids.new("message"))
+    return MessageId(_id_within(run_id, "message", range(_FIRST_STEP, _END), index, ids))
 
 
-def _within(run_id: RunId, kind: str, numbers: range, index: int) -> str | None:
-    """Return an id that leads to the run; None: the run's id has no room for the number."""
+def _id_within(run_id: RunId, kind: str, numbers: range, index: int, ids: Ids) -> str:
+    """Return an id that leads to the run, or a fresh one where the run's id has no room for the number."""
     if not run_id.endswith("000") or index >= len(numbers):
-        return None
+        return ids.new(kind)
     number = numbers[index]
-    return f"{PREFIXES[kind]}-{_offset_id(run_id, number)}{run_id[-33:-_ROOM]}{number:03x}"
-
-
-def _offset_id(id_: str, number: int) -> str:
-    """Return the first digits, changed by the number or back: people compare the beginnings of ids."""
-    return f"{int(id_[-36:-33], 16) ^ number * 0x9E5 & 0xFFF:03x}"
+    digits = int(run_id[-36:-33], 16) ^ number * _MIX & 0xFFF
+    return f"{PREFIXES[kind]}-{digits:03x}{run_id[-33:-3]}{number:03x}"
 
 
 def run_of(id_: str) -> RunId | None:
     """Return the run that an id leads to, if it is one of a run's ids; None: it can't be."""
     try:
-        return RunId(f"{PREFIXES['run']}-{_offset_id(id_, int(id_[-_ROOM:], 16))}{id_[-33:-_ROOM]}000")
+        digits = int(id_[-36:-33], 16) ^ int(id_[-3:], 16) * _MIX & 0xFFF
     except ValueError:  # it is no id
         return None
-
-
-def is_of_run(run_id: RunId, id_: str) -> bool:
-    """Return whether an id leads to this run: it comes from `input_id`, `step_id` or `answer_id`."""
-    return id_[-33:-_ROOM] == run_id[-33:-_ROOM] and run_of(id_) == run_id
+    return RunId(f"{PREFIXES['run']}-{digits:03x}{id_[-33:-3]}000")
 
 
 def is_id(kind: str, text: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
@@ -107,6 +107,10 @@ class ToolResult:
 
 
 Part = Text | Reasoning | ToolCall | ToolDecision | ToolResult
+_PART_TYPES: dict[str, type[Part]] = {
+    **{"text": Text, "reasoning": Reasoning, "tool_call": ToolCall},
+    **{"tool_decision": ToolDecision, "tool_result": ToolResult},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,8 +193,16 @@ def text_of_json(parts: str) -> str:
 
 
 def parts_to_json(parts: Sequence[Part]) -> str:
-    """Return compact JSON of parts, fields in a fixed order, without absent ones; see `parts_from_json`."""
-    return compact_json([_part_to_dict(part) for part in parts])
+    """Return compact JSON of parts, `type` first, then the fields in order, without absent ones."""
+    shapes: list[dict[str, Any]] = []
+    for part in parts:
+        shape: dict[str, Any] = {"type": part.type}
+        for name in part.__slots__:
+            value = getattr(part, name)
+            if value is not None and value != () and (name, value) != ("refused", False):
+                shape[name] = asdict(value) if isinstance(value, Question) else value
+        shapes.append(shape)
+    return compact_json(shapes)
 
 
 def parts_from_json(text: str) -> tuple[Part, ...]:
@@ -198,79 +210,18 @@ def parts_from_json(text: str) -> tuple[Part, ...]:
 
     Raises: ValueError: for a part of an unknown type.
     """
-    return tuple(map(_part_from_dict, json.loads(text)))
+    return tuple([_part_of(**shape) for shape in json.loads(text)])
 
 
-def _part_to_dict(part: Part) -> dict[str, Any]:
-    match part:
-        case Text(text=text):
-            return {"type": "text", "text": text}
-        case Reasoning(text=text, signature=signature):
-            return {"type": "reasoning", "text": text} | ({"signature": signature} if signature is not None else {})
-        case ToolCall():
-            call = {"type": "tool_call", "call_id": part.call_id, "name": part.name, "arguments": part.arguments}
-            if part.awaits is not None:
-                call["awaits"] = part.awaits
-            if part.tool_digest is not None:
-                call["tool_digest"] = part.tool_digest
-            return call
-        case ToolDecision():
-            decision: dict[str, Any] = {"type": "tool_decision", "call_id": part.call_id, "approve": part.approve}
-            for name in ("reason", "arguments"):
-                if (value := getattr(part, name)) is not None:
-                    decision[name] = value
-            return decision
-        case ToolResult():
-            shape: dict[str, Any] = {
-                "type": "tool_result",
-                "call_id": part.call_id,
-                "name": part.name,
-                "text": part.text,
-                "status": part.status,
-            }
-            if part.stdout:
-                shape["stdout"] = list(part.stdout)
-            if part.stderr:
-                shape["stderr"] = list(part.stderr)
-            if part.refused:
-                shape["refused"] = True
-            if part.question is not None:
-                shape["question"] = {"text": part.question.text, "options": list(part.question.options)}
-            if part.shown_chars is not None:
-                shape["shown_chars"] = part.shown_chars
-            return shape
-
-
-def _part_from_dict(shape: dict[str, Any]) -> Part:
-    match shape["type"]:
-        case "text":
-            return Text(shape["text"])
-        case "reasoning":
-            return Reasoning(shape["text"], shape.get("signature"))
-        case "tool_call":
-            return ToolCall(
-                shape["call_id"], shape["name"], shape["arguments"], shape.get("awaits"), shape.get("tool_digest")
-            )
-        case "tool_decision":
-            return ToolDecision(shape["call_id"], shape["approve"], shape.get("reason"), shape.get("arguments"))
-        case "tool_result":
-            return ToolResult(
-                shape["call_id"],
-                shape["name"],
-                shape["text"],
-                shape["status"],
-                tuple(shape.get("stdout", ())),
-                tuple(shape.get("stderr", ())),
-                shape.get("refused", False),
-                _question(shape.get("question")),
-                shape.get("shown_chars"),
-            )
-        case other:
-            raise ValueError(f"unknown message part {other!r}")
-
-
-def _question(shape: dict[str, Any] | None) -> Question | None:
-    return None if shape is None else Question(shape["text"], tuple(shape["options"]))
+def _part_of(type: str, **fields: Any) -> Part:
+    """Return the part of this type with these fields, as JSON holds them."""
+    if type not in _PART_TYPES:
+        raise ValueError(f"unknown message part {type!r}")
+    for name in fields.keys() & {"stdout", "stderr"}:
+        fields[name] = tuple(fields[name])
+    if "question" in fields:
+        fields["question"] = Question(fields["question"]["text"], tuple(fields["question"]["options"]))
+    return _PART_TYPES[type](**fields)
 
 
 _TEXT_FORM = parts_to_json([Text("|")]).split("|")

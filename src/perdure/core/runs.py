@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from perdure.core.ids import AgentId, ConversationId, RunId, StepId
 from perdure.core.text.json_encoder import compact_json
@@ -31,18 +31,9 @@ StopReason = Literal[
 ]
 """Why a run ended, in the wire's words."""
 
-FAILED_REASONS: frozenset[str] = frozenset(
-    {
-        "error",
-        "llm_api_error",
-        "invalid_llm_response",
-        "invalid_tool_call",
-        "no_tool_call",
-        "max_tokens_exceeded",
-        "insufficient_credits",
-        "context_window_overflow_in_system_prompt",
-    }
-)
+FAILED_REASONS = frozenset(get_args(StopReason)) - {
+    *("end_turn", "tool_rule", "max_steps", "requires_approval", "cancelled"),
+}
 
 
 def status_of(reason: StopReason) -> RunStatus:
@@ -78,13 +69,7 @@ class Usage:
     reasoning_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cached_input_tokens=self.cached_input_tokens + other.cached_input_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-        )
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
 
 
 NO_USAGE = Usage()

@@ -47,6 +47,8 @@ class Handles(list[str]):
 class ModelMissing(ModelNotFound):
     """There is no such model; `helps` says what to do, or is empty."""
 
+    code = ModelNotFound.code
+
     def __init__(self, handle: str, *, known: Sequence[str], helps: str) -> None:
         super().__init__(handle, known=known)
         self.helps = helps

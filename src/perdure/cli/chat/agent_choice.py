@@ -36,6 +36,8 @@ class Target:
 class ModelElsewhere(ModelNotFound):
     """The agent's model is not available in this program; another program brings it."""
 
+    code = ModelNotFound.code
+
     def __init__(self, agent: AsyncAgent, perdure: AsyncPerdure) -> None:
         known = perdure.models
         super().__init__(agent.info.model, known=known)

@@ -67,149 +67,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.core.errors.models import (
-    IrreducibleFloor,
-    ModelAuthenticationFailed,
-    ModelError,
-    ModelNotFound,
-    ModelOverflow,
-    ModelOverloaded,
-    ModelQuotaExceeded,
-    ModelRateLimited,
-    ModelRefused,
-    ModelReplyEmpty,
-    ModelReplyInvalid,
-    ModelRequestRefused,
-    ModelStreamCut,
-    ModelTimeout,
-    ModelUnreachable,
-)
-from perdure.core.errors.outside import (
-    BodyUnreadable,
-    DataTooLarge,
-    McpPrivateRefused,
-    McpStdioRefused,
-    McpUnreachable,
-    SecretKeyMissing,
-    SecretUnreadable,
-)
-from perdure.core.errors.root import PerdureError
-from perdure.core.errors.store import (
-    NotAStore,
-    StoreBusy,
-    StoreClosed,
-    StoreDamaged,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreTooNew,
-    StoreUnavailable,
-)
-from perdure.core.errors.tools import (
-    AddressRefused,
-    BlockLimitExceeded,
-    BlockReadOnly,
-    HookBlocked,
-    InvalidArguments,
-    PatchInvalid,
-    SandboxUnavailable,
-    TextAmbiguous,
-    TextNotFound,
-    ToolError,
-)
+from perdure.core.errors.models import *  # noqa: F403
+from perdure.core.errors.outside import *  # noqa: F403
+from perdure.core.errors.root import PerdureError as PerdureError
+from perdure.core.errors.store import *  # noqa: F403
+from perdure.core.errors.tools import *  # noqa: F403
+from perdure.core.errors.tools import ToolError as ToolError
 from perdure.core.pip_line import pip_line
 from perdure.core.runs import StopReason
-
-__all__ = [
-    "AddressRefused",
-    "AlreadyExists",
-    "AnswerInvalid",
-    "ApprovalPending",
-    "BlockLimitExceeded",
-    "BlockNotFound",
-    "BlockReadOnly",
-    "BodyUnreadable",
-    "Conflict",
-    "ConversationBusy",
-    "ConversionFailed",
-    "DataTooLarge",
-    "EmbeddingMismatch",
-    "EmptyMessage",
-    "ExtraMissing",
-    "FileNameInvalid",
-    "FileTooLarge",
-    "FileTypeUnsupported",
-    "HookBlocked",
-    "IdempotencyMismatch",
-    "IllegalLog",
-    "InvalidArguments",
-    "InvalidInput",
-    "IrreducibleFloor",
-    "LeaseLost",
-    "McpPrivateRefused",
-    "McpStdioRefused",
-    "McpUnreachable",
-    "MessageTooLarge",
-    "ModelAuthenticationFailed",
-    "ModelError",
-    "ModelNotFound",
-    "ModelOverflow",
-    "ModelOverloaded",
-    "ModelQuotaExceeded",
-    "ModelRateLimited",
-    "ModelRefused",
-    "ModelReplyEmpty",
-    "ModelReplyInvalid",
-    "ModelRequestRefused",
-    "ModelStreamCut",
-    "ModelTimeout",
-    "ModelUnreachable",
-    "NameInvalid",
-    "NotAStore",
-    "NotFound",
-    "PatchInvalid",
-    "PerdureError",
-    "ReplayMismatch",
-    "RunFailed",
-    "SandboxUnavailable",
-    "SchemaMismatch",
-    "SecretKeyMissing",
-    "SecretUnreadable",
-    "SourceInvalid",
-    "StoreBusy",
-    "StoreClosed",
-    "StoreDamaged",
-    "StoreError",
-    "StoreFull",
-    "StoreReadOnly",
-    "StoreTooNew",
-    "StoreUnavailable",
-    "TextAmbiguous",
-    "TextNotFound",
-    "TooMany",
-    "ToolBuiltIn",
-    "ToolError",
-    "ToolRulesInvalid",
-    "VersionConflict",
-]
 
 
 class InvalidInput(PerdureError):
     """A value from the caller can't be used. Nothing was written."""
 
-    code = "invalid_input"
-
 
 class EmptyMessage(InvalidInput):
-    code = "empty_message"
-
     def __init__(self) -> None:
         super().__init__("the message is empty: send at least one character that is not white space")
 
 
 class MessageTooLarge(InvalidInput):
-    code = "message_too_large"
-
     def __init__(self, *, size: int, limit: int) -> None:
         super().__init__(
             f"the message has {size:,} characters, the limit is {limit:,}:"
@@ -221,16 +98,12 @@ class MessageTooLarge(InvalidInput):
 class TooMany(InvalidInput):
     """More of something than one agent, item or request may have. Nothing was written."""
 
-    code = "too_many"
-
     def __init__(self, what: str, *, count: int, limit: int, setting: str) -> None:
         super().__init__(f"{count:,} {what} are too many, the limit is {limit:,}: use fewer, or raise {setting}")
         self.what, self.count, self.limit, self.setting = what, count, limit, setting
 
 
 class NameInvalid(InvalidInput):
-    code = "name_invalid"
-
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(
             f"{kind} name {name[:80]!r} can't be used: 1 to 200 characters, letters, digits, spaces, _ ' and - only"
@@ -241,18 +114,12 @@ class NameInvalid(InvalidInput):
 class ToolRulesInvalid(InvalidInput):
     """Rules for tools that can't be read, or that no run could keep because they contradict each other."""
 
-    code = "tool_rules_invalid"
-
 
 class AnswerInvalid(InvalidInput):
     """An answer to pending calls that are not, or not so, pending. Nothing was written."""
 
-    code = "answer_invalid"
-
 
 class FileNameInvalid(InvalidInput):
-    code = "file_name_invalid"
-
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"file name {name[:80]!r} can't be used: {problem}")
         self.name, self.problem = name, problem
@@ -260,8 +127,6 @@ class FileNameInvalid(InvalidInput):
 
 class FileTypeUnsupported(InvalidInput):
     """No text can be made of files of this kind."""
-
-    code = "file_type_unsupported"
 
     def __init__(self, name: str, *, found: str, supported: Sequence[str]) -> None:
         super().__init__(
@@ -272,8 +137,6 @@ class FileTypeUnsupported(InvalidInput):
 
 
 class FileTooLarge(InvalidInput):
-    code = "file_too_large"
-
     def __init__(self, name: str, *, size: int, limit: int) -> None:
         super().__init__(f"file {name[:80]!r} has {size:,} bytes, the limit is {limit:,}: split it, or raise the limit")
         self.name, self.size, self.limit = name, size, limit
@@ -281,8 +144,6 @@ class FileTooLarge(InvalidInput):
 
 class EmbeddingMismatch(InvalidInput):
     """Vectors of one embedding model meet those of another, which can't be compared."""
-
-    code = "embedding_mismatch"
 
     def __init__(
         self, owner_id: str, *, stored_model: str, stored_dimensions: int | None, model: str, dimensions: int
@@ -300,8 +161,6 @@ class SourceInvalid(InvalidInput):
     """A tool's source can't be used: it does not parse, or does not say what a tool needs. `line` is None where it is
     about the whole source."""
 
-    code = "source_invalid"
-
     def __init__(self, reason: str, *, line: int | None = None) -> None:
         super().__init__(reason if line is None else f"line {line}: {reason}")
         self.reason, self.line = reason, line
@@ -310,8 +169,6 @@ class SourceInvalid(InvalidInput):
 class SchemaMismatch(InvalidInput):
     """The JSON schema that was given with a tool's source contradicts its function."""
 
-    code = "schema_mismatch"
-
     def __init__(self, parameter: str, problem: str) -> None:
         super().__init__(f"json_schema contradicts the source at parameter {parameter[:80]!r}: {problem}")
         self.parameter, self.problem = parameter, problem
@@ -319,8 +176,6 @@ class SchemaMismatch(InvalidInput):
 
 class NotFound(PerdureError):
     """There is no such thing in this organisation."""
-
-    code = "not_found"
 
     def __init__(self, kind: str, key: str, *, hint: str = "") -> None:
         what, of, owner = kind.partition(" of this ")
@@ -331,12 +186,8 @@ class NotFound(PerdureError):
 class Conflict(PerdureError):
     """The state is not what the caller thought."""
 
-    code = "conflict"
-
 
 class VersionConflict(Conflict):
-    code = "version_conflict"
-
     def __init__(self, key: str, *, expected: int, found: int | None) -> None:
         super().__init__(
             f"{key} is at version {found}, not {expected}: somebody else wrote first; read it again and repeat the edit"
@@ -345,8 +196,6 @@ class VersionConflict(Conflict):
 
 
 class AlreadyExists(Conflict):
-    code = "already_exists"
-
     def __init__(self, kind: str, key: str, *, differing: Sequence[str] = ()) -> None:
         other = f" with other {', '.join(differing)}" if differing else ""
         super().__init__(f"{kind} {key!r} exists already{other}: choose another name, or edit the one that is there")
@@ -356,16 +205,12 @@ class AlreadyExists(Conflict):
 class ToolBuiltIn(Conflict):
     """The tool is Perdure's own, or a function of the program: it is not changed, deleted or replaced by another."""
 
-    code = "tool_built_in"
-
     def __init__(self, name: str, *, helps: str) -> None:
         super().__init__(f"tool {name[:80]!r} is built in: {helps}")
         self.name = name
 
 
 class ConversationBusy(Conflict):
-    code = "conversation_busy"
-
     def __init__(self, run_id: str) -> None:
         super().__init__(f"the conversation is busy with {run_id}: wait for it, cancel it, or send with if_busy='wait'")
         self.run_id = run_id
@@ -373,8 +218,6 @@ class ConversationBusy(Conflict):
 
 class ApprovalPending(Conflict):
     """Calls of the conversation wait for a person, or for results of the caller. Until then nothing else is said."""
-
-    code = "approval_pending"
 
     def __init__(self, *, run_id: str, message_id: str, calls: Sequence[str], what: str = "send a new message") -> None:
         super().__init__(
@@ -385,16 +228,12 @@ class ApprovalPending(Conflict):
 
 
 class IdempotencyMismatch(Conflict):
-    code = "idempotency_mismatch"
-
     def __init__(self, key: str) -> None:
         super().__init__(f"idempotency key {key!r} was used for another message here: use a new key for a new message")
         self.key = key
 
 
 class BlockNotFound(NotFound, ToolError):
-    code = "block_not_found"
-
     def __init__(self, label: str, *, known: Sequence[str] = ()) -> None:
         NotFound.__init__(self, "memory block", label, hint=f"there are {', '.join(known)}" if known else "")
         self.label, self.known = label, tuple(known)
@@ -404,8 +243,6 @@ class ConversionFailed(PerdureError):
     """A file could not be turned into text: it is damaged, encrypted, not what its name says, or past a limit. Other
     files are not touched by it."""
 
-    code = "conversion_failed"
-
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"file {name[:80]!r} could not be converted: {reason}")
         self.name, self.reason = name, reason
@@ -413,8 +250,6 @@ class ConversionFailed(PerdureError):
 
 class ExtraMissing(PerdureError):
     """A package that only some need is not installed."""
-
-    code = "extra_missing"
 
     def __init__(self, what: str, *, extra: str) -> None:
         package = f"'perdure[{extra}]'"
@@ -425,8 +260,6 @@ class ExtraMissing(PerdureError):
 class RunFailed(PerdureError):
     """A run ended without an answer. The message is kept; `reply` tells how far it came."""
 
-    code = "run_failed"
-
     def __init__(self, message: str, *, run_id: str, stop_reason: StopReason, reply: object) -> None:
         super().__init__(f"the run ended with {stop_reason}: {message}")
         self.run_id, self.stop_reason, self.reply = run_id, stop_reason, reply
@@ -434,8 +267,6 @@ class RunFailed(PerdureError):
 
 class IllegalLog(PerdureError):
     """A log that must not exist was found, such as a call without a result in a finished run: a defect of ours."""
-
-    code = "illegal_log"
 
 
 class ReplayMismatch(PerdureError):
@@ -445,8 +276,6 @@ class ReplayMismatch(PerdureError):
         recorded, rebuilt: the digests of the two; `rebuilt` is empty where no request can be made at all, and `why`
             then says what is missing.
     """
-
-    code = "replay_mismatch"
 
     def __init__(self, step_id: str, *, recorded: str, rebuilt: str = "", why: str = "") -> None:
         found = f"its digest is {rebuilt}, what was sent had {recorded}" if rebuilt else why
@@ -459,5 +288,3 @@ class ReplayMismatch(PerdureError):
 
 class LeaseLost(PerdureError):
     """Another process has taken this run over; whoever sees this stops working on it."""
-
-    code = "lease_lost"

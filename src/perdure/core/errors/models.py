@@ -21,10 +21,18 @@ class ModelError(PerdureError):
         exchange: what went over the wire (`core.models.Exchange`).
     """
 
-    code = "model_error"
     kind = "llm_error"
     stop_reason: StopReason = "llm_api_error"
     retryable = False
+
+    def __init_subclass__(
+        cls, *, kind: str = "", stop_reason: StopReason = "llm_api_error", retryable: bool = False
+    ) -> None:
+        """Set what all errors of the class have. `kind` is also their code; without one they are an `llm_error`."""
+        super().__init_subclass__()
+        if kind:
+            cls.code = cls.kind = kind
+        cls.stop_reason, cls.retryable = stop_reason, retryable
 
     def __init__(
         self,
@@ -42,64 +50,62 @@ class ModelError(PerdureError):
         self.status, self.retry_after_s, self.exchange = status, retry_after_s, exchange
 
 
-class ModelRateLimited(ModelError):
+class ModelRateLimited(ModelError, kind="llm_rate_limit", retryable=True):
     """Too many requests or tokens a minute."""
 
-    code = kind = "llm_rate_limit"
-    retryable = True
 
-
-class ModelQuotaExceeded(ModelError):
+class ModelQuotaExceeded(ModelError, kind="llm_insufficient_credits", stop_reason="insufficient_credits"):
     """The account has no credit left: waiting does not help."""
 
-    code = kind = "llm_insufficient_credits"
-    stop_reason: StopReason = "insufficient_credits"
 
-
-class ModelAuthenticationFailed(ModelError):
+class ModelAuthenticationFailed(ModelError, kind="llm_authentication"):
     """The key is missing, wrong or not allowed to use this model."""
 
-    code = kind = "llm_authentication"
 
-
-class ModelOverloaded(ModelError):
+class ModelOverloaded(ModelError, kind="llm_error", retryable=True):
     """The provider is down or overloaded (5xx)."""
 
-    code = kind = "llm_error"
-    retryable = True
 
-
-class ModelUnreachable(ModelError):
+class ModelUnreachable(ModelError, kind="llm_error", retryable=True):
     """No connection to the provider could be made."""
 
-    code = kind = "llm_error"
-    retryable = True
 
-
-class ModelTimeout(ModelError):
+class ModelTimeout(ModelError, kind="llm_timeout", retryable=True):
     """The provider did not answer in time."""
 
-    code = kind = "llm_timeout"
-    retryable = True
 
-
-class ModelStreamCut(ModelError):
+class ModelStreamCut(ModelError, kind="stream_incomplete", retryable=True):
     """The answer stopped before its end."""
 
-    code = kind = "stream_incomplete"
-    retryable = True
 
-
-class ModelRequestRefused(ModelError):
+class ModelRequestRefused(ModelError, kind="llm_bad_request"):
     """The provider does not take this request (4xx): the same one will not succeed later."""
 
-    code = kind = "llm_bad_request"
 
-
-class ModelOverflow(ModelError):
+class ModelOverflow(ModelError, kind="context_window_exceeded"):
     """The request is larger than the model's window."""
 
-    code = kind = "context_window_exceeded"
+
+class ModelRefused(ModelError, kind="llm_refusal", stop_reason="invalid_llm_response"):
+    """The model, or a filter before it, declined to answer."""
+
+
+class ModelReplyEmpty(ModelError, kind="llm_empty_response", stop_reason="invalid_llm_response", retryable=True):
+    """The answer has neither text nor a tool call."""
+
+
+class ModelReplyInvalid(ModelError, kind="llm_error", stop_reason="invalid_llm_response"):
+    """The answer can't be read, or is not the one that was asked for."""
+
+
+class ModelNotFound(ModelError):
+    """No model of this handle is available in this process."""
+
+    def __init__(self, handle: str, *, known: Sequence[str]) -> None:
+        super().__init__(
+            f"model {handle!r} is not available here: there are {', '.join(known) or 'none'}", kind="llm_bad_request"
+        )
+        self.handle, self.known = handle, tuple(known)
 
 
 class IrreducibleFloor(PerdureError):
@@ -135,35 +141,3 @@ class IrreducibleFloor(PerdureError):
         )
         self.reason, self.sizes = reason, dict(sizes)
         self.window_tokens, self.reserve_tokens = window_tokens, reserve_tokens
-
-
-class ModelRefused(ModelError):
-    """The model, or a filter before it, declined to answer."""
-
-    code = kind = "llm_refusal"
-    stop_reason: StopReason = "invalid_llm_response"
-
-
-class ModelReplyEmpty(ModelError):
-    """Neither text nor a tool call."""
-
-    code = kind = "llm_empty_response"
-    stop_reason: StopReason = "invalid_llm_response"
-    retryable = True
-
-
-class ModelReplyInvalid(ModelError):
-    """An answer that can't be read, or not the one that was asked for."""
-
-    code = kind = "llm_error"
-    stop_reason: StopReason = "invalid_llm_response"
-
-
-class ModelNotFound(ModelError):
-    code = "model_not_found"
-
-    def __init__(self, handle: str, *, known: Sequence[str]) -> None:
-        super().__init__(
-            f"model {handle!r} is not available here: there are {', '.join(known) or 'none'}", kind="llm_bad_request"
-        )
-        self.handle, self.known = handle, tuple(known)

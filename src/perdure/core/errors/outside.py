@@ -11,8 +11,6 @@ from perdure.core.errors.root import PerdureError
 class SecretKeyMissing(PerdureError):
     """Secrets are kept encrypted, and there is no key to do it with. Nothing was written."""
 
-    code = "secret_key_missing"
-
     def __init__(self) -> None:
         super().__init__(
             "secrets need a key here: set PERDURE_SECRET_KEY to a long random text (`openssl rand -base64 32` prints"
@@ -22,8 +20,6 @@ class SecretKeyMissing(PerdureError):
 
 class SecretUnreadable(PerdureError):
     """A secret can't be decrypted: another key, or a damaged row. Its value is lost unless the key comes back."""
-
-    code = "secret_unreadable"
 
     def __init__(self, why: str) -> None:
         super().__init__(f"a secret can't be decrypted: {why}. Set the key back, or set the secret anew")
@@ -47,8 +43,6 @@ class McpUnreachable(PerdureError):
 class McpStdioRefused(PerdureError):
     """A stdio MCP server is a program that is run on this machine: whoever may only use the API may not name one."""
 
-    code = "mcp_stdio_refused"
-
     def __init__(self) -> None:
         super().__init__(
             "a stdio MCP server runs a program on this machine, so it is registered there: `perdure mcp add NAME --"
@@ -60,8 +54,6 @@ class McpPrivateRefused(PerdureError):
     """An MCP server on this machine or in a private network: whoever may only use the API may not have this server
     connect to one. Nothing was sent there."""
 
-    code = "mcp_private_refused"
-
     def __init__(self) -> None:
         super().__init__(
             "the address of this MCP server leads to this machine or a private network, so it is registered where"
@@ -72,10 +64,6 @@ class McpPrivateRefused(PerdureError):
 class DataTooLarge(PerdureError, ValueError):
     """Data from outside pass a limit; they were not parsed. The message says which, without saying whose data."""
 
-    code = "data_too_large"
-
 
 class BodyUnreadable(PerdureError, ValueError):
     """A body from outside can't be unpacked."""
-
-    code = "body_unreadable"

@@ -10,36 +10,28 @@ from perdure.core.errors.root import PerdureError
 class StoreError(PerdureError):
     """The database could not do it. What was not acknowledged was not written."""
 
-    code = "store_error"
-
 
 class StoreBusy(StoreError):
-    code = "store_busy"
+    """Somebody else holds the database for too long."""
 
 
 class StoreFull(StoreError):
-    code = "store_full"
+    """The disk, or a limit of it, has no room left."""
 
 
 class StoreReadOnly(StoreError):
-    code = "store_read_only"
+    """The database can be read, not written."""
 
 
 class StoreUnavailable(StoreError):
     """The disk fails, or the database can't be reached."""
 
-    code = "store_unavailable"
-
 
 class StoreDamaged(StoreError):
     """What is in the file is not what was written into it."""
 
-    code = "store_damaged"
-
 
 class StoreTooNew(StoreError):
-    code = "store_too_new"
-
     def __init__(self, place: str, *, found: int, known: int) -> None:
         super().__init__(
             f"{place} was written by a newer Perdure (schema {found}, this one knows {known}):"
@@ -49,14 +41,12 @@ class StoreTooNew(StoreError):
 
 
 class StoreClosed(StoreError):
-    code = "store_closed"
-
     def __init__(self) -> None:
         super().__init__("the store is closed: open it again")
 
 
 class NotAStore(StoreError):
-    code = "not_a_store"
+    """The file or database is not one of Perdure's."""
 
 
 def disk_error(error: OSError) -> StoreError | None:

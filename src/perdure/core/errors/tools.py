@@ -10,12 +10,8 @@ from perdure.core.errors.root import PerdureError
 class ToolError(PerdureError):
     """What a tool tells the model. It becomes the call's error result; the run goes on."""
 
-    code = "tool_error"
-
 
 class InvalidArguments(ToolError):
-    code = "invalid_arguments"
-
     def __init__(self, tool: str, problem: str) -> None:
         super().__init__(f"the arguments of {tool} were not usable: {problem}. The tool was not run.")
         self.tool, self.problem = tool, problem
@@ -23,8 +19,6 @@ class InvalidArguments(ToolError):
 
 class BlockLimitExceeded(ToolError):
     """An edit would make a block longer than its limit. The model sees it and may shorten the text."""
-
-    code = "block_limit_exceeded"
 
     def __init__(self, label: str, *, size: int, limit: int) -> None:
         super().__init__(
@@ -35,16 +29,12 @@ class BlockLimitExceeded(ToolError):
 
 
 class BlockReadOnly(ToolError):
-    code = "block_read_only"
-
     def __init__(self, label: str) -> None:
         super().__init__(f"block {label!r} is read-only and can't be edited by a tool.")
         self.label = label
 
 
 class TextNotFound(ToolError):
-    code = "text_not_found"
-
     def __init__(self, label: str, text: str) -> None:
         super().__init__(
             f"no replacement was made: {text[:200]!r} does not appear verbatim in memory block {label!r}."
@@ -54,8 +44,6 @@ class TextNotFound(ToolError):
 
 
 class TextAmbiguous(ToolError):
-    code = "text_ambiguous"
-
     def __init__(self, label: str, text: str, *, lines: Sequence[int]) -> None:
         super().__init__(
             f"no replacement was made: {text[:200]!r} appears {len(lines)} times in memory block {label!r}"
@@ -67,13 +55,9 @@ class TextAmbiguous(ToolError):
 class PatchInvalid(ToolError):
     """A patch could not be read or does not fit the text; nothing of it was applied."""
 
-    code = "patch_invalid"
-
 
 class AddressRefused(ToolError):
     """A URL that Perdure does not fetch, such as one of this machine, a private network or an unusual port."""
-
-    code = "address_refused"
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"{address!r} was not asked for: {reason}.")
@@ -87,8 +71,6 @@ class SandboxUnavailable(PerdureError):
         missing: the names of the measures that don't hold here; `perdure doctor` says what each means.
     """
 
-    code = "sandbox_unavailable"
-
     def __init__(self, why: str, *, missing: Sequence[str] = ()) -> None:
         details = f" (missing: {', '.join(missing)})" if missing else ""
         super().__init__(f"custom tools can't be run here: {why}{details}; `perdure doctor` tells more")
@@ -101,8 +83,6 @@ class HookBlocked(PerdureError):
     Args:
         point: where, as in `core.hooks.HookPoint`.
     """
-
-    code = "hook_blocked"
 
     def __init__(self, hook: str, point: str, reason: str) -> None:
         super().__init__(f"blocked by hook {hook!r}: {reason}")

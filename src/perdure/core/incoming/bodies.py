@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator
 
-from perdure.core.errors.outside import BodyUnreadable, DataTooLarge
+from perdure.core.errors import BodyUnreadable, DataTooLarge
 
 ACCEPT_ENCODING = "gzip, deflate"
 """What `unpack` can unpack; to be sent with every request."""

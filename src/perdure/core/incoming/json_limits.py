@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.core.errors.outside import DataTooLarge
+from perdure.core.errors import DataTooLarge
 
 CONTAINERS_MAX = 200_000
 """Arrays and objects in one text. Parsing stops everything else, in whichever thread it is done: 5 MB take 10 ms as one

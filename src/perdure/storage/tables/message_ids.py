@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import PREFIXES, AgentId, MessageId, OrgId, RunId, is_of_run, run_of
+from perdure.core.ids import PREFIXES, AgentId, MessageId, OrgId, RunId, run_of
 from perdure.core.messages import Message
 from perdure.core.text.words import storable
 from perdure.storage.database.base import Database, find, find_all, find_run_of, register
@@ -21,7 +21,7 @@ def register_unlinked(
     db: Database, org_id: OrgId, agent_id: AgentId, run_id: RunId | None, messages: Sequence[Message]
 ) -> None:
     """Register the messages whose ids do not contain the id of their run."""
-    others = [(one.id, one.seq) for one in messages if run_id is None or not is_of_run(run_id, one.id)]
+    others = [(one.id, one.seq) for one in messages if run_id is None or run_of(one.id) != run_id]
     if others:
         register(db, org_id, agent_id, others)
 

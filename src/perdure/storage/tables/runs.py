@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import LeaseLost, NotFound
-from perdure.core.ids import AgentId, OrgId, RunId, is_of_run
+from perdure.core.ids import AgentId, OrgId, RunId, run_of
 from perdure.core.messages import Draft
 from perdure.core.runs import (
     Failure,
@@ -134,7 +134,7 @@ class Runs:
             },
         )
         input_ids = [(draft.id, opening.next_message_seq + index) for index, draft in enumerate(drafts)]
-        others = [one for one in input_ids if not is_of_run(run_id, one[0])]
+        others = [one for one in input_ids if run_of(one[0]) != run_id]
         register(self._db, self._org_id, agent_id, [(run_id, run.key.seq), *others])
         return run
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, OrgId, StepId, is_of_run
+from perdure.core.ids import AgentId, OrgId, StepId, run_of
 from perdure.core.models import Exchange
 from perdure.core.runs import (
     Failure,
@@ -93,7 +93,7 @@ class Steps:
                 "at": iso(at),
             },
         )
-        if not is_of_run(run.id, step_id):
+        if run_of(step_id) != run.id:
             register(self._db, self._org_id, agent_id, [(step_id, run.key.seq)])
         return Step(
             id=step_id,

@@ -20,9 +20,13 @@ _ADDRESS = re.compile(r"https?://[^\s'\"<>]+")
 class McpGone(McpUnreachable):
     """The connection ended before the answer."""
 
+    code = McpUnreachable.code
+
 
 class McpLate(McpUnreachable):
     """No answer came in time."""
+
+    code = McpUnreachable.code
 
 
 def why_of(error: BaseException, secrets: Iterable[str] = ()) -> str:
