@@ -1,4 +1,4 @@
-"""What the local embedder takes: a query, short texts in a batch, and queries that come at once."""
+"""What the local embedder takes: a query, and short texts in a batch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.server_cost import Figure
-from perdure.providers.embeddings.blas import one_thread
-from perdure.providers.embeddings.cache import with_cache
+from perdure.providers.embeddings.bert import one_blas_thread
 from perdure.providers.embeddings.minilm import MiniLM
 from perdure.providers.embeddings.weights import open_folder
 
@@ -24,7 +23,7 @@ VOCABULARY = (
     "the a she you they went to group yesterday and was really powerful beach dog weekend painting think about kids"
     " love music concert summer remember last year camping mountains family support friend work new job"
 )
-TEXTS, AT_ONCE, TIMES = 300, 8, 40
+TEXTS, TIMES = 300, 40
 QUERY_PIECES = 12
 SHAPES = ((1152, 384), (384, 384), (1536, 384), (384, 1536)) * 6
 
@@ -38,23 +37,16 @@ def embedding_figures(folder: Path) -> Iterator[Figure]:
 async def _figures(minilm: MiniLM) -> list[Figure]:
     drawn, words = random.Random(1), VOCABULARY.split()
     texts = [" ".join(drawn.choices(words, k=drawn.randint(4, 30))) for _ in range(TEXTS)]
-    queries = [f"{QUERY} {word}" for word in words[:AT_ONCE]]
     load_ms = await _cpu_ms(lambda: minilm.embed([QUERY]), times=1)
     query_ms = await _cpu_ms(lambda: minilm.embed([QUERY], purpose="query"))
     words_ms = await _cpu_ms(lambda: minilm.embed_words([QUERY]))
     batch_ms = await _cpu_ms(lambda: minilm.embed(texts), times=3)
-    alone_ms = await _cpu_ms(lambda: asyncio.gather(*(minilm.embed([query]) for query in queries)), times=8)
-    together_ms = await _cpu_ms(
-        lambda: asyncio.gather(*(front.embed([query]) for front in [with_cache(minilm)] for query in queries)), times=8
-    )
     await minilm.close()
     return [
         Figure("the weights loaded, and one query (CPU)", load_ms, "ms"),
         Figure("a query (CPU)", query_ms, "ms", floor=_floor_ms()),
         Figure("vectors of a query's words (CPU)", words_ms, "ms"),
         Figure("short texts in a batch, a second (CPU)", 1_000 * TEXTS / batch_ms, "/s"),
-        Figure(f"{AT_ONCE} queries at once (CPU)", together_ms, "ms"),
-        Figure("  as a part of the same one by one", together_ms / alone_ms, "x"),
     ]
 
 
@@ -73,7 +65,7 @@ def _floor_ms() -> float:
     weights = [drawn.random(shape, np.float32) for shape in SHAPES]
     pieces = {size: drawn.random((size, QUERY_PIECES), np.float32) for size in (384, 1536)}
     took = []
-    with one_thread():
+    with one_blas_thread():
         for _ in range(TIMES):
             began = time.process_time()
             for matrix in weights:

@@ -26,7 +26,6 @@ from perdure.core.models import ModelRequest
 from perdure.core.runs import Prefix, Recipe
 from perdure.core.text.markup import SECTION_TAGS, escape_tags, unescape_tags
 from perdure.providers.openai_chat.endpoint import Dialect
-from perdure.providers.openai_chat.fragments import Fragments
 from perdure.providers.openai_chat.request import build_body
 from perdure.providers.pydantic_ai.dialects import dialect_of
 from perdure.providers.pydantic_ai.to_provider import to_messages
@@ -103,7 +102,7 @@ def test_every_provider_is_sent_what_the_view_shows(text: str) -> None:
     request = request_of(conversation(text))
 
     for dialect in (Dialect(), Dialect(engine_role="system")):
-        body = build_body(request, model="m", dialect=dialect, stream=False, fragments=Fragments()).data
+        body = build_body(request, model="m", dialect=dialect, stream=False).data
         assert body.decode().count(MARKER) == 3
     for provider in ("anthropic", "google", "openai-responses"):
         messages = to_messages(request, dialect_of(provider), system=provider)

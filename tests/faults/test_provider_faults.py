@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -189,7 +189,7 @@ async def agent_with_provider(
 
     async with (
         HttpModel(*lines, otherwise=line) as server,
-        Connections() as connections,
+        aclosing(Connections()) as connections,
         when_it_hangs(server, seconds=TIMEOUT_S),
     ):
         chat = OpenAIChat(
@@ -348,7 +348,7 @@ async def test_a_server_that_is_not_there_fails_the_run_until_it_is_back(stream:
             await server.__aexit__(None, None, None)
         return f"seen {at}"
 
-    async with server, Connections() as connections:
+    async with server, aclosing(Connections()) as connections:
         port = int(server.url.rpartition(":")[2])
         if not before:
             await server.__aexit__(None, None, None)

@@ -17,10 +17,9 @@ from perdure.core.messages import ToolCall
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.providers.bounded import ANSWER_BYTES
 from perdure.providers.discovery import Endpoint, list_models
-from perdure.providers.embeddings.openai import OpenAIEmbedder
-from perdure.providers.openai_chat import OpenAIChat
-from perdure.providers.openai_chat.sse import SseDecoder
-from perdure.providers.openai_chat.stream import AnswerReader
+from perdure.providers.embeddings.endpoint import OpenAIEmbedder
+from perdure.providers.openai_chat import Connections, OpenAIChat
+from perdure.providers.openai_chat.stream import AnswerReader, SseDecoder
 from perdure.providers.openai_chat.tool_calls import ToolCalls
 from tests.providers.fake_provider import fake_provider
 
@@ -57,7 +56,7 @@ class Sent:
     async def ask(self) -> ModelReply:
         """Raises: ModelError."""
         async with httpx.AsyncClient(transport=httpx.MockTransport(self._answer)) as client:
-            model = OpenAIChat(model="m", base_url="http://localhost:1/v1", client=client)
+            model = OpenAIChat(model="m", base_url="http://localhost:1/v1", connections=Connections(client))
             request = ModelRequest(model="m", system="", messages=())
             return [last async for last in model.respond(request)][-1]  # type: ignore[return-value]
 

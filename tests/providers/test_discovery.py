@@ -19,7 +19,7 @@ from perdure.providers.discovery import (
     list_models,
     probe_local,
 )
-from perdure.providers.openai_chat import chat_url, normalise_url
+from perdure.providers.openai_chat.endpoint import api_url
 from perdure.providers.registry import ModelRegistry
 from tests.providers.fake_provider import fake_provider, tool_call
 from tests.support.http_payloads import Payload, PayloadServer
@@ -129,8 +129,8 @@ async def test_the_query_of_an_address_goes_with_every_question() -> None:
     (found,) = find_providers({"OPENAI_BASE_URL": "http://box/v1/chat/completions?api-version=1"})
 
     assert _listing_request(found)[0] == "http://box/v1/models?api-version=1"
-    assert chat_url(found.base_url) == "http://box/v1/chat/completions?api-version=1"
-    assert normalise_url(found.base_url) == found.base_url
+    assert api_url(found.base_url, "/chat/completions") == "http://box/v1/chat/completions?api-version=1"
+    assert api_url(found.base_url) == found.base_url
     assert found.address == "http://box/v1"
     async with PayloadServer(Payload.json({"data": [{"id": "a"}]})) as server:
         listing = await list_models(Endpoint(provider="openai", base_url=f"{server.url}/v1?api-version=1"))

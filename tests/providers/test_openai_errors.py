@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -291,7 +292,7 @@ def test_a_key_that_can_not_be_sent_is_refused_without_showing_it(secret: str) -
 
 async def test_models_of_one_endpoint_share_their_connections() -> None:
     """One connection serves one request after the other; who shares it closes it."""
-    async with HttpModel() as server, Connections() as connections:
+    async with HttpModel() as server, aclosing(Connections()) as connections:
         for name in ("one", "two"):
             model = OpenAIChat(model=name, base_url=server.url, connections=connections)
             for _ in range(2):
@@ -344,7 +345,7 @@ def test_any_error_body_is_a_typed_error(status: int, body: Any) -> None:
 async def test_a_client_that_was_given_stays_open() -> None:
     """It is its maker's."""
     async with HttpModel() as server, httpx.AsyncClient() as client:
-        await ask(OpenAIChat(model="test", base_url=server.url, client=client))
+        await ask(OpenAIChat(model="test", base_url=server.url, connections=Connections(client)))
 
         assert not client.is_closed
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,9 +15,7 @@ from perdure.core.errors import InvalidInput, ModelRequestRefused
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, MessageKind, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelOptions, ModelRequest
-from perdure.providers.openai_chat import chat_url, normalise_url
-from perdure.providers.openai_chat.endpoint import Dialect, dialect_of
-from perdure.providers.openai_chat.fragments import Fragments
+from perdure.providers.openai_chat.endpoint import Dialect, api_url, dialect_of
 from perdure.providers.openai_chat.request import build_body
 from perdure.testing.clock import START
 from tests.support.strategies import any_text, effort
@@ -54,10 +51,8 @@ def request(*messages: Message, tools: Sequence[Any] = (), tail: str = "", **opt
     )
 
 
-def encoded(
-    asked: ModelRequest, dialect: Dialect = OPEN, *, stream: bool = True, cache: Fragments | None = None
-) -> bytes:
-    return build_body(asked, model="test", dialect=dialect, stream=stream, fragments=cache or Fragments()).data
+def encoded(asked: ModelRequest, dialect: Dialect = OPEN, *, stream: bool = True) -> bytes:
+    return build_body(asked, model="test", dialect=dialect, stream=stream).data
 
 
 def sent(asked: ModelRequest, dialect: Dialect = OPEN, *, stream: bool = True) -> dict[str, Any]:
@@ -227,13 +222,11 @@ def test_any_text_can_be_sent(texts: list[str]) -> None:
         message(3, "tool", ToolResult("c", "look", result)),
         tail=said,
     )
-    cache = Fragments()
 
     for dialect in (OPEN, OWN):
         data = encoded(asked, dialect)
         assert json.loads(data.decode())
         assert encoded(replace(asked), dialect) == data
-    assert encoded(asked, cache=cache) == encoded(asked, cache=cache) == encoded(asked)
 
 
 def test_half_a_character_is_replaced_and_two_halves_are_joined() -> None:
@@ -247,32 +240,6 @@ def test_a_history_is_only_ever_appended_to() -> None:
     before, after = encoded(request(*log[:1], tail=TAIL)), encoded(request(*log, tail=TAIL))
 
     assert after.startswith(before[: before.index(b"one") + 3])
-
-
-def test_the_cache_is_bounded_and_finds_only_the_very_message() -> None:
-    """A revised message of the same id takes the place of the older one."""
-    cache = Fragments(limit_bytes=2_000)
-    first = message(1, "user", Text("one"))
-    assert b"one" in encoded(request(first), cache=cache)
-    assert b"two" in encoded(request(replace(first, parts=(Text("two"),))), cache=cache)
-    for seq in range(100):
-        encoded(request(message(seq, "user", Text("x" * 100))), cache=cache)
-
-    assert cache.size_bytes <= 2_000
-
-
-def test_a_long_history_costs_little() -> None:
-    """500 messages that were sent before: the bar of 3 ms is generous, 0.3 to 0.7 ms were measured."""
-    asked = request(*(message(seq, "user" if seq % 2 else "assistant", Text("word " * 50)) for seq in range(500)))
-    cache = Fragments()
-    encoded(asked, cache=cache)
-
-    def cpu_s() -> float:
-        started = time.thread_time()
-        encoded(asked, cache=cache)
-        return time.thread_time() - started
-
-    assert min(cpu_s() for _ in range(10)) < 0.003
 
 
 def marks(*messages: Message, tail: str = TAIL, model: str = "anthropic/claude-haiku-4.5") -> list[tuple[str, str]]:
@@ -309,16 +276,13 @@ def test_claude_behind_openrouter_is_told_up_to_where_to_cache() -> None:
     assert marks(one, two, three, model="openai/gpt-5") == []
 
 
-def test_marks_change_nothing_that_is_kept() -> None:
-    """The pieces of another request are as they were; one without a system text has its other mark."""
-    cache = Fragments()
+def test_without_a_system_text_only_the_conversation_is_marked() -> None:
     log = [message(1, "user", Text("one")), message(2, "assistant", Text("two")), message(3, "user", Text("three"))]
     dialect = dialect_of("openrouter", "https://openrouter.ai/api/v1", "anthropic/claude-haiku-4.5")
-    asked = replace(request(*log), system="")
 
-    for _ in range(2):
-        body = json.loads(encoded(asked, dialect, cache=cache))
-        assert [type(one["content"]) for one in body["messages"]] == [str, list, str]
+    body = sent(replace(request(*log), system=""), dialect)
+
+    assert [type(one["content"]) for one in body["messages"]] == [str, list, str]
 
 
 @pytest.mark.parametrize(
@@ -335,15 +299,15 @@ def test_marks_change_nothing_that_is_kept() -> None:
 )
 def test_an_address_works_with_and_without_its_path(base_url: str, expected: str) -> None:
     """`/v1` is added only where there is no path."""
-    assert normalise_url(base_url) == expected
-    assert chat_url(base_url).partition("?")[0] == expected.partition("?")[0] + "/chat/completions"
+    assert api_url(base_url) == expected
+    assert api_url(base_url, "/chat/completions").partition("?")[0] == expected.partition("?")[0] + "/chat/completions"
 
 
 @pytest.mark.parametrize("base_url", ["", "ftp://host", "http://", "http://host:port", "http://a b", "http://[::1"])
 def test_what_is_no_address_is_refused(base_url: str) -> None:
     """At once, not at the first request."""
     with pytest.raises(InvalidInput, match="address"):
-        normalise_url(base_url)
+        api_url(base_url)
 
 
 def test_the_dialect_depends_on_provider_and_address() -> None:

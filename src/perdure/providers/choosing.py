@@ -159,7 +159,7 @@ async def probe_tools(endpoint: Endpoint, name: str, *, timeout_s: float = PROBE
     """Ask the model for one tool call. Never raises; `problem` says what went wrong."""
     import httpx
 
-    from perdure.providers.openai_chat import chat_url
+    from perdure.providers.openai_chat.endpoint import api_url
 
     handle = f"{endpoint.provider}/{name}"
     body = {
@@ -171,9 +171,10 @@ async def probe_tools(endpoint: Endpoint, name: str, *, timeout_s: float = PROBE
         "max_tokens": 1_000,  # a reasoning model needs some before the call
     }
     headers = {"Authorization": f"Bearer {endpoint.api_key}"}
+    url = api_url(endpoint.base_url, "/chat/completions")
     try:
         async with asyncio.timeout(timeout_s), http_client(endpoint.base_url, timeout_s=timeout_s) as client:
-            async with client.stream("POST", chat_url(endpoint.base_url), json=body, headers=headers) as answer:
+            async with client.stream("POST", url, json=body, headers=headers) as answer:
                 if answer.status_code != 200:
                     text = (await read_answer(answer, LISTING.size_bytes))[:4_000].decode("utf-8", "replace")
                     said = mask_text(text, [endpoint.api_key] if endpoint.has_key else ())

@@ -37,7 +37,7 @@ def mask_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dic
 
 
 def request_secrets(headers: Mapping[str, str], url: str) -> tuple[str, ...]:
-    """The secrets of a request besides its key: headers and query fields with secret names, the address's password."""
+    """The secrets of a request: headers and query fields with secret names, the address's password."""
     parts = urlsplit(url)
     named = (*headers.items(), *parse_qsl(parts.query))
     values = [value for name, value in named if _SECRET_NAME.search(name)]
@@ -62,11 +62,6 @@ def mask_text(text: str, secrets: Iterable[str] = ()) -> str:
     for pattern, replacement in _IN_TEXT:
         text = pattern.sub(replacement, text)
     return text
-
-
-def mask_url(url: str, secrets: Iterable[str] = ()) -> str:
-    """The address without password and keys."""
-    return mask_text(url, secrets)
 
 
 def mask_fields(fields: Mapping[str, Any], secrets: Iterable[str] = ()) -> dict[str, Any]:

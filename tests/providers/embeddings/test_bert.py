@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.providers.embeddings.bert import Bert, Workspace, hidden_states
+from perdure.providers.embeddings.bert import Bert, hidden_states
 from perdure.providers.embeddings.weights import load, open_folder
 from tests.providers.embeddings.models import HEADS, LAYERS, SIZE, WORDS, tiny_model, tiny_tensors
 
@@ -59,28 +59,10 @@ texts_of_ids = st.lists(st.lists(st.integers(0, len(WORDS) - 1), min_size=1, max
 
 @settings(max_examples=60)
 @given(texts_of_ids)
-def test_packed_texts_get_the_states_that_each_has_alone(texts: list[list[int]]) -> None:
+def test_padded_texts_get_the_states_that_each_has_alone(texts: list[list[int]]) -> None:
     """Whatever stands beside a text, and in whatever order, its states are those of the definition."""
-    states = hidden_states(_BERT, texts, Workspace(_BERT, 72)).T
-
-    assert np.allclose(states, np.concatenate([plainly(text) for text in texts]), atol=2e-5)
-
-
-def test_a_workspace_can_be_used_again(bert: Bert) -> None:
-    """What an earlier, longer pass left in it does not matter."""
-    space = Workspace(bert, 24)
-    hidden_states(bert, [[5, 6, 7] * 4, [8] * 12], space)
-    again = hidden_states(bert, [[2, 9, 3]], space).T
-
-    assert np.allclose(again, plainly([2, 9, 3]), atol=2e-5)
-
-
-def test_more_attention_weights_than_are_held_at_a_time(bert: Bert, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many texts of one length are attended to in several goes."""
-    monkeypatch.setattr("perdure.providers.embeddings.bert.SCORES_MAX", HEADS * 9 * 2)
-    states = hidden_states(bert, [[2, 5, 3]] * 7, Workspace(bert, 21)).T
-
-    assert np.allclose(states, np.tile(plainly([2, 5, 3]), (7, 1)), atol=2e-5)
+    for text, states in zip(texts, hidden_states(_BERT, texts), strict=True):
+        assert np.allclose(states, plainly(text), atol=2e-5)
 
 
 def test_large_values_do_not_overflow(tmp_path: Path) -> None:
@@ -88,7 +70,7 @@ def test_large_values_do_not_overflow(tmp_path: Path) -> None:
     tensors = {name: tensor * (200 if "intermediate" in name else 1) for name, tensor in tiny_tensors().items()}
     bert = load(open_folder(tiny_model(tmp_path, tensors=tensors)))
 
-    assert np.isfinite(hidden_states(bert, [[2, 5, 6, 3]], Workspace(bert, 8))).all()
+    assert np.isfinite(hidden_states(bert, [[2, 5, 6, 3]])[0]).all()
 
 
 _BERT: Bert

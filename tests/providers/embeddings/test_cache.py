@@ -1,4 +1,4 @@
-"""The cache before an embedder: nothing twice, nothing mixed up, and calls at the same time done together."""
+"""The cache before an embedder: nothing twice, nothing mixed up."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from perdure.testing import HttpModel, ScriptedEmbedder
 
 
 async def test_a_text_is_embedded_once() -> None:
-    """Also when it stands twice in a call; hits are counted."""
+    """Also when it stands twice in a call."""
     inner = ScriptedEmbedder()
     embedder = with_cache(inner)
     first = await embedder.embed(["red", "wine", "red"])
     again = await embedder.embed(["wine", "sky", "red"])
 
     assert inner.asked == [("red", "wine"), ("sky",)]
-    assert (embedder.hits, embedder.misses) == (3, 3)
     assert np.array_equal(again, await inner.embed(["wine", "sky", "red"]))
     assert np.array_equal(first[0], first[2])
 
@@ -73,37 +72,6 @@ async def test_purposes_are_apart_where_the_model_tells_them_apart(handle: str, 
     assert len(inner.asked) == calls
 
 
-async def test_calls_that_come_while_a_local_one_works_are_done_together() -> None:
-    """As soon as it is free; each caller gets its own rows."""
-    inner = ScriptedEmbedder()
-    embedder = with_cache(inner)
-    inner.hang()
-    first = asyncio.create_task(embedder.embed(["red"]))
-    await asyncio.sleep(0.01)
-    others = [asyncio.create_task(embedder.embed([text, "sky"])) for text in ("wine", "blue")]
-    gone = asyncio.create_task(embedder.embed(["gone"]))
-    await asyncio.sleep(0.01)
-    gone.cancel()
-    await asyncio.sleep(0)
-    inner.recover()
-    rows = [await first, *(await asyncio.gather(*others))]
-
-    assert inner.asked == [("red",), ("wine", "sky", "blue", "sky")]
-    assert np.array_equal(np.concatenate(rows), await inner.embed(["red", "wine", "sky", "blue", "sky"]))
-
-
-async def test_a_failure_reaches_all_that_were_done_together() -> None:
-    """And the next call is tried anew."""
-    inner = ScriptedEmbedder()
-    embedder = with_cache(inner)
-    inner.fail()
-    failed = await asyncio.gather(embedder.embed(["red"]), embedder.embed(["wine"]), return_exceptions=True)
-    inner.recover()
-
-    assert [type(error) for error in failed] == [ModelUnreachable, ModelUnreachable]
-    assert (await embedder.embed(["red"])).shape == (1, 64)
-
-
 async def test_calls_to_an_endpoint_do_not_wait_for_each_other() -> None:
     """One that hangs must not hold up the others."""
     inner = ScriptedEmbedder(local=False)
@@ -130,7 +98,7 @@ async def test_it_is_what_it_stands_before() -> None:
 
 
 async def test_an_endpoint_has_no_words() -> None:
-    from perdure.providers.embeddings.openai import OpenAIEmbedder
+    from perdure.providers.embeddings.endpoint import OpenAIEmbedder
 
     async with HttpModel() as server:
         assert not isinstance(with_cache(OpenAIEmbedder(model="m", base_url=server.url)), WordEmbedder)

@@ -25,9 +25,14 @@ from perdure.core.errors import (
     ModelTimeout,
     ModelUnreachable,
 )
-from perdure.providers.embeddings.endpoint import BATCH_CHARS, BATCH_TEXTS, TEXT_CHARS_MAX, EndpointEmbedder
-from perdure.providers.embeddings.ollama import OllamaEmbedder
-from perdure.providers.embeddings.openai import OpenAIEmbedder
+from perdure.providers.embeddings.endpoint import (
+    BATCH_CHARS,
+    BATCH_TEXTS,
+    TEXT_CHARS_MAX,
+    EndpointEmbedder,
+    OllamaEmbedder,
+    OpenAIEmbedder,
+)
 from perdure.testing import Hanging, HttpModel, Later, RawBody, ScriptedEmbedder, Status, Unanswered
 from perdure.testing.http_model import HttpLine
 

@@ -14,7 +14,7 @@ import pytest
 
 from perdure.core.errors import InvalidInput, ModelReplyInvalid, ModelRequestRefused
 from perdure.core.ports import WordEmbedder
-from perdure.providers.embeddings.blas import one_thread
+from perdure.providers.embeddings.bert import blas_controls, one_blas_thread
 from perdure.providers.embeddings.minilm import MiniLM
 from perdure.providers.embeddings.weights import open_folder
 from tests.providers.embeddings.models import SIZE, minilm_folder, needs_minilm, tiny_model, tiny_tensors
@@ -226,16 +226,14 @@ async def test_weights_that_are_no_numbers_are_told(tmp_path: Path) -> None:
 
 def test_blas_has_its_threads_back_afterwards() -> None:
     """Also when it is limited by several at once."""
-    from perdure.providers.embeddings.blas import _controls
-
-    if (controls := _controls()) is None:
+    if (controls := blas_controls()) is None:
         pytest.skip("numpy has no OpenBLAS here")
     read, write = controls
     before = read()
     write(2)
     try:
-        with one_thread():
-            with one_thread():
+        with one_blas_thread():
+            with one_blas_thread():
                 assert read() == 1
             assert read() == 1
         assert read() == 2

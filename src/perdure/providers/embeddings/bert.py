@@ -1,40 +1,38 @@
-"""The forward pass of a BERT encoder in numpy: word pieces to their hidden states.
-
-Texts are packed one behind the other, without padding, so a text's result does not depend on its neighbours. Everything
-is kept feature by feature, shape (features, pieces): BLAS multiplies weights with few pieces a third faster that way,
-and a query is few pieces.
-"""
+"""The forward pass of a BERT encoder in numpy: word pieces to their hidden states."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import ctypes
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float32]
 
-GELU_BLOCK = 16_384
-"""Numbers that are worked on at a time: they stay in a core's own cache from the first step of the GELU to its last."""
-
-SMALL = 1_000_000
-"""Multiplications up to which OpenBLAS takes matrices as small."""
-
-_SLICES = (384, 192, 128, 96, 64, 32)
-
-SCORES_MAX = 262_144
-"""Attention weights that are held at a time."""
-
 # log(Φ(-x)/Φ(x)) as x·(c0 + c1·x² + ... + c4·x⁸), fitted so that x·Φ(x) is off by 3e-6 at most, for every x.
-_PHI = tuple(map(np.float32, (-1.59565627, -7.29375816e-2, 2.49723048e-4, 6.11620585e-5, -2.23816709e-6)))
+_PHI = np.array((-1.59565627, -7.29375816e-2, 2.49723048e-4, 6.11620585e-5, -2.23816709e-6), np.float32)
+
+# What OpenBLAS calls its functions, by the way it was built; {} is `get` or `set`.
+_BLAS_NAMES = ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads")
+
+_blas_lock = threading.Lock()
+_blas_users = 0
+_blas_threads = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer's weights, each as (to, from); `qkv` has the three of the attention one above the other, queries
-    divided by the root of a head's size."""
+    """One layer's weights, each as (from, to).
+
+    `qkv` has the three matrices of the attention side by side; those of the queries are divided by the root of
+    a head's size.
+    """
 
     qkv: Array
     qkv_bias: Array
@@ -52,10 +50,11 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Bert:
-    """An encoder's weights. Biases, scales and shifts are columns.
+    """An encoder's weights.
 
     Args:
-        words: a row for each word piece; `places`: one for each place, with that of the one segment added.
+        words: a row for each word piece.
+        places: a row for each place in a text, with that of the only segment added.
     """
 
     words: Array
@@ -66,132 +65,113 @@ class Bert:
     heads: int
     epsilon: float
 
-    @property
-    def dimensions(self) -> int:
-        return int(self.words.shape[1])
 
+def hidden_states(bert: Bert, texts: Sequence[Sequence[int]]) -> list[Array]:
+    """The last layer's state of each piece of each text, shape (pieces, dimensions) each.
 
-class Workspace:
-    """Memory for passes of up to `pieces` pieces, used again and again by one thread at a time."""
-
-    def __init__(self, bert: Bert, pieces: int) -> None:
-        wide, size = bert.layers[0].up.shape
-        self._buffers = {
-            "x": np.empty(size * pieces, np.float32),
-            "y": np.empty(size * pieces, np.float32),
-            "square": np.empty(size * pieces, np.float32),
-            "qkv": np.empty(3 * size * pieces, np.float32),
-            "wide": np.empty(wide * pieces, np.float32),
-        }
-        block = max(GELU_BLOCK, pieces)
-        self.blocks = np.empty(block, np.float32), np.empty(block, np.float32)
-        self.pieces = pieces
-
-    def matrix(self, name: str, rows: int, columns: int) -> Array:
-        return self._buffers[name][: rows * columns].reshape(rows, columns)
-
-
-def hidden_states(bert: Bert, texts: Sequence[Sequence[int]], space: Workspace) -> Array:
-    """The last layer's state of each piece of each text, shape (dimensions, all pieces), one text behind the other.
-
-    It stands in the workspace: the next pass overwrites it.
+    The texts are padded to one length, so those of about equal length should be passed together.
 
     Args:
-        texts: ids of word pieces, the special ones included; together at most `space.pieces`. Those of equal length
-            should stand together: they are attended to in one go.
+        texts: ids of word pieces, the special ones included.
     """
     lengths = [len(text) for text in texts]
-    count, size = sum(lengths), bert.dimensions
-    x, y = space.matrix("x", size, count), space.matrix("y", size, count)
-    square = space.matrix("square", size, count)
-    qkv, wide = space.matrix("qkv", 3 * size, count), space.matrix("wide", len(bert.layers[0].up), count)
-    pieces = np.fromiter((piece for text in texts for piece in text), np.intp, count)
-    places = np.concatenate([np.arange(length) for length in lengths])
-    x[...] = (bert.words[pieces] + bert.places[places]).T
-    groups = list(_groups(lengths, bert.heads))
+    count, length = len(texts), max(lengths)
+    pieces = np.zeros((count, length), np.intp)
+    mask = np.full((count, 1, 1, length), -np.inf, np.float32)
+    for row, text in enumerate(texts):
+        pieces[row, : len(text)] = text
+        mask[row, ..., : len(text)] = 0
+    x = (bert.words[pieces] + bert.places[:length]).reshape(count * length, -1)
     # exp may overflow in the GELU: what is divided by infinity is nothing, as it should be. NaN of broken weights is
     # seen by whoever takes the result.
-    with np.errstate(all="ignore"):
-        _normalise(x, bert.scale, bert.shift, bert.epsilon, square)
+    with one_blas_thread(), np.errstate(all="ignore"):
+        x = _normalise(x, bert.scale, bert.shift, bert.epsilon)
         for layer in bert.layers:
-            _multiply(layer.qkv, x, qkv)
-            qkv += layer.qkv_bias
-            for start, texts_in, length in groups:
-                _attend(qkv, y, start, texts_in, length, bert.heads)
-            _add_product(layer.out, y, layer.out_bias, x, square)
-            _normalise(x, layer.attention_scale, layer.attention_shift, bert.epsilon, square)
-            _multiply(layer.up, x, wide)
-            _gelu(wide, layer.up_bias, space.blocks)
-            _add_product(layer.down, wide, layer.down_bias, x, square)
-            _normalise(x, layer.output_scale, layer.output_shift, bert.epsilon, square)
-    return x
+            attention = _attention(x @ layer.qkv + layer.qkv_bias, mask, bert.heads)
+            x += attention @ layer.out + layer.out_bias
+            x = _normalise(x, layer.attention_scale, layer.attention_shift, bert.epsilon)
+            x += _gelu(x @ layer.up + layer.up_bias) @ layer.down + layer.down_bias
+            x = _normalise(x, layer.output_scale, layer.output_shift, bert.epsilon)
+    states = x.reshape(count, length, -1)
+    return [states[row, :pieces_of_text] for row, pieces_of_text in enumerate(lengths)]
 
 
-def _groups(lengths: Sequence[int], heads: int) -> Iterator[tuple[int, int, int]]:
-    """(first piece, texts, pieces of each) for each run of texts of equal length, cut where the weights get many."""
-    start = 0
-    for length, run in groupby(lengths):
-        left = sum(1 for _ in run)
-        most = max(1, SCORES_MAX // (heads * length * length))
-        while left:
-            texts = min(left, most)
-            yield start, texts, length
-            start, left = start + texts * length, left - texts
+def _attention(qkv: Array, mask: Array, heads: int) -> Array:
+    """What each piece takes from the others of its text, shape (all pieces, dimensions).
 
-
-def _attend(qkv: Array, into: Array, start: int, texts: int, length: int, heads: int) -> None:
-    """What each piece takes from the others of its text, written into its columns."""
-    stop, size = start + texts * length, len(into)
-    # (3, heads, features of a head, texts, pieces), as (texts, heads, features, pieces) each; nothing is copied.
-    parts = qkv[:, start:stop].reshape(3, heads, size // heads, texts, length).transpose(0, 3, 1, 2, 4)
+    Args:
+        mask: 0 for each piece of each text, minus infinity for padding; shape (texts, 1, 1, pieces).
+    """
+    count, length = len(mask), mask.shape[-1]
+    parts = qkv.reshape(count, length, 3, heads, -1).transpose(2, 0, 3, 1, 4)  # each (texts, heads, pieces, features)
     query, key, value = parts
-    weights = np.matmul(query.swapaxes(2, 3), key)
-    weights -= weights.max(axis=-1, keepdims=True)
-    np.exp(weights, out=weights)
-    weights /= np.matmul(weights, np.ones((length, 1), np.float32))
-    out = into[:, start:stop].reshape(heads, size // heads, texts, length).transpose(2, 0, 1, 3)
-    np.matmul(value, weights.swapaxes(2, 3), out=out)
+    weights = query @ key.swapaxes(2, 3) + mask
+    np.exp(weights - weights.max(axis=-1, keepdims=True), out=weights)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    mixed: Array = (weights @ value).transpose(0, 2, 1, 3).reshape(count * length, -1)
+    return mixed
 
 
-def _add_product(weights: Array, of: Array, bias: Array, to: Array, spare: Array) -> None:
-    _multiply(weights, of, spare)
-    to += spare
-    to += bias
+def _normalise(x: Array, scale: Array, shift: Array, epsilon: float) -> Array:
+    """Each row with mean 0 and variance 1, then scaled and shifted."""
+    x = x - x.mean(axis=1, keepdims=True)
+    variance = np.square(x).mean(axis=1, keepdims=True)
+    normal: Array = x / np.sqrt(variance + np.float32(epsilon)) * scale + shift
+    return normal
 
 
-def _multiply(weights: Array, x: Array, into: Array) -> None:
-    """The product, of few pieces in slices: OpenBLAS multiplies small matrices as they stand, and copies larger ones
-    first, which for a query takes as long as the multiplication."""
-    rows, size = weights.shape
-    step = next((step for step in _SLICES if rows % step == 0 and step * weights.shape[1] * x.shape[1] <= SMALL), rows)
-    np.matmul(weights.reshape(-1, step, size), x, out=into.reshape(rows // step, step, -1))
+def _gelu(x: Array) -> Array:
+    """GELU(x), off by 3e-6 at most, plus the rounding of float32."""
+    square = np.square(x)
+    power: Array = square * _PHI[-1]
+    for coefficient in _PHI[-2:0:-1]:
+        power += coefficient
+        power *= square
+    power += _PHI[0]
+    power *= x
+    np.exp(power, out=power)
+    power += 1
+    return np.divide(x, power, out=power)
 
 
-def _normalise(x: Array, scale: Array, shift: Array, epsilon: float, spare: Array) -> None:
-    """Each column to mean 0 and variance 1, then scaled and shifted, in place."""
-    average = np.full(len(x), 1 / len(x), np.float32)  # a product with it is ten times as fast as `mean`
-    x -= average @ x
-    np.multiply(x, x, out=spare)
-    x /= np.sqrt(average @ spare + np.float32(epsilon))
-    x *= scale
-    x += shift
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """numpy's OpenBLAS computes in the calling thread alone; afterwards it does as before. Another BLAS is left alone.
+
+    Products of few rows gain little from a second thread, and lose a hundredfold when its core is busy: the threads
+    wait for each other without sleeping.
+    """
+    global _blas_users, _blas_threads
+    if (controls := blas_controls()) is None:
+        yield
+        return
+    get_threads, set_threads = controls
+    with _blas_lock:
+        if _blas_users == 0:
+            _blas_threads = get_threads()
+            set_threads(1)
+        _blas_users += 1
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            _blas_users -= 1
+            if _blas_users == 0:
+                set_threads(_blas_threads)
 
 
-def _gelu(x: Array, bias: Array, spare: tuple[Array, Array]) -> None:
-    """x + bias to GELU(x + bias), in place; off by 3e-6 at most, plus the rounding of float32."""
-    rows, columns = x.shape
-    step = max(1, GELU_BLOCK // columns)
-    for start in range(0, rows, step):
-        block = x[start : start + step]
-        block += bias[start : start + step]
-        power, square = (one[: block.size].reshape(block.shape) for one in spare)
-        np.multiply(block, block, out=square)
-        np.multiply(square, _PHI[4], out=power)
-        for coefficient in (_PHI[3], _PHI[2], _PHI[1]):
-            power += coefficient
-            power *= square
-        power += _PHI[0]
-        power *= block
-        np.exp(power, out=power)
-        power += np.float32(1)
-        block /= power
+@functools.cache
+def blas_controls() -> tuple[Callable[[], int], Callable[[int], object]] | None:
+    """The functions that get and set the number of threads of numpy's OpenBLAS; None if numpy has another BLAS."""
+    package = Path(np.__file__).parent
+    for folder in (package.parent / "numpy.libs", package / ".dylibs", package / ".libs"):
+        for path in sorted(folder.glob("*openblas*")):
+            with contextlib.suppress(OSError):
+                library = ctypes.CDLL(str(path))  # it is loaded already: this is another handle of the same
+                for name in _BLAS_NAMES:
+                    get_threads = getattr(library, name.format("get"), None)
+                    set_threads = getattr(library, name.format("set"), None)
+                    if get_threads is not None and set_threads is not None:
+                        set_threads.restype = None
+                        return get_threads, set_threads
+    return None

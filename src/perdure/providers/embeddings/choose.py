@@ -186,8 +186,7 @@ class _LazyEmbedder:
 
 
 def _adapter(endpoint: Endpoint, model: str) -> EndpointEmbedder:
-    from perdure.providers.embeddings.ollama import OllamaEmbedder
-    from perdure.providers.embeddings.openai import OpenAIEmbedder
+    from perdure.providers.embeddings.endpoint import OllamaEmbedder, OpenAIEmbedder
 
     adapter = OllamaEmbedder if endpoint.provider == "ollama" else OpenAIEmbedder
     key = endpoint.api_key if endpoint.has_key else None

@@ -1,25 +1,23 @@
-"""An embedder over HTTP: batches of texts, checked answers, typed errors."""
+"""Embedders over HTTP, by OpenAI's API and by Ollama's: batches of texts, checked answers, typed errors."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import base64
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from perdure.core.errors import BodyUnreadable, DataTooLarge, ModelError, ModelOverflow, ModelReplyInvalid
+from perdure.core.errors import BodyUnreadable, DataTooLarge, ModelOverflow, ModelReplyInvalid
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.ports import EmbedPurpose
-from perdure.providers.bounded import ERROR_BYTES, WHOLE, answer_pieces, read_answer
-from perdure.providers.embeddings.texts import encodable, prefix_of
-from perdure.providers.masking import mask_url, request_secrets
-from perdure.providers.openai_chat.connections import Connections
-from perdure.providers.openai_chat.endpoint import request_headers
-from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_status
+from perdure.core.text.json_encoder import encodable
+from perdure.providers.bounded import WHOLE, read_answer
+from perdure.providers.embeddings.vectors import prefix_of, unit_rows
+from perdure.providers.openai_chat.endpoint import Connections, api_url, is_openai, request_headers
+from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_response
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,39 +33,31 @@ PREVIEW_BYTES = 1_000
 
 
 class EndpointEmbedder(ABC):
-    """`Embedder` over an HTTP endpoint; a subclass has the request and answer of its API.
+    """`Embedder` over an HTTP endpoint; a subclass has the address, the request and the answer of its API.
 
     A batch has up to 64 texts or 100,000 characters. A batch that is too large for the server is halved, and so is a
     single text, of which only the start counts then. Nothing else is retried.
 
     Args:
-        provider: the first part of the handle.
         model: the name the server knows.
-        url: where requests go.
+        base_url: with or without `/v1`, such as "http://localhost:8000".
         api_key: sent as a bearer token; no error text contains it.
-        timeout_s: the limit for one batch; `connect_timeout_s`: for connecting.
-    Raises: InvalidInput: a key that can't be sent.
+        provider: the first part of the handle.
+        timeout_s: the limit for one batch.
+    Raises: InvalidInput: an address or key that can't be used.
     """
 
     local = False
 
     def __init__(
-        self,
-        *,
-        provider: str,
-        model: str,
-        url: str,
-        api_key: str | None = None,
-        timeout_s: float = 60.0,
-        connect_timeout_s: float = 10.0,
+        self, *, model: str, base_url: str, provider: str, api_key: str | None = None, timeout_s: float = 60.0
     ) -> None:
-        self.handle, self.model, self.url = f"{provider}/{model}", model, url
+        self.handle, self.model, self.url = f"{provider}/{model}", model, self.url_of(base_url)
         self._dimensions: int | None = None
         self._headers = request_headers(api_key, {}, accept="application/json")
-        secrets = (*filter(None, [api_key and api_key.strip()]), *request_secrets(self._headers, url))
-        self._target = Target(model, mask_url(url, secrets), secrets)
+        self._target = Target.of_request(model, self.url, self._headers)
         self._timeout_s = timeout_s
-        self._connections = Connections(connect_timeout_s=connect_timeout_s)
+        self._connections = Connections()
 
     @property
     def dimensions(self) -> int | None:
@@ -85,6 +75,11 @@ class EndpointEmbedder(ABC):
     async def close(self) -> None:
         await self._connections.aclose()
 
+    @staticmethod
+    @abstractmethod
+    def url_of(base_url: str) -> str:
+        """The address that texts are sent to. Raises: InvalidInput: no http address."""
+
     @abstractmethod
     def body(self, texts: Sequence[str]) -> dict[str, Any]:
         """The request for these texts."""
@@ -95,10 +90,8 @@ class EndpointEmbedder(ABC):
         where they should be."""
 
     async def _embed(self, texts: list[str], halvings: int = 0) -> npt.NDArray[np.float32]:
-        """One batch. Raises: ModelError."""
+        """The rows of one batch. Raises: ModelError."""
         import numpy as np
-
-        from perdure.providers.embeddings.vectors import unit_rows
 
         try:
             answer = await self._request(texts)
@@ -112,51 +105,104 @@ class EndpointEmbedder(ABC):
         try:
             vectors = self.vectors(answer)
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise ModelReplyInvalid(
-                f"{self._target.who} answered something else than vectors: {_short(answer)}"
-            ) from error
+            raise self._no_vectors(answer) from error
         rows = unit_rows(vectors, texts=len(texts), dimensions=self._dimensions, who=self._target.who)
         self._dimensions = rows.shape[1]
         return rows
 
     async def _request(self, texts: Sequence[str]) -> dict[str, Any]:
         """The answer to one request. Raises: ModelError."""
-        begun = False
+        has_response = False
+        deadline = asyncio.get_running_loop().time() + self._timeout_s
         try:
             async with (
-                asyncio.timeout(self._timeout_s),
+                asyncio.timeout_at(deadline),
                 self._connections.client().stream(
                     "POST", self.url, json=self.body(texts), headers=self._headers
                 ) as response,
             ):
-                begun = True
+                has_response = True
                 if not response.is_success:
-                    raise await self._read_error(response)
+                    raise await error_of_response(response, self._target, deadline)
                 body = await read_answer(response, WHOLE.size_bytes)
         except (
             *(httpx.HTTPError, httpx.InvalidURL, httpx.StreamError),
             *(DataTooLarge, BodyUnreadable, TimeoutError),
         ) as error:
-            raise error_of_connection(error, self._target, timeout_s=self._timeout_s, begun=begun) from error
+            raise error_of_connection(error, self._target, timeout_s=self._timeout_s, begun=has_response) from error
         try:
             answer = parse_json(body, WHOLE)
         except ValueError as error:
             preview = body[:PREVIEW_BYTES].decode("utf-8", "replace")
-            raise ModelReplyInvalid(f"{self._target.who} answered no JSON ({error}): {_short(preview)}") from error
+            raise ModelReplyInvalid(f"{self._target.who} answered no JSON ({error}): {preview!r:.200}") from error
         if not isinstance(answer, dict):
-            raise ModelReplyInvalid(f"{self._target.who} answered something else than vectors: {_short(answer)}")
+            raise self._no_vectors(answer)
         if answer.get("error"):
             raise error_in_answer(answer["error"], self._target)
         return answer
 
-    async def _read_error(self, response: httpx.Response) -> ModelError:
-        """The error of a response whose status is no success; its body is read as far as it comes."""
-        body = bytearray()
-        with contextlib.suppress(httpx.HTTPError, DataTooLarge, BodyUnreadable):
-            async for piece in answer_pieces(response, ERROR_BYTES):
-                body += piece
-        text = body.decode("utf-8", "replace")
-        return error_of_status(response.status_code, response.headers, text, self._target, now=datetime.now(UTC))
+    def _no_vectors(self, answer: object) -> ModelReplyInvalid:
+        """The error of an answer of another shape."""
+        return ModelReplyInvalid(f"{self._target.who} answered something else than vectors: {answer!r:.200}")
+
+
+class OpenAIEmbedder(EndpointEmbedder):
+    """`Embedder` over `POST {base_url}/embeddings`: OpenAI, vLLM, LM Studio, Mistral, Together, a gateway.
+
+    Vectors are requested in base64 on OpenAI's own hosts, which is a quarter of the bytes; both forms are read from
+    every server.
+    """
+
+    def __init__(self, *, model: str, base_url: str, provider: str = "openai", **options: Any) -> None:
+        super().__init__(model=model, base_url=base_url, provider=provider, **options)
+        self._base64 = is_openai(base_url)
+
+    @staticmethod
+    def url_of(base_url: str) -> str:
+        return api_url(base_url, "/embeddings")
+
+    def body(self, texts: Sequence[str]) -> dict[str, Any]:
+        # An empty text is refused by OpenAI.
+        body: dict[str, Any] = {"model": self.model, "input": [text or " " for text in texts]}
+        return body | {"encoding_format": "base64"} if self._base64 else body
+
+    def vectors(self, answer: dict[str, Any]) -> Sequence[Any]:
+        rows = {row.get("index", place): _numbers(row["embedding"]) for place, row in enumerate(answer["data"])}
+        if sorted(rows) != list(range(len(answer["data"]))):
+            raise ValueError("the rows have wrong numbers")
+        return [rows[place] for place in sorted(rows)]
+
+
+class OllamaEmbedder(EndpointEmbedder):
+    """`Embedder` over `POST /api/embed`, where Ollama itself cuts what is too long for the model."""
+
+    def __init__(self, *, model: str, base_url: str, provider: str = "ollama", **options: Any) -> None:
+        super().__init__(model=model, base_url=base_url, provider=provider, **options)
+
+    @staticmethod
+    def url_of(base_url: str) -> str:
+        return api_url(base_url, "/api/embed", without="/v1")
+
+    def body(self, texts: Sequence[str]) -> dict[str, Any]:
+        # Of an empty text it makes a vector without numbers.
+        return {"model": self.model, "input": [text or " " for text in texts], "truncate": True}
+
+    def vectors(self, answer: dict[str, Any]) -> Sequence[Any]:
+        vectors = answer["embeddings"]
+        if not isinstance(vectors, list) or not all(isinstance(vector, list) for vector in vectors):
+            raise ValueError("no list of vectors")
+        return vectors
+
+
+def _numbers(vector: Any) -> Any:
+    """A list of numbers, or base64 of little-endian float32. Raises: ValueError."""
+    if isinstance(vector, str):
+        import numpy as np
+
+        return np.frombuffer(base64.b64decode(vector, validate=True), "<f4")
+    if not isinstance(vector, list):
+        raise ValueError("no list of numbers")
+    return vector
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
@@ -171,7 +217,3 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         chars += len(text)
     if batch:
         yield batch
-
-
-def _short(answer: object) -> str:
-    return repr(answer)[:200]

@@ -3,43 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from perdure.core.errors import ModelRequestRefused
 from perdure.core.ports import EmbedPurpose
-from perdure.providers.embeddings.texts import encodable
+from perdure.core.text.json_encoder import encodable
 from perdure.providers.embeddings.weights import WeightsFolder, load
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from perdure.providers.embeddings.bert import Bert, Workspace
+    from perdure.providers.embeddings.bert import Bert
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 BATCH_PIECES = 256
 """Word pieces of one pass: enough to be fast, few enough that a query does not wait long behind a batch (50 ms)."""
 
 WINDOWS_MAX = 8
 CHARS_PER_PIECE = 16
-READ_CHARS = 100_000
-"""Characters that are cut into word pieces at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
+    """The weights, the tokenizer, and the ids of the pieces that open and close a text."""
+
     bert: Bert
     tokenizer: Any
-    space: Workspace
     start: int
     end: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Pieces of a text that go through the model together, the two special ones included."""
+    """Pieces of a text that go through the model together, the two special ones included.
+
+    `text` is the index of the text.
+    """
 
     text: int
     ids: list[int]
@@ -63,93 +69,75 @@ class MiniLM:
         self._folder = folder
         self._loaded: _Loaded | None = None
         self._thread: ThreadPoolExecutor | None = None
-        self._chars = WINDOWS_MAX * (folder.pieces - 2) * CHARS_PER_PIECE
 
     async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
         """See `Embedder`; queries and documents are embedded alike. Raises: ModelRequestRefused: the weights can't be
         used."""
         import numpy as np
 
+        from perdure.providers.embeddings.vectors import unit_rows
+
         rows = np.zeros((len(texts), self.dimensions), np.float32)
-        await self._take_turns(self._embed(texts, rows))
-        return rows
+        async for index, states in self._states(texts, windows_max=WINDOWS_MAX):
+            mean = states.mean(axis=0)
+            rows[index] += len(states) / np.linalg.norm(mean) * mean
+        who = f"the model in {self._folder.path}"
+        return unit_rows(rows, texts=len(texts), dimensions=self.dimensions, who=who)
 
     async def embed_words(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
         """See `WordEmbedder`; of a long text the first 254 pieces. Raises: ModelRequestRefused."""
         import numpy as np
 
         words = [np.zeros((0, self.dimensions), np.float32)] * len(texts)
-        await self._take_turns(self._embed_words(texts, words))
+        async for index, states in self._states(texts, windows_max=1):
+            inner = states[1:-1]
+            words[index] = inner / np.linalg.norm(inner, axis=1, keepdims=True)
         return words
 
     async def close(self) -> None:
+        """End the thread and drop the weights; the next call loads them again."""
         thread, self._thread, self._loaded = self._thread, None, None
         if thread is not None:
             await asyncio.to_thread(thread.shutdown)
 
-    async def _take_turns(self, steps: Iterator[None]) -> None:
-        """Do these steps in the thread; between two of them it is another caller's turn."""
-        loop = asyncio.get_running_loop()
-        more = True
-        while more:
-            if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, thread_name_prefix="perdure-embed")
-            more = await loop.run_in_executor(self._thread, next, steps, False) is None
-
-    def _embed(self, texts: Sequence[str], rows: npt.NDArray[np.float32]) -> Iterator[None]:
-        """Fill the rows. Each step is at most one pass."""
-        import numpy as np
-
-        from perdure.providers.embeddings.vectors import unit_rows
-
-        loaded = self._load()
+    async def _states(
+        self, texts: Sequence[str], *, windows_max: int
+    ) -> AsyncIterator[tuple[int, npt.NDArray[np.float32]]]:
+        """(index of the text, states of its pieces) of each window of the texts, the shortest windows first."""
         windows: list[_Window] = []
-        for index in _read_in_steps(texts):
-            if index < 0:
-                yield
-                continue
-            windows += _windows(loaded, index, texts[index][: self._chars], self._folder.pieces, WINDOWS_MAX)
-        for number, batch in enumerate(_batches(windows)):
-            if number:
-                yield
-            states, starts, lengths = _pass(loaded, batch)
-            means = (np.add.reduceat(states, starts, axis=1) / lengths).T
-            means *= (lengths / np.linalg.norm(means, axis=1))[:, None]
-            np.add.at(rows, [window.text for window in batch], means)
-        rows[...] = unit_rows(
-            rows, texts=len(texts), dimensions=self.dimensions, who=f"the model in {self._folder.path}"
-        )
+        for index, text in enumerate(texts):
+            windows += await self._in_thread(self._windows, index, text, windows_max)
+        for batch in _batches(windows):
+            for window, states in zip(batch, await self._in_thread(self._pass, batch), strict=True):
+                yield window.text, states
 
-    def _embed_words(self, texts: Sequence[str], words: list[npt.NDArray[np.float32]]) -> Iterator[None]:
-        import numpy as np
-
-        loaded = self._load()
-        windows: list[_Window] = []
-        chars = self._chars // WINDOWS_MAX
-        for index in _read_in_steps(texts):
-            if index < 0:
-                yield
-                continue
-            windows += _windows(loaded, index, texts[index][:chars], self._folder.pieces, 1)
-        for number, batch in enumerate(_batches(windows)):
-            if number:
-                yield
-            states, starts, lengths = _pass(loaded, batch)
-            norms = np.linalg.norm(states, axis=0)
-            units = np.ascontiguousarray((states / norms).T)
-            for window, start, length in zip(batch, starts, lengths, strict=True):
-                words[window.text] = units[start + 1 : start + length - 1].copy()
+    async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in the embedder's thread, after those of other callers."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="perdure-embed")
+        return await asyncio.wrap_future(self._thread.submit(function, *args, **kwargs))
 
     def _load(self) -> _Loaded:
         """The weights, read when they are first needed. Raises: ModelRequestRefused."""
         if self._loaded is None:
-            from perdure.providers.embeddings.bert import Workspace
-
             bert = load(self._folder)
-            tokenizer, start, end = _tokenizer(self._folder, len(bert.words))
-            space = Workspace(bert, max(BATCH_PIECES, self._folder.pieces))
-            self._loaded = _Loaded(bert, tokenizer, space, start, end)
+            self._loaded = _Loaded(bert, *_tokenizer(self._folder, len(bert.words)))
         return self._loaded
+
+    def _windows(self, index: int, text: str, windows_max: int) -> list[_Window]:
+        """The text's pieces in as few windows as hold them, all about equally long."""
+        loaded, room = self._load(), self._folder.pieces - 2
+        text = encodable(text[: windows_max * room * CHARS_PER_PIECE])
+        ids = loaded.tokenizer.encode(text, add_special_tokens=False).ids[: windows_max * room]
+        count = max(1, -(-len(ids) // room))
+        cuts = [len(ids) * number // count for number in range(count + 1)]
+        return [_Window(index, [loaded.start, *ids[start:stop], loaded.end]) for start, stop in pairwise(cuts)]
+
+    def _pass(self, batch: Sequence[_Window]) -> list[npt.NDArray[np.float32]]:
+        """The states of each window's pieces."""
+        from perdure.providers.embeddings.bert import hidden_states
+
+        return hidden_states(self._load().bert, [window.ids for window in batch])
 
 
 def _tokenizer(folder: WeightsFolder, words: int) -> tuple[Any, int, int]:
@@ -169,51 +157,13 @@ def _tokenizer(folder: WeightsFolder, words: int) -> tuple[Any, int, int]:
     return tokenizer, start, end
 
 
-def _read_in_steps(texts: Sequence[str]) -> Iterator[int]:
-    """The index of each text; -1 in between where it is another caller's turn."""
-    read = 0
-    for index, text in enumerate(texts):
-        if read > READ_CHARS:
-            yield -1
-            read = 0
-        yield index
-        read += len(text)
-
-
-def _windows(loaded: _Loaded, index: int, text: str, pieces: int, most: int) -> Iterator[_Window]:
-    """The text's pieces in as few windows as hold them, all about equally long, at most `most`."""
-    room = pieces - 2
-    ids = loaded.tokenizer.encode(encodable(text), add_special_tokens=False).ids[: most * room]
-    count = max(1, -(-len(ids) // room))
-    for number in range(count):
-        start, stop = len(ids) * number // count, len(ids) * (number + 1) // count
-        yield _Window(index, [loaded.start, *ids[start:stop], loaded.end])
-
-
-def _batches(windows: list[_Window]) -> Iterator[list[_Window]]:
-    """The windows, the short ones first, as many at a time as a pass takes."""
+def _batches(windows: Sequence[_Window]) -> Iterator[list[_Window]]:
+    """The windows, the short ones first, as many at a time as a pass takes when all are padded to the longest."""
     batch: list[_Window] = []
-    count = 0
     for window in sorted(windows, key=lambda window: len(window.ids)):
-        if batch and count + len(window.ids) > BATCH_PIECES:
+        if batch and (len(batch) + 1) * len(window.ids) > BATCH_PIECES:
             yield batch
-            batch, count = [], 0
+            batch = []
         batch.append(window)
-        count += len(window.ids)
     if batch:
         yield batch
-
-
-def _pass(
-    loaded: _Loaded, batch: Sequence[_Window]
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """(states of all pieces, shape (dimensions, pieces); where each window begins; how long it is)."""
-    import numpy as np
-
-    from perdure.providers.embeddings.bert import hidden_states
-    from perdure.providers.embeddings.blas import one_thread
-
-    lengths = np.array([len(window.ids) for window in batch])
-    with one_thread():
-        states = hidden_states(loaded.bert, [window.ids for window in batch], loaded.space)
-    return states, np.cumsum(lengths) - lengths, lengths

@@ -1,20 +1,47 @@
-"""Check the vectors of a model and scale them to length 1."""
+"""What is equal for every embedder: the prefixes that some models need, and the check of vectors."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from perdure.core.errors import ModelReplyInvalid
+from perdure.core.ports import EmbedPurpose
 
 if TYPE_CHECKING:
-    Array = npt.NDArray[np.float32]
+    import numpy as np
+    import numpy.typing as npt
+
+# Models that were trained with other beginnings for what is searched than for what is searched with. Servers don't add
+# them. (name, before a document, before a query)
+_PREFIXES: Sequence[tuple[re.Pattern[str], str, str]] = (
+    (re.compile(r"nomic-embed-text"), "search_document: ", "search_query: "),
+    (re.compile(r"(?:^|[/_-])e5-(?:small|base|large)(?!-instruct)"), "passage: ", "query: "),
+    (
+        re.compile(r"mxbai-embed|snowflake-arctic-embed|bge-(?:small|base|large)-en"),
+        "",
+        "Represent this sentence for searching relevant passages: ",
+    ),
+    (re.compile(r"embeddinggemma|embedding-gemma"), "title: none | text: ", "task: search result | query: "),
+)
 
 
-def unit_rows(vectors: Sequence[Any] | Array, *, texts: int, dimensions: int | None, who: str) -> Array:
+def prefix_of(model: str, purpose: EmbedPurpose) -> str:
+    """The prefix of a text for this model; empty for most.
+
+    >>> prefix_of("nomic-embed-text:v1.5", "query")
+    'search_query: '
+    """
+    for pattern, document, query in _PREFIXES:
+        if pattern.search(model.lower()):
+            return query if purpose == "query" else document
+    return ""
+
+
+def unit_rows(
+    vectors: Sequence[Any] | npt.NDArray[np.float32], *, texts: int, dimensions: int | None, who: str
+) -> npt.NDArray[np.float32]:
     """The vectors as float32 rows of length 1, shape (texts, dimensions).
 
     Args:
@@ -23,19 +50,21 @@ def unit_rows(vectors: Sequence[Any] | Array, *, texts: int, dimensions: int | N
     Raises: ModelReplyInvalid: another count, another dimension, vectors of unequal length, something that is no number,
         a vector of zeros.
     """
+    import numpy as np
+
     if len(vectors) != texts:
         raise ModelReplyInvalid(f"{who} gave {len(vectors)} vectors for {texts} texts")
     if texts == 0:
         return np.zeros((0, dimensions or 0), np.float32)
-    lengths = sorted({len(vector) for vector in vectors})
-    if len(lengths) > 1 or lengths[0] == 0:
-        told = (
-            "a vector without numbers" if lengths[0] == 0 else f"vectors of {lengths[0]} and of {lengths[-1]} numbers"
-        )
-        raise ModelReplyInvalid(f"{who} gave {told}")
-    if dimensions is not None and lengths[0] != dimensions:
+    lengths = {len(vector) for vector in vectors}
+    shortest, longest = min(lengths), max(lengths)
+    if shortest == 0:
+        raise ModelReplyInvalid(f"{who} gave a vector without numbers")
+    if shortest != longest:
+        raise ModelReplyInvalid(f"{who} gave vectors of {shortest} and of {longest} numbers")
+    if dimensions not in (None, longest):
         raise ModelReplyInvalid(
-            f"{who} gave vectors of {lengths[0]} numbers, and {dimensions} before: is it another model by now?"
+            f"{who} gave vectors of {longest} numbers, and {dimensions} before: is it another model by now?"
         )
     try:
         rows = np.array(vectors, np.float64)
@@ -46,5 +75,5 @@ def unit_rows(vectors: Sequence[Any] | Array, *, texts: int, dimensions: int | N
         raise ModelReplyInvalid(f"{who} gave a vector with a number that is NaN or infinite")
     if not norms.all():
         raise ModelReplyInvalid(f"{who} gave a vector of zeros, which is near to nothing")
-    unit: Array = (rows / norms).astype(np.float32)
+    unit: npt.NDArray[np.float32] = (rows / norms).astype(np.float32)
     return unit

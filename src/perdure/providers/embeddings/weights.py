@@ -141,11 +141,14 @@ class _Tensors:
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        names = list(file.keys())
-        self._prefix = "bert." if any(name.startswith("bert.") for name in names) else ""
+        self._prefix = "bert." if any(name.startswith("bert.") for name in file.keys()) else ""  # noqa: SIM118
+
+    def rows(self, name: str) -> int:
+        """How many rows a tensor has. Raises: SafetensorError: there is none of this name."""
+        return int(self._file.get_slice(self._prefix + name).get_shape()[0])
 
     def get(self, name: str, *shape: int) -> npt.NDArray[np.float32]:
-        """Raises: SafetensorError: there is none; ValueError: it has another shape."""
+        """The tensor of this name. Raises: SafetensorError: there is none; ValueError: it has another shape."""
         import numpy as np
 
         tensor = self._file.get_tensor(self._prefix + name)
@@ -158,47 +161,46 @@ def _bert(folder: WeightsFolder, tensors: _Tensors) -> Bert:
     from perdure.providers.embeddings.bert import Bert
 
     size = folder.dimensions
-    words = tensors._file.get_slice(f"{tensors._prefix}embeddings.word_embeddings.weight").get_shape()[0]
+    words = tensors.rows("embeddings.word_embeddings.weight")
     segment = tensors.get("embeddings.token_type_embeddings.weight", 2, size)[0]
     return Bert(
         words=tensors.get("embeddings.word_embeddings.weight", words, size),
         places=tensors.get("embeddings.position_embeddings.weight", folder.places, size) + segment,
-        scale=tensors.get("embeddings.LayerNorm.weight", size)[:, None],
-        shift=tensors.get("embeddings.LayerNorm.bias", size)[:, None],
+        scale=tensors.get("embeddings.LayerNorm.weight", size),
+        shift=tensors.get("embeddings.LayerNorm.bias", size),
         layers=[_layer(folder, tensors, f"encoder.layer.{number}") for number in range(folder.layers)],
         heads=folder.heads,
         epsilon=folder.epsilon,
     )
 
 
-def _layer(folder: WeightsFolder, tensors: _Tensors, at: str) -> Layer:
+def _layer(folder: WeightsFolder, tensors: _Tensors, prefix: str) -> Layer:
     import numpy as np
 
     from perdure.providers.embeddings.bert import Layer
 
     size = folder.dimensions
-    wide = tensors._file.get_slice(f"{tensors._prefix}{at}.intermediate.dense.weight").get_shape()[0]
+    wide = tensors.rows(f"{prefix}.intermediate.dense.weight")
     root = np.float32((size // folder.heads) ** -0.5)
 
-    def part(name: str, *shape: int) -> npt.NDArray[np.float32]:
-        tensor = tensors.get(f"{at}.{name}", *shape)
-        return tensor[:, None] if len(shape) == 1 else tensor
+    def tensor(name: str, *shape: int) -> npt.NDArray[np.float32]:
+        return np.ascontiguousarray(tensors.get(f"{prefix}.{name}", *shape).T)
 
-    def attention(what: str, *shape: int) -> npt.NDArray[np.float32]:
-        query, key, value = (part(f"attention.self.{name}.{what}", *shape) for name in ("query", "key", "value"))
-        return np.concatenate([query * root, key, value])
+    def attention(kind: str, *shape: int) -> npt.NDArray[np.float32]:
+        query, key, value = (tensor(f"attention.self.{name}.{kind}", *shape) for name in ("query", "key", "value"))
+        return np.concatenate([query * root, key, value], axis=-1)
 
     return Layer(
         qkv=attention("weight", size, size),
         qkv_bias=attention("bias", size),
-        out=part("attention.output.dense.weight", size, size),
-        out_bias=part("attention.output.dense.bias", size),
-        attention_scale=part("attention.output.LayerNorm.weight", size),
-        attention_shift=part("attention.output.LayerNorm.bias", size),
-        up=part("intermediate.dense.weight", wide, size),
-        up_bias=part("intermediate.dense.bias", wide),
-        down=part("output.dense.weight", size, wide),
-        down_bias=part("output.dense.bias", size),
-        output_scale=part("output.LayerNorm.weight", size),
-        output_shift=part("output.LayerNorm.bias", size),
+        out=tensor("attention.output.dense.weight", size, size),
+        out_bias=tensor("attention.output.dense.bias", size),
+        attention_scale=tensor("attention.output.LayerNorm.weight", size),
+        attention_shift=tensor("attention.output.LayerNorm.bias", size),
+        up=tensor("intermediate.dense.weight", wide, size),
+        up_bias=tensor("intermediate.dense.bias", wide),
+        down=tensor("output.dense.weight", size, wide),
+        down_bias=tensor("output.dense.bias", size),
+        output_scale=tensor("output.LayerNorm.weight", size),
+        output_shift=tensor("output.LayerNorm.bias", size),
     )

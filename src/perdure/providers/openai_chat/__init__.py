@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.providers.openai_chat.connections import Connections
-from perdure.providers.openai_chat.endpoint import chat_url, normalise_url
+from perdure.providers.openai_chat.endpoint import Connections
 from perdure.providers.openai_chat.model import OpenAIChat
 
-__all__ = ["Connections", "OpenAIChat", "chat_url", "normalise_url"]
+__all__ = ["Connections", "OpenAIChat"]

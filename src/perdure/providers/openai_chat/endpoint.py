@@ -1,16 +1,26 @@
-"""The address of a model, and the dialect of the chat API there."""
+"""The address of a server, the dialect of the chat API there, and the connections to it."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
+import httpx
+
 from perdure.core.errors import InvalidInput
+from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.providers.discovery import api_path
-from perdure.providers.masking import mask_url
+from perdure.providers.masking import mask_text
+
+CONNECT_S = 10.0
+IDLE_MAX = 100
+IDLE_S = 30.0
 
 _OWN_HOSTS = ("openai.com", "openai.azure.com")
 _REASONING_MODEL = re.compile(r"(?:o\d|gpt-(?:[5-9]|\d\d))")
@@ -68,54 +78,34 @@ def is_openai(base_url: str) -> bool:
     return any(host == known or host.endswith(f".{known}") for known in _OWN_HOSTS)
 
 
-def normalise_url(base_url: str) -> str:
-    """The base address of the API: `http://` if no scheme is given, `/v1` if there is no path, no slash at the end.
+def api_url(base_url: str, suffix: str = "", *, without: str = "") -> str:
+    """An address of the API: `http://` if no scheme is given, `/v1` if there is no path, then the suffix.
 
-    >>> normalise_url("localhost:11434"), normalise_url("https://openrouter.ai/api/v1/")
-    ('http://localhost:11434/v1', 'https://openrouter.ai/api/v1')
+    A query in the base address stays behind the path.
 
+    >>> api_url("localhost:11434", "/chat/completions"), api_url("https://openrouter.ai/api/v1/")
+    ('http://localhost:11434/v1/chat/completions', 'https://openrouter.ai/api/v1')
+
+    Args:
+        without: what the path loses at its end before it gets the suffix.
     Raises: InvalidInput: no http address.
     """
     parts = _split(base_url)
-    return urlunsplit((parts.scheme, parts.netloc, api_path(parts.path) or "/v1", parts.query, ""))
-
-
-def chat_url(base_url: str) -> str:
-    """The address that chat requests go to; a query in the base address stays behind the path.
-
-    >>> chat_url("http://localhost:11434")
-    'http://localhost:11434/v1/chat/completions'
-
-    Raises: InvalidInput: no http address.
-    """
-    parts = urlsplit(normalise_url(base_url))
-    return urlunsplit((parts.scheme, parts.netloc, f"{parts.path}/chat/completions", parts.query, ""))
-
-
-def embeddings_url(base_url: str) -> str:
-    """The address that texts to embed go to.
-
-    >>> embeddings_url("http://localhost:11434")
-    'http://localhost:11434/v1/embeddings'
-
-    Raises: InvalidInput: no http address.
-    """
-    parts = urlsplit(normalise_url(base_url))
-    path = parts.path.removesuffix("/embeddings")
-    return urlunsplit((parts.scheme, parts.netloc, f"{path}/embeddings", parts.query, ""))
+    path = (api_path(parts.path) or "/v1").removesuffix(without or suffix)
+    return urlunsplit((parts.scheme, parts.netloc, f"{path}{suffix}", parts.query, ""))
 
 
 def request_headers(api_key: str | None, headers: Mapping[str, str], *, accept: str) -> dict[str, str]:
     """The headers of every request. Checked here, because a later error would show the value. Raises: InvalidInput."""
-    made = {"content-type": "application/json", "accept": accept}
+    result = {"content-type": "application/json", "accept": accept, "accept-encoding": ACCEPT_ENCODING}
     if api_key and api_key.strip():
-        made["authorization"] = f"Bearer {api_key.strip()}"
-    made |= {name.lower(): value.strip() for name, value in headers.items()}
-    for name, value in made.items():
+        result["authorization"] = f"Bearer {api_key.strip()}"
+    result |= {name.lower(): value.strip() for name, value in headers.items()}
+    for name, value in result.items():
         if not (value.isascii() and value.isprintable() and name.isascii() and name.isprintable() and name.strip()):
             what = "the API key" if name == "authorization" else f"header {name!r}"
             raise InvalidInput(f"{what} holds characters that can't be sent: only printable ASCII can")
-    return made
+    return result
 
 
 def _split(base_url: str) -> SplitResult:
@@ -128,6 +118,54 @@ def _split(base_url: str) -> SplitResult:
         usable = False
     if not usable or any(char.isspace() or not char.isprintable() for char in text):
         raise InvalidInput(
-            f"{mask_url(base_url)[:200]!r} is not the address of a server: give one such as http://localhost:11434/v1"
+            f"{mask_text(base_url)[:200]!r} is not the address of a server: give one such as http://localhost:11434/v1"
         )
     return parts
+
+
+class Connections:
+    """An HTTP client for each event loop, made at its first use; all models of one endpoint share it.
+
+    Proxies come from the environment (`HTTPS_PROXY`, `NO_PROXY`), except for this machine's own addresses. Redirects
+    are not followed: they would carry the key to their target.
+
+    Args:
+        client: used in place of a new one; `aclose` leaves it open.
+    """
+
+    def __init__(self, client: httpx.AsyncClient | None = None) -> None:
+        self._own_client = client
+        self._pooled: tuple[asyncio.AbstractEventLoop, httpx.AsyncClient] | None = None
+
+    def client(self) -> httpx.AsyncClient:
+        """The client for the running loop."""
+        if self._own_client is not None:
+            return self._own_client
+        loop = asyncio.get_running_loop()
+        if self._pooled is None or self._pooled[0] is not loop or self._pooled[1].is_closed:
+            # The client of another loop can't be closed from this one; its connections went with its loop.
+            self._pooled = loop, _new_client()
+        return self._pooled[1]
+
+    async def aclose(self) -> None:
+        """Close the connections; the next request would open new ones."""
+        pooled, self._pooled = self._pooled, None
+        if pooled is not None and pooled[0] is asyncio.get_running_loop():
+            await pooled[1].aclose()
+
+
+def _new_client() -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        verify=_tls(),
+        mounts=dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]")),
+        # Each model limits the time of its answer, see `OpenAIChat`.
+        timeout=httpx.Timeout(None, connect=CONNECT_S),
+        # The engine limits how many runs, and so requests, there are at once.
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=IDLE_MAX, keepalive_expiry=IDLE_S),
+    )
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    """The certificates, loaded once: httpx would load them for each client and proxy, 40 ms each."""
+    return httpx.create_ssl_context()

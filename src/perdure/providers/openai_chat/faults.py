@@ -1,7 +1,9 @@
-"""Typed errors from the error responses of servers: pure functions."""
+"""Typed errors from the error responses of servers."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import math
 import re
@@ -30,8 +32,8 @@ from perdure.core.errors import (
     ModelUnreachable,
 )
 from perdure.core.incoming.json_limits import parse_json
-from perdure.providers.bounded import EVENT
-from perdure.providers.masking import mask_text
+from perdure.providers.bounded import ERROR_BYTES, EVENT, answer_pieces
+from perdure.providers.masking import mask_text, request_secrets
 
 DETAIL_CHARS_MAX = 500
 
@@ -79,16 +81,29 @@ _WORDS: Sequence[tuple[re.Pattern[str], int]] = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The model and address of a request, for error messages. `url` holds no secret; `secrets` are masked in texts of
-    the server."""
+    """The model and address of a request, for error messages.
+
+    `url` holds no secret; `secrets` are masked in texts of the server.
+    """
 
     model: str
     url: str
     secrets: Sequence[str] = ()
 
+    @classmethod
+    def of_request(cls, model: str, url: str, headers: Mapping[str, str]) -> Target:
+        """The target of a request with this address and these headers."""
+        secrets = request_secrets(headers, url)
+        return cls(model, mask_text(url, secrets), secrets)
+
     @property
     def who(self) -> str:
+        """The model and its address, as the subject of a sentence."""
         return f"model {self.model!r} at {self.url}"
+
+    def mask(self, text: str) -> str:
+        """The text without the secrets of the request."""
+        return mask_text(text, self.secrets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +114,21 @@ class _Detail:
     words: frozenset[str] = field(default_factory=frozenset)
     status: int | None = None
     status_word: str = ""
+
+
+async def error_of_response(response: httpx.Response, target: Target, deadline: float) -> ModelError:
+    """The error of a streamed response whose status is no success; its body is read as far as it comes.
+
+    Args:
+        deadline: when reading ends, by the clock of the event loop.
+    """
+    body = bytearray()
+    with contextlib.suppress(httpx.HTTPError, TimeoutError, DataTooLarge, BodyUnreadable):
+        async with asyncio.timeout_at(deadline):
+            async for piece in answer_pieces(response, ERROR_BYTES):
+                body += piece
+    text = body.decode("utf-8", "replace")
+    return error_of_status(response.status_code, response.headers, text, target, now=datetime.now(UTC))
 
 
 def error_of_status(status: int, headers: Mapping[str, str], body: str, target: Target, *, now: datetime) -> ModelError:
@@ -112,7 +142,7 @@ def error_of_status(status: int, headers: Mapping[str, str], body: str, target: 
     try:
         detail = _parse_detail(parse_json(body, EVENT))
     except ValueError:
-        detail = _Detail(_plain(mask_text(body, target.secrets)))
+        detail = _Detail(_plain(target.mask(body)))
     return _error(status, detail, target, retry_after=retry_after_s(headers, now=now), location=headers.get("location"))
 
 
@@ -132,7 +162,7 @@ def error_of_connection(error: Exception, target: Target, *, timeout_s: float, b
         begun: whether a part of the answer came.
     """
     who = target.who
-    detail = mask_text(str(error) or type(error).__name__, target.secrets)
+    detail = target.mask(str(error) or type(error).__name__)
     match error:
         case ModelError():
             return error
@@ -174,11 +204,11 @@ def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
 def _error(
     status: int, detail: _Detail, target: Target, *, retry_after: float | None, location: str | None
 ) -> ModelError:
-    message = mask_text(detail.message, target.secrets).strip()[:DETAIL_CHARS_MAX]
+    message = target.mask(detail.message).strip()[:DETAIL_CHARS_MAX]
     what = f"{target.who} answered {status}" + (f": {message}" if message else "")
     kind, help_text = _kind(status, detail, target)
     if location:
-        help_text = f"it points to {mask_text(location, target.secrets)[:200]}; set the base address to where it is"
+        help_text = f"it points to {target.mask(location)[:200]}; set the base address to where it is"
     # A sentence may end in the server's own full stop.
     text = f"{what.rstrip('.')}. {help_text[0].upper()}{help_text[1:]}." if help_text else what
     return kind(text, status=status, retry_after_s=retry_after)

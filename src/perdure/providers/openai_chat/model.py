@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import Any
 
 import httpx
 
 from perdure.core.errors import BodyUnreadable, DataTooLarge, ModelError
-from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
-from perdure.providers.bounded import ERROR_BYTES, answer_pieces
-from perdure.providers.masking import mask_fields, mask_headers, mask_text, mask_url, request_secrets
-from perdure.providers.openai_chat.connections import Connections
-from perdure.providers.openai_chat.endpoint import chat_url, dialect_of, request_headers
-from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_status
-from perdure.providers.openai_chat.fragments import Fragments
+from perdure.providers.bounded import answer_pieces
+from perdure.providers.masking import mask_fields, mask_headers
+from perdure.providers.openai_chat.endpoint import Connections, api_url, dialect_of, request_headers
+from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_response
 from perdure.providers.openai_chat.request import Body, build_body
 from perdure.providers.openai_chat.stream import AnswerReader
 
@@ -41,8 +38,6 @@ class OpenAIChat:
         headers: further headers of every request.
         stream: whether to request a stream; without it there is one delta for each part.
         timeout_s: the limit for the whole answer.
-        connect_timeout_s: the limit for connecting.
-        client: used in place of a new one; it stays open.
         connections: shared with other models of this endpoint; `aclose` leaves them open.
         reasoning_back: the field in which earlier reasoning is sent back ("reasoning", "reasoning_content"), for
             servers that want it.
@@ -59,21 +54,17 @@ class OpenAIChat:
         headers: Mapping[str, str] = {},
         stream: bool = True,
         timeout_s: float = 600,
-        connect_timeout_s: float = 10,
-        client: httpx.AsyncClient | None = None,
         connections: Connections | None = None,
         reasoning_back: str | None = None,
     ) -> None:
         self.model, self.provider = model, provider
-        self.url = chat_url(base_url)
+        self.url = api_url(base_url, "/chat/completions")
         self._dialect = dialect_of(provider, base_url, model, reasoning_back=reasoning_back)
         self._headers = request_headers(api_key, headers, accept="text/event-stream, application/json")
-        secrets = (*filter(None, [api_key and api_key.strip()]), *request_secrets(self._headers, self.url))
-        self._target = Target(model, mask_url(self.url, secrets), secrets)
+        self._target = Target.of_request(model, self.url, self._headers)
         self._stream, self._timeout_s = stream, timeout_s
         self._owned = connections is None
-        self._connections = connections or Connections(connect_timeout_s=connect_timeout_s, client=client)
-        self._fragments = Fragments()
+        self._connections = connections or Connections()
 
     async def aclose(self) -> None:
         """Close the connections, unless they are shared or the caller's. The model can still be used."""
@@ -82,19 +73,15 @@ class OpenAIChat:
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         """Deltas while the answer is made, then the one reply. Raises: ModelError, with its `exchange`."""
-        body = build_body(
-            request, model=self.model, dialect=self._dialect, stream=self._stream, fragments=self._fragments
-        )
-        reader = AnswerReader(
-            self._target.who, self._error_in_answer, lambda text: mask_text(text, self._target.secrets)
-        )
+        body = build_body(request, model=self.model, dialect=self._dialect, stream=self._stream)
+        reader = AnswerReader(self._target.who, lambda error: error_in_answer(error, self._target), self._target.mask)
         response: httpx.Response | None = None
         deadline = asyncio.get_running_loop().time() + self._timeout_s
         try:
             async with asyncio.timeout_at(deadline):
                 response = await self._send(body)
             if not response.is_success:
-                raise await self._read_error(response, deadline)
+                raise await error_of_response(response, self._target, deadline)
             chunks = answer_pieces(response)
             while not reader.done and (chunk := await _next(chunks, deadline, reader)) is not None:
                 for delta in reader.feed(chunk):
@@ -104,12 +91,7 @@ class OpenAIChat:
             for delta in last:
                 yield delta
             await _drain(chunks)
-            yield ModelReply(
-                parts=reply.parts,
-                usage=reply.usage,
-                stop_reason=reply.stop_reason,
-                exchange=self._exchange(body, response, reader),
-            )
+            yield replace(reply, exchange=self._exchange(body, response, reader))
         except (
             *(ModelError, DataTooLarge, BodyUnreadable, TimeoutError),
             *(httpx.HTTPError, httpx.InvalidURL, httpx.StreamError),
@@ -124,31 +106,11 @@ class OpenAIChat:
                 await response.aclose()
 
     async def _send(self, body: Body) -> httpx.Response:
+        """The response, of which only status and headers were read."""
         client = self._connections.client()
         return await client.send(
-            client.build_request(
-                "POST", self.url, content=body.data, headers={"accept-encoding": ACCEPT_ENCODING, **self._headers}
-            ),
-            stream=True,
+            client.build_request("POST", self.url, content=body.data, headers=self._headers), stream=True
         )
-
-    async def _read_error(self, response: httpx.Response, deadline: float) -> ModelError:
-        """The error of a response whose status is no success; its body is read as far as it comes."""
-        text = bytearray()
-        with contextlib.suppress(httpx.HTTPError, TimeoutError, DataTooLarge, BodyUnreadable):
-            async with asyncio.timeout_at(deadline):
-                async for chunk in answer_pieces(response, ERROR_BYTES):
-                    text += chunk
-        return error_of_status(
-            response.status_code,
-            response.headers,
-            text.decode("utf-8", "replace"),
-            self._target,
-            now=datetime.now(UTC),
-        )
-
-    def _error_in_answer(self, error: Any) -> ModelError:
-        return error_in_answer(error, self._target)
 
     def _exchange(
         self, body: Body, response: httpx.Response | None, reader: AnswerReader, fault: ModelError | None = None

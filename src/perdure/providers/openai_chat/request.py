@@ -12,17 +12,17 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import groupby
 from typing import Any
 
 from perdure.core.errors import ModelRequestRefused
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, MessageKind, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelOptions, ModelRequest, ReasoningEffort
+from perdure.core.text.json_encoder import compact_json, encodable
 from perdure.core.tools.arguments import ARGUMENTS
 from perdure.providers.cache_marks import turn_start
 from perdure.providers.openai_chat.endpoint import Dialect
-from perdure.providers.openai_chat.fragments import Fragments
 
 NAME_CHARS_MAX = 64
 CALL_ID_CHARS_MAX = 40  # OpenAI refuses longer ones; another provider may have given them
@@ -31,8 +31,6 @@ _EFFORTS: Sequence[tuple[int, ReasoningEffort]] = ((1024, "low"), (8192, "medium
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
-_USER_START = b'{"role":"user","content":"'
-_STRING_END = b'"}'
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 # Who speaks, for the wire. All else, of whatever role in the log, is said by the engine: memory deltas, heartbeats,
@@ -52,31 +50,34 @@ class Body:
     fields: Mapping[str, Any]
 
 
-def build_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: bool, fragments: Fragments) -> Body:
+def build_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: bool) -> Body:
     """The body of a chat request.
 
     The order is system prompt, messages, tail. As in the log, nothing comes between a call and its result.
 
     Args:
         model: the name the server knows, without the provider.
-        fragments: the cache of encoded messages for this dialect.
     Raises: ModelRequestRefused: options that JSON can't hold.
     """
-    messages = list(_encode_messages(request, dialect, fragments))
+    messages = list(_messages(request, dialect))
     if dialect.cache_marks:
         earlier = replace(request, messages=request.messages[: turn_start(request.messages)], tail="")
-        _mark(messages, list(_encode_messages(earlier, dialect, fragments)))
-    fields = {"model": model} | _options(request, dialect, stream=stream)
-    encoded: dict[str, bytes] = {name: _field(name, value) for name, value in fields.items()}
-    lists = {"messages": b"[%b]" % b",".join(messages)}
-    if request.tools:
-        lists["tools"] = fragments.of(("tools", id(request.tools)), request.tools, _tools)[0]
+        _mark(messages, list(_messages(earlier, dialect)))
     # The caller's own fields come last and win.
-    extra = {name: _field(name, value) for name, value in request.options.extra.items()}
-    whole = {"model": encoded.pop("model")} | lists | encoded | extra
-    data = b"{%b}" % b",".join(b"%b:%b" % (_bytes(name), value) for name, value in whole.items())
+    options = _options(request, dialect, stream=stream) | dict(request.options.extra)
+    for name, value in options.items():
+        try:
+            _encode(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ModelRequestRefused(
+                f"the model option {name!r} can't be sent: {error}; give what JSON can hold"
+            ) from error
+    lists: dict[str, list[Any]] = {"messages": messages}
+    if request.tools:
+        lists["tools"] = [{"type": "function", "function": dict(tool)} for tool in request.tools]
+    data = encodable(_encode({"model": model, **lists, **options})).encode()
     counts = {"messages": len(messages), "tools": len(request.tools)}
-    return Body(data, fields | dict(request.options.extra) | counts)
+    return Body(data, {"model": model, **options, **counts})
 
 
 def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
@@ -94,68 +95,37 @@ def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
             return [{"role": role or dialect.engine_role, "content": message.text}]
 
 
-def _encode_messages(request: ModelRequest, dialect: Dialect, fragments: Fragments) -> Iterator[bytes]:
-    """The JSON of each message; adjacent user messages are joined where roles must alternate."""
-    join_users = dialect.engine_role == "user"
-    encode = partial(_encode_message, dialect=dialect)
-    user_pieces: list[bytes] = []  # messages of the user that stand side by side
-    if request.system:
-        yield _bytes({"role": "system", "content": request.system})
-    for message in request.messages:
-        for piece in fragments.of(message.id, message, encode):
-            if join_users and piece.startswith(_USER_START):
-                user_pieces.append(piece)
-                continue
-            if user_pieces:
-                yield _join(user_pieces)
-                user_pieces.clear()
-            yield piece
+def _messages(request: ModelRequest, dialect: Dialect) -> Iterator[dict[str, Any]]:
+    """All messages of a request; adjacent user messages are joined where roles must alternate."""
+    shapes = [{"role": "system", "content": request.system}] if request.system else []
+    shapes += [shape for message in request.messages for shape in wire_messages(message, dialect)]
     if request.tail:
-        tail = _bytes({"role": dialect.engine_role, "content": request.tail})
-        if not join_users:
-            yield tail
-            return
-        user_pieces.append(tail)
-    if user_pieces:
-        yield _join(user_pieces)
+        shapes.append({"role": dialect.engine_role, "content": request.tail})
+    for role, group in groupby(shapes, key=lambda shape: shape["role"]):
+        if role == "user" and dialect.engine_role == "user":
+            yield {"role": role, "content": "\n\n".join(shape["content"] for shape in group)}
+        else:
+            yield from group
 
 
-def _mark(pieces: list[bytes], earlier: Sequence[bytes]) -> None:
+def _mark(messages: list[dict[str, Any]], earlier: Sequence[Mapping[str, Any]]) -> None:
     """Set cache marks after the system text, and after the last text before the newest turn: the next request reads the
     cache up to there, whatever this turn adds.
 
     Args:
-        pieces: of the whole request.
+        messages: of the whole request.
         earlier: of the request without its newest turn. One that goes on in that turn is not marked.
     """
-    if earlier and (system := _mark_text(earlier[0], ("system",))) is not None:
-        pieces[0] = system
-    for place in range(len(earlier) - 1, -1, -1):
-        if pieces[place] == earlier[place] and (text := _mark_text(earlier[place], ("user", "assistant"))) is not None:
-            pieces[place] = text
-            return
-
-
-def _mark_text(piece: bytes, roles: Sequence[str]) -> bytes | None:
-    """The message with a mark on its text; None for another role (a tool's result takes no mark) or without text."""
-    message = json.loads(piece)
-    text = message["content"]
-    if message["role"] not in roles or not text:
-        return None
-    part = {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
-    return _bytes(message | {"content": [part]})
-
-
-def _join(pieces: Sequence[bytes]) -> bytes:
-    """User messages as one, with an empty line between the texts; the JSON is spliced, not decoded."""
-    if len(pieces) == 1:
-        return pieces[0]
-    texts = (piece[len(_USER_START) : -len(_STRING_END)] for piece in pieces)
-    return _USER_START + rb"\n\n".join(texts) + _STRING_END
-
-
-def _encode_message(message: Message, *, dialect: Dialect) -> tuple[bytes, ...]:
-    return tuple(map(_bytes, wire_messages(message, dialect)))
+    # A tool's result takes no mark.
+    texts = [
+        place
+        for place, message in enumerate(earlier)
+        if message["content"] and message["role"] in ("user", "assistant") and message == messages[place]
+    ]
+    system = [0] if earlier and earlier[0]["role"] == "system" else []
+    for place in (*system, *texts[-1:]):
+        part = {"type": "text", "text": messages[place]["content"], "cache_control": {"type": "ephemeral"}}
+        messages[place] = messages[place] | {"content": [part]}
 
 
 def _assistant(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
@@ -201,18 +171,14 @@ def _arguments(text: str) -> str:
         value = parse_json(text, ARGUMENTS, parse_constant=_no_number)
         usable = isinstance(value, dict)
         if usable and "\\u" in text:
-            _encode(value).encode()  # an escaped lone surrogate is JSON, but no text
+            compact_json(value).encode()  # an escaped lone surrogate is JSON, but no text
     except (ValueError, RecursionError):
         usable = False
-    return text if usable else _encode({"_unparsed": text})
+    return text if usable else compact_json({"_unparsed": text})
 
 
 def _no_number(constant: str) -> None:
     raise ValueError(f"{constant} is Python's, not JSON's")
-
-
-def _tools(tools: Sequence[Mapping[str, Any]]) -> tuple[bytes, ...]:
-    return (_bytes([{"type": "function", "function": dict(tool)} for tool in tools]),)
 
 
 def _options(request: ModelRequest, dialect: Dialect, *, stream: bool) -> dict[str, Any]:
@@ -265,21 +231,3 @@ def _reasoning(options: ModelOptions, dialect: Dialect) -> dict[str, Any]:
     if options.max_reasoning_tokens is not None:  # OpenRouter takes one of the two
         return {"reasoning": {"max_tokens": options.max_reasoning_tokens}}
     return {"reasoning": {"effort": options.reasoning_effort}} if options.reasoning_effort else {}
-
-
-def _field(name: str, value: Any) -> bytes:
-    try:
-        return _bytes(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ModelRequestRefused(
-            f"the model option {name!r} can't be sent: {error}; give what JSON can hold"
-        ) from error
-
-
-def _bytes(value: Any) -> bytes:
-    """JSON as UTF-8; a lone surrogate becomes U+FFFD."""
-    text = _encode(value)
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()

@@ -14,15 +14,17 @@ from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelReply
 from perdure.core.runs import StopReason, Usage
+from perdure.core.text.json_encoder import encodable
 from perdure.providers.bounded import EVENT, WHOLE
 from perdure.providers.masking import mask_text
-from perdure.providers.openai_chat.sse import SseDecoder
 from perdure.providers.openai_chat.tool_calls import ToolCalls, is_object
 
 PREVIEW_CHARS = 200
 PREVIEW_OF_CHARS = 20_000
 ANSWER_CHARS = 2_000_000
 """Text, reasoning and arguments of one answer: four times what any model writes."""
+
+SSE_FIELDS = ("data", "event", "id", "retry")
 
 _LENGTH = frozenset({"length", "max_tokens", "model_length"})
 _FILTERED = frozenset({"content_filter", "safety", "refusal", "recitation", "sensitive"})
@@ -122,21 +124,21 @@ class AnswerReader:
             raise ModelReplyInvalid(f"{self._who} called a tool without naming it")
         parts: list[Part] = []
         for kind, pieces in ((Reasoning, self._reasoning), (Text, self._text)):
-            if text := _join(pieces):
+            if text := encodable("".join(pieces)):
                 parts.append(kind(text))
-        parts += (ToolCall(call.call_id, call.name, _pair_surrogates(call.arguments)) for call in calls)
-        if stop == "end_turn" and not calls and not _join(self._text).strip():
+        parts += (ToolCall(call.call_id, call.name, encodable(call.arguments)) for call in calls)
+        if stop == "end_turn" and not calls and not encodable("".join(self._text)).strip():
             thought = " but reasoning" if parts else ""
             raise ModelReplyEmpty(f"{self._who} answered nothing{thought}: neither text nor a tool call")
         return ModelReply(parts=tuple(parts), usage=usage_of(self._usage), stop_reason=stop)
 
     def partial_answer(self) -> dict[str, Any]:
         """The answer so far, in the shape of one that is not streamed; for inspection."""
-        message: dict[str, Any] = {"content": _join(self._text)}
+        message: dict[str, Any] = {"content": encodable("".join(self._text))}
         if self._reasoning:
-            message["reasoning"] = _join(self._reasoning)
+            message["reasoning"] = encodable("".join(self._reasoning))
         if self._refusal:
-            message["refusal"] = _join(self._refusal)
+            message["refusal"] = encodable("".join(self._refusal))
         if self._calls:
             message["tool_calls"] = [
                 {"id": call.call_id, "name": call.name, "arguments": call.arguments} for call in self._calls.calls
@@ -307,14 +309,51 @@ def _string(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _join(pieces: list[str]) -> str:
-    return _pair_surrogates("".join(pieces))
+class SseDecoder:
+    """Parses server-sent events (WHATWG HTML, section 9.2): `feed` it bytes, it returns the data of whole events.
 
+    `strays` counts lines that are no field: an answer of nothing else is no event stream.
+    """
 
-def _pair_surrogates(text: str) -> str:
-    """The text with surrogate pairs joined that came in two chunks."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []  # of the unfinished line; joined once, at its end
+        self._data: list[str] = []
+        self.strays = 0
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """The data of the events that this chunk completes, in order."""
+        if self._rest and not (b"\n" in chunk or b"\r" in chunk or self._rest[-1].endswith(b"\r")):
+            self._rest.append(chunk)
+            return []
+        text = b"".join((*self._rest, chunk))
+        # A CR at the end may be half of a CRLF, so the next chunk decides.
+        held = b"\r" if text.endswith(b"\r") else b""
+        text = text[: len(text) - len(held)]
+        if b"\r" in text:
+            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *lines, rest = text.split(b"\n")  # lines are cut before they are decoded: no character is torn
+        self._rest = [rest + held] if rest or held else []
+        return [data for line in lines if (data := self._line(line)) is not None]
+
+    def end(self) -> list[str]:
+        """The data of the last event if no empty line ends it; it can be incomplete."""
+        last_line = b"".join(self._rest)
+        data = [] if (found := self._line(last_line.rstrip(b"\r"))) is None else [found]
+        self._rest = []
+        if (last := self._line(b"")) is not None:
+            data.append(last)
+        return data
+
+    def _line(self, line: bytes) -> str | None:
+        """The data of the event if this line ends one."""
+        if line.startswith(b":"):
+            return None
+        if not line:
+            data, self._data = self._data, []
+            return "\n".join(data) if data else None
+        name, _, value = line.decode("utf-8", "replace").removeprefix("\ufeff").partition(":")
+        if name == "data":
+            self._data.append(value.removeprefix(" "))
+        elif not any(field.startswith(name) for field in SSE_FIELDS):  # the last line may be cut within the name
+            self.strays += 1
+        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -10,13 +9,12 @@ from perdure.core.errors import ModelRefused, ModelReplyEmpty, ModelReplyInvalid
 from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta
 from perdure.core.runs import StopReason, Usage
+from perdure.core.text.json_encoder import compact_json
 from perdure.providers.pydantic_ai.signatures import Signature, pack
 
 if TYPE_CHECKING:
     from pydantic_ai import messages as pa
     from pydantic_ai.usage import RequestUsage
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Deltas:
@@ -160,4 +158,4 @@ def _provider(response: pa.ModelResponse) -> str:
 
 
 def _text(arguments: str | Mapping[str, object]) -> str:
-    return arguments if isinstance(arguments, str) else _encode(arguments)
+    return arguments if isinstance(arguments, str) else compact_json(arguments)

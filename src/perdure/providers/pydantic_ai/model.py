@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from perdure.core.errors import InvalidInput, ModelError, ModelReplyInvalid
 from perdure.core.messages import parts_to_json
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
-from perdure.providers.masking import mask_fields, mask_url
+from perdure.providers.masking import mask_fields, mask_text
 from perdure.providers.pydantic_ai.connect import WIRE, Connection, connect, key_of
 from perdure.providers.pydantic_ai.dialects import dialect_of
 from perdure.providers.pydantic_ai.faults import fault, redirected
@@ -152,7 +152,7 @@ class DirectModel:
         """The request and the answer for the trace, without messages and secrets."""
         request: dict[str, Any] = {"provider": self._provider, "model": self._model}
         if "url" in wire:
-            request |= {"url": mask_url(wire["url"], self._secrets), "bytes": wire["bytes"]}
+            request |= {"url": mask_text(wire["url"], self._secrets), "bytes": wire["bytes"]}
         if "settings" in wire:
             request |= {"options": mask_fields(wire["settings"], self._secrets), "tools": wire["tools"]}
         answer: dict[str, Any] = {name: wire[name] for name in _RESPONSE_FACTS if name in wire}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import ModelRequest
+from perdure.core.text.json_encoder import compact_json, encodable
 from perdure.core.tools.arguments import ARGUMENTS
 from perdure.providers.cache_marks import mark_positions
 from perdure.providers.pydantic_ai.dialects import Dialect
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NO_CALL_ID_CHAR = re.compile(r"[^A-Za-z0-9_-]")
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 EMPTY_RESULT = "(no output)"
 """Providers refuse an empty text."""
@@ -76,7 +75,7 @@ class _Writer:
         if self._dialect.engine_role == "user":
             self._user(text)
         else:
-            self._add(self._pa.SystemPromptPart(_encodable(text)))
+            self._add(self._pa.SystemPromptPart(encodable(text)))
 
     def answer(self, message: Message) -> None:
         """Add an answer of the model, without reasoning that another provider signed or nobody."""
@@ -84,7 +83,7 @@ class _Writer:
         for part in message.parts:
             match part:
                 case Text(text=text) if text.strip():
-                    parts.append(self._pa.TextPart(_encodable(text)))
+                    parts.append(self._pa.TextPart(encodable(text)))
                 case Reasoning():
                     if (thinking := self._thinking(part)) is not None:
                         parts.append(thinking)
@@ -108,7 +107,7 @@ class _Writer:
             self._add(
                 self._pa.ToolReturnPart(
                     result.name,
-                    _encodable(result.text) if result.text.strip() else EMPTY_RESULT,
+                    encodable(result.text) if result.text.strip() else EMPTY_RESULT,
                     self._call_ids.pop(result.call_id, result.call_id),
                     outcome="failed" if failed else "success",
                 )
@@ -131,7 +130,7 @@ class _Writer:
                 pass
 
     def _user(self, text: str) -> None:
-        content: Any = _encodable(text)
+        content: Any = encodable(text)
         self._add(self._pa.UserPromptPart([self._pa.CachePoint(), content] if self._mark_pending else content))
 
     def _add(self, part: pa.ModelRequestPart) -> None:
@@ -154,15 +153,6 @@ class _Writer:
         )
 
 
-def _encodable(text: str) -> str:
-    """The text with lone surrogates replaced: UTF-8 has none."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
 def _legal_arguments(text: str) -> str:
     """The arguments as JSON object; anything else becomes a string inside one."""
     if not text.strip():
@@ -172,9 +162,9 @@ def _legal_arguments(text: str) -> str:
     except (ValueError, RecursionError):
         shape = None
     if not isinstance(shape, dict):
-        return _encode({"INVALID_JSON": _encodable(text)})
+        return compact_json({"INVALID_JSON": encodable(text)})
     if "\\u" in text or not text.isascii():
-        return _encodable(_encode(shape))  # an escaped lone surrogate would be refused too
+        return encodable(compact_json(shape))  # an escaped lone surrogate would be refused too
     return text
 
 
