@@ -23,9 +23,8 @@ from perdure.core.ids import PREFIXES, AgentId, ToolId
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Converter, Embedder, Ids, TokenCounter
 from perdure.core.secrets import Cipher
-from perdure.core.tools.inputs import ToolInputs
 from perdure.core.tools.sandbox import Sandbox
-from perdure.core.tools.spec import Tool, ToolFilter, ToolSpec
+from perdure.core.tools.spec import Tool, ToolFilter, ToolInputs, ToolSpec
 from perdure.domain.mcp_registry import StoredMcpRegistry
 from perdure.domain.tools.inputs import load_inputs
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS

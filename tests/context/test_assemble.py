@@ -143,22 +143,22 @@ def test_exactly_the_legal_logs_are_accepted(turns: list[list[Part]]) -> None:
 
 def test_a_view_grows_by_legal_rows_only() -> None:
     """The same view for nothing new; a new one for more; none at all for rows that leave a call open."""
-    view = View.of(PREFIX).extended(build_log([HELLO]))
+    view = View.of(PREFIX).with_rows(build_log([HELLO]))
     rows = build_log([HELLO, A, RA])
 
-    assert view.extended([]) is view
-    assert view.extended(rows[1:]) == View.of(PREFIX).extended(rows)
+    assert view.with_rows([]) is view
+    assert view.with_rows(rows[1:]) == View.of(PREFIX).with_rows(rows)
     assert len(view.messages) == 1
     with pytest.raises(IllegalLog):
-        view.extended(rows[1:2])
+        view.with_rows(rows[1:2])
     with pytest.raises(IllegalLog):
-        view.extended(rows[2:])
+        view.with_rows(rows[2:])
 
 
 def test_a_view_follows_on_only_without_a_gap() -> None:
     """Where a number is missing stands a row that the caller does not have."""
     log = build_log([HELLO, A, RA, HELLO])
-    view = View.of(PREFIX).extended(log[:1])
+    view = View.of(PREFIX).with_rows(log[:1])
 
     assert View.of(PREFIX).following(log) == log
     assert view.following(log) == log[1:]
@@ -176,10 +176,10 @@ def test_a_view_follows_on_only_without_a_gap() -> None:
 def test_assembly_is_a_pure_function(turns: list[list[Part]], said_last: str) -> None:
     """The same view and recipe give the same request and the same bytes, however the view was put together."""
     log = build_log(turns)
-    whole = View.of(PREFIX).extended(log)
+    whole = View.of(PREFIX).with_rows(log)
     pieces = View.of(PREFIX)
     for message in log:
-        pieces = pieces.extended([message])
+        pieces = pieces.with_rows([message])
     recipe = replace(RECIPE, tail=said_last)
     one, other = assemble("m", whole, recipe), assemble("m", pieces, recipe)
 
@@ -193,15 +193,15 @@ def test_assembly_is_a_pure_function(turns: list[list[Part]], said_last: str) ->
 def test_sent_bytes_stay_sent(said_next: str) -> None:
     """A longer view begins with the bytes of the shorter one; only what follows is new."""
     log = build_log([Text("hello"), Text(said_next)])
-    short = assemble("m", View.of(PREFIX).extended(log[:1]), replace(RECIPE, tail=""))
-    long = assemble("m", View.of(PREFIX).extended(log), replace(RECIPE, tail=""))
+    short = assemble("m", View.of(PREFIX).with_rows(log[:1]), replace(RECIPE, tail=""))
+    long = assemble("m", View.of(PREFIX).with_rows(log), replace(RECIPE, tail=""))
 
     assert canonical(long).startswith(canonical(short))
 
 
 def test_the_canonical_form_is_fixed() -> None:
     """Recorded hashes depend on it: tools, system, messages, tail, one JSON line each, in UTF-8."""
-    request = assemble("m", View.of(PREFIX).extended(build_log([Text("hi"), [Text("I look"), A], RA])), RECIPE)
+    request = assemble("m", View.of(PREFIX).with_rows(build_log([Text("hi"), [Text("I look"), A], RA])), RECIPE)
 
     assert canonical(request).decode("utf-8", "surrogatepass").split("\n") == [
         '{"tool":{"name":"look","parameters":{"a":2,"z":1}}}',
@@ -230,7 +230,7 @@ def different(message: Message) -> list[Message]:
 def test_different_requests_have_different_bytes() -> None:
     """Whatever a model would notice is in the canonical form; ids and times are not."""
     log = build_log([Text("hi"), Text("you")])
-    request = assemble("m", View.of(PREFIX).extended(log), RECIPE)
+    request = assemble("m", View.of(PREFIX).with_rows(log), RECIPE)
     others = [
         replace(request, system="other"),
         replace(request, tools=()),

@@ -51,7 +51,7 @@ def prefix(marker: str = MARKER) -> Prefix:
 
 
 def request_of(rows: list[Message], marker: str = MARKER) -> ModelRequest:
-    return assemble("m", View.of(prefix(marker)).extended(rows), RECIPE)
+    return assemble("m", View.of(prefix(marker)).with_rows(rows), RECIPE)
 
 
 def conversation(text: str) -> list[Message]:

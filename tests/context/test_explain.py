@@ -69,7 +69,7 @@ def explained(usage: Usage, *, prices: Prices | None = PRICES, **recipe: Any) ->
         usage=usage,
         created_at=AT,
     )
-    view = View.of(prefix).extended(rows)
+    view = View.of(prefix).with_rows(rows)
     return explain(step, view, prices=prices, counter=ScriptTokenCounter())
 
 

@@ -6,11 +6,11 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from perdure.core.errors import InvalidInput, SourceInvalid
 from perdure.core.ids import AgentId
-from perdure.core.tools.environment import without_values
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.domain.tools.units import ToolOptions
 from perdure.library.paging import Page
@@ -47,7 +47,7 @@ class AsyncTools:
         """What a custom tool runs; None: this tool is made of no source. Of its environment the names, and the values
         that are references to secrets; the others are encrypted and shown nowhere. Raises: NotFound."""
         code = (await self._service.get(name_or_id)).code
-        return None if code is None else without_values(code)
+        return None if code is None else replace(code, environment=code.visible_environment, sealed={})
 
     async def list(
         self, *, text: str | None = None, types: Sequence[str] | None = None, limit: int = 200, after: str | None = None

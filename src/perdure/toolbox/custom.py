@@ -13,9 +13,8 @@ from perdure.core.errors import NotFound, SecretKeyMissing, SecretUnreadable
 from perdure.core.ids import AgentId, ToolId
 from perdure.core.ports import CallContext
 from perdure.core.secret_mask import SecretMask
-from perdure.core.tools.inputs import ToolInputs
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
-from perdure.core.tools.spec import BlockChange, Tool, ToolCode, ToolOutcome, ToolSpec
+from perdure.core.tools.spec import BlockChange, Tool, ToolCode, ToolInputs, ToolOutcome, ToolSpec
 
 TIMEOUT_S = 30.0
 """The time limit of a tool that sets none."""

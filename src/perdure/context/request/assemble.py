@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from perdure.context.request.authorship import mark_message, mark_text
 from perdure.context.request.prefix import Counts
-from perdure.context.retrieval.stubs import apply_stubs, is_cut
+from perdure.context.retrieval.stubs import apply_stubs
 from perdure.context.sections.envelopes import envelope
 from perdure.context.sections.summary import summary_message
 from perdure.core.errors import IllegalLog
-from perdure.core.messages import Message, parts_to_json
+from perdure.core.messages import Message, ToolCall, ToolResult, parts_to_json
 from perdure.core.models import ModelOptions, ModelRequest, ToolChoice
 from perdure.core.runs import Prefix, Recipe
 from perdure.core.text.zones import zone
 
 _NONE: Mapping[int, int] = {}
-
-
-class _Digest(Protocol):
-    def update(self, data: bytes, /) -> None: ...
-
-    def copy(self) -> _Digest: ...
-
-    def hexdigest(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +42,14 @@ class View:
     pinned: tuple[Message, ...]
     rows: tuple[Message, ...]
     messages: tuple[Message, ...]
-    _digest: _Digest = field(compare=False, repr=False)
+    _digest: Any = field(compare=False, repr=False)  # of hashlib: all bytes so far
 
     @classmethod
     def of(cls, prefix: Prefix, pinned: Sequence[Message] = (), stubs: Mapping[int, int] = _NONE) -> View:
         """Return the view of a prefix without rows."""
         before = (summary_message(prefix),) if prefix.summary else ()
         first_messages = (*before, *(mark_message(apply_stubs(message, stubs), prefix.marker) for message in pinned))
-        digest = hashlib.sha256()
-        for line in _head(prefix.tools, prefix.system):
-            digest.update(_bytes(line))
-        for message in first_messages:
-            digest.update(_message_bytes(message))
+        digest = hashlib.sha256(_head_bytes(prefix.tools, prefix.system) + _message_bytes(first_messages))
         return cls(prefix, stubs, tuple(pinned), (), first_messages, digest)
 
     @property
@@ -81,31 +69,26 @@ class View:
 
     def with_stubs(self, stubs: Mapping[int, int]) -> View:
         """Return the view of the same rows with other stubs."""
-        return View.of(self.prefix, self.pinned, stubs).extended(self.rows)
+        return View.of(self.prefix, self.pinned, stubs).with_rows(self.rows)
 
-    def extended(self, rows: Sequence[Message]) -> View:
+    def with_rows(self, rows: Sequence[Message]) -> View:
         """Return the view with these rows after its own. Raises: IllegalLog."""
         if not rows:
             return self
         check_legal(rows)
         # Models do not see the decisions of people about calls.
         visible = [row for row in rows if row.kind != "approval"]
-        if self.stubs or any(map(is_cut, visible)):
-            visible = [apply_stubs(row, self.stubs) for row in visible]
-        if marker := self.prefix.marker:
-            visible = [mark_message(row, marker) for row in visible]
+        visible = [mark_message(apply_stubs(row, self.stubs), self.prefix.marker) for row in visible]
         digest = self._digest.copy()
-        for message in visible:
-            digest.update(_message_bytes(message))
+        digest.update(_message_bytes(visible))
         return View(self.prefix, self.stubs, self.pinned, (*self.rows, *rows), (*self.messages, *visible), digest)
 
     def digest(self, tail: str) -> str:
         """Return `digest_of` the request with this view and this tail."""
-        digest = self._digest
-        if tail:
-            digest = digest.copy()
-            digest.update(_bytes(_line({"tail": tail})))
-        return digest.hexdigest()
+        digest = self._digest.copy()
+        digest.update(_tail_bytes(tail))
+        hexadecimal: str = digest.hexdigest()
+        return hexadecimal
 
 
 def assemble(model: str, view: View, recipe: Recipe, *, options: ModelOptions | None = None) -> ModelRequest:
@@ -132,22 +115,22 @@ def check_legal(messages: Sequence[Message]) -> None:
     """Check that exactly one result follows every call, before any other message. Raises: IllegalLog."""
     open_calls: set[str] = set()
     for message in messages:
-        if message.role == "tool":
-            for result in message.results:
-                if result.call_id not in open_calls:
-                    raise IllegalLog(
-                        f"{message.id} has a result for {result.call_id!r}, which was not asked or answered twice"
-                    )
-                open_calls.remove(result.call_id)
-            continue
-        if message.kind == "approval":
-            continue
-        if open_calls:
+        if open_calls and message.role != "tool" and message.kind != "approval":
             raise IllegalLog(f"{message.id} stands between call {min(open_calls)!r} and its result")
-        for call in message.calls:
-            if call.call_id in open_calls:
-                raise IllegalLog(f"{message.id} has two calls with the id {call.call_id!r}")
-            open_calls.add(call.call_id)
+        for part in message.parts:
+            match part:
+                case ToolResult(call_id=call_id):
+                    if call_id not in open_calls:
+                        raise IllegalLog(
+                            f"{message.id} has a result for {call_id!r}, which was not asked or answered twice"
+                        )
+                    open_calls.remove(call_id)
+                case ToolCall(call_id=call_id):
+                    if call_id in open_calls:
+                        raise IllegalLog(f"{message.id} has two calls with the id {call_id!r}")
+                    open_calls.add(call_id)
+                case _:
+                    pass
     if open_calls:
         raise IllegalLog(f"call {min(open_calls)!r} has no result")
 
@@ -157,10 +140,8 @@ def canonical(request: ModelRequest) -> bytes:
 
     Equal bytes mean equal requests.
     """
-    parts = [*map(_bytes, _head(request.tools, request.system)), *map(_message_bytes, request.messages)]
-    if request.tail:
-        parts.append(_bytes(_line({"tail": request.tail})))
-    return b"".join(parts)
+    head = _head_bytes(request.tools, request.system)
+    return head + _message_bytes(request.messages) + _tail_bytes(request.tail)
 
 
 def digest_of(request: ModelRequest) -> str:
@@ -168,23 +149,27 @@ def digest_of(request: ModelRequest) -> str:
     return hashlib.sha256(canonical(request)).hexdigest()
 
 
-def _head(tools: Sequence[Mapping[str, Any]], system: str) -> Iterator[str]:
-    for tool in tools:
-        yield _line({"tool": tool})
-    yield _line({"system": system})
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
-def _message_bytes(message: Message) -> bytes:
-    line = f'{{"role":"{message.role}","kind":"{message.kind}","parts":{parts_to_json(message.parts)}}}\n'
-    return line.encode("utf-8", "surrogatepass")
+def _head_bytes(tools: Sequence[Mapping[str, Any]], system: str) -> bytes:
+    """Return the lines of the tools and of the system text."""
+    lines = [_encode(line) for line in (*({"tool": tool} for tool in tools), {"system": system})]
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
 
 
-_line = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
-"""One line of the canonical form, without its end."""
+def _message_bytes(messages: Sequence[Message]) -> bytes:
+    """Return a line for each message."""
+    lines = [
+        f'{{"role":"{message.role}","kind":"{message.kind}","parts":{parts_to_json(message.parts)}}}\n'
+        for message in messages
+    ]
+    return "".join(lines).encode("utf-8", "surrogatepass")
 
 
-def _bytes(line: str) -> bytes:
-    return f"{line}\n".encode("utf-8", "surrogatepass")
+def _tail_bytes(tail: str) -> bytes:
+    """Return the line of the tail; nothing for an empty one."""
+    return f"{_encode({'tail': tail})}\n".encode("utf-8", "surrogatepass") if tail else b""
 
 
 # `strftime` would use the process's locale.
@@ -196,25 +181,18 @@ def tail(now: datetime, timezone: str, counts: Counts, recalled: str = "", *, ma
 
     The recipe stores it, not the log.
     """
-    more = {"recalled": recalled} if recalled else {}
+    local = now.astimezone(zone(timezone))
     text = envelope(
         "context_status",
-        **_moment(now.replace(second=0, microsecond=0), timezone),
+        date=local.date().isoformat(),
+        weekday=_WEEKDAYS[local.weekday()],
+        time=f"{local.hour:02}:{local.minute:02}",
+        timezone=timezone,
         recall_messages=counts.messages,
         archival_passages=counts.passages,
-        **more,
+        recalled=recalled or None,
     )
     return mark_text(text, marker)
-
-
-def _moment(minute: datetime, timezone: str) -> Mapping[str, str]:
-    local = minute.astimezone(zone(timezone))
-    return {
-        "date": local.date().isoformat(),
-        "weekday": _WEEKDAYS[local.weekday()],
-        "time": f"{local.hour:02}:{local.minute:02}",
-        "timezone": timezone,
-    }
 
 
 def parse_recalled(status: str) -> str:

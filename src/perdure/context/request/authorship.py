@@ -18,7 +18,9 @@ MARKER_DIGITS = 15
 """Markers are digits, so that all take the same number of tokens."""
 
 _START = '{"type": '
-_REPLACEMENT = "[marker]"
+REPLACEMENT = "[marker]"
+"""Stands for the marker in all text that is not the engine's."""
+
 _PLACEHOLDER = "0" * MARKER_DIGITS
 
 
@@ -36,16 +38,11 @@ def marker_section(marker: str) -> str:
     )
 
 
-def without_marker(text: str, marker: str) -> str:
-    """Return a text that is not the engine's, with the marker replaced."""
-    return text.replace(marker, _REPLACEMENT) if marker else text
-
-
 def mark_text(text: str, marker: str) -> str:
     """Return an engine envelope with the marker in it."""
     if not marker:
         return text
-    text = without_marker(text, marker)
+    text = text.replace(marker, REPLACEMENT)
     kind, comma, fields = text.removeprefix(_START).partition('"')[2].partition('"')
     if not text.startswith(_START) or not comma:  # a row of an older store
         return envelope("engine", marker=marker, text=text)
@@ -62,10 +59,18 @@ def mark_message(message: Message, marker: str) -> Message:
     if message.kind != "message":
         return replace(message, parts=(Text(mark_text(message.text, marker)),))
     if message.role == "system":
-        text = _system_message(without_marker(message.text, marker), marker)
+        text = _system_message(message.text.replace(marker, REPLACEMENT), marker)
         return replace(message, kind="alert", parts=(Text(text),))
-    parts = tuple(_part(part, marker) for part in message.parts)
-    return message if parts == message.parts else replace(message, parts=parts)
+    parts: list[Part] = []
+    for part in message.parts:
+        match part:
+            case Text(text=text) | ToolResult(text=text) if marker in text:
+                parts.append(replace(part, text=text.replace(marker, REPLACEMENT)))
+            case ToolCall(arguments=arguments) if marker in arguments:
+                parts.append(replace(part, arguments=arguments.replace(marker, REPLACEMENT)))
+            case _:  # reasoning stays, because providers check its signature
+                parts.append(part)
+    return message if message.parts == tuple(parts) else replace(message, parts=tuple(parts))
 
 
 def input_tokens(role: Role, text: str, counter: TokenCounter) -> int:
@@ -81,14 +86,3 @@ def engine_tokens(text: str, counter: TokenCounter) -> int:
 
 def _system_message(text: str, marker: str) -> str:
     return envelope("system_message", marker=marker, message=text)
-
-
-def _part(part: Part, marker: str) -> Part:
-    """Return the part without the marker. Reasoning stays, because providers check its signature."""
-    match part:
-        case Text(text=text) | ToolResult(text=text) if marker in text:
-            return replace(part, text=without_marker(text, marker))
-        case ToolCall(arguments=arguments) if marker in arguments:
-            return replace(part, arguments=without_marker(arguments, marker))
-        case _:
-            return part

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from perdure.context.prompts import base_prompt
-from perdure.context.request.authorship import marker_section, without_marker
+from perdure.context.request.authorship import REPLACEMENT, marker_section
 from perdure.context.sections.blocks import blocks_xml
 from perdure.core.blocks import Block
 from perdure.core.runs import Prefix
@@ -45,9 +45,9 @@ def compile_system(
     the same bytes.
     """
     sections = filter(None, (blocks_xml(blocks), rules, skills, directories, _metadata(counts)))
-    memory = without_marker("\n\n".join(sections), marker)
+    memory = "\n\n".join(sections)
     if marker:
-        memory = f"{memory}\n\n{marker_section(marker)}"
+        memory = f"{memory.replace(marker, REPLACEMENT)}\n\n{marker_section(marker)}"
     base = base_prompt() if custom is None else custom
     if MEMORY_PLACEHOLDER in base:
         return base.replace(MEMORY_PLACEHOLDER, memory)

@@ -27,7 +27,7 @@ def apply_stubs(message: Message, stubs: Mapping[int, int]) -> Message:
         stubs: row number -> characters.
     """
     chars = stubs.get(message.seq)
-    if chars is None and not is_cut(message):
+    if chars is None and all(getattr(part, "shown_chars", None) is None for part in message.parts):
         return message
     chars_left = NO_LIMIT if chars is None else chars
     reasoning_left = max(0, chars_left - sum(len(part.text) for part in message.parts if isinstance(part, Text)))
@@ -48,11 +48,6 @@ def apply_stubs(message: Message, stubs: Mapping[int, int]) -> Message:
         else:
             parts.append(part)
     return replace(message, parts=tuple(parts))
-
-
-def is_cut(message: Message) -> bool:
-    """Return whether the message has a result that is longer than its tool's limit."""
-    return message.role == "tool" and any(result.shown_chars is not None for result in message.results)
 
 
 def cut_result(text: str, chars: int) -> str:

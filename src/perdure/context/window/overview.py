@@ -5,22 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from perdure.context.request.explain import share_out
-from perdure.context.window.budget import Certificate, SegmentName
-
-
-@dataclass(frozen=True, slots=True)
-class ContextPart:
-    """One part of a request, in the order of the request.
-
-    Args:
-        tokens: its share of the corrected estimate.
-        estimated_tokens: its own upper estimate, not corrected.
-    """
-
-    name: SegmentName
-    tokens: int
-    estimated_tokens: int
+from perdure.context.request.explain import SegmentUse, share_out
+from perdure.context.window.budget import Certificate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +40,13 @@ class ContextOverview:
     pending_edits: int = 0
 
     @property
-    def parts(self) -> tuple[ContextPart, ...]:
+    def parts(self) -> tuple[SegmentUse, ...]:
+        """The parts of the request in its order, with their shares of the corrected estimate."""
         segments = self.certificate.segments
         shares = share_out([segment.tokens for segment in segments], self.certificate.tokens)
         return tuple(
-            ContextPart(segment.name, tokens, segment.tokens) for segment, tokens in zip(segments, shares, strict=True)
+            SegmentUse(name=segment.name, estimated_tokens=segment.tokens, tokens=tokens)
+            for segment, tokens in zip(segments, shares, strict=True)
         )
 
     @property

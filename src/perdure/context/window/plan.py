@@ -12,7 +12,6 @@ from itertools import groupby, takewhile
 from typing import NoReturn
 
 from perdure.context.retrieval.stubs import row_tokens, stub_chars
-from perdure.context.window.atoms import Atom, atoms
 from perdure.context.window.budget import Certificate
 from perdure.core.errors import IrreducibleFloor
 from perdure.core.messages import Message
@@ -49,6 +48,39 @@ CUT_SHARE_MAX = 0.75
 
 STUB_TOKENS = 60
 """The estimated tokens of a stub that shows no text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """Rows that no plan may separate: a message, or one with tool calls and all their results, in order."""
+
+    messages: tuple[Message, ...]
+
+    @property
+    def upto_seq(self) -> int:
+        """The number of its last row."""
+        return self.messages[-1].seq
+
+    @property
+    def run_seq(self) -> int | None:
+        """The run of its first row."""
+        return self.messages[0].run_seq
+
+
+def atoms(messages: Sequence[Message]) -> list[Atom]:
+    """Group the rows of a legal log into atoms, in order. A cut between two atoms leaves two legal logs.
+
+    Reasoning stays with its calls, in their message. Open calls at the end are one atom with the results so far.
+    """
+    groups: list[list[Message]] = []
+    open_calls: set[str] = set()
+    for message in messages:
+        if not open_calls:
+            groups.append([])
+        groups[-1].append(message)
+        open_calls |= {call.call_id for call in message.calls}
+        open_calls -= {result.call_id for result in message.results}
+    return [Atom(tuple(rows)) for rows in groups]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +188,13 @@ def plan(situation: Situation) -> Plan | None:
         return None
     if _least_tokens(situation) > certificate.budget_tokens:
         _raise_irreducible(situation)
+    # The user's messages that are stubs already may be cut like results.
+    stubbed_input = [message for message in _input(situation) if message.seq in situation.stubs]
     next_plan = (
         _cut_oversized(situation)
         or _merge(situation)
         or _evict(situation)
-        or _cut(situation, [*_newest_results(situation), *_call_messages(situation), *_stubbed_input(situation)])
+        or _cut(situation, [*_newest_results(situation), *_call_messages(situation), *stubbed_input])
         or _cut(situation, list(_input(situation)))
         or _join(situation)
         or _evict(situation, least=LEAST_SUMMARY)
@@ -195,8 +229,7 @@ def _evict(situation: Situation, *, least: int = 0) -> Evict | None:
     Args:
         least: the smallest summary, where any gain counts; 0: the usual limit, for a gain of `WORTH_TOKENS`.
     """
-    all_atoms = atoms(situation.rows)
-    candidates = list(takewhile(lambda atom: _may_go(situation, atom), all_atoms[:-1]))
+    candidates, fixed = _split_atoms(situation)
     stay = {message.seq for message in _input(situation)}
     limit = least or summary_limit(situation.certificate.budget_tokens)
     shown_tokens = sum(map(situation.tokens_of, (*situation.pinned, *situation.rows)))
@@ -204,7 +237,8 @@ def _evict(situation: Situation, *, least: int = 0) -> Evict | None:
     # Where the estimate is too high, less has to go than it says.
     room = situation.room_tokens * _overestimate(situation.certificate)
     target = stay_tokens + max(0, room - stay_tokens) * KEEP_SHARE - limit
-    freed = _old_input_tokens(situation, stay)
+    # Pinned input of earlier runs leaves with any eviction.
+    freed = sum(situation.tokens_of(message) for message in situation.pinned if message.seq not in stay)
     best: tuple[int, int] | None = None  # how many atoms, and what they free
     for cut, atom in enumerate(candidates, 1):
         freed += sum(situation.tokens_of(message) for message in atom.messages if message.seq not in stay)
@@ -212,31 +246,18 @@ def _evict(situation: Situation, *, least: int = 0) -> Evict | None:
         if shown_tokens - freed <= target:
             break
     if best is None:
-        return _unpin(situation, stay) if freed else None
-    cut, freed = _extend_to_turn(situation, all_atoms[: len(candidates) + 1], *best, stay=stay)
+        if not freed or not situation.rows:
+            return None
+        return Evict((), situation.rows[0].seq, tuple(row for row in situation.pinned if row.seq in stay), 0)
+    cut, freed = _extend_to_turn(situation, (*candidates, *fixed[:1]), *best, stay=stay)
     worth = NODE_OVERHEAD + (SECTION_OVERHEAD if not situation.nodes else 0) if least else WORTH_TOKENS
     if freed < limit + worth:
         limit = freed - worth
         if limit < (least or SUMMARY_LIMITS[0]):
             return None
-    evicted = candidates[:cut]
-    pinned = [message for message in (*situation.pinned, *_messages(evicted)) if message.seq in stay]
-    return Evict(tuple(evicted), situation.rows[len(_messages(evicted))].seq, tuple(pinned), limit)
-
-
-def _unpin(situation: Situation, stay: set[int]) -> Evict | None:
-    """Plan to drop only the input of an earlier run, which a node already replaces."""
-    if not situation.rows:
-        return None
-    pinned = tuple(message for message in situation.pinned if message.seq in stay)
-    return Evict((), situation.rows[0].seq, pinned, 0)
-
-
-def _may_go(situation: Situation, atom: Atom) -> bool:
-    # An answer of an earlier run may have results in this one: approved calls, or calls that the caller ran.
-    return atom.upto_seq <= situation.seen_upto or all(
-        message.run_seq != situation.run_seq for message in atom.messages
-    )
+    evicted = _messages(candidates[:cut])
+    pinned = tuple(message for message in (*situation.pinned, *evicted) if message.seq in stay)
+    return Evict(tuple(candidates[:cut]), situation.rows[len(evicted)].seq, pinned, limit)
 
 
 def _rows_that_stay(situation: Situation) -> list[Message]:
@@ -248,9 +269,14 @@ def _rows_that_stay(situation: Situation) -> list[Message]:
 
 def _split_atoms(situation: Situation) -> tuple[Sequence[Atom], Sequence[Atom]]:
     """Split the atoms into those that may leave, oldest first, and those that can't yet."""
+
+    def may_go(atom: Atom) -> bool:
+        # An answer of an earlier run may have results in this one: approved calls, or calls that the caller ran.
+        return atom.upto_seq <= situation.seen_upto or all(row.run_seq != situation.run_seq for row in atom.messages)
+
     all_atoms = atoms(situation.rows)
-    may_go = list(takewhile(lambda atom: _may_go(situation, atom), all_atoms[:-1]))
-    return may_go, all_atoms[len(may_go) :]
+    count = len(list(takewhile(may_go, all_atoms[:-1])))
+    return all_atoms[:count], all_atoms[count:]
 
 
 def _extend_to_turn(
@@ -266,11 +292,6 @@ def _extend_to_turn(
         if freed_later - freed > slack:
             break
     return cut, freed
-
-
-def _old_input_tokens(situation: Situation, stay: set[int]) -> int:
-    """Return the tokens of pinned input of earlier runs, which leaves with any eviction."""
-    return sum(situation.tokens_of(message) for message in situation.pinned if message.seq not in stay)
 
 
 def _merge(situation: Situation) -> Merge | None:
@@ -380,11 +401,6 @@ def _input(situation: Situation) -> Iterator[Message]:
         )
         if of_this_turn and message.role == "user" and message.kind == "message":
             yield message
-
-
-def _stubbed_input(situation: Situation) -> Iterator[Message]:
-    """Return the user's messages that are stubs already: they may be cut like results."""
-    return (message for message in _input(situation) if message.seq in situation.stubs)
 
 
 def _messages(group: Sequence[Atom]) -> list[Message]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterable, Mapping
-from operator import mul
 
 MESSAGE_OVERHEAD_TOKENS = 6
 """The tokens that a provider adds around each message: role, separators, and the like."""
@@ -93,7 +92,7 @@ for _name, _bytes in _CLASSES.items():
 _TABLE, _CONTINUATIONS, _NON_ASCII = bytes(_CLASS_OF), bytes(range(0x80, 0xC0)), bytes(range(0x80, 0x100))
 
 _WEIGHT_OF = bytes(_ASCII.get(chr(_class), 0) for _class in _TABLE)
-_PAIR_NAMES, _PAIR_WEIGHTS = [name.encode() for name in _PAIRS], list(_PAIRS.values())
+_PAIR_WEIGHTS = [(name.encode(), weight) for name, weight in _PAIRS.items()]
 _LATIN_WEIGHTS = [(name.encode(), weight) for name, weight in _LATIN_PAIRS.items()]
 _SAVED_BY_CLASS = [(name.encode(), size * _PER_BYTE - weight) for name, (size, weight) in _BY_CLASS.items()]
 _SAVED_BY_PREFIX = [(prefix, 3 * _PER_BYTE - weight) for prefix, weight in _BY_PREFIX.items()]
@@ -129,11 +128,6 @@ _PIECE = re.compile(
 )
 
 
-def _pairs(classes: bytes) -> int:
-    """Return the hundredths of a token for places where one class follows another."""
-    return sum(map(mul, map(classes.count, _PAIR_NAMES), _PAIR_WEIGHTS))
-
-
 class ScriptTokenCounter:
     """`TokenCounter` by script: what breaks words in ASCII text, and a price for each character of other scripts."""
 
@@ -146,7 +140,7 @@ class ScriptTokenCounter:
         raw = text.encode("utf-8", "surrogatepass")
         classes = raw.translate(_TABLE, _CONTINUATIONS)
         hundredths = sum(raw.translate(_WEIGHT_OF))
-        hundredths += _pairs(classes)
+        hundredths += sum([classes.count(name) * weight for name, weight in _PAIR_WEIGHTS])
         if len(raw) > len(text):
             hundredths += _PER_BYTE * (len(raw) - len(raw.translate(None, _NON_ASCII)))
             hundredths += sum([classes.count(name) * weight for name, weight in _LATIN_WEIGHTS])

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.errors import InvalidInput, SchemaMismatch, SourceInvalid
-from perdure.core.tools.schema import parameters_schema
-from perdure.core.tools.schema_docs import parse_docs
+from perdure.core.tools.schema import parameters_schema, parse_docs
 from perdure.core.tools.source_types import SourceTypes
 
 NAME_MAX_CHARS = 48

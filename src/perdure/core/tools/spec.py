@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from perdure.core.blocks import MemoryEdit
+from perdure.core.agents import Agent
+from perdure.core.blocks import Block, MemoryEdit
 from perdure.core.ids import AgentId, FileId, ToolId
 from perdure.core.messages import Question, ToolCall, ToolResult, ToolStatus
 from perdure.core.passages import Passage
+from perdure.core.secrets import REFERENCE
 
 ToolKind = Literal["memory", "function", "custom", "builtin", "mcp", "client"]
 """What runs a tool, and where.
@@ -22,7 +24,6 @@ ToolKind = Literal["memory", "function", "custom", "builtin", "mcp", "client"]
 - An `mcp` tool is asked of an MCP server.
 - A `client` tool is run by the caller: the run stops at the call and goes on with what the caller brings back.
 """
-
 
 REPEATING_TOOLS = frozenset(
     {
@@ -46,6 +47,10 @@ REPEATING_TOOLS = frozenset(
 )
 """Built-in tools whose results only repeat blocks or hits of searches. The search of history excludes their results, or
 it would find earlier searches and edits instead of the messages."""
+
+
+HIDDEN_VALUE = ""
+"""Stands for the value of a variable that is not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +103,7 @@ class ToolCode:
         requirements: pip requirements, such as "httpx==0.28.1".
         environment: variable -> value; `secret:NAME` stands for the secret of that name. Other values are stored in
             `sealed` only.
-        sealed: variable -> its encrypted value in base64; see `core.tools.environment`.
+        sealed: variable -> its encrypted value in base64; see `visible_environment`.
         network: the hosts that it needs, as `core.tools.hosts` has them; an admin has to allow tools a network too.
         memory_mb: None: the setting of the sandbox.
         takes_agent: a parameter `agent_state` of its function gets the agent's blocks, and may change them.
@@ -115,6 +120,40 @@ class ToolCode:
     memory_mb: int | None = None
     takes_agent: bool = False
     left_empty: tuple[str, ...] = ()
+
+    @property
+    def visible_environment(self) -> dict[str, str]:
+        """The variables for display: only references have a value.
+
+        Any other value may be a key, so it is encrypted like a secret and shown as `HIDDEN_VALUE`. Sent back so, it
+        stays.
+        """
+        references = {name: value for name, value in self.environment.items() if value.startswith(REFERENCE)}
+        hidden, sealed = (dict.fromkeys(names, HIDDEN_VALUE) for names in (self.environment, self.sealed))
+        return dict(sorted({**hidden, **references, **sealed}.items()))
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether all values are encrypted or references."""
+        return all(value.startswith(REFERENCE) for value in self.environment.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ToolInputs:
+    """What a custom tool is run with beside its arguments: the environment, agent and blocks of one moment.
+
+    Args:
+        code: None: the tool has no source.
+        environment: variable -> value.
+        secrets: which variables are masked in the result: variable -> the name to show.
+        blocks: the agent's blocks if the tool takes the agent, else empty.
+    """
+
+    code: ToolCode | None
+    environment: Mapping[str, str]
+    secrets: Mapping[str, str]
+    agent: Agent
+    blocks: Sequence[Block]
 
 
 @dataclass(frozen=True, slots=True)

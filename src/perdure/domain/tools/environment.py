@@ -8,8 +8,7 @@ from dataclasses import replace
 from perdure.core.errors import SecretKeyMissing, SecretUnreadable
 from perdure.core.ids import ToolId
 from perdure.core.secrets import REFERENCE, Cipher
-from perdure.core.tools.environment import HIDDEN
-from perdure.core.tools.spec import ToolCode
+from perdure.core.tools.spec import HIDDEN_VALUE, ToolCode
 from perdure.storage.tx import Tx
 
 
@@ -38,11 +37,11 @@ def _keep_sealed(tx: Tx, tool_id: ToolId, stored: ToolCode, name: str, value: st
     """Return the stored bytes of an unchanged or hidden value; None: the value is new."""
     if name in stored.sealed:
         try:
-            same = value == HIDDEN or value == _open(tx, tool_id, name, stored, cipher)
+            same = value == HIDDEN_VALUE or value == _open(tx, tool_id, name, stored, cipher)
         except (SecretKeyMissing, SecretUnreadable):  # the key changed: encrypt again
             same = False
         return stored.sealed[name] if same else None
-    if value == HIDDEN and name in stored.environment:  # stored by an older version
+    if value == HIDDEN_VALUE and name in stored.environment:  # stored by an older version
         return _seal(tx, tool_id, name, stored.environment[name], cipher)
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.core.ids import AgentId, ToolId
 from perdure.core.secrets import Cipher
-from perdure.core.tools.inputs import ToolInputs
+from perdure.core.tools.spec import ToolInputs
 from perdure.domain.secrets import resolve_environment, secret_names
 from perdure.domain.tools.environment import open_environment
 from perdure.storage.tx import Tx

@@ -13,7 +13,6 @@ from perdure.core.errors import AlreadyExists, InvalidInput, ToolBuiltIn
 from perdure.core.ids import ToolId
 from perdure.core.ports import Ids
 from perdure.core.secrets import Cipher, check_secret
-from perdure.core.tools.environment import is_sealed, visible_environment
 from perdure.core.tools.hosts import check_hosts
 from perdure.core.tools.sandbox import is_requirement
 from perdure.core.tools.schema_check import check_schema
@@ -198,7 +197,7 @@ def upsert_tool(tx: Tx, new: NewTool, tool_id: ToolId, *, cipher: Cipher, at: da
 def seal_environments(tx: Tx, tool_ids: Sequence[ToolId], *, cipher: Cipher, at: datetime) -> None:
     """Encrypt the variables of tools that an older version stored in plain text. Raises: SecretKeyMissing."""
     for tool_id, code in tx.tools.codes(tool_ids).items():
-        if not is_sealed(code):
+        if not code.is_sealed:
             sealed = seal_environment(tx, tool_id, code, stored=None, cipher=cipher)
             tx.tools.update(tx.tools.get(tool_id), code=sealed, at=at)
 
@@ -212,7 +211,7 @@ def unsealed_tools(tx: Tx, *, limit: int) -> Sequence[ToolId]:
         if not page:
             break
         codes = tx.tools.codes([tool.id for tool in page])
-        ids += [tool_id for tool_id, code in codes.items() if not is_sealed(code)]
+        ids += [tool_id for tool_id, code in codes.items() if not code.is_sealed]
         last = page[-1].id
     return ids[:limit]
 
@@ -299,7 +298,7 @@ def _changed(before: Tool, code: ToolCode, changes: ToolChanges) -> NewTool:
     """Return the values from which to build the tool again, with the changes."""
     values: dict[str, Any] = {name: getattr(before.spec, name) for name in _SPEC_FIELDS}
     values |= {name: getattr(code, name) for name in _CODE_FIELDS}
-    values["environment"] = visible_environment(code)
+    values["environment"] = code.visible_environment
     values |= {"tags": before.tags, "metadata": before.metadata, "source": code.source, "source_type": code.source_type}
     if "source" not in changes:
         values |= {"name": code.function, "description": before.spec.description, "schema": before.spec.parameters}

@@ -100,7 +100,7 @@ def _load_if_full(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: Unit
         return None
     pinned = tx.messages.by_seqs(agent_id, prefix.pinned)
     rows = tx.messages.view(agent_id, conversation_seq, from_seq=prefix.from_message_seq, upto_seq=LAST_SEQ)
-    view = View.of(prefix, pinned, conversation.stubs).extended(rows)
+    view = View.of(prefix, pinned, conversation.stubs).with_rows(rows)
     nodes = tx.nodes.by_seqs(agent_id, conversation_seq, prefix.nodes)
     status = tail(inputs.now, agent.timezone, memory.counts, marker=prefix.marker)
     return _ViewState(agent, conversation, view, tuple(nodes), status)

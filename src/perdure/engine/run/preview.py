@@ -85,7 +85,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
         overcount = overcount_behind(tx, agent, conversation, current, prefix, counter)
     pinned = tx.messages.by_seqs(agent.id, prefix.pinned) if prefix.pinned else ()
     rows = tx.messages.view(agent.id, conversation.seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
-    view = View.of(prefix, pinned, stubs).extended(_settled(rows))
+    view = View.of(prefix, pinned, stubs).with_rows(_settled(rows))
     deltas = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs) if current is not None else ()
     status = tail(inputs.now, agent.timezone, memory.counts, marker=prefix.marker)
     active = tx.runs.active(agent.id, conversation.seq)

@@ -267,7 +267,7 @@ def _build_view(making: _Making, beginning: _Beginning) -> View:
         rows = tx.messages.view(making.agent.id, conversation.seq, from_seq=view.next_seq, upto_seq=upto_seq)
     if view.stubs != conversation.stubs:
         view = view.with_stubs(conversation.stubs)
-    view = view.extended(rows)
+    view = view.with_rows(rows)
     if beginning.reason is not None:
         making.events.append(PrefixRewritten(prefix.seq, beginning.reason))
         if beginning.reason != "first":  # a message that was revised takes more or less than when it was written
@@ -423,4 +423,4 @@ def load_view(tx: Tx, run: Run, recipe: Recipe) -> View:
     prefix = tx.prefixes.at(agent_id, recipe.prefix_seq)
     pinned = [message for seq in prefix.pinned for message in rows(seq, seq)]
     following = rows(prefix.from_message_seq, recipe.upto_message_seq)
-    return View.of(prefix, pinned, recipe.stubs).extended(following)
+    return View.of(prefix, pinned, recipe.stubs).with_rows(following)

@@ -47,5 +47,5 @@ class Views:
         """Add the messages of an ended run to the view of its conversation, so that they need not be read."""
         line = (log.run.key.agent_id, log.run.conversation_seq)
         if (parts := self._cached.get(line)) is not None and log.run.ended and not log.open_calls:
-            view = parts.view.extended(parts.view.following(log.messages))
+            view = parts.view.with_rows(parts.view.following(log.messages))
             self._cached[line] = replace(parts, view=view)

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
-from perdure.core.tools.environment import visible_environment
 from perdure.core.tools.schema import without_titles
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.domain.tools.search import ToolHit, text_of_tool
@@ -246,7 +245,7 @@ def _own_fields(tool: Tool, code: ToolCode | None) -> dict[str, Any]:
     fields: dict[str, Any] = {"idempotent": tool.spec.idempotent} if tool.spec.tool_type == "custom" else {}
     if code is not None:
         fields |= {"timeout_s": tool.spec.timeout_s, "network": list(code.network), "memory_mb": code.memory_mb}
-        fields["environment"] = visible_environment(code)
+        fields["environment"] = code.visible_environment
     return {name: value for name, value in fields.items() if value}
 
 
