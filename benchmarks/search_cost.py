@@ -213,9 +213,9 @@ async def _opened(path: Path, queries: Floats) -> AsyncPerdure:
 
 def _nearest(tx: Tx, queries: Floats) -> tuple[list[set[int]], int]:
     """The best ten of each query among as many candidates as a search takes, and the index's size in bytes."""
-    indexes, number = VectorIndexes(), tx.vectors.counts()[0].scope.number
-    found = [indexes.search(tx, number, query, limit=80) for query in queries]
-    return [set(dense.seqs[:10].tolist()) for dense in found if dense is not None], indexes.nbytes
+    indexes, scope = VectorIndexes(), tx.vectors.counts()[0].scope
+    found = [indexes.search(tx, scope, query, limit=80) for query in queries]
+    return [set(dense.seqs[:10].tolist()) for dense in found], indexes.nbytes
 
 
 def _exact(vectors: Halves, queries: Floats) -> list[set[int]]:

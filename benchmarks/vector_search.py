@@ -72,7 +72,7 @@ async def measure(rows: int, folder: Path) -> None:
     print(f"{rows:,} vectors: {stored_us:.0f} us to store one in batches, {_size(folder) / rows:.0f} bytes in the file")
     indexes, before = VectorIndexes(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.process_time()
-    await store.read(indexes.search, number, queries[0], limit=10)
+    await _timed(store, indexes, number, queries[0], 10, None)
     cold_s = time.process_time() - began
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1_000
     print(f"  cold {cold_s:.2f} s, index {indexes.nbytes / 1e6:.0f} MB (peak of the process {grown:+.0f} MB)")
@@ -108,8 +108,9 @@ async def _timed(
 ) -> tuple[float, NearestRows]:
     def search(tx: Tx) -> tuple[float, NearestRows]:
         began = time.process_time()
-        dense = indexes.search(tx, number, query, limit=limit, only=only)
-        assert dense is not None
+        scope = tx.vectors.scope(number)
+        assert scope is not None
+        dense = indexes.search(tx, scope, query, limit=limit, only=only)
         return time.process_time() - began, dense
 
     return await store.read(search)

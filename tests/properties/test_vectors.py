@@ -89,14 +89,13 @@ def check(tx: Tx, indexes: VectorIndexes, number: int, seed: int, only: list[int
     within = None if only is None else np.array(sorted(only))
     asked = list(range(70))
     wanted = [there.get(seq, np.nan) for seq in asked]
-    dense = indexes.search(tx, number, query, limit=1_000, only=within, model=MODEL)
-    assert dense is not None
+    dense = indexes.search(tx, scope, query, limit=1_000, only=within)
     assert dense.seqs.tolist() == sorted(expected, key=lambda seq: -expected[seq])
     assert np.allclose(dense.scores, [expected[seq] for seq in dense.seqs.tolist()], atol=1e-5)
     assert dense.rows == len(expected)
     assert np.allclose(dense.scores_of(asked), wanted, atol=1e-5, equal_nan=True)
-    few = indexes.search(tx, number, query, limit=2)
-    assert few is not None and set(few.seqs.tolist()) <= set(there) and len(few.seqs) == min(2, len(there))
+    few = indexes.search(tx, scope, query, limit=2)
+    assert set(few.seqs.tolist()) <= set(there) and len(few.seqs) == min(2, len(there))
 
 
 def driven(work: Coroutine[Any, Any, T]) -> T:

@@ -23,12 +23,15 @@ MAX_BYTES = 32_000_000
 
 @dataclass(slots=True)
 class _Entry:
+    """The cached postings and numbers of one archive and filter, as of one version of the archive."""
+
     version: int
     postings: Postings = field(default_factory=Postings)
     seqs: NDArray[np.int64] | None = None
 
     @property
     def nbytes(self) -> int:
+        """The memory of the numbers, in bytes."""
         return 0 if self.seqs is None else self.seqs.nbytes
 
 
@@ -51,9 +54,9 @@ class ArchiveCache:
     def seqs(self, tx: Tx, archive: Archive, where: PassageFilter) -> NDArray[np.int64]:
         """Load the sorted numbers of the passages that match the filter; `archive` as the transaction sees it."""
         with self._lock:
-            known = self._entry(archive, where).seqs
-        if known is not None:
-            return known
+            cached = self._entry(archive, where).seqs
+        if cached is not None:
+            return cached
         seqs = np.asarray(tx.passages.seqs(archive.id, where=where), np.int64)
         with self._lock:
             self._entry(archive, where).seqs = seqs
@@ -66,7 +69,7 @@ class ArchiveCache:
         entry = self._entries.get(key)
         if entry is None or entry.version < archive.version:
             entry = self._entries[key] = _Entry(archive.version)
-        elif entry.version > archive.version:  # a search that began before it
+        elif entry.version > archive.version:  # this search began before the newer one
             return _Entry(archive.version)
         self._entries.move_to_end(key)
         if len(self._entries) > FILTERS:
@@ -74,5 +77,6 @@ class ArchiveCache:
         return entry
 
     def _make_room(self) -> None:
+        """Drop the entries that were used longest ago until the numbers fit `max_bytes`."""
         while sum(entry.nbytes for entry in self._entries.values()) > self._max_bytes and len(self._entries) > 1:
             self._entries.popitem(last=False)

@@ -1,7 +1,7 @@
-"""What a search has to know of every message of an agent: who said it, when, in which session, beside which others.
+"""The facts about every message of an agent that a search needs: speaker, time, session and neighbours.
 
-Columns of numbers, read once and then extended by what was added: a message is never changed, so what was read stays
-true. A removed message stays in its column; it is left out when the hits are read.
+They are columns of numbers, read once and then extended by new messages. Messages never change, so the columns stay
+true. A removed message stays in its column; reading the hits leaves it out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CACHED_ROWS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The newest row of a conversation: its index, time, and whether it asks."""
+    """The newest row of a conversation: its index, its time, and whether it asks something."""
 
     index: int
     at: float
@@ -39,17 +39,20 @@ class _Last:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
-    """One row for each thing that people and agents said, in order of `seq`: n rows.
+    """The messages of people and agents as columns: n rows, in order of `seq`.
 
     Attributes:
-        upto: every message with a lower number is in it.
-        names: who spoke, as far as messages carry names.
-        spot: (n) number of the session and place in it, as ranking takes them: `session * SESSION_SPAN + place`;
-            `sizes[session]` is how many rows a session has.
-        near: (n, 4) indexes of the rows 2 and 1 places before and 1 and 2 after in the session, -1: none.
+        upto: all messages with a lower number are in it.
+        names: the names of speakers that messages carry.
+        seq: (n) the number of each message.
+        conversation: (n) the number of its conversation.
+        spot: (n) its session and its place there, as one number: `session * SESSION_SPAN + place`.
+        near: (n, 4) the indexes of the rows 2 and 1 places before and 1 and 2 after in the session; -1 for none.
         occurred_at: (n) epoch seconds.
-        traits: (4, n) what ranking asks of each row, from `traits_of`; of speakers indexes into `names`.
-        latest_at: the largest of `occurred_at`; mean_chars: the mean length of a row.
+        traits: (4, n) what ranking needs of each row, from `traits_of`; speakers are indexes into `names`.
+        sizes: the number of rows of each session.
+        latest_at: the largest of `occurred_at`.
+        mean_chars: the mean length of a row.
     """
 
     upto: int = 0
@@ -67,6 +70,7 @@ class History:
 
     @property
     def rows(self) -> int:
+        """The number of rows."""
         return len(self.seq)
 
     def extend(self, turns: Sequence[Turn], *, upto: int) -> History:
@@ -108,7 +112,7 @@ class History:
             upto=upto,
             names=tuple(names),
             seq=np.concatenate([self.seq, [turn.seq for turn in turns]]),
-            conversation=_joined(self.conversation, [turn.conversation_seq for turn in turns]),
+            conversation=_append(self.conversation, [turn.conversation_seq for turn in turns]),
             spot=np.concatenate([self.spot, spot]),
             near=_link_neighbours(self.near, before),
             occurred_at=np.concatenate([self.occurred_at, [turn.occurred_at for turn in turns]]),
@@ -125,7 +129,7 @@ class History:
         if not (self.rows and len(wanted)):
             return np.full(len(wanted), -1, np.int64)
         first = int(self.seq[0])
-        if int(self.seq[-1]) - first == self.rows - 1:  # none is missing between them, as in an imported log
+        if int(self.seq[-1]) - first == self.rows - 1:  # no number is missing, as in an imported log
             at = wanted - first
             if np.minimum.reduce(at) >= 0 and np.maximum.reduce(at) < self.rows:
                 return at
@@ -133,8 +137,10 @@ class History:
         return np.where(self.seq[at] == wanted, at, -1)
 
     def columns(self, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float32]]:
-        """Return (spot (m), occurred_at (m), traits (4, m)) of the rows at indexes `at` (m). -1 is a tool
-        result: it stands in no session, so it gets a negative one of its own, and no time."""
+        """Return (spot (m), occurred_at (m), traits (4, m)) of the rows at these indexes.
+
+        Index -1 stands for a tool result. It is in no session, so it gets a negative session of its own, and no time.
+        """
         if not len(at) or np.minimum.reduce(at) >= 0:
             return self.spot.take(at), self.occurred_at.take(at), self.traits.take(at, axis=1)
         known = at >= 0
@@ -154,8 +160,10 @@ class History:
     def mask(
         self, where: MessageFilter, *, out_of_view: Mapping[int, int] = MappingProxyType({})
     ) -> NDArray[np.bool_] | None:
-        """(n) which rows the filter lets through; None: all of them. Of the conversations in `out_of_view`, none up to
-        that number."""
+        """Return (n) which rows the filter lets through; None means all.
+
+        `out_of_view` maps a conversation to a number: its rows up to that number are left out.
+        """
         mask: NDArray[np.bool_] | None = None
         for condition in self._conditions(where):
             mask = condition if mask is None else mask & condition
@@ -165,6 +173,7 @@ class History:
         return mask
 
     def _conditions(self, where: MessageFilter) -> list[NDArray[np.bool_]]:
+        """Build one mask for each condition of the filter."""
         conditions: list[NDArray[np.bool_]] = []
         if where.conversation_seq is not None:
             conditions.append(self.conversation == where.conversation_seq)
@@ -180,19 +189,19 @@ class History:
 
 
 class Histories:
-    """The histories of the agents that were searched last. Several threads may read and extend them."""
+    """A cache of the histories of the agents that were searched last. Several threads may use it."""
 
     def __init__(self, *, max_rows: int = CACHED_ROWS) -> None:
         self._max_rows = max_rows
-        self._held: OrderedDict[AgentId, History] = OrderedDict()
+        self._entries: OrderedDict[AgentId, History] = OrderedDict()
         self._lock = threading.Lock()
-        self._none = History()
+        self._empty = History()
 
     def of(self, tx: Tx, agent_id: AgentId) -> History:
-        """Load the history of all that this transaction sees; it may hold rows that came later."""
+        """Load the history that this transaction sees; it may hold later rows too."""
         upto = tx.messages.next_seq(agent_id)
         with self._lock:
-            history = self._held.get(agent_id) or self._none
+            history = self._entries.get(agent_id) or self._empty
         if history.upto < upto:
             turns: list[Turn] = []
             while page := tx.messages.turns(
@@ -201,17 +210,17 @@ class Histories:
                 turns += page
             history = history.extend(turns, upto=upto)
         with self._lock:
-            held = self._held.get(agent_id)
-            if held is None or held.upto < history.upto:
-                self._held[agent_id] = history
-            self._held.move_to_end(agent_id)
-            while sum(held.rows for held in self._held.values()) > self._max_rows and len(self._held) > 1:
-                self._held.popitem(last=False)
+            cached = self._entries.get(agent_id)
+            if cached is None or cached.upto < history.upto:
+                self._entries[agent_id] = history
+            self._entries.move_to_end(agent_id)
+            while sum(entry.rows for entry in self._entries.values()) > self._max_rows and len(self._entries) > 1:
+                self._entries.popitem(last=False)
         return history
 
 
 def _link_neighbours(near: NDArray[np.int32], before: Sequence[int]) -> NDArray[np.int32]:
-    """`History.near` with new rows, of which `before` says what stands before each."""
+    """Extend `History.near` by new rows. `before` holds the index of the row before each of them; -1 for none."""
     first = len(near)
     near = np.concatenate([near, np.full((len(before), 4), -1, np.int32)])
     one = np.array(before, np.int32)
@@ -224,5 +233,6 @@ def _link_neighbours(near: NDArray[np.int32], before: Sequence[int]) -> NDArray[
     return near
 
 
-def _joined(old: NDArray[np.int32], new: Sequence[int]) -> NDArray[np.int32]:
+def _append(old: NDArray[np.int32], new: Sequence[int]) -> NDArray[np.int32]:
+    """Append numbers to a column of 32-bit integers."""
     return np.concatenate([old, np.array(new, np.int32)])

@@ -1,4 +1,4 @@
-"""What a search gives back: hits, why each was found, and which of its arms ran."""
+"""The result of a search: hits, the explanation of each, and a report of what the search did."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Arm = Literal["words", "vectors", "late"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
-    """Why a hit stands where it stands.
+    """The explanation of a hit's score.
 
     Args:
         score: the sum of `parts`.
-        parts: what each signal added: words, neighbour_words, session, dense, neighbour_dense, late, speaker, role,
-            length, asks, answers, when, span, recency, use. Those that added nothing are left out.
-        words: how much of the query's words the text itself holds, 0 to about 1; session_words: the same of its
-            session.
-        cosine: of its vector to the query's; None: it has none, or vectors were not searched.
-        neighbours: ids of the messages beside it that were in the pool and lent it part of their score.
-        same: ids of hits that say the same and are left out for it.
+        parts: name of a signal -> its addend: words, neighbour_words, session, dense, neighbour_dense, late, speaker,
+            role, length, asks, answers, when, span, recency, use; without zeros.
+        words: the share of the query's words that the text holds, 0 to about 1, by bm25.
+        session_words: the same of its session.
+        cosine: of its vector and the query's; None if there is none, or vectors were not searched.
+        neighbours: ids of the messages beside it that raised its score.
+        same: ids of hits with the same text that are left out.
     """
 
     score: float
@@ -44,7 +44,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class MessageHit:
-    """A message that was found; `score` compares within one search only. `why` is there when it was asked for."""
+    """A message that a search found. Scores compare within one search only; `why` is set on request."""
 
     message: Message
     score: float
@@ -53,7 +53,7 @@ class MessageHit:
 
 @dataclass(frozen=True, slots=True)
 class PassageHit:
-    """A passage that was found; `score` compares within one search only. `why` is there when it was asked for."""
+    """A passage that a search found. Scores compare within one search only; `why` is set on request."""
 
     passage: Passage
     score: float
@@ -65,11 +65,12 @@ class SearchReport:
     """The report of a search.
 
     Args:
-        arms: those that took part.
-        left_out: arm -> in plain words, why it did not take part, or only in part.
-        words: the clauses of the query that were looked for.
+        arms: the arms that took part.
+        left_out: arm -> why it took part only partly or not at all, in plain words.
+        words: the clauses of the query.
         spans: the times that the query names, as it names them.
-        rows: how many texts were searched; pool: how many of them were ranked.
+        rows: how many texts were searched.
+        pool: how many of them were ranked.
     """
 
     arms: tuple[Arm, ...] = ()

@@ -1,9 +1,9 @@
-"""Recall memory: searching the whole history of an agent."""
+"""The search of messages: the whole history of an agent, by words and by vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from perdure.core.agents import Agent
 from perdure.core.messages import MessageFilter
 from perdure.core.text.words import Matches, Query
-from perdure.search.arms import VectorMatches, match_vectors, match_words
+from perdure.search.arms import VectorMatches, match_vectors, match_words, report_search
 from perdure.search.history import History
-from perdure.search.hits import HITS_MAX, Arm, Hits, MessageHit, SearchReport, Why
+from perdure.search.hits import HITS_MAX, Hits, MessageHit, SearchReport, Why
 from perdure.search.query.dates import Span, spans
 from perdure.search.query.names import without_names
 from perdure.search.ranking.fuse import Ranking, rank
@@ -28,24 +28,29 @@ from perdure.storage.tx import Tx
 
 FEWEST_CANDIDATES, MOST_CANDIDATES, WORDS_CANDIDATES = 50, 120, 100
 CANDIDATE_OF = 10
-"""Where all rows have vectors, each arm names one candidate of so many of them: in five histories of 370 to 690 rows 50
-to 69 find more than 120 (R@10 86.3, not 85.8), in all five together, 2,960 rows, 120 find more than 60 (82.7, not
-82.1)."""
+"""Where all rows have vectors, each arm gives one candidate for so many rows.
+
+Measured: in five histories of 370 to 690 rows, 50 to 69 candidates find more than 120 (R@10 86.3, not 85.8). In all
+five together, 2,960 rows, 120 find more than 60 (82.7, not 82.1)."""
 NEIGHBOURS = 2
-"""How far rows lend each other part of their words, in places within a session."""
+"""How far apart in a session rows may share their words, in places."""
 NEIGHBOUR_SHARE = 0.4
-"""A row that nothing but its neighbours speaks for is shown from this part of the best score on."""
+"""A row that matches only by its neighbours is a hit from this share of the best score on."""
 NEIGHBOURED_OF, WORDS_NEIGHBOURED = 3, 24
-"""With vectors the first third of the candidates, and of words alone so many, have their neighbours join the pool: more
-are more to read, and find nothing more."""
+"""The first third of the candidates bring their neighbours into the pool; without vectors, so many. More find nothing
+more."""
 SPAN_CANDIDATES = 60
 FIRST = 50
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedMessages:
-    """A search before its hits are read: rows of a pool in order, `seqs` (n) their numbers, and what their texts are
-    as far as they were read."""
+    """The rows of a search in order, before its hits are loaded.
+
+    Args:
+        seqs: (n) the number of each row of the pool.
+        texts: number -> text, as far as the search read them.
+    """
 
     agent: Agent
     seqs: NDArray[np.int64]
@@ -61,14 +66,17 @@ class RankedMessages:
 
 def newest_messages(tx: Tx, agent: Agent, *, where: MessageFilter, limit: int) -> Hits[MessageHit]:
     """Load the newest messages, newest first, with score 0: the hits of a search without a text."""
-    found = tx.messages.newest(agent.id, where=where, limit=limit)
-    return Hits([MessageHit(message, 0.0) for message in found], SearchReport(rows=tx.messages.count(agent.id)))
+    messages = tx.messages.newest(agent.id, where=where, limit=limit)
+    return Hits([MessageHit(message, 0.0) for message in messages], SearchReport(rows=tx.messages.count(agent.id)))
 
 
 def rank_messages(
     tx: Tx, agent: Agent, request: SearchRequest, *, where: MessageFilter, limit: int = 0
 ) -> RankedMessages:
-    """Rank the messages that match, and their neighbours, best first; enough for `limit` hits, at most 1,000."""
+    """Rank the messages that match, and their neighbours, best first.
+
+    The ranking is long enough for `limit` hits, at most 1,000.
+    """
     history = request.histories.of(tx, agent.id)
     few = max(FEWEST_CANDIDATES, min(history.rows // CANDIDATE_OF, MOST_CANDIDATES))
     out_of_view = tx.resets.out_of_view(agent.id)
@@ -77,10 +85,10 @@ def rank_messages(
     meaning = match_vectors(
         tx, agent.number, request, texts=history.rows, only=only, limit=max(few, min(limit, HITS_MAX))
     )
-    found = _unmasked(history, mask, meaning.seqs)
-    # What has no vector is found by its words alone.
+    nearest = _unmasked(history, mask, meaning.seqs)
+    # A text without a vector is found by its words alone.
     words_max = few if meaning.rows and not meaning.left_out else WORDS_CANDIDATES
-    # Whom the query names is matched by who spoke: as a word it would only find where they are spoken to.
+    # A name in the query matches the speaker: as a word it would find the messages to that person.
     query, (matches,) = match_words(
         without_names(request.text, history.names),
         lambda query: [tx.messages.match(agent.id, query, where=where, limit=max(words_max, min(limit, HITS_MAX)))],
@@ -88,14 +96,14 @@ def rank_messages(
     now = _history_clock(history, request.now)
     named = spans(request.text, now=now, timezone=request.timezone)
     in_spans = history.seq[:0]
-    if named:  # rows that a reset took away stand in a history that was read before, and must not take others' places
+    if named:  # a cached history still has the rows of a reset, and they must not take the places of others
         in_spans = _rows_in_spans(history, history.mask(where, out_of_view=tx.resets.taken(agent.id)), named)
-    candidates = np.concatenate([np.asarray(matches.seqs, np.int64), found, in_spans])
+    candidates = np.concatenate([np.asarray(matches.seqs, np.int64), nearest, in_spans])
     seqs, at = _with_neighbours(history, mask, candidates, few // NEIGHBOURED_OF if meaning.rows else WORDS_NEIGHBOURED)
     texts = tx.messages.texts(agent.id, seqs.tolist())
     if len(texts) < len(seqs):
-        there = [seq in texts for seq in seqs.tolist()]
-        seqs, at = seqs[there], at[there]
+        present = [seq in texts for seq in seqs.tolist()]
+        seqs, at = seqs[present], at[present]
     hints = hints_of(
         request.text,
         names=history.names,
@@ -104,66 +112,55 @@ def rank_messages(
     )
     pool = _pool(history, at, seqs, texts, query, matches, meaning, timed=hints.when)
     ranked = rank(pool, hints, HYBRID if meaning.rows else LEXICAL)
-    arms: list[Arm] = ["words", "vectors"] if meaning.rows else ["words"]
-    ran = SearchReport(
-        arms=tuple(arms),
-        left_out={"vectors": meaning.left_out} if meaning.left_out else {},
-        words=tuple(" ".join(clause.tokens) for clause in query.clauses),
-        spans=tuple(span.text for span in named),
-        rows=tx.messages.count(agent.id),
-        pool=len(seqs),
-    )
+    ran = report_search(query, [meaning], named, rows=tx.messages.count(agent.id), pool=len(seqs))
     return RankedMessages(agent, seqs, ranked, texts, ran)
 
 
-def read_messages(tx: Tx, found: RankedMessages, *, limit: int, explain: bool = False) -> Hits[MessageHit]:
+def read_messages(tx: Tx, ranking: RankedMessages, *, limit: int, explain: bool = False) -> Hits[MessageHit]:
     """Load the first `limit` hits, with near-duplicates merged."""
-    scores = found.ranked.scores
-    kept = found.ranked.relevant | (scores >= NEIGHBOUR_SHARE * scores[0]) if len(scores) else scores > 0
-    order = found.ranked.order[kept][: max(2 * limit, limit + 20)]
-    best = scores[kept].tolist()
-    seqs = found.seqs[order].tolist()
-    chosen = merge_duplicates([found.texts[seq] for seq in seqs], seqs, limit=limit)
+    scores = ranking.ranked.scores
+    shown = ranking.ranked.relevant | (scores >= NEIGHBOUR_SHARE * scores[0]) if len(scores) else scores > 0
+    order = ranking.ranked.order[shown][: max(2 * limit, limit + 20)]
+    best = scores[shown].tolist()
+    seqs = ranking.seqs[order].tolist()
+    chosen = merge_duplicates([ranking.texts[seq] for seq in seqs], seqs, limit=limit)
     messages = {
-        message.seq: message for message in tx.messages.by_seqs(found.agent.id, [seqs[index] for index, _ in chosen])
+        message.seq: message for message in tx.messages.by_seqs(ranking.agent.id, [seqs[index] for index, _ in chosen])
     }
     hits = []
     for index, same in chosen:
         message = messages.get(seqs[index])
         if message is None:
             continue
-        # A newer one that says the same may stand for a better one: the score is that of the best of them.
+        # The newest of several equal texts is shown, with the best score of them.
         at = min((index, *same))
-        why = why_message(tx, found, int(order[at]), [seqs[other] for other in same]) if explain else None
+        why = why_message(tx, ranking, int(order[at]), [seqs[other] for other in same]) if explain else None
         hits.append(MessageHit(message, best[at], why))
-    return Hits(hits, found.ran)
+    return Hits(hits, ranking.ran)
 
 
-def why_message(tx: Tx, found: RankedMessages, row: int, same: Sequence[int] = ()) -> Why:
+def why_message(tx: Tx, ranking: RankedMessages, row: int, same: Sequence[int] = ()) -> Why:
     """Explain why row number `row` of the pool was found; `same` are the numbers of messages left out for it."""
-    explanation = found.ranked.explain(row)
-    pool = found.ranked.pool
-    # Those of other sessions are farther than any place.
+    explanation = ranking.ranked.explain(row)
+    pool = ranking.ranked.pool
+    # Rows of other sessions are farther away than any place.
     beside = np.flatnonzero((np.abs(pool.spot - pool.spot[row]) <= NEIGHBOURS) & (pool.seq != pool.seq[row]))
-    near = found.seqs[beside].tolist() if {"neighbour_words", "neighbour_dense"} & explanation.parts.keys() else []
-    ids = {message.seq: message.id for message in tx.messages.by_seqs(found.agent.id, [*near, *same])}
-    return Why(
-        score=explanation.score,
-        parts=dict(explanation.parts),
-        words=explanation.words,
-        session_words=explanation.session_words,
-        cosine=explanation.cosine,
+    near = ranking.seqs[beside].tolist() if {"neighbour_words", "neighbour_dense"} & explanation.parts.keys() else []
+    ids = {message.seq: message.id for message in tx.messages.by_seqs(ranking.agent.id, [*near, *same])}
+    return replace(
+        explanation,
         neighbours=tuple(ids[seq] for seq in near if seq in ids),
         same=tuple(ids[seq] for seq in same if seq in ids),
     )
 
 
 def _only_before(where: MessageFilter) -> bool:
-    """Whether the filter leaves out the newest rows only: they are few, and are skipped one by one."""
+    """Return whether the filter only leaves out the newest rows. They are few, so the search skips them one by one."""
     return where == MessageFilter(before_seq=where.before_seq)
 
 
 def _unmasked(history: History, mask: NDArray[np.bool_] | None, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers whose rows the mask lets through."""
     if mask is None:
         return seqs
     at = history.indexes(seqs)
@@ -173,14 +170,16 @@ def _unmasked(history: History, mask: NDArray[np.bool_] | None, seqs: NDArray[np
 def _with_neighbours(
     history: History, mask: NDArray[np.bool_] | None, candidates: NDArray[np.int64], first: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(the candidates' numbers and those of rows up to `NEIGHBOURS` beside the `first` of them, in order; where they
-    stand, -1: not in the history)."""
+    """Return (numbers, indexes) of the candidates and of rows up to `NEIGHBOURS` beside the first `first`, in order.
+
+    An index is -1 for a number that the history does not have.
+    """
     at = history.indexes(candidates)
-    known = at[at >= 0]
-    if mask is None and len(known) == len(at):
+    in_history = at[at >= 0]
+    if mask is None and len(in_history) == len(at):
         at = history.with_neighbours(at, first=first)
         return history.seq[at], at
-    near = history.with_neighbours(known[:first], first=first)
+    near = history.with_neighbours(in_history[:first], first=first)
     seqs = np.unique(np.concatenate([candidates, history.seq[near if mask is None else near[mask[near]]]]))
     return seqs, history.indexes(seqs)
 
@@ -199,7 +198,7 @@ def _history_clock(history: History, now: datetime) -> datetime:
     """Return the time of the newest message: "last week" in an imported history is a week of that time."""
     if not history.rows:
         return now
-    # Not that of the last row: an old history may have been imported into a conversation of today.
+    # Not the time of the last row: an old history may have been imported today.
     return min(now, datetime.fromtimestamp(history.latest_at, UTC))
 
 
@@ -214,6 +213,7 @@ def _pool(
     *,
     timed: bool,
 ) -> Pool:
+    """Build the columns that ranking needs."""
     read = list(map(texts.__getitem__, seqs.tolist()))
     spot, occurred_at, traits = history.columns(at)
     return Pool(

@@ -1,4 +1,4 @@
-"""Archival memory: searching the passages of one archive or several."""
+"""The search of passages: one archive or several, by words and by vectors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from perdure.core.passages import Archive, PassageFilter, PassageTexts
 from perdure.core.text.words import Matches, Query
-from perdure.search.arms import VectorMatches, match_vectors, match_words
-from perdure.search.hits import HITS_MAX, Arm, Hits, PassageHit, SearchReport, Why
+from perdure.search.arms import VectorMatches, match_vectors, match_words, report_search
+from perdure.search.hits import HITS_MAX, Hits, PassageHit, SearchReport, Why
 from perdure.search.query.dates import Span, spans
 from perdure.search.ranking.fuse import Ranking, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
@@ -23,16 +23,16 @@ from perdure.search.ranking.weights import PASSAGES
 from perdure.search.request import SearchRequest
 from perdure.storage.tx import Tx
 
-CANDIDATES, DENSE_CANDIDATES = 80, 80  # fewer than of messages: passages are longer, and have no neighbours
-POOL_ROWS = 80  # of one archive: what both arms found, then half of what only one did
+CANDIDATES, DENSE_CANDIDATES = 80, 80  # of each archive; fewer than of messages, for passages are longer
+POOL_ROWS = 80  # of each archive
 FIRST = 50
 SPAN_CANDIDATES = 30
-APART = 1_000  # places between rows that are nobody's neighbours
+APART = 1_000  # places between rows that are no neighbours
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPassages:
-    """A search before its hits are read: rows of a pool in order; row i is passage `texts.whole(i)`."""
+    """The rows of a search in order, before its hits are loaded. Row i is passage `texts.whole(i)`."""
 
     texts: PassageTexts
     ranked: Ranking
@@ -46,21 +46,23 @@ class RankedPassages:
 
 def newest_passages(tx: Tx, archives: Sequence[Archive], *, where: PassageFilter, limit: int) -> Hits[PassageHit]:
     """Load the newest passages, newest first, with score 0: the hits of a search without a text."""
-    found = [passage for archive in archives for passage in tx.passages.newest(archive.id, where=where, limit=limit)]
-    found.sort(key=lambda passage: (passage.occurred_at, passage.seq), reverse=True)
+    passages = [passage for archive in archives for passage in tx.passages.newest(archive.id, where=where, limit=limit)]
+    passages.sort(key=lambda passage: (passage.occurred_at, passage.seq), reverse=True)
     rows = sum(archive.passage_count for archive in archives)
-    return Hits([PassageHit(passage, 0.0) for passage in found[:limit]], SearchReport(rows=rows))
+    return Hits([PassageHit(passage, 0.0) for passage in passages[:limit]], SearchReport(rows=rows))
 
 
 def rank_passages(
     tx: Tx, archives: Sequence[Archive], request: SearchRequest, *, where: PassageFilter, limit: int = CANDIDATES
 ) -> RankedPassages:
-    """Rank the passages of these archives that match, best first; enough for `limit` hits, at most 1,000. Scores
-    compare over all archives."""
+    """Rank the passages of these archives that match, best first; scores compare over all archives.
+
+    The ranking is long enough for `limit` hits, at most 1,000.
+    """
     most = min(limit, HITS_MAX)
     room = POOL_ROWS if most <= CANDIDATES else 2 * most
     within = [_filtered_seqs(tx, archive, request, where) for archive in archives]
-    query, found = match_words(
+    query, matched = match_words(
         request.text,
         lambda query: [
             tx.passages.match(
@@ -81,53 +83,45 @@ def rank_passages(
         for archive, only in zip(archives, within, strict=True)
     ]
     named = spans(request.text, now=request.now, timezone=request.timezone)
-    several: list[PassageTexts] = []
+    parts: list[PassageTexts] = []
     dense: list[NDArray[np.float64]] = []
-    for archive, matches, meaning in zip(archives, found, meanings, strict=True):
+    for archive, matches, meaning in zip(archives, matched, meanings, strict=True):
         candidates = _candidates(matches.seqs, meaning.seqs.tolist(), most=room)
         seqs = list(dict.fromkeys((*candidates, *_passages_in_spans(tx, archive, where, named))))
-        read = tx.passages.texts(archive.id, seqs)
-        several.append(read)
-        dense.append(meaning.scores_of(np.array(read.seqs, np.int64)))
-    texts = PassageTexts.join(several)
+        texts_of_archive = tx.passages.texts(archive.id, seqs)
+        parts.append(texts_of_archive)
+        dense.append(meaning.scores_of(np.array(texts_of_archive.seqs, np.int64)))
+    texts = PassageTexts.join(parts)
     now = request.now
     hints = hints_of(
         request.text,
         spans=[(span.start.timestamp(), span.end.timestamp()) for span in named],
         now=now.timestamp(),
     )
-    pool = _pool(archives, texts, query, found, meanings, np.concatenate([*dense, np.zeros(0)]), timed=hints.when)
-    left_out = next((meaning.left_out for meaning in meanings if meaning.left_out), "")
-    arms: list[Arm] = ["words", "vectors"] if any(meaning.rows for meaning in meanings) else ["words"]
-    ran = SearchReport(
-        arms=tuple(arms),
-        left_out={"vectors": left_out} if left_out else {},
-        words=tuple(" ".join(clause.tokens) for clause in query.clauses),
-        spans=tuple(span.text for span in named),
-        rows=sum(archive.passage_count for archive in archives),
-        pool=len(texts),
-    )
+    pool = _pool(archives, texts, query, matched, meanings, np.concatenate([*dense, np.zeros(0)]), timed=hints.when)
+    rows = sum(archive.passage_count for archive in archives)
+    ran = report_search(query, meanings, named, rows=rows, pool=len(texts))
     return RankedPassages(texts, rank(pool, hints, PASSAGES), ran)
 
 
-def read_passages(found: RankedPassages, *, limit: int, explain: bool = False) -> Hits[PassageHit]:
+def read_passages(ranking: RankedPassages, *, limit: int, explain: bool = False) -> Hits[PassageHit]:
     """Build the first `limit` hits, with near-duplicates merged."""
-    texts, order = found.texts, found.ranked.order[: max(2 * limit, limit + 20)].tolist()
+    texts, order = ranking.texts, ranking.ranked.order[: max(2 * limit, limit + 20)].tolist()
     chosen = merge_duplicates([texts.texts[row] for row in order], [texts.seqs[row] for row in order], limit=limit)
     hits = []
     for index, same in chosen:
         passage = texts.whole(order[index])
-        # A newer one that says the same may stand for a better one: the score is that of the best of them.
-        score = float(found.ranked.scores[min((index, *same))])
+        # The newest of several equal texts is shown, with the best score of them.
+        score = float(ranking.ranked.scores[min((index, *same))])
         others = [texts.whole(order[at]).id for at in same] if explain else []
         hits.append(
-            PassageHit(passage, score, why_passage(found, order[min((index, *same))], others) if explain else None)
+            PassageHit(passage, score, why_passage(ranking, order[min((index, *same))], others) if explain else None)
         )
-    return Hits(hits, found.ran)
+    return Hits(hits, ranking.ran)
 
 
 def _candidates(words: Sequence[int], meaning: Sequence[int], *, most: int) -> list[int]:
-    """Choose those that both arms found, then the best of each arm in turn: other texts are not worth reading."""
+    """Select what both arms found, then the best of each arm in turn."""
     twice = set(words).intersection(meaning)
     by_turns = itertools.chain.from_iterable(itertools.zip_longest(words, meaning))
     chosen = dict.fromkeys(itertools.chain(filter(twice.__contains__, words), by_turns))
@@ -136,14 +130,14 @@ def _candidates(words: Sequence[int], meaning: Sequence[int], *, most: int) -> l
 
 
 def _filtered_seqs(tx: Tx, archive: Archive, request: SearchRequest, where: PassageFilter) -> NDArray[np.int64] | None:
-    """Load the numbers of the passages that a filter lets through, sorted; None: the search needs none."""
+    """Load the sorted numbers of the passages that match a filter; None if the search needs none."""
     if where.everything or request.indexes is None or not request.vectors:
         return None
     return request.archives.seqs(tx, archive, where)
 
 
 def _passages_in_spans(tx: Tx, archive: Archive, where: PassageFilter, named: Sequence[Span]) -> list[int]:
-    """Load the latest passages from the times that a query names, whatever their words."""
+    """Load the numbers of the latest passages from the times that a query names, whatever their words."""
     seqs: list[int] = []
     for span in named:
         since = span.start if where.since is None else max(span.start, where.since)
@@ -158,19 +152,20 @@ def _pool(
     archives: Sequence[Archive],
     texts: PassageTexts,
     query: Query,
-    found: Sequence[Matches],
+    matched: Sequence[Matches],
     meanings: Sequence[VectorMatches],
     dense: NDArray[np.float64],
     *,
     timed: bool,
 ) -> Pool:
+    """Build the columns that ranking needs."""
     words = texts.texts
     chars = np.array(list(map(len, words)), np.int64)
     with_vectors = sum(meaning.rows for meaning in meanings)
     mean = sum(meaning.mean * meaning.rows for meaning in meanings) / max(1, with_vectors)
     spread = sum((meaning.std**2 + (meaning.mean - mean) ** 2) * meaning.rows for meaning in meanings)
     frequency = np.zeros(len(query.clauses))
-    for matches in found:
+    for matches in matched:
         if matches.frequency:
             frequency += np.asarray(matches.frequency, float)
     scope = Scope(
@@ -180,7 +175,7 @@ def _pool(
         dense_std=float(np.sqrt(spread / max(1, with_vectors))),
         clause_rows=frequency.tolist() if frequency.any() else None,
     )
-    # What came from one file or conversation stands side by side, in its order; all else by itself.
+    # Passages of one file or conversation are neighbours, in their order; all others have none.
     groups: dict[str | None, int] = {None: 0}
     session = np.array([groups.setdefault(origin, len(groups)) for origin in texts.origins], np.int64)
     seqs = np.array(texts.seqs, np.int64)
@@ -198,14 +193,6 @@ def _pool(
     )
 
 
-def why_passage(found: RankedPassages, row: int, same: Sequence[str] = ()) -> Why:
+def why_passage(ranking: RankedPassages, row: int, same: Sequence[str] = ()) -> Why:
     """Explain why row number `row` of the pool was found; `same` are the ids of passages left out for it."""
-    explanation = found.ranked.explain(row)
-    return Why(
-        score=explanation.score,
-        parts=dict(explanation.parts),
-        words=explanation.words,
-        session_words=explanation.session_words,
-        cosine=explanation.cosine,
-        same=tuple(same),
-    )
+    return replace(ranking.ranked.explain(row), same=tuple(same))

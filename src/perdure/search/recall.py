@@ -31,19 +31,19 @@ from perdure.storage.tx import Tx
 
 TOKENS_A_HIT = 25  # the number of candidates of each kind is the budget divided by this
 CANDIDATES_MIN, CANDIDATES_MAX = 12, 150
-READ_AHEAD = 2  # passages read for each candidate: some are captured turns, which the search of messages finds
+READ_AHEAD = 2  # passages to read for each candidate: some are captured turns, and the search of messages finds those
 NEIGHBOUR_HITS = 24
 """How many of the best turns bring their neighbours."""
 NEIGHBOUR_SHARES = (0.5, 0.25)
-"""The share of a hit's score that turns 1 and 2 places before and after it have."""
+"""The score of turns 1 and 2 places before and after a hit, as a share of the hit's score."""
 EVIDENCE_HITS = 5
-"""The evidence of a search is the largest of so many first hits."""
+"""The evidence of a search is the largest evidence of so many first hits."""
 SCORE_DIGITS = 4
 
 
 @dataclass(slots=True)
 class _Candidates:
-    """Candidates, and the further fields of their sources."""
+    """The candidates of a recall, and what their sources say beside it."""
 
     candidates: list[Candidate] = field(default_factory=list)
     facts: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
@@ -104,6 +104,7 @@ def recall(
 
 
 def _archives(tx: Tx, scope: RecallScope) -> Sequence[Archive]:
+    """Load the archives of the scope."""
     if scope.archives is not None:
         return [tx.archives.get(archive_id) for archive_id in dict.fromkeys(scope.archives)]
     return () if scope.agent_id is None else archives_of(tx, scope.agent_id, files=True)
@@ -150,7 +151,7 @@ def _scale_scores(ranked: Ranking) -> NDArray[np.float64]:
 def _select_hits(
     ranked: Ranking, *, limit: int, floor: float, usable: Callable[[int], bool]
 ) -> Iterator[tuple[int, float]]:
-    """Yield (row of the pool, score) of the first rows that are hits by themselves."""
+    """Yield (row of the pool, score) of the first `limit` rows that are hits themselves."""
     count = 0
     for row, score, relevant in zip(
         ranked.order.tolist(), _scale_scores(ranked).tolist(), ranked.relevant, strict=True
@@ -173,6 +174,7 @@ def _add_passages(
     floor: float,
     explain: bool,
 ) -> None:
+    """Add the hits among the passages."""
     names = {archive.id: archive.name for archive in archives}
     collection.ran["passages"] = ranked.ran
 
@@ -180,11 +182,13 @@ def _add_passages(
     passages = {row: ranked.texts.whole(row) for row in order}
 
     def usable(row: int) -> bool:
+        """Return whether a row may be a hit."""
         return row in passages and not _is_searched_turn(passages[row], scope)
 
     folders: dict[ArchiveId, str] = {}
 
     def path_of(passage: Passage) -> str | None:
+        """Return the path of a passage's file: `folder/name`; None without a file."""
         name, archive_id = passage.source.get("file_name"), passage.archive_id
         if not name or "folder_id" not in passage.source:
             return name and str(name)
@@ -225,6 +229,7 @@ def _is_searched_turn(passage: Passage, scope: RecallScope) -> bool:
 
 
 def _lines(passage: Passage) -> tuple[int, int] | None:
+    """Return the first and last line of a passage of a file."""
     first, last = passage.source.get("first_line"), passage.source.get("last_line")
     return (first, last) if isinstance(first, int) and isinstance(last, int) else None
 
@@ -257,12 +262,14 @@ def _add_turns(
     at = history.indexes(ranked.seqs)
 
     def is_in_view(index: int) -> bool:
+        """Return whether the context window shows this turn already."""
         seq = int(history.seq[index])
         if scope.in_view is None:
             return False
         return seq in scope.pinned or (int(history.conversation[index]) == scope.in_view[0] and seq >= scope.in_view[1])
 
     def usable(row: int) -> bool:
+        """Return whether a row may be a hit."""
         return at[row] >= 0 and not is_in_view(int(at[row]))
 
     best_rows = list(_select_hits(ranked.ranked, limit=limit, floor=floor, usable=usable))
@@ -313,6 +320,7 @@ def _add_turns(
 
 
 def _sources(packed: PackedText, collection: _Candidates) -> Iterator[Source]:
+    """Build the source of each piece."""
     for piece in packed.pieces:
         yield Source(
             number=piece.number,

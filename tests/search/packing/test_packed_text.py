@@ -345,16 +345,6 @@ def test_a_lone_text_is_shown_as_far_as_it_fits(chars: int, budget: int) -> None
     assert found.pieces
 
 
-@effort(60, 1000)
-@given(SHORT, st.lists(st.integers(0, 9), min_size=8, max_size=8), st.integers(0, 9))
-def test_the_floor_is_included(sizes: list[int], scores: list[int], floor: int) -> None:
-    """What has just that score is shown, what has less is not."""
-    candidates = [short(at, size, scores[at]) for at, size in enumerate(sizes)]
-    found = pack(candidates, budget=10**6, count=len, floor=floor)
-
-    assert {piece.id for piece in found.pieces} == {each.id for each in candidates if each.score >= floor}
-
-
 @effort(100, 2000)
 @given(st.integers(4, 60), SHORT, st.integers(47, 200))
 def test_no_neighbour_is_there_without_its_hit(chars: int, sizes: list[int], budget: int) -> None:

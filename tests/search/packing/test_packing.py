@@ -55,8 +55,8 @@ def turn(seq: int, text: str, score: float = 1.0, **rest: object) -> Candidate:
     return replace(made, **rest)  # type: ignore[arg-type]
 
 
-def packed(*candidates: Candidate, budget: int = 10_000, query: str = "", floor: float = -math.inf) -> PackedText:
-    return pack(candidates, budget=budget, count=len, query=query, floor=floor)
+def packed(*candidates: Candidate, budget: int = 10_000, query: str = "") -> PackedText:
+    return pack(candidates, budget=budget, count=len, query=query)
 
 
 @st.composite
@@ -200,14 +200,6 @@ def test_the_better_of_two_is_taken() -> None:
     assert found.left_out == 1
 
 
-def test_what_is_below_the_floor_is_left_out() -> None:
-    """But for blocks, which nobody searched for."""
-    found = packed(block("human", "Ada", score=0.0), turn(1, "Low.", 0.9), turn(2, "High.", 1.1), floor=1.0)
-
-    assert [piece.id for piece in found.pieces] == ["block-human", "turn-2"]
-    assert found.left_out == 1
-
-
 def test_what_was_said_already_comes_later() -> None:
     """Of three, two of which say nearly the same, the two that differ are taken."""
     first = turn(1, "The walrus swims to the pier every morning at nine", 3.0)
@@ -225,7 +217,6 @@ def test_a_neighbour_comes_with_its_hit_or_not_at_all() -> None:
 
     assert [piece.id for piece in packed(near).pieces] == []
     assert [piece.id for piece in packed(hit, near).pieces] == ["turn-5", "turn-6"]
-    assert [piece.id for piece in packed(hit, near, floor=1.0).pieces] == []
 
 
 def test_a_hit_that_is_also_a_neighbour_is_a_hit() -> None:

@@ -56,7 +56,6 @@ class Piece:
     kind: Kind
     id: str
     score: float
-    why: str
     tokens: int
     first: int
     last: int
@@ -79,7 +78,6 @@ def pack(
     budget: int,
     count: Callable[[str], int],
     query: str = "",
-    floor: float = -math.inf,
     timezone: str = "UTC",
 ) -> PackedText:
     """Select and render the best candidates that fit; the result does not depend on their order.
@@ -90,11 +88,10 @@ def pack(
     Args:
         budget: tokens; `count(packed.text)` is never more, unless the empty text is.
         count: tokens of a text; called a few hundred times at most, never twice for the same.
-        floor: passages and turns below this score are left out.
         timezone: of dates and times in the text.
     """
     distinct = _merge_equal(candidates)
-    usable = [each for each in distinct if each.text.strip() and (each.kind == "block" or each.score >= floor)]
+    usable = [each for each in distinct if each.text.strip()]
     packing = _Packer(budget, _Counter(count), terms_of(query), zone(timezone))
     parts = packing.select(usable)
     order = sort_for_reading([each.excerpt for each in parts])
@@ -106,7 +103,6 @@ def pack(
             kind=each.candidate.kind,
             id=each.candidate.id,
             score=each.candidate.score,
-            why=each.candidate.why,
             tokens=by_candidate[_key(each.candidate)].tokens,
             first=each.first,
             last=each.last,
@@ -118,6 +114,7 @@ def pack(
 
 
 def _key(candidate: Candidate) -> tuple[str, str]:
+    """Return the identity of a candidate."""
     return candidate.kind, candidate.id
 
 
@@ -149,12 +146,13 @@ class _Counter:
 
     def __init__(self, count: Callable[[str], int]) -> None:
         self._count = count
-        self._known: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
 
     def __call__(self, text: str) -> int:
-        tokens = self._known.get(text)
+        """Count the tokens of a text."""
+        tokens = self._counts.get(text)
         if tokens is None:
-            tokens = self._known[text] = self._count(text)
+            tokens = self._counts[text] = self._count(text)
         return tokens
 
     def about(self, text: str) -> int:
@@ -177,12 +175,13 @@ class _Part:
 
     @property
     def whole(self) -> bool:
+        """Whether it is the whole text of its candidate."""
         return self.excerpt.last - self.excerpt.first >= len(self.candidate.text)
 
 
 @dataclass(slots=True)
 class _QueueEntry:
-    """A candidate in the queue; `worth` falls as similar candidates are selected."""
+    """A candidate in the queue. Its `worth` falls as similar candidates are selected."""
 
     candidate: Candidate
     tokens: int
@@ -218,9 +217,11 @@ class _Packer:
         return self.parts
 
     def text(self, parts: list[_Part]) -> str:
+        """Render the parts in reading order."""
         return render(sort_for_reading([each.excerpt for each in parts]), home=self.home)
 
     def _take_blocks(self, blocks: list[Candidate]) -> None:
+        """Select blocks in their order, within their share of the budget."""
         room = min(self.room, int(self.budget * BLOCKS_SHARE))
         for block in blocks:
             spent = self._take(block, self._tokens(block), at_most=room)
@@ -229,6 +230,10 @@ class _Packer:
             room -= spent
 
     def _take_best(self, candidates: list[Candidate]) -> None:
+        """Select passages and turns, the best worth first, until the room is used.
+
+        The worth of a candidate falls by its overlap with what is selected. A neighbour joins the queue with its hit.
+        """
         if not candidates:
             return
         lowest = min(each.score for each in candidates)
@@ -306,9 +311,11 @@ class _Packer:
         return [title for title in titles if title and title not in self.headings]
 
     def _tokens(self, candidate: Candidate) -> int:
+        """Estimate the tokens of a whole candidate."""
         return self.counter.about(self._lines(Excerpt(candidate, 0, len(candidate.text))))
 
     def _lines(self, each: Excerpt) -> str:
+        """Render the lines of an excerpt, with the widest number."""
         return item(each, 100, self.home) + "\n"
 
     def _cut(self, candidate: Candidate, room: int, tokens: int) -> _Part | None:
@@ -340,6 +347,7 @@ class _Packer:
                 self.parts[index] = wider
 
     def _drop_excess(self) -> None:
+        """Drop or shorten the weakest parts until the rendered text fits the budget."""
         while self.parts:
             over = self.counter(self.text(self.parts)) - self.budget
             if over <= 0:
@@ -352,6 +360,7 @@ class _Packer:
                 dropped_tokens += self._drop_last()
 
     def _halve(self, only: _Part) -> _Part | None:
+        """Return half of the only part; None if it is too short."""
         size = only.excerpt.last - only.excerpt.first
         candidate = only.candidate
         if size < 16:
@@ -390,6 +399,7 @@ class _Packer:
                 self.parts = before
 
     def _fillers(self, room: int) -> Iterator[Candidate]:
+        """Yield the candidates that may fill the rest of the room, at most `TOP_UPS`."""
         hits = _hit_ids(self.parts)
         present = {_key(each.candidate) for each in self.parts}
         count = 0

@@ -23,7 +23,6 @@ class Candidate:
 
     Args:
         score: higher is better, no unit; scores of blocks compare only with each other.
-        why: the search's explanation, copied to its piece.
         label, description: of a block.
         source, position, lines, page: of a passage: its archive or its file's path, its place in it, its first and last
             line and its page there.
@@ -37,7 +36,6 @@ class Candidate:
     id: str
     text: str
     score: float = 1.0
-    why: str = ""
     label: str = ""
     description: str = ""
     source: str = ""
@@ -62,6 +60,7 @@ class Excerpt:
 
     @property
     def text(self) -> str:
+        """Its characters."""
         return self.candidate.text[self.first : self.last]
 
 
@@ -71,6 +70,7 @@ def render(excerpts: Sequence[Excerpt], *, home: tzinfo) -> str:
 
 
 def _lines(excerpts: Sequence[Excerpt], home: tzinfo) -> Iterator[str]:
+    """Yield the lines: the header, then sections, headings and items."""
     yield HEADER
     before: Candidate | None = None
     above = ""
@@ -101,6 +101,7 @@ def sort_for_reading(excerpts: Sequence[Excerpt]) -> list[Excerpt]:
             began[conversation] = min(_utc(at), began.get(conversation, LATEST))
 
     def place(each: Excerpt) -> tuple[int, datetime, str, int, tuple[int, int], str, str]:
+        """Return the sort key of an excerpt."""
         candidate = each.candidate
         if candidate.kind == "turn":
             at = began.get(candidate.conversation, LATEST)
@@ -113,6 +114,7 @@ def sort_for_reading(excerpts: Sequence[Excerpt]) -> list[Excerpt]:
 
 
 def section(candidate: Candidate) -> str:
+    """Return the heading of a candidate's section."""
     return _SECTIONS[candidate.kind]
 
 
@@ -175,6 +177,7 @@ def _line_numbers(each: Excerpt) -> str:
 
 
 def _local(at: datetime | None, home: tzinfo) -> datetime | None:
+    """Return a time in the reader's time zone; None for None."""
     if at is None:
         return None
     try:
@@ -184,6 +187,7 @@ def _local(at: datetime | None, home: tzinfo) -> datetime | None:
 
 
 def _utc(at: datetime) -> datetime:
+    """Return a time in UTC; a time without an offset is UTC."""
     if at.tzinfo is UTC:
         return at
     if at.tzinfo is None:
@@ -195,14 +199,17 @@ def _utc(at: datetime) -> datetime:
 
 
 def _day(at: datetime | None, home: tzinfo) -> str:
+    """Return the local date as text; "" for None."""
     local = _local(at, home)
     return "" if local is None else local.date().isoformat()
 
 
 def _name(text: str, chars: int = _NAME_CHARS) -> str:
+    """Return a name on one line, cut to `chars`."""
     name = _one_line(text)
     return name if len(name) <= chars else name[: chars - 1] + "…"
 
 
 def _one_line(text: str) -> str:
+    """Join the words of a text by single spaces."""
     return " ".join(text.split())

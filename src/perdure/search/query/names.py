@@ -12,59 +12,56 @@ _ORDINARY_TEXT = (
     " rob rose ruby sue summer will"
 )
 _ORDINARY = frozenset(_ORDINARY_TEXT.split())
-_LEFT_OVER = re.compile(r"\s+([,.!?;:])")
+_SPACE_BEFORE_MARK = re.compile(r"\s+([,.!?;:])")
 
 
 def names_in(text: str, names: Sequence[str]) -> tuple[int, ...]:
-    """Indexes of those `names` that stand in `text`, ascending; `Ann` does not stand in `Annual`."""
-    return tuple(sorted({number for _, _, number in _found(text, tuple(names)) if number is not None}))
+    """Return the indexes of the `names` that occur in `text`, ascending; `Ann` does not occur in `Annual`."""
+    return tuple(sorted({number for _, _, number in _find_names(text, tuple(names)) if number is not None}))
 
 
 @functools.lru_cache(maxsize=256)
-def different(names: tuple[str, ...]) -> int:
-    """How many names there are, however they are written."""
+def count_distinct(names: tuple[str, ...]) -> int:
+    """Count the different names, whatever their case."""
     return len({name.casefold() for name in names if name.strip()})
 
 
 def without_names(text: str, names: Sequence[str]) -> str:
-    """`text` without the names and their possessive 's; as it was if nothing else is in it."""
-    return _without_names(text, tuple(names))
-
-
-@functools.lru_cache(maxsize=16)  # a search asks twice: for the vector and for the words
-def _without_names(text: str, names: tuple[str, ...]) -> str:
-    found = _found(text, names)
+    """Return `text` without the names and their possessive 's, or unchanged if nothing else is in it."""
+    found = _find_names(text, tuple(names))
     if not found:
         return text
     pieces, at = [], 0
     for first, last, _ in found:
         pieces.append(text[at:first])
         at = last
-    rest = _LEFT_OVER.sub(r"\1", " ".join(" ".join((*pieces, text[at:])).split())).strip(" ,")
+    rest = _SPACE_BEFORE_MARK.sub(r"\1", " ".join(" ".join((*pieces, text[at:])).split())).strip(" ,")
     return rest if any(map(str.isalnum, rest)) else text
 
 
-@functools.lru_cache(maxsize=16)  # a search asks twice
-def _found(text: str, names: tuple[str, ...]) -> tuple[tuple[int, int, int | None], ...]:
-    """(where a name begins, where it and its 's end, its index) of all in the text."""
-    pattern, numbers = _pattern(names)
+def _find_names(text: str, names: tuple[str, ...]) -> tuple[tuple[int, int, int | None], ...]:
+    """Find all names in the text: (where a name begins, where it and its 's end, its index)."""
+    pattern, numbers = _name_pattern(names)
     if pattern is None:
         return ()
     return tuple(
         (*match.span(), numbers.get(" ".join(match[1].casefold().split())))
         for match in pattern.finditer(text)
-        if _means_a_name(match[1])
+        if _is_name(match[1])
     )
 
 
-def _means_a_name(written: str) -> bool:
+def _is_name(written: str) -> bool:
+    """Return whether a matching word is meant as a name: ordinary words only with a capital letter."""
     return not written.islower() or written not in _ORDINARY
 
 
 @functools.lru_cache(maxsize=256)
-def _pattern(names: tuple[str, ...]) -> tuple[re.Pattern[str] | None, dict[str, int]]:
-    """(matches any of the names, name -> index). A name of several words is known by its first one too, if no other
-    name begins so."""
+def _name_pattern(names: tuple[str, ...]) -> tuple[re.Pattern[str] | None, dict[str, int]]:
+    """Build (a pattern that matches any of the names, name -> index).
+
+    A name of several words also matches by its first word, if no other name begins with it.
+    """
     numbers: dict[str, int] = {}
     firsts: dict[str, list[int]] = {}
     for number, name in enumerate(names):
@@ -72,9 +69,9 @@ def _pattern(names: tuple[str, ...]) -> tuple[re.Pattern[str] | None, dict[str, 
         if words:
             numbers.setdefault(" ".join(words).casefold(), number)
             firsts.setdefault(words[0].casefold(), []).append(number)
-    for first, those in firsts.items():
-        if len(those) == 1 and len(first) > 2:
-            numbers.setdefault(first, those[0])
+    for first, indexes in firsts.items():
+        if len(indexes) == 1 and len(first) > 2:
+            numbers.setdefault(first, indexes[0])
     if not numbers:
         return None, {}
     longest_first = sorted(numbers, key=len, reverse=True)

@@ -1,7 +1,6 @@
-"""The arms of a search: what words, sessions, vectors, lengths and times say of each row.
+"""The arms of a search: the score of each row by words, sessions, vectors, lengths and times.
 
-Rows stand in the order of `Neighbours`: by session and place, so that the row beside another is its neighbour or
-nobody's.
+Rows are sorted by session and place, so that neighbours stand side by side.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from perdure.search.ranking.pool import SESSION_SPAN, Column, Pool
 from perdure.search.ranking.weights import Weights
 
 NO_SPREAD = 1e-9
-FARTHEST = 3  # places between a row and one that shares with it
-LARGEST = 20.0  # standard deviations
+FARTHEST = 3  # the distance up to which rows share, in places
+LARGEST = 20.0  # the largest standard score
 
 LENGTH_MAX = 3.0
 TYPICAL_CHARS = 150.0
@@ -26,11 +25,11 @@ TYPICAL_SPREAD = 0.6
 
 DAY_S = 86_400.0
 AFTER_SPAN_S = 7 * DAY_S
-"""Things are told of when they happen and in the days that follow."""
+"""People speak of an event on its day and in the days after it."""
 
 
 class Neighbours:
-    """Knows which rows are neighbours: next to each other in the same session. A run is a chain of neighbours.
+    """Finds which rows are neighbours: next to each other in the same session. A run is a chain of neighbours.
 
     Attributes:
         in_order: whether the rows are sorted by session and place, without duplicates. If False, use nothing else.
@@ -42,24 +41,24 @@ class Neighbours:
         self._apart: Column | None = None
 
     def firsts(self) -> tuple[Column, Column]:
-        """(the first row of each session, how many rows each session has here)."""
+        """Return (the first row of each session, the number of its rows in the pool)."""
         size = len(self._steps) + 1
         (last,) = (self._steps >= SESSION_SPAN // 2).nonzero()
-        first, here = np.zeros(len(last) + 1, np.int64), np.empty(len(last) + 1, np.int64)
+        first, sizes_here = np.zeros(len(last) + 1, np.int64), np.empty(len(last) + 1, np.int64)
         np.add(last, 1, out=first[1:])
-        np.subtract(first[1:], first[:-1], out=here[:-1])
-        here[-1] = size - first[-1]
-        return first, here
+        np.subtract(first[1:], first[:-1], out=sizes_here[:-1])
+        sizes_here[-1] = size - first[-1]
+        return first, sizes_here
 
     def share(self, values: Column, before: Sequence[float], after: Sequence[float]) -> Column:
-        """`values`, (n) or (k, n), plus a share of the values 1, 2 or 3 rows before and after, within one run."""
+        """Add to `values`, (n) or (k, n), a share of the values 1, 2 or 3 rows before and after, within one run."""
         if not values.size:
             return values
         if self._apart is None:
             self._apart = np.zeros(len(self._steps) + 1, np.int64)
             np.add.accumulate(np.where(self._steps == 1, 1, FARTHEST + 1), out=self._apart[1:])
         apart = self._apart
-        # With zeros between the runs, and between the clauses, one pass over all rows of all clauses does.
+        # Zeros between runs and between clauses let one correlation do for all.
         spread = np.zeros((*values.shape[:-1], int(apart[-1]) + 2 * FARTHEST + 1))
         spread[..., apart] = values
         total = np.correlate(spread.ravel(), _shares(tuple(before), tuple(after)), "same")
@@ -68,15 +67,15 @@ class Neighbours:
 
 @functools.lru_cache(maxsize=64)
 def _shares(before: tuple[float, ...], after: tuple[float, ...]) -> Column:
-    """(7) the shares of the rows three before to three after."""
+    """Return (7) the shares of the rows from three before to three after."""
     none = (0.0,) * FARTHEST
     return np.array([*(*before, *none)[:FARTHEST][::-1], 1.0, *(*after, *none)[:FARTHEST]])
 
 
 def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool = False) -> Column:
-    """(n) bm25 of each row; words of its neighbours count in part, unless it is taken `alone`.
+    """Return (n) the bm25 of each row as a share of the best possible score, 0 to about 1.
 
-    The scores are parts of the best possible one, 0 to about 1.
+    Words of its neighbours count in part, unless `alone`.
 
     Source: Robertson and Walker, SIGIR 1994; sharing counts before saturation as in BM25F (CIKM 2004).
     """
@@ -88,42 +87,41 @@ def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool =
     counts = pool.counts if alone else near.share(pool.counts, weights.before, weights.after)
     length = pool.chars * (k1 * share / _mean_chars(pool))
     length += max(k1 * (1 - share), NO_SPREAD)
-    return _weighed(rarity, counts, length, most=k1 + 1)
+    return _weighted_mean(rarity, counts, length, most=k1 + 1)
 
 
 def session_scores(pool: Pool, near: Neighbours) -> tuple[Column, Column, int]:
-    """(bm25 of each session that has rows here, from those of them that hold any clause; how many rows each has here;
-    how many sessions there are)."""
-    first, here = near.firsts()
+    """Return (bm25 of each session by its rows with any clause, its rows in the pool, the number of sessions)."""
+    first, sizes_here = near.firsts()
     of = max(pool.scope.sessions, len(first))
     counts = np.add.reduceat(pool.counts, first, axis=1)
     rarity = _rarity(np.add.reduce(counts > 0, axis=1).tolist(), of)
     length = _session_rows(pool, first) * (2.0 * 0.75 * of / max(pool.scope.rows, 1))
     length += 2.0 * 0.25
-    return _weighed(rarity, counts, length, most=3.0), here, of
+    return _weighted_mean(rarity, counts, length, most=3.0), sizes_here, of
 
 
 def dense_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column, Column] | None:
-    """(own, shared) standard scores of the cosines, alone and with the neighbours' share; what is not known is mean.
+    """Return (own, shared) standard scores of the cosines: alone, and with the neighbours' share.
 
-    None: nothing is known, or all are equal, which says nothing.
+    A row without a cosine has the mean. None if no cosine is known, or all are equal.
     """
     cosines, known = pool.dense, None
     low, high = float(np.minimum.reduce(cosines)), float(np.maximum.reduce(cosines))
     if not -1.0 <= low <= high <= 1.0:
         known = np.isfinite(cosines)
-        there = cosines[known]
-        if not len(there):
+        present = cosines[known]
+        if not len(present):
             return None
-        there = np.minimum(np.maximum(there, -1.0), 1.0)
-        low, high = float(there.min()), float(there.max())
+        present = np.minimum(np.maximum(present, -1.0), 1.0)
+        low, high = float(present.min()), float(present.max())
         cosines = np.minimum(np.maximum(np.where(known, cosines, 0.0), -1.0), 1.0)
     if low == high:
         return None
     mean, spread = pool.scope.dense_mean, pool.scope.dense_std
     if not (0 < spread <= 2 and -1 <= mean <= 1):
-        there = cosines if known is None else cosines[known]
-        mean, spread = float(there.mean()), float(there.std())
+        present = cosines if known is None else cosines[known]
+        mean, spread = float(present.mean()), float(present.std())
     spread = max(spread, NO_SPREAD)
     own = cosines - mean
     own /= spread
@@ -135,7 +133,7 @@ def dense_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column
 
 
 def length_scores(chars: Column) -> Column:
-    """How much longer than usual a row is, in standard deviations of the logarithm, at most 3."""
+    """Return how much longer than usual each row is, in standard deviations of the logarithm, at most 3."""
     longer: Column = np.log1p(chars)
     longer -= math.log(TYPICAL_CHARS)
     longer /= TYPICAL_SPREAD
@@ -143,7 +141,7 @@ def length_scores(chars: Column) -> Column:
 
 
 def span_scores(occurred_at: Column, spans: Sequence[tuple[float, float]]) -> Column:
-    """1 for a row from within a span, falling to 0 over the week that follows it; the best of several spans."""
+    """Return 1 for a row from within a span, falling to 0 over the week after it; the best of several spans."""
     best = np.zeros(len(occurred_at))
     for start, end in spans:
         late = np.maximum(occurred_at - end, 0.0) / AFTER_SPAN_S
@@ -152,7 +150,7 @@ def span_scores(occurred_at: Column, spans: Sequence[tuple[float, float]]) -> Co
 
 
 def standard_scores(values: Column, *, of: int, floor: float, weight: float) -> Column:
-    """`weight` times the standard scores, where the values given are all that differ from 0 among `of`."""
+    """Return `weight` times the standard scores; all of the `of` scores that are not in `values` are 0."""
     total = max(of, len(values))
     mean = float(np.add.reduce(values)) / total
     spread = math.sqrt(max(float(values @ values) / total - mean * mean, 0.0))
@@ -162,31 +160,34 @@ def standard_scores(values: Column, *, of: int, floor: float, weight: float) -> 
 
 
 def _mean_chars(pool: Pool) -> float:
+    """Return the mean length of the scope; 1 if it is unknown."""
     mean = pool.scope.mean_chars
     return float(mean) if 1.0 <= mean < np.inf else 1.0
 
 
 def _session_rows(pool: Pool, first: Column) -> Column:
-    """How many rows the sessions have in all to which these rows belong."""
+    """Return how many rows of the whole scope the sessions have that begin at these rows."""
     sizes = pool.scope.session_rows
     if sizes is None or not len(sizes):
         return np.ones(len(first))
     sessions = pool.spot[first] // SESSION_SPAN
-    if sessions[0] >= 0:  # they stand in order
+    if sessions[0] >= 0:  # sessions ascend
         return sizes.take(sessions)
     return np.where(sessions < 0, 1, sizes[np.maximum(sessions, 0)])
 
 
 def _rarity(having: Sequence[float], of: int) -> list[float]:
-    """How rare each clause is; a query has few, which are done sooner one by one than as a column."""
+    """Return the inverse document frequency of each clause."""
     return [math.log1p((max(float(of), rows) - rows + 0.5) / (rows + 0.5)) for rows in having]
 
 
-def _weighed(rarity: Sequence[float], counts: Column, length: Column, *, most: float) -> Column:
-    """(n) the mean over the clauses, by their rarity, of `counts` (k, n), each between 0 and `most`, which a count
-    comes the later to the larger `length` (n) is."""
+def _weighted_mean(rarity: Sequence[float], counts: Column, length: Column, *, most: float) -> Column:
+    """Return (n) the mean of the saturated `counts` (k, n) over the clauses, weighted by their rarity.
+
+    A count saturates between 0 and `most`, more slowly for a larger `length` (n).
+    """
     saturated = counts + length
     np.divide(counts, saturated, out=saturated)
     share = most / max(sum(rarity), NO_SPREAD)
-    weighed: Column = np.array([share * one for one in rarity]) @ saturated
-    return weighed
+    mean_counts: Column = np.array([share * one for one in rarity]) @ saturated
+    return mean_counts

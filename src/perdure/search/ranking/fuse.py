@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from perdure.search.hits import Why
 from perdure.search.ranking.arms import (
     DAY_S,
     Neighbours,
@@ -29,28 +30,6 @@ PLAIN_COSINE = 8.0
 With 60 LoCoMo questions and 60 about another dialogue, separated by `evidence` of the best five hits (area under the
 curve): words alone 0.93, cosines alone 0.80, the larger of both 0.90, their mean 0.935; against small talk 0.83, 0.88,
 0.81 and 0.90."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """The explanation of a row's score.
-
-    Attributes:
-        score: the sum of `parts`.
-        parts: name of a signal -> its addend: words, neighbour_words, session, dense, neighbour_dense, late, speaker,
-            role, length, asks, answers, when, span, recency, use; without zeros.
-        words: the row's bm25 as a part of the best possible one; 0 to about 1.
-        session_words: the same of its session.
-        cosine: to the query; None: unknown.
-        cosine_z: in standard deviations above the scope's mean.
-    """
-
-    score: float
-    parts: Mapping[str, float]
-    words: float
-    session_words: float
-    cosine: float | None
-    cosine_z: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,8 +69,8 @@ class Ranking:
         plain = np.where(np.isfinite(rows.dense), (words + dense_share) / 2, words)
         return plain[self.order] if back is None else plain[back][self.order]
 
-    def explain(self, row: int) -> Explanation:
-        """Explain the score of row number `row` of the pool."""
+    def explain(self, row: int) -> Why:
+        """Explain the score of row number `row` of the pool; the ids of other hits are left empty."""
         pool, weights = self.pool, self.weights
         parts = {name: float(values[row]) for name, values in self._parts.items()}
         parts["length"] = weights.length * float(length_scores(pool.chars[row : row + 1])[0])
@@ -110,13 +89,12 @@ class Ranking:
             parts = {**parts, "dense": own, "neighbour_dense": parts["dense"] - own}
         cosine = float(pool.dense[row])
         sessions, session_sizes, _ = session_scores(rows, near)
-        return Explanation(
+        return Why(
             score=sum(parts.values()),
             parts={name: value for name, value in parts.items() if value},
             words=float(alone[at]),
             session_words=float(sessions.repeat(session_sizes)[at]),
             cosine=cosine if np.isfinite(cosine) else None,
-            cosine_z=own_cosine,
         )
 
 
@@ -230,16 +208,18 @@ def _sort_by_session(pool: Pool) -> tuple[Pool, Neighbours, Column | None]:
 
 
 def _best_first(score: Column, seq: Column) -> tuple[Column, Column]:
+    """Return (order, scores) with the best first; equal scores: the newer first."""
     order = np.lexsort((-seq, -score))
     return order, score[order]
 
 
 def _any_of(values: Column, numbers: Sequence[int]) -> Column:
+    """Return which values are one of these numbers."""
     return functools.reduce(np.logical_or, [values == one for one in numbers])
 
 
 def _recency(pool: Pool, hints: QueryHints, weights: Weights) -> Column:
-    """0 to `weights.recency`, halved with every `recency_days` of age."""
+    """Return the gain of each row by its age: 0 to `weights.recency`, half with every `recency_days`."""
     halvings: Column = pool.occurred_at - hints.now
     halvings *= 1.0 / (DAY_S * weights.recency_days)
     share: Column = np.exp2(np.minimum(halvings, 0.0, out=halvings), out=halvings)
@@ -248,10 +228,11 @@ def _recency(pool: Pool, hints: QueryHints, weights: Weights) -> Column:
 
 
 def _use(uses: Column, weights: Weights) -> Column:
-    """0 to `weights.use`, half of it after the first eight uses."""
+    """Return the gain of each row by its uses: 0 to `weights.use`, half of it after eight uses."""
     share: Column = uses / (uses + USES_COUNTED)
     return weights.use * share
 
 
 def _without(parts: Mapping[str, float], name: str) -> dict[str, float]:
+    """Return the parts without one."""
     return {other: value for other, value in parts.items() if other != name}

@@ -1,11 +1,11 @@
-"""What a query says of the rows it wants: whose, from when, and whether a time is asked for. Patterns, no model."""
+"""Hints in a query: whose messages it wants, from when, and whether it asks for a time. Patterns, no model."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from perdure.search.query.names import different, names_in
+from perdure.search.query.names import count_distinct, names_in
 from perdure.search.ranking.pool import ASSISTANT, NO_ROLE, USER, QueryHints
 
 _SAID = (
@@ -46,7 +46,9 @@ def hints_of(
     spans: Sequence[tuple[float, float]] = (),
     now: float = float("nan"),
 ) -> QueryHints:
-    """The hints in a query. Somebody who is named counts unless all of the scope's names are, which tells nothing.
+    """Return the hints in a query.
+
+    A name counts unless the query names all speakers of the scope, which tells nothing.
 
     Args:
         names: of the speakers in the scope; `QueryHints.speakers` holds indexes into it.
@@ -54,14 +56,16 @@ def hints_of(
         now: epoch seconds.
     """
     named = names_in(text, names)
-    if len(named) >= different(tuple(names)):
+    if len(named) >= count_distinct(tuple(names)):
         named = ()
     return QueryHints(speakers=named, role=role_meant(text), spans=tuple(spans), when=asks_when(text), now=now)
 
 
 def role_meant(text: str) -> int:
-    """Whose words a query in a chat with an assistant is about: "what did you suggest" its own, "what did I say" the
-    user's; `NO_ROLE` when it says neither."""
+    """Return whose words a query in a chat with an assistant means.
+
+    "What did you suggest" means the assistant's, "what did I say" the user's; `NO_ROLE` without either.
+    """
     folded = text.casefold().replace("’", "'")
     other = not folded.isascii()
     if ("you" in folded and _ASSISTANT_SAID.search(folded)) or (other and _ASSISTANT_SAID_ZH.search(folded)):
@@ -72,7 +76,7 @@ def role_meant(text: str) -> int:
 
 
 def asks_when(text: str) -> bool:
-    """Whether a query asks for a time."""
+    """Return whether a query asks for a time."""
     folded = text.casefold()
     if folded.isascii() and _WHEN_WORDS.isdisjoint(_WORDS.findall(folded)):
         return False
@@ -80,7 +84,7 @@ def asks_when(text: str) -> bool:
 
 
 def names_a_time(text: str) -> bool:
-    """Whether the beginning of a text names a time, so that it may say when something was: `Pool.timed`."""
+    """Return whether the beginning of a text names a time: `Pool.timed`."""
     folded = text[:TIME_CHARS].casefold()
     if not _TIME_WORDS.isdisjoint(_WORDS.findall(folded)):
         return True

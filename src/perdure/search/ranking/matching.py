@@ -76,6 +76,7 @@ def _find_clause(clause: Clause, joined: str) -> tuple[list[int], list[int]]:
 
 
 def _places(wanted: str, text: str) -> Iterator[int]:
+    """Yield where `wanted` occurs in a text, without overlaps."""
     find, size = text.find, len(wanted)
     at = find(wanted)
     while at >= 0:
@@ -91,16 +92,17 @@ def _beginning(stem: str, *, related: bool) -> str:
 
 @functools.lru_cache(maxsize=20_000)
 def _stem(word: str) -> str:
+    """Return the stem of a word; "" for no word."""
     found = stems(word)
     return found[0] if found else ""
 
 
 @functools.cache
 def _word() -> re.Pattern[str]:
-    """The pattern of a word in a script with spaces, in folded text."""
+    """Return the pattern of a word in a script with spaces, in folded text."""
     return re.compile(f"(?:(?![{SPACELESS}_])[\\w\u0300-\u036f\u0900-\u0dff])+")
 
 
 def _is_spaceless(token: str) -> bool:
-    """Whether the token is a piece of a script without spaces, as its own tokens show."""
+    """Return whether the token is a piece of a script without spaces."""
     return len(stems(token)) > 1 or (len(token) == 1 and not token.isascii() and stems(token) == [token])

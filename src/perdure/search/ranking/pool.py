@@ -1,4 +1,4 @@
-"""The columns that ranking sees: rows of a pool, and what is known of the whole scope they were taken from."""
+"""The input of ranking: the rows of a pool as columns, and statistics of the scope that they come from."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ BOUND = 1e6
 
 
 def role_number(role: str) -> int:
-    """The number that stands for a message's role in `Pool.traits`."""
+    """Return the number of a message's role in `Pool.traits`."""
     return {"user": USER, "assistant": ASSISTANT, "tool": TOOL}.get(role, NO_ROLE)
 
 
 def traits_of(*, asks: Column, answers: Column, speaker: Column, role: Column) -> NDArray[np.float32]:
-    """(4, n) what is known of each row by itself, float32.
+    """Return (4, n) the traits of each row, as 32-bit floats.
 
     `ASKS`: whether it holds a question; `ANSWERS`: whether the row before it does; `SPEAKER`: index into the scope's
     names, -1: nobody; `ROLE`: `USER`, `ASSISTANT`, `TOOL` or `NO_ROLE`.
@@ -37,7 +37,7 @@ def traits_of(*, asks: Column, answers: Column, speaker: Column, role: Column) -
 
 
 def bounded(values: Column) -> Column:
-    """The values from 0 to a million; what is not a number is 0."""
+    """Return the values clipped to 0 to a million; nan becomes 0."""
     # In one order of memory, whatever that of the values: a sum's last bit depends on it.
     found: Column = np.fmax(values, 0.0, order="C")
     return np.fmin(found, BOUND, out=found)
@@ -45,14 +45,14 @@ def bounded(values: Column) -> Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Statistics of everything that was searched, of which the pool is a part.
+    """Statistics of all rows that were searched; the pool is a part of them.
 
     Attributes:
         rows, sessions: how many there are.
-        session_rows: how many rows the session of each number has, from 0 on; None: one each. A session with a negative
+        session_rows: the number of rows of each session, by its number; None: one each. A session with a negative
             number has one.
-        clause_rows: in how many of the rows each clause of the query stands; None: as many as in the pool, which is
-            right unless the candidates were cut off.
+        clause_rows: in how many rows each clause of the query occurs; None: count them in the pool. That is
+            right unless candidates were cut off.
     """
 
     rows: int
@@ -66,19 +66,20 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pool:
-    """Candidates and their neighbours, one row each, in any order: n rows, k clauses. `Pool.of` makes one of columns
-    with any numbers in them; one that is made without it has counts, uses and lengths from 0 to a million.
+    """Candidates and their neighbours, one row each, in any order: n rows, k clauses.
+
+    `Pool.of` clips any numbers; the constructor expects counts, uses and lengths from 0 to a million.
 
     Attributes:
-        seq: (n) the row's own number in its scope; a larger one is newer.
-        spot: (n) where it stands: which session, file or archive, and the place there, as one number (`SESSION_SPAN`).
-            Rows whose places differ by 1, 2, 3 are neighbours.
-        traits: (4, n) what is known of it by itself, from `traits_of`.
+        seq: (n) the row's number in its scope; a larger one is newer.
+        spot: (n) its session, file or archive, and its place there, as one number (`SESSION_SPAN`). Rows whose places
+            differ by 1, 2 or 3 are neighbours.
+        traits: (4, n) from `traits_of`.
         chars: (n) length of the text.
-        occurred_at: (n) epoch seconds, when it was said or happened; minus infinity: not known.
-        counts: (k, n) how often each clause of the query stands in the text, from `matching.clause_counts`.
-        dense: (n) cosine to the query; nan: not known.
-        timed: (n) whether it names a time ("yesterday", "2023"); None: none does, or it does not matter.
+        occurred_at: (n) epoch seconds; minus infinity: unknown.
+        counts: (k, n) how often each clause of the query occurs in the text, from `matching.clause_counts`.
+        dense: (n) cosine to the query; nan: unknown.
+        timed: (n) whether it names a time ("yesterday", "2023"); None: no row does, or it does not matter.
         uses: (n) how often the row was used; None: never.
     """
 
@@ -95,10 +96,11 @@ class Pool:
 
     @property
     def size(self) -> int:
+        """The number of rows."""
         return len(self.seq)
 
     def select(self, rows: Column) -> Pool:
-        """These rows of it, in this order."""
+        """Return these rows, in this order."""
         return replace(
             self,
             seq=self.seq[rows],
@@ -113,17 +115,17 @@ class Pool:
         )
 
     @classmethod
-    def of(cls, seq: Column, scope: Scope, **given: Column | None) -> Pool:
-        """A pool of columns of which some are not known: neutral values stand in for those.
+    def of(cls, seq: Column, scope: Scope, **columns_by_name: Column | None) -> Pool:
+        """Build a pool; neutral values replace the columns that are not known.
 
         Args:
-            given: `session`, `place`, `speaker`, `role`, `occurred_at`, `chars`, `asks`, `answers`, `timed`, `uses`,
-                `counts`, `dense`; those that are None are not known either. Sessions and places are whole numbers,
-                places from 0 to 2^31. Without places nobody is a neighbour.
-        Raises: ValueError: columns of different lengths, or of other names.
+            columns_by_name: `session`, `place`, `speaker`, `role`, `occurred_at`, `chars`, `asks`, `answers`, `timed`,
+                `uses`, `counts`, `dense`; None means unknown. Sessions and places are whole numbers, places from 0 to
+                2^31. Without places no row has neighbours.
+        Raises: ValueError: columns of different lengths, or with other names.
         """
         size = len(seq)
-        columns = {name: column for name, column in given.items() if column is not None}
+        columns = {name: column for name, column in columns_by_name.items() if column is not None}
         if others := columns.keys() - _NEUTRAL.keys() - {"chars", "timed", "uses"}:
             raise ValueError(f"no columns of a pool: {', '.join(sorted(others))}")
         lengths = {name: np.shape(column)[-1] for name, column in columns.items()}
@@ -150,7 +152,7 @@ class Pool:
         )
 
 
-# Of a column that is not known.
+# The values of a column that is not known.
 _NEUTRAL: Mapping[str, Callable[[int], Column]] = {
     "session": lambda size: np.zeros(size, np.int64),
     "place": lambda size: np.arange(size) * 1000,
@@ -166,14 +168,14 @@ _NEUTRAL: Mapping[str, Callable[[int], Column]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryHints:
-    """What the query says of the rows it wants, beside its words. `query.hints_of` reads it from the text.
+    """Hints of a query about the rows it wants, from `hints.hints_of`.
 
     Attributes:
         speakers: indexes of the names that it mentions.
-        role: whose words are meant: `USER` ("what did I say"), `ASSISTANT` ("what did you suggest") or `NO_ROLE`.
+        role: whose words it means: `USER` ("what did I say"), `ASSISTANT` ("what did you suggest") or `NO_ROLE`.
         spans: (start, end) of the times it names, in epoch seconds.
-        when: it asks for a time.
-        now: epoch seconds; nan: nothing is old or new.
+        when: whether it asks for a time.
+        now: epoch seconds; nan: age does not count.
     """
 
     speakers: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""Near-duplicates: of rows that say the same, one stays in the results."""
+"""Near-duplicates: one of several equal texts stays in the results."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ ALIKE = 0.9
 """Two texts are near-duplicates when they share this part of their words; in real dialogue hardly any two do."""
 
 COMPARED_CHARS = 2_000
-SMALL_PAGE = 20  # so many texts are compared all with all; of more, each with those that share a rare word
+SMALL_PAGE = 20  # so many texts are compared all with all; in longer pages, each with those that share a rare word
 FEWEST_WORDS = 8  # shorter texts must be equal: one word more is a tenth of them
 _WORDS = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
 
 
 def merge_duplicates(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tuple[int, tuple[int, ...]]]:
-    """Choose which of the ranked texts to show, at most `limit`, in their order, each with those that it stands for.
+    """Select which of the ranked texts to show, at most `limit`, with the duplicates that each stands for.
 
-    Texts that are equal but for case, spaces and punctuation, or that share nearly all their words, count as one: it
-    stands at the place of the best of them, and is the newest of those that are equal to it word for word.
+    Texts are duplicates if they are equal but for case, spaces and punctuation, or share nearly all their words. A
+    group stands at the place of its best text, and shows the newest of those that equal it word for word.
 
     Args:
-        texts: best first; more than `limit`, to fill the places of those left out. Texts behind the last that is shown
-            are not read.
+        texts: best first; more than `limit`, to fill the places of duplicates.
         seqs: their numbers, larger is newer.
-    Returns: (index of the text, indexes of those left out for it), both into `texts`.
+    Returns: (index of the text, indexes of its duplicates), both into `texts`.
     """
     same_as: dict[int, list[int]] = {}
     words_of: dict[int, str] = {}
@@ -65,6 +64,7 @@ def _newest(
 
 
 def _are_alike(words: frozenset[str], others: frozenset[str]) -> bool:
+    """Return whether two texts share nearly all their words, and all their numbers."""
     small, large = len(words), len(others)
     if small > large:
         small, large = large, small
@@ -77,8 +77,9 @@ def _are_alike(words: frozenset[str], others: frozenset[str]) -> bool:
 
 
 def _rare_words(distinct: frozenset[str]) -> list[str]:
-    """Return words of which two texts that are alike share one: the last of an order that is the same for all texts,
-    here by length, one more than a text that is alike may lack. Long words are rare, so few texts are compared.
+    """Return the longest words of a text: any text that is alike shares one of them.
+
+    Long words are rare, so few texts need a comparison.
 
     Source: prefix filtering after Chaudhuri, Ganti and Kaushik, ICDE 2006.
     """

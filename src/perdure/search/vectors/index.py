@@ -1,8 +1,7 @@
-"""Search by meaning: the stored vectors nearest to a query's, from matrices in memory that are what is committed.
+"""The search of vectors: the stored vectors nearest to a query's, from matrices in memory.
 
-A search reads its scope's version in its own transaction and then looks at exactly the rows of that version: a matrix
-that is older takes up what has changed since, and from one that is newer the later rows are left out and what they
-replaced is read from the file, which still holds it for this transaction.
+A search sees exactly the rows of its transaction. If the cached matrix is older, the search adds the changes since
+then. If it is newer, the search hides the later rows, and reads from the file what they replaced.
 """
 
 from __future__ import annotations
@@ -16,41 +15,41 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from perdure.core.errors import EmbeddingMismatch
 from perdure.core.vectors import Scope, VectorRow
+from perdure.search.vectors.arithmetic import FloatArray, IntArray, decode, scores
 from perdure.search.vectors.loading import load_rows
-from perdure.search.vectors.rows import NO_ROW, FloatArray, IntArray, Rows, decode, scores
+from perdure.search.vectors.rows import NO_ROW, Rows
 from perdure.storage.tx import Tx
 
 MAX_BYTES = 256 * 2**20
 PAGE = 8_192
 
 ESTIMATED_ROWS = 1_024
-"""So many rows with the fewest differing signs, or one in 128, are looked at more closely."""
+"""The length of the shortlist by signs, or one row in 128 if that is more."""
 
 SCORED_ROWS = 512
-"""The same where the vectors are in memory, so that a closer look is the last one; or one in 192."""
-NEAR_EACH = 6  # so many of them for each row that is wanted, at least
-NEAR_SHARE = 3  # but of few rows only one in so many, or half of that number for each that is wanted
+"""The same where the vectors are in memory, or one row in 192."""
+NEAR_EACH = 6  # shortlisted rows for each row that the caller wants, at least
+NEAR_SHARE = 3  # of few rows only one in so many, or half of `NEAR_EACH` for each wanted row
 
 RESCORED_MIN, RESCORED_MAX, RESCORED_STEP = 128, 1_024, 128
 CERTAIN_TOP = 10
-"""Stored vectors are read until none is likely to be left that belongs to the best ten."""
+"""Stored vectors are read until no unread row is likely to belong to the best ten."""
 
 CERTAINTY = 3.0  # standard deviations of the estimate's error
-FARTHEST = 2**16 - 1  # signs that differ, of a row that is not snapshot
+FARTHEST = 2**16 - 1  # the distance of a row that the transaction does not see
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NearestRows:
-    """What a search by meaning found.
+    """The result of a vector search.
 
     Args:
-        seqs: the best rows' numbers, best first, equal ones the later first.
+        seqs: the numbers of the best rows, best first; of equal scores the later row first.
         scores: their cosines.
-        mean, std: of the cosines of all rows that were searched; of many rows an estimate to some hundredths of `std`.
-        rows: how many were searched.
-        scores_of: the cosine of each of these numbers, nan where there is no vector; within the transaction only.
+        mean, std: of the cosines of all rows searched; for many rows an estimate, exact to some hundredths of `std`.
+        rows: how many rows were searched.
+        scores_of: numbers -> their cosines, nan without a vector; valid within the transaction only.
     """
 
     seqs: IntArray
@@ -63,17 +62,20 @@ class NearestRows:
 
 @dataclass(slots=True)
 class _Entry:
+    """The cached matrix of one scope. The lock lets one search at a time extend it."""
+
     lock: threading.Lock = field(default_factory=threading.Lock)
     rows: Rows | None = None
 
     @property
     def nbytes(self) -> int:
+        """The memory of the matrix, in bytes."""
         return 0 if self.rows is None else self.rows.nbytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Snapshot:
-    """What one transaction sees: `rows` without `hidden` ones, and `extra` rows beside them."""
+    """The rows that one transaction sees: `rows` without the `hidden` ones, and `extra` rows beside them."""
 
     rows: Rows
     hidden: npt.NDArray[np.int32]
@@ -82,13 +84,14 @@ class _Snapshot:
 
     @property
     def count(self) -> int:
+        """The number of rows."""
         return self.rows.count - self.rows.dead - len(self.hidden) + len(self.extra_seqs)
 
 
 class VectorIndexes:
-    """The matrices of one store's scopes, those used last, together at most `max_bytes`; safe to use from any thread.
+    """A cache of matrices, one for each scope that was searched lately. Several threads may use it.
 
-    A single scope may be larger than that: then it is the only one that is kept.
+    Together they take at most `max_bytes`; one that is larger is kept alone.
     """
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
@@ -98,59 +101,31 @@ class VectorIndexes:
 
     @property
     def nbytes(self) -> int:
-        """The memory they take, in bytes."""
+        """The memory of all matrices, in bytes."""
         with self._lock:
             return sum(entry.nbytes for entry in self._entries.values())
 
     def search(
-        self,
-        tx: Tx,
-        number: int,
-        query: FloatArray,
-        *,
-        limit: int,
-        only: IntArray | None = None,
-        model: str | None = None,
-        scope: Scope | None = None,
-    ) -> NearestRows | None:
-        """The rows of scope `number` nearest to `query`; None when the scope has no vectors and will get none.
+        self, tx: Tx, scope: Scope, query: FloatArray, *, limit: int, only: IntArray | None = None
+    ) -> NearestRows:
+        """Return the rows of a scope nearest to `query`.
 
         Args:
-            query: a unit vector, shape (dimensions,).
-            limit: how many at most.
-            only: look at these numbers alone; sorted.
-            model: the handle of what made the query.
-            scope: as this transaction sees it, if the caller has it.
-
-        Raises: EmbeddingMismatch: the scope's vectors are of another model, or of another length.
+            scope: as this transaction sees it.
+            query: a unit vector, shape (dimensions,), by the scope's model.
+            limit: how many rows at most.
+            only: the numbers of the rows to search, sorted; None searches all.
         """
-        if scope is None:
-            scope = tx.vectors.scope(number)
-        if scope is None:
-            self.forget(number)
-            return None
-        if scope.dimensions not in (None, len(query)) or (model is not None and model != scope.model):
-            raise EmbeddingMismatch(
-                scope.owner_id,
-                stored_model=scope.model,
-                stored_dimensions=scope.dimensions,
-                model=model or scope.model,
-                dimensions=len(query),
-            )
         query = np.ascontiguousarray(query, np.float32)
         snapshot = self._snapshot(tx, scope, len(query))
         return _Search(tx, scope, snapshot, query, limit, only).result()
 
-    def forget(self, number: int) -> None:
-        """Release a scope's matrix."""
-        with self._lock:
-            self._entries.pop(number, None)
-
     def _snapshot(self, tx: Tx, scope: Scope, dimensions: int) -> _Snapshot:
+        """Return what the transaction sees; searches that come together load it once."""
         with self._lock:
             entry = self._entries.setdefault(scope.number, _Entry())
             self._entries.move_to_end(scope.number)
-        with entry.lock:  # one of several that came at once does the work, the others find it done
+        with entry.lock:
             before = entry.rows
             snapshot = _load_snapshot(tx, scope, dimensions, entry)
             grown = entry.rows is not None and entry.rows is not before
@@ -159,6 +134,7 @@ class VectorIndexes:
         return snapshot
 
     def _make_room(self) -> None:
+        """Drop the matrices that were used longest ago until the others fit `max_bytes`."""
         with self._lock:
             sizes = {number: entry.nbytes for number, entry in self._entries.items() if entry.rows is not None}
             total = sum(sizes.values())
@@ -170,21 +146,21 @@ class VectorIndexes:
 
 
 def _load_snapshot(tx: Tx, scope: Scope, dimensions: int, entry: _Entry) -> _Snapshot:
-    """Load what this transaction sees; keep the newest committed rows in `entry`."""
+    """Load the rows that this transaction sees, and keep the newest committed rows in `entry`."""
     rows = entry.rows
     if rows is None or rows.generation != scope.generation or rows.dimensions != dimensions:
-        found = load_rows(tx, scope, dimensions)
+        loaded = load_rows(tx, scope, dimensions)
         if scope.settled and (rows is None or rows.generation < scope.generation):
-            entry.rows = found
-        return _snapshot_of(found)
+            entry.rows = loaded
+        return _snapshot_of(loaded)
     if rows.version == scope.version:
         return _snapshot_of(rows)
     if rows.version > scope.version:
         newer = rows.newer_than(scope.version)
         if newer is None:
             return _snapshot_of(load_rows(tx, scope, dimensions))
-        there = tx.vectors.read(scope, newer.tolist())
-        return _snapshot_with_changes(rows, newer, [(seq, 0, vector) for seq, vector in there])
+        replaced = tx.vectors.read(scope, newer.tolist())
+        return _snapshot_with_changes(rows, newer, [(seq, 0, vector) for seq, vector in replaced])
     changes: list[VectorRow] = []
     at, after = rows.version, 1 << 32
     while page := tx.vectors.changed(scope, after_version=at, after_seq=after, limit=PAGE):
@@ -200,15 +176,16 @@ def _load_snapshot(tx: Tx, scope: Scope, dimensions: int, entry: _Entry) -> _Sna
 
 
 def _snapshot_of(rows: Rows) -> _Snapshot:
+    """Build a snapshot without hidden or extra rows."""
     nothing = np.empty(0, np.int64)
     return _Snapshot(rows, np.empty(0, np.int32), nothing, np.empty((0, rows.dimensions), np.float32))
 
 
-def _snapshot_with_changes(rows: Rows, changed: IntArray, there: Sequence[VectorRow]) -> _Snapshot:
-    """Return `rows` where of the numbers `changed` only those in `there` exist."""
+def _snapshot_with_changes(rows: Rows, changed: IntArray, present: Sequence[VectorRow]) -> _Snapshot:
+    """Build a snapshot in which, of the numbers `changed`, only the rows in `present` exist."""
     hidden = rows.rows_of(changed)
     size = 2 * rows.dimensions
-    extra = [(row[0], row[2]) for row in there if row[2] is not None and len(row[2]) == size]
+    extra = [(row[0], row[2]) for row in present if row[2] is not None and len(row[2]) == size]
     return _Snapshot(
         rows,
         hidden[hidden != NO_ROW],
@@ -218,7 +195,7 @@ def _snapshot_with_changes(rows: Rows, changed: IntArray, there: Sequence[Vector
 
 
 class _Search:
-    """One search over what one transaction sees."""
+    """One search over the rows that one transaction sees."""
 
     def __init__(
         self, tx: Tx, scope: Scope, snapshot: _Snapshot, query: FloatArray, limit: int, only: IntArray | None
@@ -229,13 +206,14 @@ class _Search:
         self._best: tuple[IntArray, FloatArray] | None = None  # numbers and scores of what was found
 
     def result(self) -> NearestRows:
+        """Run the search."""
         seqs, found, mean, std, rows = self._search_only() if self._only is not None else self._search_all()
         best = np.lexsort((-seqs, -found))[: self._limit]
         seqs, found = self._best = seqs[best], found[best]
         return NearestRows(seqs, found, mean, std, rows, self._scores_of)
 
     def _search_all(self) -> tuple[IntArray, FloatArray, float, float, int]:
-        """Candidates and their scores, among them the best; mean, deviation and number of all."""
+        """Search all rows; return (numbers and scores of candidates, mean, deviation and count of all rows)."""
         rows, count = self._rows, self._snapshot.count
         extra = scores(self._snapshot.extra, self._query)
         if count == len(extra):
@@ -261,10 +239,10 @@ class _Search:
         return *self._join_extra(*self._rescore(at), extra), mean, std, count
 
     def _search_only(self) -> tuple[IntArray, FloatArray, float, float, int]:
-        """Return the same for the rows of `only`."""
+        """Search the rows of `only`; return the same."""
         only, rows = np.asarray(self._only, np.int64), self._rows
         extra_seqs, beside = self._snapshot.extra_seqs, self._snapshot.extra
-        if len(extra_seqs):  # or it would sort `only` for nothing
+        if len(extra_seqs):
             kept = np.isin(extra_seqs, only)
             extra_seqs, beside = extra_seqs[kept], beside[kept]
         extra = scores(beside, self._query)
@@ -288,7 +266,7 @@ class _Search:
             seqs, found = self._rescore(at) if rows.form == "halves" else self._score_stored(rows.seqs_of(at))
             found = np.concatenate([found, extra])
             return np.concatenate([seqs, extra_seqs]), found, *_spread(found), count
-        many = 16 * len(at) > rows.count  # then picking them one by one costs more than looking at all
+        many = 16 * len(at) > rows.count  # then scoring all rows costs less than picking these
         differing = rows.count_differing(self._query)[at] if many else rows.count_differing(self._query, at)
         shares = _shares(differing)
         mean, std = self._estimated_spread(shares)
@@ -297,17 +275,18 @@ class _Search:
         return np.concatenate([seqs, extra_seqs]), np.concatenate([found, extra]), mean, std, count
 
     def _shortlist_size(self, rows: int) -> int:
-        """Of so many rows, how many of those with the fewest differing signs are looked at."""
+        """Return how many rows with the fewest differing signs to score, of so many rows."""
         if self._rows.form == "signs":
             return max(ESTIMATED_ROWS, rows // 128, NEAR_EACH * self._limit)
         most = max(rows // NEAR_SHARE, NEAR_EACH // 2 * self._limit)
         return min(most, max(SCORED_ROWS, rows // 192, NEAR_EACH * self._limit))
 
     def _join_extra(self, seqs: IntArray, found: FloatArray, extra: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Append the extra rows to numbers and scores."""
         return np.concatenate([seqs, self._snapshot.extra_seqs]), np.concatenate([found, extra])
 
     def _dead_rows(self) -> npt.NDArray[np.bool_] | None:
-        """The rows that this transaction does not see."""
+        """Return (count) which rows this transaction does not see; None for none."""
         rows = self._rows
         if rows.alive is None and not len(self._snapshot.hidden):
             return None
@@ -316,8 +295,11 @@ class _Search:
         return dead
 
     def _rescore(self, at: npt.NDArray[np.int64]) -> tuple[IntArray, FloatArray]:
-        """The best of these rows by their stored vectors: those that look best, and then as many as may belong to the
-        best ten as well, going by how far the estimates were off."""
+        """Score the best of these rows by their stored vectors.
+
+        The rows with the best estimates come first. More follow while one of them may still belong to the best ten, by
+        the error of the estimates so far.
+        """
         if self._rows.form == "halves":
             return self._rows.score_rows(self._query, at)
         estimated = self._rows.estimate(self._query, at)
@@ -338,15 +320,14 @@ class _Search:
         return found_seqs, found
 
     def _score_stored(self, seqs: IntArray) -> tuple[IntArray, FloatArray]:
-        """Numbers, sorted, and scores of those that have a stored vector."""
-        there = sorted(self._tx.vectors.read(self._scope, seqs.tolist()))
+        """Read the vectors of these numbers; return their numbers, sorted, and scores."""
         size = 2 * len(self._query)
-        there = [row for row in there if len(row[1]) == size]
-        vectors = decode([row[1] for row in there], len(self._query))
-        return np.array([row[0] for row in there], np.int64), scores(vectors, self._query)
+        stored = [row for row in sorted(self._tx.vectors.read(self._scope, seqs.tolist())) if len(row[1]) == size]
+        vectors = decode([row[1] for row in stored], len(self._query))
+        return np.array([row[0] for row in stored], np.int64), scores(vectors, self._query)
 
     def _scores_in_order(self, seqs: IntArray, found_seqs: IntArray, found: FloatArray) -> FloatArray:
-        """The score of each of `seqs`, nan where there is none."""
+        """Return the score of each of `seqs`, nan without one."""
         out = np.full(len(seqs), np.nan, np.float32)
         if len(found_seqs) and len(seqs):
             order = np.argsort(found_seqs)
@@ -356,7 +337,10 @@ class _Search:
         return out
 
     def _estimated_spread(self, shares: npt.NDArray[np.int64]) -> tuple[float, float]:
-        """Mean and deviation of the scores of rows with these numbers of differing signs, by a sample of both."""
+        """Estimate mean and deviation of all scores from counts of differing signs.
+
+        A sample of rows with known scores gives the line from counts to scores.
+        """
         of, to = self._rows.score_sample(self._query)
         slope, base, error = _fit_line(of.astype(np.float32), to)
         places, rows = np.arange(len(shares)), max(1, int(shares.sum()))
@@ -365,6 +349,7 @@ class _Search:
         return base + slope * mean, math.hypot(slope * std, error)
 
     def _scores_of(self, seqs: Sequence[int] | IntArray) -> FloatArray:
+        """Return the cosine of each of these numbers, nan without a vector."""
         wanted = np.asarray(seqs, np.int64)
         at = self._rows.rows_of(wanted)
         if self._all_scores is not None and not len(self._snapshot.hidden) and (at != NO_ROW).all():
@@ -375,22 +360,23 @@ class _Search:
             out = np.full(len(wanted), np.nan, np.float32)
         if len(self._snapshot.hidden):
             at[np.isin(at, self._snapshot.hidden)] = NO_ROW
-        there = at != NO_ROW
-        if self._all_scores is None and self._best is not None:  # about half of what is asked for
-            out = np.where(there, self._scores_in_order(wanted, *self._best), out)
-            there &= np.isnan(out)
-        if not there.any():
+        missing = at != NO_ROW
+        if self._all_scores is None and self._best is not None:  # about half of them are known
+            out = np.where(missing, self._scores_in_order(wanted, *self._best), out)
+            missing &= np.isnan(out)
+        if not missing.any():
             return out
         if self._all_scores is not None:
-            out[there] = self._all_scores[at[there]]
+            out[missing] = self._all_scores[at[missing]]
         elif self._rows.form != "signs":
-            out[there] = self._rows.score(self._query, at[there])
+            out[missing] = self._rows.score(self._query, at[missing])
         else:
-            out[there] = self._scores_in_order(wanted[there], *self._score_stored(np.unique(wanted[there])))
+            out[missing] = self._scores_in_order(wanted[missing], *self._score_stored(np.unique(wanted[missing])))
         return out
 
 
 def _spread(found: npt.NDArray[np.float32]) -> tuple[float, float]:
+    """Return (mean, standard deviation); zeros for no values."""
     if not len(found):
         return 0.0, 0.0
     mean = float(found.sum(dtype=np.float64)) / len(found)
@@ -399,7 +385,7 @@ def _spread(found: npt.NDArray[np.float32]) -> tuple[float, float]:
 
 
 def _fit_line(of: FloatArray, to: FloatArray) -> tuple[float, float, float]:
-    """Slope, base and standard error of the line that leads from one to the other; nan is left out."""
+    """Fit a line from `of` to `to`; return (slope, base, standard error). Pairs with nan are left out."""
     known = ~np.isnan(to)
     if not known.all():
         of, to = of[known], to[known]
@@ -410,12 +396,12 @@ def _fit_line(of: FloatArray, to: FloatArray) -> tuple[float, float, float]:
     x, y = of - middle_of, to - middle_to
     together = float(x @ y)
     slope = together / max(float(x @ x), 1e-9)
-    left = max(0.0, float(y @ y) - slope * together)  # of the squares, what the line does not explain
+    left = max(0.0, float(y @ y) - slope * together)  # the squares that the line does not explain
     return slope, middle_to - slope * middle_of, math.sqrt(left / size)
 
 
 def _largest(found: FloatArray, limit: int) -> npt.NDArray[np.int64]:
-    """Where the `limit` largest are, in any order; of equal ones at the edge the later."""
+    """Return the indexes of the `limit` largest values, in any order; of equal ones the later."""
     if len(found) <= limit:
         return np.arange(len(found))
     edge = np.partition(found, len(found) - limit)[len(found) - limit]
@@ -424,17 +410,17 @@ def _largest(found: FloatArray, limit: int) -> npt.NDArray[np.int64]:
 
 
 def _step(rows: int) -> int:
+    """Return every how many rows `_shares` counts."""
     return 16 if rows > 16 * 1_024 else 1
 
 
 def _shares(differing: npt.NDArray[np.uint16]) -> npt.NDArray[np.int64]:
-    """Of one row in `_step`, how many have 0, 1, 2, ... differing signs: counting all takes longer than comparing them
-    did."""
+    """Count how many rows have 0, 1, 2, ... differing signs, in one row of `_step`: counting all takes too long."""
     return np.bincount(differing[:: _step(len(differing))], minlength=1)[:FARTHEST]
 
 
 def _fewest(differing: npt.NDArray[np.uint16], limit: int, shares: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where about the `limit` smallest are, at least; of equal ones at the edge the later."""
+    """Return the indexes of about the `limit` smallest values, at least so many; of equal ones the later."""
     if len(differing) <= limit:
         return np.arange(len(differing))
     edge = int(np.searchsorted(np.cumsum(shares), limit / _step(len(differing))))
@@ -442,7 +428,7 @@ def _fewest(differing: npt.NDArray[np.uint16], limit: int, shares: npt.NDArray[n
     while len(at) < limit and edge < len(shares):
         edge += 1
         at = np.flatnonzero(differing <= edge)
-    if len(at) < limit:  # those that were not counted are all farther than those that were
+    if len(at) < limit:  # the rows that `_shares` skipped are all farther
         return np.flatnonzero(differing < FARTHEST)
     if len(at) <= 2 * limit:
         return at

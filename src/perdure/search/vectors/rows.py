@@ -1,11 +1,11 @@
-"""The vectors of one scope in memory, as they are at one version.
+"""The vectors of one scope in memory, as of one version.
 
-Few rows are a matrix of 32-bit floats, and every score is exact. Of more, the signs are kept, 48 bytes a row at 384
-dimensions: the bits in which a row differs from the query say which rows are worth a look. Up to a bound the
-stored vectors are kept beside them; beyond it they are read from the file.
+Few rows are a matrix of 32-bit floats, and every score is exact. Many rows are kept as signs, 48 bytes a row at 384
+dimensions: the rows with the fewest signs that differ from the query's form a shortlist. Up to a bound, 16-bit floats
+stand beside the signs to score the shortlist; beyond it, the shortlist is read from the file.
 
-Rows are only ever appended, so an older `Rows` goes on being right while a newer one that shares its arrays is made:
-what is written lies behind the older one's end, and what changes within it (a row that dies) is copied first.
+Rows are only appended. A newer `Rows` shares its arrays with the older ones, which stay valid: new rows lie behind
+their end, and the marks of removed rows are copied before they change.
 """
 
 from __future__ import annotations
@@ -18,9 +18,17 @@ import numpy as np
 import numpy.typing as npt
 
 from perdure.core.vectors import VectorRow
+from perdure.search.vectors.arithmetic import (
+    Buffers,
+    FloatArray,
+    IntArray,
+    count_differing,
+    decode,
+    hash_numbers,
+    scores,
+    signs_of,
+)
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float32]
 Form = Literal["floats", "halves", "signs"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
@@ -31,18 +39,11 @@ HALVES_BYTES = 96 * 2**20
 """Up to this size 16-bit floats are kept: 131,072 rows at 384 dimensions."""
 
 SEGMENT_BITS = 15
-SEGMENT_ROWS = 1 << SEGMENT_BITS  # of signs, what is computed at once stays within the processor's cache
+SEGMENT_ROWS = 1 << SEGMENT_BITS  # the signs of a segment fit into the processor's cache
 FIRST_ROWS = 16
 
-PRODUCT_NUMBERS = 131_072
-"""Above some 460,000 numbers BLAS spreads a product over threads that spin while they wait: ten times the CPU. So many
-lie in the processor's cache while they are converted."""
-
-HALF_BITS = np.int32(-0x7000_2000)  # 0x8fff_e000
-BIAS = np.float32(2.0**112)
-
 SAMPLE_ROWS = 256
-"""Kept as floats beside the signs, to say how differing bits and cosines go together."""
+"""Rows kept as floats beside the signs, to estimate cosines from differing signs."""
 
 DEAD_ROWS = 1_024
 LOG_ROWS = 65_536
@@ -51,8 +52,13 @@ NO_ROW = -1
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """Room for rows: `floats` (capacity, dimensions); or `signs` (words, capacity), bits of 64 dimensions in each word,
-    and perhaps `halves` (capacity, dimensions)."""
+    """An array of rows with room for more.
+
+    Args:
+        floats: (capacity, dimensions), in form "floats" only.
+        signs: (words, capacity), the signs of 64 dimensions in each word; in the other forms.
+        halves: (capacity, dimensions), in form "halves" only.
+    """
 
     seqs: npt.NDArray[np.uint32]
     versions: IntArray
@@ -62,7 +68,7 @@ class Segment:
 
     @classmethod
     def empty(cls, capacity: int, dimensions: int, form: Form) -> Segment:
-        """A segment with room for `capacity` rows in this form; `halves` hold signs too."""
+        """Allocate a segment with room for `capacity` rows."""
         segment = cls(np.empty(capacity, np.uint32), np.empty(capacity, np.int64))
         if form == "floats":
             segment.floats = np.empty((capacity, dimensions), np.float32)
@@ -73,7 +79,7 @@ class Segment:
         return segment
 
     def take(self, at: int, other: Segment, kept: slice | npt.NDArray[np.int64], size: int) -> None:
-        """Copy so many rows of another one to place `at`."""
+        """Copy the rows `kept` of another segment, `size` of them, to place `at`."""
         to = slice(at, at + size)
         self.seqs[to], self.versions[to] = other.seqs[kept], other.versions[kept]
         if self.floats is not None and other.floats is not None:
@@ -86,28 +92,34 @@ class Segment:
     @classmethod
     def of(cls, seqs: IntArray, versions: IntArray, vectors: npt.NDArray[Any], form: Form) -> Segment:
         """Build a segment of these rows, without room for more."""
-        made = cls(seqs.astype(np.uint32), versions)
+        segment = cls(seqs.astype(np.uint32), versions)
         if form == "floats":
-            made.floats = vectors.astype(np.float32, copy=False)
-            return made
-        made.signs = _signs(vectors)
+            segment.floats = vectors.astype(np.float32, copy=False)
+            return segment
+        segment.signs = signs_of(vectors)
         if form == "halves":
-            made.halves = vectors.astype(np.float16, copy=False)
-        return made
+            segment.halves = vectors.astype(np.float16, copy=False)
+        return segment
 
     @property
     def vectors(self) -> npt.NDArray[Any]:
+        """The floats or halves; not for signs alone."""
         return _present(self.halves if self.floats is None else self.floats)
 
     @property
     def nbytes(self) -> int:
+        """The memory of the arrays, in bytes."""
         arrays = (self.seqs, self.versions, self.floats, self.signs, self.halves)
         return sum(array.nbytes for array in arrays if array is not None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """Some of the vectors, chosen by their numbers alone, so that their order of arrival does not matter."""
+    """Some vectors with their signs, chosen by a hash of their numbers, so that the order of arrival does not matter.
+
+    Args:
+        below: all rows with a hash below it are in the sample.
+    """
 
     seqs: IntArray
     vectors: FloatArray
@@ -116,12 +128,13 @@ class Sample:
 
     @classmethod
     def empty(cls, dimensions: int) -> Sample:
+        """Build a sample without rows."""
         nothing = np.empty((0, dimensions), np.float32)
-        return cls(np.empty(0, np.int64), nothing, _signs(nothing))
+        return cls(np.empty(0, np.int64), nothing, signs_of(nothing))
 
     @classmethod
     def below_of(cls, rows: int) -> int:
-        """Of so many rows, those are enough to choose from whose `hashed` numbers are below it."""
+        """Return the `below` that gives a large enough sample of so many rows."""
         below = 1 << 32
         while below * rows > (8 * SAMPLE_ROWS) << 32:
             below //= 2
@@ -129,15 +142,16 @@ class Sample:
 
     @classmethod
     def of(cls, seqs: IntArray, vectors: npt.NDArray[Any], below: int) -> Sample:
-        """From rows that are all whose hashed numbers are below this."""
+        """Build a sample from all rows with a hash below `below`; fewer if they are too many."""
         while len(seqs) > 2 * SAMPLE_ROWS:
             below //= 2
             chosen = hash_numbers(seqs) < below
             seqs, vectors = seqs[chosen], vectors[chosen]
         vectors = vectors.astype(np.float32, copy=False)
-        return cls(seqs, vectors, _signs(vectors), below)
+        return cls(seqs, vectors, signs_of(vectors), below)
 
     def with_rows(self, seqs: IntArray, vectors: npt.NDArray[Any], changed: IntArray) -> Sample:
+        """Return the sample after the rows `changed` changed; of those, `seqs` still exist."""
         kept = ~np.isin(self.seqs, changed)
         chosen = hash_numbers(seqs) < self.below
         return Sample.of(
@@ -152,10 +166,12 @@ class Rows:
     """The rows of a scope at a version.
 
     Args:
-        count: of rows, dead ones included.
-        alive: which of them are; None: all.
+        count: the number of rows, removed ones included.
+        dead: the number of removed rows.
+        alive: which rows are not removed; None means all.
         row_of: sequence number -> row, or `NO_ROW`; longer than needed.
-        log: (version, number) of what was removed since `log_from`; shared, of which `log_count` are ours.
+        log: (version, number) of rows removed since `log_from`. Newer `Rows` append to the same list; the first
+            `log_count` are of this one.
     """
 
     generation: int
@@ -174,14 +190,14 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
+        """The memory of all arrays, in bytes."""
         alive = 0 if self.alive is None else self.alive.nbytes
         sample = 0 if self.sample is None else self.sample.vectors.nbytes
         return sum(segment.nbytes for segment in self.segments) + self.row_of.nbytes + alive + sample + 256
 
     def apply(self, changes: Sequence[VectorRow], version: int) -> Rows:
-        """Return the rows after changes, each of another number; this object stays as it is. Call it on the newest
-        rows only."""
-        size = 2 * self.dimensions  # of another one are damaged rows only: `perdure verify` finds them
+        """Return the rows after changes, each of another number. Call it on the newest rows only."""
+        size = 2 * self.dimensions  # rows of another size are damaged: `perdure verify` finds them
         stored = [row for row in changes if row[2] is not None and len(row[2]) == size]
         seqs_of, versions_of, blobs = zip(*stored, strict=True) if stored else ((), (), ())
         vectors = decode(blobs, self.dimensions)
@@ -199,25 +215,27 @@ class Rows:
     def extend(
         self, seqs: IntArray, versions: IntArray, vectors: npt.NDArray[np.float16], *, form: Form, expected: int
     ) -> Rows:
-        """These and new rows in this form or one of fewer bits, without a sample; `expected`: about so many will come
-        to be in all."""
+        """Return these and new rows in this form or one of fewer bits, without a sample.
+
+        `expected` is about how many rows there will be in the end.
+        """
         rows = self._convert(form)
         return rows._with(Segment.of(seqs, versions, vectors, rows.form), slice(0, len(seqs)), len(seqs), expected)
 
-    def with_sample(self, sample: Sample, gone: Sequence[tuple[int, int]]) -> Rows:
-        """The same with this sample if they need one, knowing that these (number, version) were removed."""
+    def with_sample(self, sample: Sample, removed: Sequence[tuple[int, int]]) -> Rows:
+        """Return the rows with this sample, if they need one, and without removed (number, version) rows."""
         rows = self._without(
-            np.array([seq for seq, _ in gone], np.int64), [(version, seq) for seq, version in gone], self.version
+            np.array([seq for seq, _ in removed], np.int64), [(version, seq) for seq, version in removed], self.version
         )
         return rows if rows.form == "floats" else replace(rows, sample=sample)
 
     def rows_of(self, seqs: IntArray) -> npt.NDArray[np.int32]:
-        """The row of each number, `NO_ROW` for those that have none alive."""
+        """Return the row of each number, `NO_ROW` for a number without one."""
         if not len(seqs):
             return np.empty(0, np.int32)
         if np.minimum.reduce(seqs) < 0 or np.maximum.reduce(seqs) >= len(self.row_of):
-            there = (seqs >= 0) & (seqs < len(self.row_of))
-            rows = np.where(there, self.row_of[np.where(there, seqs, 0)], np.int32(NO_ROW))
+            known = (seqs >= 0) & (seqs < len(self.row_of))
+            rows = np.where(known, self.row_of[np.where(known, seqs, 0)], np.int32(NO_ROW))
         else:
             rows = self.row_of.take(seqs)
         if np.maximum.reduce(rows) >= self.count:
@@ -229,16 +247,17 @@ class Rows:
         return rows
 
     def newer_than(self, version: int) -> IntArray | None:
-        """The numbers of what changed after `version`; None: that is not known any more."""
+        """Return the numbers of rows that changed after `version`; None if that is no longer known."""
         if version < self.log_from:
             return None
-        gone = [seq for at, seq in self.log[: self.log_count] if at > version]
-        there = [
+        removed = [seq for at, seq in self.log[: self.log_count] if at > version]
+        changed = [
             segment.seqs[:size][segment.versions[:size] > version].astype(np.int64) for segment, size in self._sized()
         ]
-        return np.unique(np.concatenate([*there, np.array(gone, np.int64)]))
+        return np.unique(np.concatenate([*changed, np.array(removed, np.int64)]))
 
     def seqs_of(self, rows: npt.NDArray[Any]) -> IntArray:
+        """Return the number of each row."""
         out = np.empty(len(rows), np.int64)
         for segment, picked, at in self._grouped(rows):
             out[picked] = segment.seqs[at]
@@ -256,59 +275,64 @@ class Rows:
         vectors = np.empty((len(rows), self.dimensions), dtype)
         for segment, picked, at in self._grouped(rows):
             seqs[picked] = segment.seqs[at]
-            if isinstance(picked, slice):  # straight to its place: by an index numpy copies twice
+            if isinstance(picked, slice):  # numpy copies twice by an index
                 segment.vectors.take(at, axis=0, out=vectors[picked], mode="clip")
             else:
                 vectors[picked] = segment.vectors[at]
         return seqs, scores(vectors, query)
 
     def count_differing(self, query: FloatArray, rows: npt.NDArray[Any] | None = None) -> npt.NDArray[np.uint16]:
-        """In how many dimensions the sign of each row, or of these, is not the query's; not of floats."""
-        signs = _signs(query[np.newaxis])[:, 0]
+        """Count the dimensions in which the sign of each row, or of these, differs from the query's; not for floats."""
+        signs = signs_of(query[np.newaxis])[:, 0]
         if rows is None:
-            out, first, buffers = np.empty(self.count, np.uint16), 0, _Buffers(min(SEGMENT_ROWS, self.count))
+            out, first, buffers = np.empty(self.count, np.uint16), 0, Buffers(min(SEGMENT_ROWS, self.count))
             for segment, size in self._sized():
-                _count_differing(_present(segment.signs)[:, :size], signs, out[first : first + size], buffers)
+                count_differing(_present(segment.signs)[:, :size], signs, out[first : first + size], buffers)
                 first += size
             return out
         out = np.empty(len(rows), np.uint16)
         for segment, picked, at in self._grouped(rows):
-            some = [word.take(at) for word in _present(segment.signs)]  # of all at once numpy copies every row
-            out[picked] = _count_differing(some, signs, np.empty(len(at), np.uint16), _Buffers(len(at)))
+            words_of_rows = [
+                word.take(at) for word in _present(segment.signs)
+            ]  # all words at once would copy every row
+            out[picked] = count_differing(words_of_rows, signs, np.empty(len(at), np.uint16), Buffers(len(at)))
         return out
 
     def score_sample(self, query: FloatArray) -> tuple[npt.NDArray[np.uint16], FloatArray]:
-        """Of some of the rows, in how many dimensions they differ from the query, and their scores; not of floats."""
+        """Return (differing signs, scores) of the rows in the sample; not for floats."""
         sample = self.sample or Sample.empty(self.dimensions)
-        out, buffers = np.empty(len(sample.seqs), np.uint16), _Buffers(len(sample.seqs))
-        return _count_differing(sample.signs, _signs(query[np.newaxis])[:, 0], out, buffers), scores(
+        out, buffers = np.empty(len(sample.seqs), np.uint16), Buffers(len(sample.seqs))
+        return count_differing(sample.signs, signs_of(query[np.newaxis])[:, 0], out, buffers), scores(
             sample.vectors, query
         )
 
     def estimate(self, query: FloatArray, rows: npt.NDArray[Any]) -> FloatArray:
-        """The query's product with the signs of these rows: it goes with their score, closer than the number of
-        differing signs does."""
+        """Return the query's product with the signs of these rows.
+
+        It follows the score more closely than the number of differing signs does.
+        """
         out = np.empty(len(rows), np.float32)
         for segment, picked, at in self._grouped(rows):
             words = np.ascontiguousarray(_present(segment.signs)[:, at].T)
             bits = np.unpackbits(words.view(np.uint8), axis=1, count=self.dimensions).astype(np.float32)
-            out[picked] = scores(bits, query)  # twice this, less a constant, is the product with 1 and -1
+            out[picked] = scores(bits, query)  # twice this, minus a constant, is the product with 1 and -1
         return out
 
     def _sized(self) -> list[tuple[Segment, int]]:
+        """Return each segment with the number of its rows."""
         return [
             (segment, min(SEGMENT_ROWS, self.count - (index << SEGMENT_BITS)))
             for index, segment in enumerate(self.segments)
         ]
 
     def _grouped(self, rows: npt.NDArray[Any]) -> list[tuple[Segment, Any, npt.NDArray[Any]]]:
-        """The rows by segment: which of them, and where they lie in it."""
+        """Group rows by segment: (segment, which of `rows`, their places in it)."""
         if len(self.segments) == 1:
             return [(self.segments[0], slice(None), rows)]
         if not len(rows):
             return []
         at = rows >> SEGMENT_BITS
-        if (at[1:] >= at[:-1]).all():  # as a rule they come in order, and then each segment's stand together
+        if (at[1:] >= at[:-1]).all():  # in order, as most are: each segment's rows are a slice
             edges = np.searchsorted(at, np.arange(len(self.segments) + 1)).tolist()
             picks: list[tuple[Segment, Any]] = [
                 (segment, slice(edges[index], edges[index + 1]))
@@ -320,12 +344,12 @@ class Rows:
             picks = [(segment, picked) for segment, picked in every if len(picked)]
         return [(segment, picked, rows[picked] & (SEGMENT_ROWS - 1)) for segment, picked in picks]
 
-    def _without(self, seqs: IntArray, gone: Sequence[tuple[int, int]], version: int) -> Rows:
+    def _without(self, seqs: IntArray, removed: Sequence[tuple[int, int]], version: int) -> Rows:
         """Return the rows at the new version, without those of these numbers."""
         log, log_from = self.log, self.log_from
-        if len(log) + len(gone) > LOG_ROWS:
-            log, log_from, gone = [], version, ()
-        log.extend(gone)
+        if len(log) + len(removed) > LOG_ROWS:
+            log, log_from, removed = [], version, ()
+        log.extend(removed)
         rows = self.rows_of(seqs)
         rows = rows[rows != NO_ROW]
         changed = replace(self, version=version, log=log, log_count=len(log), log_from=log_from)
@@ -338,7 +362,7 @@ class Rows:
         return replace(changed, alive=alive, row_of=row_of, dead=self.dead + len(rows))
 
     def _with(self, new: Segment, kept: slice | npt.NDArray[np.int64], size: int, expected: int = 0) -> Rows:
-        """With so many rows of `new` behind the others: the first ones, or those at the places `kept`."""
+        """Append rows of `new`: the first `size`, or those at the places `kept`."""
         segments, count = list(self.segments), self.count
         while count < self.count + size:
             done, at = count - self.count, count & (SEGMENT_ROWS - 1)
@@ -384,7 +408,7 @@ class Rows:
         return rows
 
     def _living(self) -> list[tuple[Segment, npt.NDArray[np.int64], int]]:
-        """Each segment with the places of its rows that are alive."""
+        """Return (segment, places of its living rows, how many)."""
         found = []
         for index, (segment, size) in enumerate(self._sized()):
             first = index << SEGMENT_BITS
@@ -393,36 +417,9 @@ class Rows:
         return found
 
     def _empty_copy(self) -> Rows:
+        """Return the same scope without rows."""
         row_of = np.full(len(self.row_of), NO_ROW, np.int32)
         return replace(self, segments=(), count=0, dead=0, alive=None, row_of=row_of)
-
-
-def decode(blobs: Sequence[bytes], dimensions: int) -> npt.NDArray[np.float16]:
-    """Stored vectors, all of this length, as a matrix."""
-    return np.frombuffer(b"".join(blobs), "<f2").reshape(-1, dimensions)
-
-
-def scores(vectors: npt.NDArray[Any], query: FloatArray) -> FloatArray:
-    """The product of each row with the query."""
-    out = np.empty(len(vectors), np.float32)
-    step = max(1, PRODUCT_NUMBERS // max(1, vectors.shape[1]))
-    grown = query * BIAS
-    for first in range(0, len(vectors), step):
-        block = vectors[first : first + step]
-        if block.dtype == np.float16:
-            out[first : first + step] = _widen_halves(block) @ grown
-        else:
-            out[first : first + step] = block.astype(np.float32, copy=False) @ query
-    return out
-
-
-def _widen_halves(halves: npt.NDArray[np.float16]) -> FloatArray:
-    """Finite 16-bit floats as 32-bit ones, 2**112 times too small: sign, exponent and fraction moved to their places,
-    but for the exponents' bias. numpy's own conversion takes four times as long."""
-    bits = halves.view(np.int16).astype(np.int32)
-    np.left_shift(bits, 13, out=bits)
-    np.bitwise_and(bits, HALF_BITS, out=bits)  # the copies of the sign that lie in the exponent
-    return bits.view(np.float32)
 
 
 def form_of(rows: int, dimensions: int) -> Form:
@@ -433,54 +430,11 @@ def form_of(rows: int, dimensions: int) -> Form:
 
 
 def _present(array: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    """Return an array that this form has."""
     assert array is not None
     return array
 
 
-def _signs(vectors: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """(words, n) of n vectors; a dimension that is not below 0 is a bit that is set."""
-    # Comparing halves takes as long as converting them; the sign is the first bit of each.
-    above = vectors.view(np.int16) >= 0 if vectors.dtype == np.float16 else vectors >= 0
-    bits = np.packbits(above, axis=1)
-    padded = np.zeros((len(vectors), 8 * -(-vectors.shape[1] // 64)), np.uint8)
-    padded[:, : bits.shape[1]] = bits
-    return padded.view(np.uint64).T
-
-
-class _Buffers:
-    """The intermediate arrays of `_count_differing`."""
-
-    def __init__(self, rows: int) -> None:
-        self.differs = np.empty(rows, np.uint64)
-        self.some, self.counted = np.empty(rows, np.uint8), np.empty(rows, np.uint8)
-
-
-def _count_differing(
-    words: Sequence[npt.NDArray[np.uint64]] | npt.NDArray[np.uint64],
-    signs: npt.NDArray[np.uint64],
-    out: npt.NDArray[np.uint16],
-    buffers: _Buffers,
-) -> npt.NDArray[np.uint16]:
-    size = len(out)
-    differs, some, counted = buffers.differs[:size], buffers.some[:size], buffers.counted[:size]
-    out[:] = 0
-    for first in range(0, len(signs), 3):  # three words' counts fit into eight bits
-        for word in range(first, min(first + 3, len(signs))):
-            np.bitwise_xor(words[word], signs[word], out=differs)
-            if word == first:
-                np.bitwise_count(differs, out=some)
-            else:
-                np.bitwise_count(differs, out=counted)
-                np.add(some, counted, out=some)
-        np.add(out, some, out=out)
-    return out
-
-
-def hash_numbers(seqs: IntArray) -> IntArray:
-    """Hash numbers to numbers below 2**32."""
-    return seqs * 2_654_435_761 & 0xFFFF_FFFF
-
-
 def _capacity(rows: int) -> int:
-    """The capacity of a segment for so many rows: twice as much each time, so that growing costs little."""
+    """Return the room of a segment for so many rows: a power of two, so that growing copies little."""
     return min(SEGMENT_ROWS, max(FIRST_ROWS, 1 << (rows - 1).bit_length()))

@@ -59,29 +59,28 @@ Resolve = Callable[[Clock], Period]
 
 
 def days(first: date, count: int = 1) -> Period:
-    """Return so many days from `first` on."""
+    """Return `count` days from `first` on."""
     return first, first + timedelta(days=count)
 
 
 def months(year: int, number: int, count: int = 1) -> Period:
-    """Return so many months; `number` may be any: 0 is December of the year before."""
+    """Return `count` months from month `number` on: 1 is January, 0 is December of the year before."""
     first, last = number - 1, number - 1 + count
     return date(year + first // 12, first % 12 + 1, 1), date(year + last // 12, last % 12 + 1, 1)
 
 
 def years(number: int, count: int = 1) -> Period:
-    """Return so many years."""
+    """Return `count` years."""
     return date(number, 1, 1), date(number + count, 1, 1)
 
 
 def week(of: date, shift: int = 0) -> Period:
-    """Return the week of a day, Monday to Sunday, or another week so many later."""
+    """Return the week of a day, Monday to Sunday, or the one `shift` weeks later."""
     return days(of + timedelta(days=7 * shift - of.weekday()), 7)
 
 
 def relative(unit: str, shift: int | None) -> Resolve:
-    """Return the calendar unit so many after the clock's: ("week", -1) is last week. None is the latest that has
-    begun."""
+    """Return the calendar unit so many after the clock's: ("week", -1) is last week; None is the latest that began."""
 
     def resolve(clock: Clock) -> Period:
         today = clock.today
@@ -131,6 +130,7 @@ def rolling(count: int, unit: str) -> Resolve:
 
 
 def _hours(clock: Clock, unit: str, first: int, last: int) -> Period:
+    """Return a period of hours or minutes around the clock's time."""
     step = timedelta(hours=1) if unit == "hour" else timedelta(minutes=1)
     return clock.now + first * step, clock.now + last * step
 
@@ -175,8 +175,11 @@ def day_within(unit: str, shift: int, offset: int) -> Resolve:
 
 
 def yearly(of_year: Callable[[int], Period], shift: int | None, year_shift: int | None, in_year: int | None) -> Resolve:
-    """Return the period of one year: of `in_year`, else of the clock's year plus `year_shift`, else the last (-1), this
-    (0) or next (1) one, else the latest that has begun. The search passes over years without it (29 February)."""
+    """Return the period of one year.
+
+    The year is `in_year`, else the clock's plus `year_shift`, else the last (-1), this (0) or next (1) one with the
+    period, else the latest one in which the period has begun. Years without it are passed over (29 February).
+    """
 
     def resolve(clock: Clock) -> Period:
         today, here = clock.today, clock.today.year
@@ -210,8 +213,11 @@ def days_of_month(number: int, first: int, last: int) -> Callable[[int], Period]
 
 
 def part_of(resolve: Resolve, part: str) -> Resolve:
-    """Return a part of a period of days: a third ("early", "mid", "late"), a half ("half1", "half2"), a week ("week1"
-    to "week4", "week-1" is the last), the week of its first day ("week"), or a day ("day1", "day-1")."""
+    """Return a part of a period of days.
+
+    Parts are thirds ("early", "mid", "late"), halves ("half1", "half2"), weeks ("week1" to "week4", "week-1" is the
+    last, "week" that of the first day) and days ("day1", "day-1").
+    """
 
     def resolve_part(clock: Clock) -> Period:
         begin, end = resolve(clock)
@@ -242,11 +248,13 @@ def _easter(year: int) -> Period:
 
 
 def _thanksgiving(year: int) -> Period:
+    """Return the fourth Thursday of November."""
     first = date(year, 11, 1)
     return days(first + timedelta(days=(3 - first.weekday()) % 7 + 21))
 
 
 def _fixed(month: int, day: int, count: int = 1) -> Callable[[int], Period]:
+    """Return a feast on the same day of every year."""
     return lambda year: days(date(year, month, day), count)
 
 

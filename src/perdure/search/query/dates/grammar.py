@@ -83,7 +83,7 @@ class Rule:
 
 
 class _Match:
-    """A match of a rule; the method of the rule's kind gives its phrase, None if it is no date."""
+    """A match of a rule. The method named by the rule's kind returns its phrase; None if it is no date."""
 
     def __init__(self, match: re.Match[str], rule: Rule) -> None:
         self._match, self._tables = match, rule.language.tables
@@ -91,6 +91,7 @@ class _Match:
         self._groups = {**rule.values, **{name: text for name, text in match.groupdict().items() if text}}
 
     def days(self) -> Phrase | None:
+        """Return the phrase of a word for days, such as "yesterday"."""
         if self._groups["days"] == "hier":  # it means here in German
             near = self._match.string[: self._match.end() + 100][-200:]
             if _every("french").isdisjoint(_WORD.findall(near)):
@@ -99,22 +100,26 @@ class _Match:
         return self._phrase(calendar.day_part(calendar.relative("day", int(shift)), self._value("parts") or part))
 
     def unit(self) -> Phrase:
+        """Return the phrase of a calendar unit, such as "last week"."""
         unit, shift, day = self._value("units"), self._shift(), self._number("d")
         return self._phrase(
             calendar.relative(unit, shift) if day is None else calendar.day_within(unit, shift or 0, day - 1)
         )
 
     def ago(self) -> Phrase | None:
+        """Return the phrase of a count of units back or ahead."""
         least, most, unit = self._count()
         if unit == "year" and least >= 1000:  # 2020年前 is before that year
             return None
         return self._phrase(calendar.ago(least, most, unit))
 
     def rolling(self) -> Phrase:
+        """Return the phrase of "the last 3 weeks"."""
         least, most, unit = self._count()
         return self._phrase(calendar.rolling(most if most > 0 else least, unit))
 
     def weekday(self) -> Phrase:
+        """Return the phrase of a weekday."""
         number, shift, week = self._number("weekday", "weekday_short") or 0, self._shift(), self._number("week")
         if "units" in self._groups:
             shift, week = None, shift or 0
@@ -123,7 +128,7 @@ class _Match:
         return self._phrase(resolve, floating=shift is None and week is None, weekday=week is None)
 
     def date(self) -> Phrase | None:
-        """A day, month, quarter, season, feast or year, as far as the match says."""
+        """Return the phrase of a day, month, quarter, season, feast or year, as far as the match says."""
         groups, shift, year_shift, year = self._groups, self._shift(), self._number("years"), self._number("y")
         if short := self._number("short"):
             year = short + (2000 if short < 70 else 1900)
@@ -160,7 +165,9 @@ class _Match:
         return self._phrase(calendar.yearly(of_year, shift, year_shift, year), needs, floating=alone)
 
     def _month_needs(self, day: int | None, after: str) -> Needs:
-        """What a month without a year needs: "may" a preposition, "may 3 people" too, but not "may 3rd" or "may 3?"."""
+        """Return what a month without a year needs: "may" a preposition, "may 3 people" too, but not "may
+        3rd" or "may 3?".
+        """
         name = self._groups.get("month", "")
         if day is None:
             return "preposition" if name in _every("doubtful") else "nothing"
@@ -168,7 +175,7 @@ class _Match:
         return "preposition" if name in _every("ordinary") and after and not ordinal else "nothing"
 
     def years(self) -> Phrase | None:
-        """Years in digits, unless they count or number something."""
+        """Return the phrase of years in digits; None if they count or number something."""
         year, last, decade = self._number("y") or 0, self._number("y2"), self._number("decade")
         if decade is not None:
             return self._phrase(lambda clock: calendar.years(decade + (1900 if decade < 100 else 0), 10))
@@ -187,31 +194,34 @@ class _Match:
     def _phrase(
         self, resolve: Resolve, needs: Needs = "nothing", *, floating: bool = False, weekday: bool = False
     ) -> Phrase:
+        """Return the phrase of this match."""
         needs = cast(Needs, self._groups.get("needs", needs))
         return Phrase(*self._match.span(), resolve, needs, floating, weekday)
 
     def _value(self, category: str) -> str:
-        """The table value of the group's word, or the value that the rule gives; "" without the group."""
+        """Return the table value of the group's word, or the value that the rule gives; "" without the group."""
         text = " ".join(self._groups.get(category, "").split())
         return self._tables.get(category, {}).get(text, text)
 
     def _number(self, *categories: str) -> int | None:
-        """The value of the first of these groups that is there, as a number."""
+        """Return the value of the first of these groups that matched, as a number."""
         values = (value for category in categories if (value := self._value(category)))
         return next(map(_parse_number, values), None)
 
     def _shift(self) -> int | None:
-        """-1 for last, 0 for this, 1 for next; None without such a word."""
+        """Return -1 for last, 0 for this, 1 for next; None without such a word."""
         return self._number("shift", "after")
 
     def _count(self) -> tuple[int, int, str]:
-        """(least, most, unit) of a count: (3, 3, "day"), or (2, 5, "week") for a few weeks; negative ones lie ahead."""
+        """Return (least, most, unit) of a count: (3, 3, "day"), or (2, 5, "week") for a few weeks; ahead is
+        negative.
+        """
         value, unit = self._value("counted_days") or self._value("numbers"), self._value("units") or "day"
         least, most = (_parse_number(number) for number in (value.split("-") * 2)[:2])
         return (-most, -least, unit) if "ahead" in self._groups else (least, most, unit)
 
     def _words_around(self) -> tuple[str, str]:
-        """The word before the match and the word behind it, "" for none."""
+        """Return the words before and after the match, "" for none."""
         text, (first, last) = self._match.string, self._match.span()
         before = _BEFORE_WORD.search(text, max(0, first - 24), first)
         after = _AFTER_WORD.match(text, last)
@@ -219,7 +229,7 @@ class _Match:
 
 
 def _parse_number(text: str) -> int:
-    """十五 is 15, 二〇二三 is 2023, 一百二十 is 120."""
+    """Parse a number in digits or Chinese signs: 十五 is 15, 二〇二三 is 2023, 一百二十 is 120."""
     if text.isascii():
         return int(text)
     if not any(character in "十百" for character in text):
@@ -235,7 +245,7 @@ def _parse_number(text: str) -> int:
 
 @functools.cache
 def _every(category: str) -> frozenset[str]:
-    """The words of a category in all languages."""
+    """Return the words of a category in all languages."""
     return frozenset(word for language in LANGUAGES for word in language.tables.get(category, ()))
 
 
@@ -246,6 +256,7 @@ def rules() -> tuple[Rule, ...]:
 
 
 def _rule(language: Language, kind: str, values: Mapping[str, str], pattern: str) -> Rule:
+    """Build a rule: its pattern, and the words that it needs."""
     for name, expansion in (_SPACELESS_NAMES if language.signs else _SPACED_NAMES).items():
         pattern = pattern.replace(name, expansion)
     source = _NAME.sub(lambda name: _words_of(language, *name.groups()), pattern)
@@ -260,7 +271,7 @@ def _rule(language: Language, kind: str, values: Mapping[str, str], pattern: str
 
 
 def _words_of(language: Language, plain: str, category: str, chosen: str | None) -> str:
-    """The words of a table as a named group, or as a plain one; only those with the values of `chosen`."""
+    """Return the words of a table as a pattern group; only those with the values of `chosen`."""
     table = language.tables.get(category, {})
     words = alternatives(word for word, value in table.items() if chosen is None or value in chosen.split())
     if category == "numbers":

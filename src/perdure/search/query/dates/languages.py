@@ -37,6 +37,7 @@ class Language:
 
 
 def _language(tables: str, rules: str, signs: str = "", digits: str = "[0-9]{1,4}") -> Language:
+    """Build a language from the text of its tables and rules."""
     rows = []
     for line in filter(str.strip, rules.splitlines()):
         kind, pattern = line.strip().split(" | ", 1)
@@ -48,6 +49,7 @@ def _language(tables: str, rules: str, signs: str = "", digits: str = "[0-9]{1,4
 
 
 def _table(text: str) -> dict[str, str]:
+    """Parse "value: words; value: words"; "5.. words" numbers the words from 5 on."""
     found: dict[str, str] = {}
     for row in text.split("; "):
         value, _, words = row.rpartition(": ")

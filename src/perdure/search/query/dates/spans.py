@@ -66,6 +66,7 @@ _FOLDS |= dict.fromkeys((*range(0x2010, 0x2016), 0x2212, 0x301C, 0x7E, 0xFF5E), 
 
 
 def _fold(text: str) -> str:
+    """Return a text in lower case with narrow signs, one apostrophe and one dash; places stay the same."""
     lower = text.lower()
     if text.isascii():
         return lower
@@ -97,17 +98,20 @@ def _find_phrases(folded: str) -> list[Phrase]:
 
 @functools.cache
 def _heads() -> frozenset[str]:
+    """Return the heads of all rules."""
     return frozenset().union(*(rule.heads for rule in rules()))
 
 
 def _words(category: str, *, spaces: bool | None = None, value: str | None = None) -> str:
-    """The words of a table in all languages, or in those with spaces or without, as alternatives of a pattern."""
+    """Return the words of a category, in all languages or in those with or without spaces, as alternatives of
+    a pattern.
+    """
     tables = (item.tables.get(category, {}) for item in LANGUAGES if spaces is None or spaces is not bool(item.signs))
     return alternatives({word for table in tables for word, found in table.items() if value in (None, found)})
 
 
 def _groups(category: str, *, spaces: bool) -> str:
-    """The same with a named group for each value."""
+    """Return the same with a named group for each value."""
     tables = (item.tables.get(category, {}) for item in LANGUAGES if spaces is not bool(item.signs))
     values = dict.fromkeys(value for table in tables for value in table.values())
     return "|".join(f"(?P<{value}>{_words(category, spaces=spaces, value=value)})" for value in values)
@@ -115,7 +119,7 @@ def _groups(category: str, *, spaces: bool) -> str:
 
 @functools.cache
 def patterns() -> dict[str, re.Pattern[str]]:
-    """Compile the patterns of what stands before, behind and between phrases, at the first phrase that is found."""
+    """Compile the patterns of the words before, after and between phrases."""
     article = f"(?:(?:{'|'.join(word for word in _words('article').split('|') if word[-1] != chr(39))}) |l')?"
     found = {
         "portion before": rf"(?<!\w)(?:the )?(?:{_groups('portion', spaces=True)}"
@@ -195,9 +199,9 @@ def _with_relations(folded: str, phrases: list[Phrase]) -> Iterator[Phrase]:
 
 
 def _has_needed_words(phrase: Phrase, relation: str) -> bool:
-    """Whether the word before the phrase makes it a date, for phrases such as "May" that need one ("in May").
+    """Return whether the relation before a phrase makes it a date: "may" alone is none, "in may" is.
 
-    `relation` is the meaning of that word: "since", "before", ...; "" without one.
+    `relation` is the meaning of the word before it: "since", "before", ...; "" without one.
     """
     if phrase.needs == "preposition":
         return relation not in ("", "range", "between", "other")
@@ -205,6 +209,7 @@ def _has_needed_words(phrase: Phrase, relation: str) -> bool:
 
 
 def _not_after(resolve: Resolve, other: Resolve) -> Resolve:
+    """Return the latest period that does not follow the other."""
     return lambda clock: resolve(clock.on(_day(other(clock)[0])))
 
 
@@ -230,8 +235,10 @@ def _range_end(folded: str, phrase: Phrase, after: Phrase, relation: str) -> int
 
 
 def _between(phrase: Phrase, after: Phrase) -> Resolve:
-    """From the beginning of one to the end of the other. A floating end follows the other one: in "March to May 2023"
-    both are of 2023, and "Monday to Wednesday" are days of one week."""
+    """Return the period from the beginning of one phrase to the end of the other.
+
+    A floating end follows the other: in "March to May 2023" both are of 2023; "Monday to Wednesday" is in one week.
+    """
 
     def resolve(clock: Clock) -> Period:
         if after.floating and not phrase.floating:
@@ -249,6 +256,7 @@ def _between(phrase: Phrase, after: Phrase) -> Resolve:
 
 
 def _day(edge: date) -> date:
+    """Return the day of an edge."""
     return edge.date() if isinstance(edge, datetime) else edge
 
 
