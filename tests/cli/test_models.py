@@ -13,7 +13,7 @@ from perdure.cli.chat.session import Session
 from perdure.cli.chat.slash import run_command
 from perdure.cli.chat.source import ListedLines
 from perdure.cli.chat.terminal import Terminal
-from perdure.cli.views.facts import cells
+from perdure.cli.views.context import cells
 from perdure.cli.views.text import TextView
 from perdure.settings import Settings
 from perdure.testing import InlineStore

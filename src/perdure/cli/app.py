@@ -1,4 +1,4 @@
-"""The commands: arguments, one call, an exit code. Nothing heavier than typer is imported before a command runs."""
+"""The commands and their arguments. What they do is in `commands`, imported when one runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.commands.mcp_arguments import mcp_app
-from perdure.cli.commands.secret_arguments import secret_app
-from perdure.cli.commands.tool_arguments import tool_app
-from perdure.cli.exit import run_and_exit
+from perdure.cli.groups import mcp_app, secret_app, tool_app
+from perdure.cli.run import Agent, AsJson, LastAgent, Yes, command, run_and_exit
 
 # Without rich markup typer does not import rich, which would triple the time of `--help`.
 app = typer.Typer(
@@ -26,7 +24,7 @@ app.add_typer(mcp_app, name="mcp")
 
 
 Message = Annotated[str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send this one message and leave.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for each message.")]
+ChatJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for each message.")]
 NewModel = Annotated[
     str | None, typer.Option("--model", metavar="HANDLE", help="The model of the agent that is made, as provider/name.")
 ]
@@ -51,7 +49,7 @@ def root(
         bool, typer.Option("--version", help="Print the version and leave.", callback=_version, is_eager=True)
     ] = False,
     message: Message = None,
-    as_json: AsJson = False,
+    as_json: ChatJson = False,
     model: NewModel = None,
 ) -> None:
     """Agents that remember. Without a command: chat with the agent used last; the first run makes one.
@@ -69,11 +67,9 @@ def root(
 
 @app.command()
 def chat(
-    agent: Annotated[
-        str | None, typer.Argument(metavar="AGENT", help="Name or id; by default the agent used last.")
-    ] = None,
+    agent: LastAgent = None,
     message: Message = None,
-    as_json: AsJson = False,
+    as_json: ChatJson = False,
     new: Annotated[bool, typer.Option("--new", help="Make the agent AGENT first.")] = False,
     model: NewModel = None,
     conversation: Annotated[
@@ -94,46 +90,35 @@ def chat(
     run_and_exit(chat(name=agent, new=new, model=model, message=message, as_json=as_json, conversation=conversation))
 
 
-@app.command()
+@command(app, "conversations.conversations")
 def conversations(
-    agent: Annotated[
-        str | None, typer.Argument(metavar="AGENT", help="Name or id; by default the agent used last.")
-    ] = None,
+    agent: LastAgent = None,
     rename: Annotated[
         tuple[str, str] | None, typer.Option("--rename", metavar="NUMBER NAME", help="Say what one is about.")
     ] = None,
     delete: Annotated[
         str | None, typer.Option("--delete", metavar="NUMBER", help="Take one out of every list, search and view.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """List an agent's conversations, oldest first, or change one of them."""
-    from perdure.cli.commands.conversations import conversations
-
-    run_and_exit(conversations(agent, rename=rename, delete=delete, yes=yes, as_json=as_json))
 
 
-@app.command()
+@command(app, "agents.agents")
 def agents(
     delete: Annotated[
         str | None, typer.Option("--delete", metavar="AGENT", help="Remove one with its whole history.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the agents, the one used last first."""
-    from perdure.cli.commands.agents import agents
-
-    run_and_exit(agents(delete=delete, yes=yes, as_json=as_json))
 
 
-@app.command()
-def approvals(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False) -> None:
+@command(app, "approvals.approvals")
+def approvals(as_json: AsJson = False) -> None:
     """List the calls of agents that wait for a person, or for the program that sent the message."""
-    from perdure.cli.commands.approvals import approvals
-
-    run_and_exit(approvals(as_json=as_json))
 
 
 OfCall = Annotated[str | None, typer.Argument(metavar="CALL", help="By default all that wait.")]
@@ -143,9 +128,9 @@ InConversation = Annotated[
 ]
 
 
-@app.command()
+@command(app, "approvals.approve")
 def approve(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.")],
+    agent: Agent,
     call: OfCall = None,
     arguments: Annotated[
         str | None, typer.Option("--arguments", metavar="JSON", help="What it is run with in place of its own.")
@@ -153,64 +138,47 @@ def approve(
     conversation: InConversation = None,
 ) -> None:
     """Let calls of an agent run that wait for it, and print what the agent then says."""
-    from perdure.cli.commands.approvals import decide
-
-    run_and_exit(decide(agent, call, approve=True, reason=None, arguments=arguments, conversation=conversation))
 
 
-@app.command()
+@command(app, "approvals.deny")
 def deny(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.")],
+    agent: Agent,
     call: OfCall = None,
     reason: Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="The agent is told.")] = None,
     conversation: InConversation = None,
 ) -> None:
     """Refuse calls of an agent that wait for it, and print what the agent then says."""
-    from perdure.cli.commands.approvals import decide
-
-    run_and_exit(decide(agent, call, approve=False, reason=reason, arguments=None, conversation=conversation))
 
 
-@app.command()
+@command(app, "approvals.cancel")
 def cancel(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.")],
+    agent: Agent,
     conversation: Annotated[
         str | None, typer.Option("--conversation", metavar="ID", help="Only this one, or 'default': the first.")
     ] = None,
 ) -> None:
     """Cancel what an agent has under way; calls that wait are given up. No model is asked."""
-    from perdure.cli.commands.approvals import cancel
-
-    run_and_exit(cancel(agent, conversation=conversation))
 
 
-@app.command()
+@command(app, "agents.reset")
 def reset(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    agent: Agent,
+    yes: Yes = False,
 ) -> None:
     """Have an agent begin anew: what was said is out of its view.
 
     Memory blocks, archives and files stay, and so does the log.
     """
-    from perdure.cli.commands.reset import reset
-
-    run_and_exit(reset(agent, yes=yes))
 
 
-@app.command()
-def hooks(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False) -> None:
+@command(app, "hooks.list_hooks")
+def hooks(as_json: AsJson = False) -> None:
     """List the hooks of this machine, in the order in which they are called."""
-    from perdure.cli.commands.hooks import list_hooks
-
-    raise typer.Exit(list_hooks(as_json=as_json))
 
 
-@app.command()
+@command(app, "context.context")
 def context(
-    agent: Annotated[
-        str | None, typer.Argument(metavar="AGENT", help="Name or id; by default the agent used last.")
-    ] = None,
+    agent: LastAgent = None,
     step: Annotated[
         str | None,
         typer.Option("--step", metavar="STEP", help="Explain one request: an id, its beginning, last, last-1, ..."),
@@ -221,7 +189,7 @@ def context(
     raw: Annotated[
         bool, typer.Option("--raw", help="Print the request of --step, or the last, in its canonical form.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what fills the window, and what a model was told.
 
@@ -231,12 +199,9 @@ def context(
         raise typer.BadParameter("it names its two steps itself: leave --step and --raw out", param_hint="--diff")
     if raw and as_json:
         raise typer.BadParameter("it prints JSON lines already: leave --json out", param_hint="--raw")
-    from perdure.cli.commands.context import context
-
-    run_and_exit(context(name=agent, step=step, pair=diff, raw=raw, as_json=as_json))
 
 
-@app.command()
+@command(app, "archives.archives")
 def archives(
     attach: Annotated[
         tuple[str, str] | None,
@@ -248,16 +213,13 @@ def archives(
     delete: Annotated[
         str | None, typer.Option("--delete", metavar="ARCHIVE", help="Remove one with its passages.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the archives and which agents have them, or change one of them."""
-    from perdure.cli.commands.archives import archives
-
-    run_and_exit(archives(attach=attach, detach=detach, delete=delete, yes=yes, as_json=as_json))
 
 
-@app.command()
+@command(app, "search.search")
 def search(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for.")],
     agent: Annotated[
@@ -278,29 +240,14 @@ def search(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="So many of each kind.")] = 10,
     why: Annotated[bool, typer.Option("--why", help="Tell why each was found, and what ran.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Search what was said and what was put away."""
     if agent is not None and archive is not None:
         raise typer.BadParameter("it is searched by itself: leave --agent out", param_hint="--archive")
-    from perdure.cli.commands.search import search
-
-    run_and_exit(
-        search(
-            text=text,
-            agent=agent,
-            archive=archive,
-            tags=tags or (),
-            since=since,
-            until=until,
-            limit=limit,
-            why=why,
-            as_json=as_json,
-        )
-    )
 
 
-@app.command("export")
+@command(app, "transfer.export_archives", name="export")
 def export_archives(
     names: Annotated[
         list[str],
@@ -312,12 +259,9 @@ def export_archives(
     """Write an archive as lines of JSON."""
     if len(names) != 2 - every:
         raise typer.BadParameter("write `perdure export ARCHIVE FILE`, or `perdure export --all FILE`")
-    from perdure.cli.commands.transfer import export_archives
-
-    run_and_exit(export_archives(name=None if every else names[0], file=names[-1], overwrite=overwrite))
 
 
-@app.command("import")
+@command(app, "transfer.import_archives", name="import")
 def import_archives(
     file: Annotated[str, typer.Argument(metavar="FILE", help="What `perdure export` wrote; - is stdin.")],
     into: Annotated[
@@ -329,12 +273,9 @@ def import_archives(
     ] = None,
 ) -> None:
     """Read archives from lines of JSON. What is there already is skipped."""
-    from perdure.cli.commands.transfer import import_archives
-
-    run_and_exit(import_archives(file=file, into=into, agent=agent))
 
 
-@app.command("import-messages")
+@command(app, "transfer.import_messages", name="import-messages")
 def import_messages(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="Whose history, by name or id.")],
     file: Annotated[str, typer.Argument(metavar="FILE", help="One JSON object a line, oldest first; - is stdin.")],
@@ -348,17 +289,11 @@ def import_messages(
     Each line has "role" (user, assistant or system), "text" and "occurred_at" (with a zone), and may have "name" (who
     spoke) and "id". What is there already is skipped.
     """
-    from perdure.cli.commands.transfer import import_messages
-
-    run_and_exit(import_messages(agent=agent, file=file, conversation=conversation))
 
 
-@app.command()
+@command(app, "serve.key")
 def key() -> None:
     """Print the API key that the server asks for, such as the one of PERDURE_API_KEY=auto."""
-    from perdure.cli.commands.key import key
-
-    run_and_exit(key())
 
 
 @app.command()
@@ -369,20 +304,18 @@ def serve(
     port: Annotated[int | None, typer.Option("--port", min=0, max=65_535, help="By default 8283; 0 is any.")] = None,
 ) -> None:
     """Serve the agents over HTTP, as letta-client speaks it. Ctrl-C stops."""
-    from perdure.cli.commands.serve import loop_factory, serve
+    from perdure.cli.commands.serve import serve
+    from perdure.server.serve import loop_factory
 
     run_and_exit(serve(host=host, port=port), loop_factory=loop_factory())
 
 
-@app.command()
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+@command(app, "doctor.doctor")
+def doctor(as_json: AsJson = False) -> None:
     """Check models, data and ports, and say what helps. Exit code 1: something is broken."""
-    from perdure.cli.commands.doctor import doctor
-
-    run_and_exit(doctor(as_json=as_json))
 
 
-@app.command()
+@command(app, "upkeep.reindex")
 def reindex(
     archive: Annotated[
         str | None, typer.Option("--archive", metavar="ARCHIVE", help="The passages of this archive, by name or id.")
@@ -396,12 +329,9 @@ def reindex(
 
     It can be stopped and started again at any time; searches go on with what is there.
     """
-    from perdure.cli.commands.reindex import reindex
-
-    run_and_exit(reindex(archive=archive, agent=agent, again=again))
 
 
-@app.command()
+@command(app, "folders.upload")
 def upload(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, or whole directories.")],
     folder: Annotated[
@@ -416,12 +346,9 @@ def upload(
 
     Of directories, version control, packages of others and what is no text are left out.
     """
-    from perdure.cli.commands.folders import upload
-
-    run_and_exit(upload(paths=paths, folder=folder, agent=agent))
 
 
-@app.command()
+@command(app, "folders.folders")
 def folders(
     attach: Annotated[
         tuple[str, str] | None, typer.Option("--attach", metavar="FOLDER AGENT", help="Let an agent read one.")
@@ -430,27 +357,21 @@ def folders(
         tuple[str, str] | None, typer.Option("--detach", metavar="FOLDER AGENT", help="Take one from an agent.")
     ] = None,
     delete: Annotated[str | None, typer.Option("--delete", metavar="FOLDER", help="Remove one with its files.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """List the folders of files, or change one of them."""
-    from perdure.cli.commands.folders import folders
-
-    run_and_exit(folders(attach=attach, detach=detach, delete=delete, yes=yes))
 
 
-@app.command()
+@command(app, "folders.files")
 def files(
     name: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder; or an agent, for what it has open.")],
     delete: Annotated[str | None, typer.Option("--delete", metavar="FILE", help="Remove a file of the folder.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """List the files of a folder, and how far each is."""
-    from perdure.cli.commands.folders import files
-
-    run_and_exit(files(name=name, delete=delete, yes=yes))
 
 
-@app.command()
+@command(app, "upkeep.verify")
 def verify(
     repair: Annotated[bool, typer.Option("--repair", help="Rebuild indexes, vectors and counts that differ.")] = False,
     accept_loss: Annotated[
@@ -461,6 +382,3 @@ def verify(
 
     Exit code 1: something is damaged or differs, and was not repaired.
     """
-    from perdure.cli.commands.verify import verify
-
-    run_and_exit(verify(repair=repair, accept_loss=accept_loss))

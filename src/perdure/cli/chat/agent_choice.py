@@ -10,9 +10,9 @@ from pathlib import Path
 
 from perdure.app import model_registry
 from perdure.cli.chat.models import known_models, what_helps, with_help
-from perdure.cli.pages import load_conversations
 from perdure.cli.views.fold import plural
 from perdure.cli.views.view import View
+from perdure.cli.work import load_conversations
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound
 from perdure.core.ids import ConversationId
 from perdure.core.text.zones import is_zone

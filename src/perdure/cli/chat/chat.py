@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
 
 from perdure.cli.chat.agent_choice import chat_command, check_first_model, greet, open_agent, warn_of_model
 from perdure.cli.chat.session import WAITING, Session
 from perdure.cli.chat.slash import command_help, run_command
 from perdure.cli.chat.source import ListedLines, Source, StdinLines
-from perdure.cli.chat.terminal import Terminal, standard_streams
 from perdure.cli.commands.conversations import NO_AGENT, conversation_named
-from perdure.cli.views.view import View
+from perdure.cli.work import standard_view
 from perdure.core.errors import NotFound, PerdureError
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
@@ -27,10 +25,10 @@ async def chat(
     conversation: str | None = None,
 ) -> int:
     """Chat until the texts end, and return the exit code."""
-    out, err = standard_streams()
     # A prompt needs a terminal at both ends.
-    interactive = message is None and not as_json and sys.stdin is not None and sys.stdin.isatty() and out.isatty()
-    view = _view(out, err, as_json=as_json, interactive=interactive)
+    terminals = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+    interactive = message is None and not as_json and terminals
+    view = standard_view(as_json=as_json, interactive=interactive)
     try:
         settings = Settings.from_environment()
         check_first_model(settings, model)
@@ -67,13 +65,3 @@ async def chat(
     if code in (0, WAITING):
         view.hint(f"Everything is kept: `{chat_command(target.agent)}` goes on.")
     return code
-
-
-def _view(out: TextIO, err: TextIO, *, as_json: bool, interactive: bool) -> View:
-    if as_json:
-        from perdure.cli.views.json import JsonView
-
-        return JsonView(out)
-    from perdure.cli.views.text import TextView
-
-    return TextView(Terminal(out, err, interactive=interactive))

@@ -8,10 +8,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import contextmanager
 from dataclasses import replace
 
+from rich.text import Text
+
 from perdure.cli.chat.agent_choice import ModelElsewhere, shell_word
 from perdure.cli.chat.approvals import ask_decisions
 from perdure.cli.chat.source import Source
 from perdure.cli.chat.turn import Turn
+from perdure.cli.views.pending import pending_shape
+from perdure.cli.views.text import pending_view
 from perdure.cli.views.view import View
 from perdure.core.answers import PendingCall
 from perdure.core.conversations import Reset
@@ -159,7 +163,8 @@ class Session:
         if waiting and self._source.interactive:
             await self.settle()
         else:
-            self.view.show_pending(waiting)
+            parts = map(pending_view, waiting) if waiting else [Text("No call waits for anybody in this conversation.")]
+            self.view.show({"pending": [pending_shape(call) for call in waiting]}, *parts)
 
     async def reset(self) -> Sequence[Reset] | None:
         """Reset this conversation after a question; None: the person says no. Raises: PerdureError."""

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+from rich.text import Text
 
 from perdure.app import facts_of
 from perdure.cli.chat.agent_choice import context_command
 from perdure.cli.chat.models import known_models, model_row, with_help
+from perdure.cli.chat.render import diff_view
 from perdure.cli.chat.session import Session
 from perdure.cli.commands.agents import list_agents
-from perdure.cli.commands.conversations import conversation_named, conversation_row, list_conversations
+from perdure.cli.commands.conversations import conversation_named, show_conversation, show_conversations
+from perdure.cli.commands.search import show_hits
+from perdure.cli.views.context import context_view
+from perdure.cli.views.fold import fold, visible
+from perdure.cli.views.json import agent_shape, block_shape, context_shape, model_shape, reset_shape, version_shape
+from perdure.cli.views.table import new_table
+from perdure.cli.views.text import ABOUT_CHARS, agents_view, blocks_view, model_view, reset_view, versions_view
+from perdure.core.blocks import Block
 from perdure.core.errors import InvalidInput, ModelNotFound
 from perdure.domain.agents.automatic import auto_recall_of
 
@@ -57,32 +67,42 @@ async def _memory(session: Session, argument: str) -> None:
     blocks, words = session.agent.blocks, argument.split()
     match words:
         case []:
-            session.view.show_blocks(await blocks.list())
+            _show_blocks(session, await blocks.list())
             session.view.hint("/memory LABEL history shows how a block came to be what it is")
         case [label]:
-            session.view.show_blocks([await blocks.get(label)])
+            _show_blocks(session, [await blocks.get(label)])
             session.view.hint(f"/memory {label} history shows how it came to be what it is")
         case [label, "history"]:
             versions = await blocks.history(label)
-            session.view.show_versions(label, versions)
+            shape = {"label": label, "versions": [version_shape(version) for version in versions]}
+            session.view.show(shape, *versions_view(label, versions))
             session.view.hint(f"/memory {label} restore N brings the value of version N back")
         case [label, "restore", number] if number.isdecimal():
             before = await blocks.get(label)
             block = await blocks.restore(label, int(number))
             changed = block.version != before.version
             diff = (await blocks.history(label, limit=1))[0].diff if changed else ""
-            session.view.show_restore(block, int(number), diff)
+            told = f"again, as version {block.version}" if changed else "already"
+            session.view.show(
+                {"restored": int(number), "block": block_shape(block), "diff": diff},
+                Text(f"{visible(block.label)} has the value of version {number} {told}."),
+                *([diff_view(diff)] if diff else []),
+            )
             session.view.hint(f"the agent sees it from the next message on; /memory {label} history shows it")
         case _:
             raise _wrong_usage("/memory")
+
+
+def _show_blocks(session: Session, blocks: Sequence[Block]) -> None:
+    parts = blocks_view(blocks) if blocks else [Text("This agent has no memory blocks.")]
+    session.view.show({"blocks": [block_shape(block) for block in blocks]}, *parts)
 
 
 async def _search(session: Session, argument: str) -> None:
     if not argument:
         raise InvalidInput("there is nothing to look for: /search TEXT")
     messages = await session.agent.search(argument, limit=SEARCH_LIMIT)
-    passages = await session.agent.search_archive(argument, limit=SEARCH_LIMIT)
-    session.view.show_results(argument, [hit.message for hit in messages], [hit.passage for hit in passages])
+    show_hits(session.view, argument, messages, await session.agent.search_archive(argument, limit=SEARCH_LIMIT))
     session.view.hint('/search "some words" finds them only next to each other')
 
 
@@ -116,19 +136,25 @@ async def _recall(session: Session, argument: str) -> None:
     if argument:
         session.agent = await session.agent.update(settings=settings)
     setting = auto_recall_of(settings)
-    session.view.show_recall(None if setting is None else setting.budget_tokens)
+    text = "Automatic recall is off."
+    if setting is not None:
+        text = f"Automatic recall is on: up to {setting.budget_tokens:,} tokens of memory go with each message."
+    shape = None if setting is None else {"budget_tokens": setting.budget_tokens}
+    session.view.show({"auto_recall": shape}, Text(text))
     session.view.hint("/recall off leaves it out" if setting else "/recall on has it look before each answer")
 
 
 async def _new(session: Session, argument: str) -> None:
     conversation = await session.agent.new_conversation(summary=argument or None)
     await session.switch_to(conversation.id)
-    session.view.show_new_conversation(conversation)
+    about = "" if conversation.summary is None else f", {visible(fold(conversation.summary, ABOUT_CHARS))!r}"
+    text = f"A new conversation{about}: nothing said before is in view, memory and search are the same."
+    session.view.show({"conversation": conversation.id}, Text(text))
     session.view.hint("what was said before is still found: /search TEXT, or ask; /conversations leads back")
 
 
 async def _conversations(session: Session, argument: str) -> None:
-    session.view.show_conversations(await list_conversations(session.agent, current=session.conversation))
+    await show_conversations(session.view, session.agent, session.conversation)
     session.view.hint("/switch NUMBER goes on with another one; /rename NAME says what this one is about")
 
 
@@ -136,7 +162,7 @@ async def _switch(session: Session, argument: str) -> None:
     if not argument:
         raise _wrong_usage("/switch", "; /conversations lists them")
     conversation = await conversation_named(session.agent, argument)
-    session.view.show_switch(await conversation_row(session.agent, conversation, conversation.id))
+    await show_conversation(session.view, session.agent, conversation)
     await session.switch_to(conversation.id)
     session.view.hint("what you say now goes there; memory and search are the same")
 
@@ -146,14 +172,14 @@ async def _rename(session: Session, argument: str) -> None:
         raise _wrong_usage("/rename")
     conversation = await session.agent.find_conversation(session.conversation)
     conversation = await session.agent.update_conversation(conversation.id, summary=argument)
-    session.view.show_switch(await conversation_row(session.agent, conversation, conversation.id))
+    await show_conversation(session.view, session.agent, conversation)
     session.view.hint("/conversations lists it by this name")
 
 
 async def _reset(session: Session, argument: str) -> None:
     resets = await session.reset()
     if resets is not None:
-        session.view.show_reset(resets)
+        session.view.show({"reset": [reset_shape(reset) for reset in resets]}, reset_view(resets))
 
 
 async def _model(session: Session, argument: str) -> None:
@@ -162,7 +188,7 @@ async def _model(session: Session, argument: str) -> None:
         if app.models.endpoints and not app.models.listings:
             await _refresh_models(session)
         session.agent = await session.perdure.agent(session.agent.id)  # its model can have changed
-        session.view.show_model(model_row(session.agent, app))
+        _show_model(session)
         session.view.hint(f"/model HANDLE gives the agent another one: {known_models(session.perdure.models)}")
         return
     if app.models.endpoints:
@@ -172,8 +198,13 @@ async def _model(session: Session, argument: str) -> None:
         session.agent = await session.agent.update(model=argument)
     except ModelNotFound as error:
         raise with_help(error, app.models) from error
-    session.view.show_model(model_row(session.agent, app))
+    _show_model(session)
     session.view.hint("it answers from the next message on; what was said and memory stay")
+
+
+def _show_model(session: Session) -> None:
+    row = model_row(session.agent, session.perdure.app)
+    session.view.show({"model": model_shape(row)}, *model_view(row))
 
 
 async def _refresh_models(session: Session) -> None:
@@ -183,13 +214,15 @@ async def _refresh_models(session: Session) -> None:
 
 
 async def _context(session: Session, argument: str) -> None:
-    session.view.show_context(await session.agent.context(conversation=session.conversation))
+    overview = await session.agent.context(conversation=session.conversation)
+    session.view.show({"context": context_shape(overview)}, context_view(overview))
     command = f"{context_command(session.agent)} --step last"
     session.view.hint(f"`{command}` explains the newest request; what leaves the window stays in /search and memory")
 
 
 async def _agents(session: Session, argument: str) -> None:
-    session.view.show_agents(await list_agents(session.perdure))
+    rows = await list_agents(session.perdure)
+    session.view.show({"agents": [agent_shape(row) for row in rows]}, agents_view(rows))
     session.view.hint("`perdure chat NAME` talks to another one; `perdure chat NAME --new` makes it")
 
 
@@ -198,7 +231,11 @@ async def _quit(session: Session, argument: str) -> None:
 
 
 async def _help(session: Session, argument: str) -> None:
-    session.view.show_commands({command.usage: command.help for command in COMMANDS.values()})
+    commands = {command.usage: command.help for command in COMMANDS.values()}
+    table = new_table("usage", "help", styles={"usage": "bold"}, head=False)
+    for row in commands.items():
+        table.add_row(*row)
+    session.view.show({"commands": commands}, table)
     session.view.hint("Enter sends, Alt-Enter begins a new line, Ctrl-C cancels the answer, Ctrl-D leaves")
 
 

@@ -74,8 +74,13 @@ class Terminal:
         self._print(self._notes, *notes)
 
     def show(self, *results: RenderableType) -> None:
-        """Print the result of a command."""
-        self._print(self._out, *results)
+        """Print the result of a command; a `str` as it is."""
+        for result in results:
+            if isinstance(result, str):
+                self.end_line()
+                print(result, file=self._out.file)
+            else:
+                self._print(self._out, result)
 
     def hint(self, text: str) -> None:
         """Print what to do next."""

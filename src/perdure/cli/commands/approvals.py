@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from perdure.cli.chat.session import Session
 from perdure.cli.chat.source import ListedLines
-from perdure.cli.open_store import Output, with_store
 from perdure.cli.views.pending import pending_shape, pending_text
+from perdure.cli.views.view import View
+from perdure.cli.work import open_store
 from perdure.core.answers import PendingCall
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId
@@ -16,27 +17,20 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
 NO_CALL = "no call waits for anybody"
+NOTHING = "there is nothing to cancel"
 
 Waiting = tuple[str, PendingCall]
 """(name of the agent, call)"""
 
 
-async def approvals(*, as_json: bool) -> int:
+async def approvals(view: View) -> None:
     """Print the waiting calls of all agents."""
-    output = Output(as_json=as_json)
-
-    async def work(perdure: AsyncPerdure) -> int:
+    async with open_store(view, empty=NO_CALL) as perdure:
         waiting = await perdure.services.approvals.list_all()
-        if as_json:
-            output.json([{"agent": name, **pending_shape(call)} for name, call in waiting])
-            return 0
-        for name, call in waiting:
-            output.print(f"{name}: {pending_text(call)}{_place(call, waiting)}")
+        shapes = [{"agent": name, **pending_shape(call)} for name, call in waiting]
+        view.show(shapes, *(f"{name}: {pending_text(call)}{_place(call, waiting)}" for name, call in waiting))
         hint = "`perdure approve AGENT` lets them run, `perdure deny AGENT` refuses them"
-        output.view.hint(hint if waiting else NO_CALL)
-        return 0
-
-    return await with_store(output, work, empty=NO_CALL)
+        view.hint(hint if waiting else NO_CALL)
 
 
 def _place(call: PendingCall, waiting: Sequence[Waiting]) -> str:
@@ -45,45 +39,46 @@ def _place(call: PendingCall, waiting: Sequence[Waiting]) -> str:
     return f" in {call.conversation_id}" if len(conversations) > 1 else ""
 
 
-async def decide(
+async def approve(view: View, *, agent: str, call: str | None, arguments: str | None, conversation: str | None) -> int:
+    """Approve waiting calls of an agent, print the run that follows, and return the exit code."""
+    if arguments is not None:
+        _check_arguments(arguments)
+    return await _decide(view, agent, call, conversation, approve=True, arguments=arguments)
+
+
+async def deny(view: View, *, agent: str, call: str | None, reason: str | None, conversation: str | None) -> int:
+    """Deny waiting calls of an agent, print the run that follows, and return the exit code."""
+    return await _decide(view, agent, call, conversation, approve=False, reason=reason)
+
+
+async def _decide(
+    view: View,
     name: str,
     call_id: str | None,
+    conversation: str | None,
     *,
     approve: bool,
-    reason: str | None,
-    arguments: str | None,
-    conversation: str | None,
+    reason: str | None = None,
+    arguments: str | None = None,
 ) -> int:
-    """Approve or deny waiting calls of an agent, print the run that follows, and return the exit code."""
-    output = Output()
-
-    async def work(perdure: AsyncPerdure) -> int:
+    async with open_store(view, empty=NO_CALL) as perdure:
         agent = await perdure.agent(name)
         conversation_id = await _conversation_of(agent, perdure, call_id, conversation)
-        session = Session(perdure, agent, ListedLines([]), output.view, conversation=conversation_id)
-        return await session.run_decision(approve, call_id, reason=reason, arguments=_check_arguments(arguments))
-
-    return await with_store(output, work, empty=NO_CALL)
+        session = Session(perdure, agent, ListedLines([]), view, conversation=conversation_id)
+        return await session.run_decision(approve, call_id, reason=reason, arguments=arguments)
 
 
-async def cancel(name: str, *, conversation: str | None) -> int:
+async def cancel(view: View, *, agent: str, conversation: str | None) -> None:
     """Cancel the runs of an agent that are queued, running, or stopped at a waiting call."""
-    output = Output()
-
-    async def work(perdure: AsyncPerdure) -> int:
-        agent = await perdure.agent(name)
+    async with open_store(view, empty=NOTHING) as perdure:
         runs = await perdure.services.runs.cancel_all(
-            agent.id,
+            (await perdure.agent(agent)).id,
             conversation=None if conversation is None else _conversation_id(conversation),
             whole_agent=conversation is None,
         )
-        for run in runs:
-            output.print(f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}")
+        view.print(*(f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}" for run in runs))
         if not runs:
-            output.view.hint("there is nothing to cancel")
-        return 0
-
-    return await with_store(output, work, empty="there is nothing to cancel")
+            view.hint(NOTHING)
 
 
 def _conversation_id(option: str) -> ConversationId | None:
@@ -113,14 +108,11 @@ async def _conversation_of(
     return next(iter(ids), None)
 
 
-def _check_arguments(arguments: str | None) -> str | None:
-    """The arguments as they are. Raises: InvalidInput: they are no JSON object."""
-    if arguments is None:
-        return None
+def _check_arguments(arguments: str) -> None:
+    """Check the value of --arguments. Raises: InvalidInput: it is no JSON object."""
     try:
         value = json.loads(arguments)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"--arguments is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise InvalidInput(f"--arguments is {arguments:.80}: give a JSON object")
-    return arguments

@@ -2,122 +2,81 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
 
-from perdure.cli.confirm import confirm
-from perdure.cli.open_store import Output, with_store
-from perdure.cli.pages import load_agents, load_archives
 from perdure.cli.views.fold import local_time, plural, visible
+from perdure.cli.views.json import fields
+from perdure.cli.views.table import new_table
+from perdure.cli.views.view import View
+from perdure.cli.work import confirm, load_all, open_store
 from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId
 from perdure.library.perdure import AsyncPerdure
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 NO_ARCHIVE = "There are no archives yet: an agent makes one when it puts something away; `perdure` starts the chat."
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    id: ArchiveId
-    name: str
-    description: str | None
-    passages: int
-    agents: list[str]
-    changed_at: datetime
-
-    def shape(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "id": self.id,
-            "description": self.description,
-            "passages": self.passages,
-            "agents": self.agents,
-            "changed_at": self.changed_at.isoformat(),
-        }
-
-
 async def archives(
-    *, attach: tuple[str, str] | None, detach: tuple[str, str] | None, delete: str | None, yes: bool, as_json: bool
-) -> int:
-    """Change an archive if one is named, print the archives, and return the exit code. No store is made.
+    view: View, *, attach: tuple[str, str] | None, detach: tuple[str, str] | None, delete: str | None, yes: bool
+) -> None:
+    """Change an archive if one is named, and print the archives. No store is made.
 
     Args:
         attach, detach: (archive, agent), each by name or id.
     """
-    output = Output(as_json=as_json)
-
-    async def work(perdure: AsyncPerdure) -> int:
+    name = delete or (attach or detach or ("",))[0]
+    empty = NotFound("archive", name, hint="there is none yet") if name else NO_ARCHIVE
+    async with open_store(view, empty=empty) as perdure:
         if attach is not None:
             archive = await perdure.archives.get(attach[0])
             await (await perdure.agent(attach[1])).archives.attach(archive.id)
         if detach is not None:
             archive = await perdure.archives.get(detach[0])
             await (await perdure.agent(detach[1])).archives.detach(archive.id)
-        if delete is not None and not await _delete(perdure, delete, yes=yes):
-            output.view.hint("Nothing was deleted.")
-            return 1
-        rows = await _rows(perdure)
-        if as_json:
-            output.json([row.shape() for row in rows])
-        elif not rows:
-            output.view.hint(NO_ARCHIVE)
-        else:
-            output.terminal.show(_table(rows))
-            output.view.hint(
-                "`perdure search TEXT --archive NAME` looks into one; `perdure export NAME FILE.jsonl` writes it out."
-            )
-        return 0
-
-    names = [delete] if delete is not None else [*(attach or detach or ())]
-    if names:
-        return await with_store(output, work, empty=NotFound("archive", names[0], hint="there is none yet"))
-    return await with_store(output, work, empty=NO_ARCHIVE)
+        if delete is not None:
+            await _delete(view, perdure, delete, yes=yes)
+        await _show(view, perdure)
 
 
-async def _delete(perdure: AsyncPerdure, name: str, *, yes: bool) -> bool:
-    """Delete an archive after a question; False: the person says no."""
+async def _delete(view: View, perdure: AsyncPerdure, name: str, *, yes: bool) -> None:
+    """Delete an archive after a question."""
     archive = await perdure.archives.get(name)
-    users = [agent for row in await _rows(perdure) if row.id == archive.id for agent in row.agents]
-    also = f", also for {visible(', '.join(users))}" if users else ""
+    agents = (await _agents_by_archive(perdure))[archive.id]
+    also = f", also for {visible(', '.join(agents))}" if agents else ""
     question = (
         f"Archive {visible(archive.name)!r} ({archive.id}) with {plural(archive.info.passage_count, 'passage')} will be"
         f" gone for good{also}. Delete?"
     )
-    if not confirm(question, action="delete the archive", yes=yes):
-        return False
+    confirm(view, question, action="delete the archive", yes=yes)
     await perdure.archives.delete(archive.id)
-    return True
 
 
-async def _rows(perdure: AsyncPerdure) -> list[_Row]:
-    """Every archive with the names of its agents, oldest first."""
-    users: dict[ArchiveId, list[str]] = {}
-    for agent in await load_agents(perdure):
+async def _agents_by_archive(perdure: AsyncPerdure) -> defaultdict[ArchiveId, list[str]]:
+    """The names of the agents of each archive."""
+    names: defaultdict[ArchiveId, list[str]] = defaultdict(list)
+    for agent in await load_all(perdure.agents):
         for archive in await agent.archives.list():
-            users.setdefault(archive.id, []).append(agent.name)
-    infos = [archive.info for archive in await load_archives(perdure)]
-    return [
-        _Row(info.id, info.name, info.description, info.passage_count, users.get(info.id, []), info.updated_at)
+            names[archive.id].append(agent.name)
+    return names
+
+
+async def _show(view: View, perdure: AsyncPerdure) -> None:
+    """Show every archive with the names of its agents, oldest first."""
+    agents = await _agents_by_archive(perdure)
+    infos = [archive.info for archive in await load_all(perdure.archives.list)]
+    styles = {"name": "bold", "id": "dim"}
+    table = new_table("name", "id", "passages", "agents", "changed", right=("passages",), styles=styles)
+    for info in infos:
+        names = visible(", ".join(agents[info.id])) or "-"
+        table.add_row(visible(info.name), info.id, f"{info.passage_count:,}", names, local_time(info.updated_at))
+    shapes = [
+        fields(info, "name", "id", "description")
+        | {"passages": info.passage_count, "agents": agents[info.id], "changed_at": info.updated_at.isoformat()}
         for info in infos
     ]
-
-
-def _table(rows: list[_Row]) -> Table:
-    from rich.text import Text
-
-    from perdure.cli.views.table import new_table
-
-    table = new_table("name", "id", "passages", "agents", "changed", right=("passages",))
-    for row in rows:
-        table.add_row(
-            Text(visible(row.name), style="bold"),
-            Text(row.id, style="dim"),
-            Text(f"{row.passages:,}"),
-            Text(visible(", ".join(row.agents)) or "-"),
-            Text(local_time(row.changed_at)),
-        )
-    return table
+    view.show(shapes, *([table] if infos else []))
+    view.hint(
+        "`perdure search TEXT --archive NAME` looks into one; `perdure export NAME FILE.jsonl` writes it out."
+        if infos
+        else NO_ARCHIVE
+    )

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from perdure.cli.chat.agent_choice import chat_command, context_command, existing_agent
-from perdure.cli.open_store import Output, with_store
-from perdure.cli.views.context import short_id
+from perdure.cli.views.context import context_view, explanation_view, request_diff_view, short_id, steps_view
+from perdure.cli.views.json import context_shape, explanation_shape, step_shape
 from perdure.cli.views.view import View
+from perdure.cli.work import open_store
 from perdure.context.request.assemble import canonical
-from perdure.context.request.explain import diff
+from perdure.context.request.explain import diff as compare
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import ConversationId, StepId, is_id
 from perdure.library.agent import AsyncAgent
-from perdure.library.perdure import AsyncPerdure
 
 STEPS_MAX = 10
 PAGE = 1_000
@@ -22,28 +24,33 @@ PAGE = 1_000
 _LAST = re.compile(r"last(?:-(\d{1,9}))?", re.ASCII)
 
 
-async def context(*, name: str | None, step: str | None, pair: tuple[str, str] | None, raw: bool, as_json: bool) -> int:
-    """Print the window, one step or the difference of two, and return the exit code. No store is made."""
-    output = Output(as_json=as_json)
-
-    async def work(perdure: AsyncPerdure) -> int:
-        target = await existing_agent(perdure, name)
+async def context(view: View, *, agent: str | None, step: str | None, diff: tuple[str, str] | None, raw: bool) -> None:
+    """Print the window, one step or the difference of two. No store is made."""
+    async with open_store(view, empty=_no_agent(agent)) as perdure:
+        target = await existing_agent(perdure, agent)
         if target is None:
-            raise _no_agent(name)
-        agent, view = target.agent, output.view
-        conversation = target.conversation or (await agent.conversations(limit=1))[0].id
-        if pair is not None:
-            await _show_diff(agent, conversation, pair, view)
+            raise _no_agent(agent)
+        owner = target.agent
+        conversation = target.conversation or (await owner.conversations(limit=1))[0].id
+        if diff is not None:
+            await _show_diff(owner, conversation, diff, view)
         elif raw:
-            output.write_bytes(canonical(await agent.request(await find_step(agent, conversation, step or "last"))))
+            _write_bytes(canonical(await owner.request(await find_step(owner, conversation, step or "last"))))
             view.hint("that is the canonical form: `| sha256sum` gives the digest that the step recorded")
         elif step is not None:
-            await _show_step(agent, conversation, step, view)
+            await _show_step(owner, conversation, step, view)
         else:
-            await _show_window(agent, conversation, view)
-        return 0
+            await _show_window(owner, conversation, view)
 
-    return await with_store(output, work, empty=_no_agent(name))
+
+def _write_bytes(data: bytes) -> None:
+    """Write data to stdout byte for byte, lone surrogates included, which no text stream takes."""
+    sys.stdout.flush()
+    if (buffer := getattr(sys.stdout, "buffer", None)) is not None:
+        buffer.write(data)
+        buffer.flush()
+    else:
+        sys.stdout.write(data.decode("utf-8", "replace"))
 
 
 async def find_step(agent: AsyncAgent, conversation: ConversationId, name: str) -> StepId:
@@ -80,7 +87,9 @@ async def _steps_back(agent: AsyncAgent, conversation: ConversationId, back: int
 
 async def _show_window(agent: AsyncAgent, conversation: ConversationId, view: View) -> None:
     steps = await agent.steps(conversation=conversation, limit=STEPS_MAX)
-    view.show_context(await agent.context(conversation=conversation), steps)
+    overview = await agent.context(conversation=conversation)
+    shape = {"context": context_shape(overview), "steps": [step_shape(step) for step in steps]}
+    view.show(shape, context_view(overview), *(["", steps_view(steps)] if steps else []))
     if missing := await agent.rules.missing():
         view.hint(f"its tool rules name tools that it has not got, and are asleep until it has: {', '.join(missing)}")
     command = context_command(agent)
@@ -93,14 +102,17 @@ async def _show_window(agent: AsyncAgent, conversation: ConversationId, view: Vi
 
 async def _show_step(agent: AsyncAgent, conversation: ConversationId, name: str, view: View) -> None:
     step_id = await find_step(agent, conversation, name)
-    view.show_explanation(await agent.explain(step_id))
+    explanation = await agent.explain(step_id)
+    view.show({"step": explanation_shape(explanation)}, explanation_view(explanation))
     command = f"{context_command(agent)} --step {short_id(step_id)}"
     view.hint(f"`{command} --raw` prints the request itself, a JSON line each")
 
 
 async def _show_diff(agent: AsyncAgent, conversation: ConversationId, pair: Sequence[str], view: View) -> None:
     old, new = [await find_step(agent, conversation, name) for name in pair]
-    view.show_diff(old, new, diff(await agent.request(old), await agent.request(new)))
+    diff = compare(await agent.request(old), await agent.request(new))
+    names = (short_id(old), short_id(new))
+    view.show({"diff": {"steps": [old, new], **asdict(diff)}}, request_diff_view(diff, names=names))
     view.hint(f"`{context_command(agent)} --step {short_id(new)}` tells what the provider's cache gave of it")
 
 

@@ -27,8 +27,8 @@ from perdure.cli.chat.models import price
 from perdure.cli.commands.checks import Check, checks_view
 from perdure.cli.commands.hooks import hooks_check
 from perdure.cli.commands.store_checks import store_checks
-from perdure.cli.open_store import Output
 from perdure.cli.views.fold import plural
+from perdure.cli.views.view import View
 from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.pip_line import pip_line
 from perdure.settings import Settings
@@ -45,16 +45,12 @@ READ_OUTSIDE = "files and web pages are read in a plain process, with limits on 
 SMALL_WINDOW_TOKENS = 16_000
 
 
-async def doctor(*, as_json: bool) -> int:
+async def doctor(view: View) -> int:
     """Print every check; the exit code is 1 if one of them is broken."""
-    output = Output(as_json=as_json)
-    checks = [check async for check in examine(progress=output.terminal.show_status)]
-    output.terminal.clear_status()
+    checks = [check async for check in examine(progress=view.show_status)]
+    view.clear_status()
     broken = any(check.status == "broken" for check in checks)
-    if as_json:
-        output.json({"ok": not broken, "checks": [asdict(check) for check in checks]})
-    else:
-        output.terminal.show(*checks_view(checks))
+    view.show({"ok": not broken, "checks": [asdict(check) for check in checks]}, *checks_view(checks))
     return int(broken)
 
 

@@ -7,24 +7,20 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from perdure.cli.confirm import confirm
-from perdure.cli.open_store import Output, with_store
-from perdure.cli.pages import PAGE, load_all
+from rich.progress import Progress, TaskID
+
 from perdure.cli.progress import progress_bars
 from perdure.cli.tree import Selected, Skipped, select_files
 from perdure.cli.views.fold import fold, plural, visible
 from perdure.cli.views.view import View
+from perdure.cli.work import confirm, load_all, no_store, open_store
 from perdure.core.errors import InvalidInput, NotFound, StoreError
 from perdure.core.files import AgentFile, File
 from perdure.core.ids import FileId
 from perdure.library.folders import AsyncFolder
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
 
 NO_FOLDER = "`perdure upload PATH --folder NAME` makes one."
 BARS = 4  # of files that are read at once
@@ -33,59 +29,44 @@ PROBLEM_CHARS = 160
 
 
 async def folders(
-    *, attach: tuple[str, str] | None, detach: tuple[str, str] | None, delete: str | None, yes: bool
-) -> int:
-    """Change a folder if one is named, list the folders, and return the exit code. No store is made.
+    view: View, *, attach: tuple[str, str] | None, detach: tuple[str, str] | None, delete: str | None, yes: bool
+) -> None:
+    """Change a folder if one is named, and list the folders. No store is made.
 
     Args:
         attach, detach: (folder, agent), each by name or id.
     """
-    output = Output()
-
-    async def work(perdure: AsyncPerdure) -> int:
+    name = delete or (attach or detach or ("",))[0]
+    empty = NotFound("folder", name, hint="there is none yet") if name else NO_FOLDER
+    async with open_store(view, empty=empty) as perdure:
         if attach is not None:
             await (await perdure.agent(attach[1])).files.attach(attach[0], open_files=False)
         if detach is not None:
             await (await perdure.agent(detach[1])).files.detach(detach[0])
-        if delete is not None and not await _delete_folder(perdure, delete, yes=yes):
-            output.view.hint("Nothing was deleted.")
-            return 1
-        listed = await load_all(lambda last: perdure.folders.list(limit=PAGE, after=last.id if last else None))
-        for folder in listed:
+        if delete is not None:
+            await _delete_folder(view, perdure, delete, yes=yes)
+        rows = await load_all(perdure.folders.list)
+        for folder in rows:
             info, agents = folder.info, plural(len(await folder.agents()), "agent")
             about = f" · {fold(info.description, 60)}" if info.description else ""
-            output.print(visible(f"{folder.name} · {plural(info.file_count, 'file')} · {agents}{about}"))
-        output.view.hint("`perdure files FOLDER` lists its files." if listed else NO_FOLDER)
-        return 0
-
-    names = [delete] if delete is not None else [*(attach or detach or ())]
-    if names:
-        return await with_store(output, work, empty=NotFound("folder", names[0], hint="there is none yet"))
-    return await with_store(output, work, empty=NO_FOLDER)
+            view.print(visible(f"{folder.name} · {plural(info.file_count, 'file')} · {agents}{about}"))
+        view.hint("`perdure files FOLDER` lists its files." if rows else NO_FOLDER)
 
 
-async def _delete_folder(perdure: AsyncPerdure, name: str, *, yes: bool) -> bool:
-    """Delete a folder after a question; False: the person says no."""
+async def _delete_folder(view: View, perdure: AsyncPerdure, name: str, *, yes: bool) -> None:
+    """Delete a folder after a question."""
     folder = await perdure.folders.get(name)
     question = (
         f"Folder {folder.name!r} with {plural(folder.info.file_count, 'file')} will be gone for good, also for"
         f" {plural(len(await folder.agents()), 'agent')}. Delete?"
     )
-    if not confirm(question, action="delete the folder", yes=yes):
-        return False
+    confirm(view, question, action="delete the folder", yes=yes)
     await perdure.folders.delete(folder.id)
-    return True
 
 
-async def files(*, name: str, delete: str | None, yes: bool) -> int:
-    """Delete a file of a folder if one is named, list the files of the folder or agent, and return the exit code."""
-    output = Output()
-
-    def check(settings: Settings) -> None:
-        if not settings.store_path.exists():
-            raise InvalidInput(f"there is no store yet at {settings.store_path}: `perdure upload` makes one")
-
-    async def work(perdure: AsyncPerdure) -> int:
+async def files(view: View, *, name: str, delete: str | None, yes: bool) -> None:
+    """Delete a file of a folder if one is named, and list the files of the folder or agent."""
+    async with open_store(view, empty=no_store("`perdure upload` makes one")) as perdure:
         try:
             folder = await perdure.folders.get(name)
         except NotFound as error:
@@ -96,53 +77,38 @@ async def files(*, name: str, delete: str | None, yes: bool) -> int:
             except NotFound:
                 raise error from None
             for reading in await agent.files.list(limit=10_000):
-                output.print(visible(f"{reading.path} · {_state(reading.file)}{_range(reading)}"))
-            return 0
+                view.print(visible(f"{reading.path} · {_state(reading.file)}{_range(reading)}"))
+            return
         if delete is not None:
             file = await folder.file(delete)
             question = f"File {file.name!r} of folder {folder.name!r} will be gone for good. Delete?"
-            if not confirm(question, action="delete the file", yes=yes):
-                output.view.hint("Nothing was deleted.")
-                return 1
+            confirm(view, question, action="delete the file", yes=yes)
             await folder.delete_file(file.id)
-        for file in await load_all(lambda last: folder.files(limit=PAGE, after=last.id if last else None)):
-            output.print(visible(f"{file.name} · {_state(file)}"))
-        return 0
-
-    return await with_store(output, work, check=check)
+        for file in await load_all(folder.files):
+            view.print(visible(f"{file.name} · {_state(file)}"))
 
 
-async def upload(*, paths: Sequence[Path], folder: str | None, agent: str | None) -> int:
+async def upload(view: View, *, paths: Sequence[Path], folder: str | None, agent: str | None) -> int:
     """Upload files and whole directories, wait until they are read, report each, and return the exit code."""
-    output = Output()
-    selected: list[Selected] = []
-    skipped: list[Skipped] = []
-
-    def check(settings: Settings) -> None:
-        for entry in select_files(paths, max_bytes=settings.file_limit_bytes):
-            if isinstance(entry, Selected):
-                selected.append(entry)
-            else:
-                skipped.append(entry)
-        if not selected:
-            raise InvalidInput(f"there is nothing to upload: {skipped[0] if skipped else 'the folder is empty'}")
-
-    async def work(perdure: AsyncPerdure) -> int:
+    entries = list(select_files(paths, max_bytes=Settings.from_environment().file_limit_bytes))
+    selected = [entry for entry in entries if isinstance(entry, Selected)]
+    skipped = [entry for entry in entries if isinstance(entry, Skipped)]
+    if not selected:
+        raise InvalidInput(f"there is nothing to upload: {skipped[0] if skipped else 'the folder is empty'}")
+    async with open_store(view) as perdure:
         name = folder or _folder_name(paths[0])
         try:
             target = await perdure.folders.get(name)
         except NotFound:
             target = await perdure.folders.create(name)
         reader = None if agent is None else await perdure.agent(agent)
-        upload = await _upload(target, selected, output.view)
+        upload = await _upload(target, selected, view)
         if upload is None:
             return 1
         if reader is not None:
             await reader.files.attach(target.id, open_files=len(selected) == 1)
-        _report(output, upload, skipped, target.name, None if reader is None else reader.name)
+        _report(view, upload, skipped, target.name, None if reader is None else reader.name)
         return int(bool(upload.failures))
-
-    return await with_store(output, work, check=check)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,18 +167,18 @@ async def _wait(folder: AsyncFolder, ids: Sequence[FileId], progress: Progress) 
     return await folder.wait(ids, progress=show)
 
 
-def _report(output: Output, upload: _Upload, skipped: Sequence[Skipped], folder: str, agent: str | None) -> None:
+def _report(view: View, upload: _Upload, skipped: Sequence[Skipped], folder: str, agent: str | None) -> None:
     done = [file for file in upload.files if file.status == "completed"]
     lines, pages = sum(file.line_count for file in done), sum(file.page_count for file in done)
     size = f"{lines:,} lines" + (f", {pages:,} pages" if pages else "")
     size += f"; {upload.existing:,} of the files there already" if upload.existing else ""
-    failures, view = upload.failures, output.view
-    output.print(f"{plural(len(done), 'file')} done ({size}), {len(failures)} failed, {len(skipped)} skipped.")
+    failures = upload.failures
+    view.print(f"{plural(len(done), 'file')} done ({size}), {len(failures)} failed, {len(skipped)} skipped.")
     for kind, items in (("failed", failures), ("skipped", [str(entry) for entry in skipped])):
         for item in items[:NAMES_MAX]:
             line = f"{kind}: {fold(visible(item), PROBLEM_CHARS)}"
             if kind == "failed":
-                output.terminal.error(line)
+                view.error(InvalidInput(line))
             else:
                 view.hint(line)
         if len(items) > NAMES_MAX:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from perdure.app import configured_hooks
 from perdure.cli.commands.checks import Check
-from perdure.cli.open_store import Output
 from perdure.cli.views.fold import visible
+from perdure.cli.views.json import fields
+from perdure.cli.views.view import View
 from perdure.core.errors import PerdureError
 from perdure.core.hooks import HOOK_POINTS, Hook, HookInfo
 from perdure.settings import Settings
@@ -13,28 +16,22 @@ from perdure.settings import Settings
 NO_HOOK = "There are no hooks. A file hooks.toml in the data folder names commands; docs/hooks.md shows how."
 
 
-def list_hooks(*, as_json: bool) -> int:
-    """Print the configured hooks in the order of their calls, and return the exit code."""
-    output = Output(as_json=as_json)
-    try:
-        hooks = configured_hooks(Settings.from_environment())
-    except PerdureError as error:
-        output.view.error(error)
-        return 1
-    if as_json:
-        output.json([_shape(hook.info) | {"problem": _problem(hook) or None} for hook in hooks])
-        return 0
+async def list_hooks(view: View) -> None:
+    """Print the configured hooks in the order of their calls."""
+    hooks = configured_hooks(Settings.from_environment())
+    view.show([_shape(hook) for hook in hooks], *(line for hook in hooks for line in _lines(hook)))
     if not hooks:
-        output.view.hint(NO_HOOK)
-    for hook in hooks:
-        info = hook.info
-        tools = f" of {', '.join(info.tools)}" if info.tools else ""
-        fails = "blocks" if info.if_it_fails == "block" else "is passed over"
-        output.print(f"{visible(info.name)}  {', '.join(_points(info))}{visible(tools)}")
-        output.print(f"    from {visible(info.source)}; up to {info.timeout_s:g} s, and {fails} if it fails")
-        if problem := _problem(hook):
-            output.print(f"    {visible(problem)}: it fails each time")
-    return 0
+        view.hint(NO_HOOK)
+
+
+def _lines(hook: Hook) -> Iterator[str]:
+    info = hook.info
+    tools = f" of {', '.join(info.tools)}" if info.tools else ""
+    fails = "blocks" if info.if_it_fails == "block" else "is passed over"
+    yield f"{visible(info.name)}  {', '.join(_points(info))}{visible(tools)}"
+    yield f"    from {visible(info.source)}; up to {info.timeout_s:g} s, and {fails} if it fails"
+    if problem := _problem(hook):
+        yield f"    {visible(problem)}: it fails each time"
 
 
 def hooks_check(settings: Settings) -> Check:
@@ -61,12 +58,6 @@ def _points(info: HookInfo) -> list[str]:
     return [point for point in HOOK_POINTS if point in info.points]
 
 
-def _shape(info: HookInfo) -> dict[str, object]:
-    return {
-        "name": info.name,
-        "on": _points(info),
-        "tools": list(info.tools),
-        "source": info.source,
-        "timeout_s": info.timeout_s,
-        "if_it_fails": info.if_it_fails,
-    }
+def _shape(hook: Hook) -> dict[str, object]:
+    shape = fields(hook.info, "name", "tools", "source", "timeout_s", "if_it_fails")
+    return shape | {"on": _points(hook.info), "problem": _problem(hook) or None}

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
-from perdure.cli.confirm import confirm
-from perdure.cli.open_store import Output, with_store
 from perdure.cli.views.fold import local_time, plural, visible
+from perdure.cli.views.json import fields
+from perdure.cli.views.view import View
+from perdure.cli.work import confirm, open_store
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
 from perdure.core.secrets import REFERENCE
 from perdure.core.text.line_diff import diff_of
-from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.mcp import ToolsByStatus
-from perdure.settings import Settings
 
 NO_SERVER = "There are no MCP servers yet: `perdure mcp add NAME --url URL` registers one."
 NOT_FOUND = NotFound("MCP server", "", hint="there is none yet")
@@ -24,163 +23,129 @@ NAMES_MAX = 8
 
 
 async def add_server(
+    view: View,
     *,
     name: str,
-    command: Sequence[str],
+    command: Sequence[str] | None,
     url: str | None,
     sse: bool,
     token_from: str | None,
-    headers_from: Sequence[str],
-    variables: Sequence[str],
+    headers_from: Sequence[str] | None,
+    variables: Sequence[str] | None,
     trust: bool,
     private: bool | None,
-) -> int:
+) -> None:
     """Register a server and show its tools."""
-    output = Output()
-    credentials: dict[str, Any] = {}
-
-    def check(settings: Settings) -> None:
-        credentials["token"] = None if token_from is None else _read_variable(token_from)
-        credentials["headers"] = dict(_parse_header(option) for option in headers_from)
-        credentials["environment"] = dict(_parse_variable(option) for option in variables)
-
-    async def work(perdure: AsyncPerdure) -> int:
-        output.terminal.show_status(f"connecting to {name}…")
+    program, *arguments = command or [""]
+    token = None if token_from is None else _read_variable(token_from)
+    headers = dict(_parse_header(option) for option in headers_from or ())
+    environment = dict(_parse_variable(option) for option in variables or ())
+    async with open_store(view) as perdure:
+        view.show_status(f"connecting to {name}…")
         server = await perdure.mcp.add(
             name,
             url=url or "",
-            command=command[0] if command else "",
-            args=tuple(command[1:]),
+            command=program,
+            args=tuple(arguments),
             transport="sse" if sse else None,
-            **credentials,
+            token=token,
+            headers=headers,
+            environment=environment,
             trusted=trust,
             private=private,
         )
-        output.terminal.clear_status()
+        view.clear_status()
         state = await perdure.mcp.get(server.name)
         tools = [tool.local_name for tool in state.tools]
-        listed = f": {_list_names(tools, ' and {} more')}" if tools else ""
-        output.view.hint(f"Registered {visible(name)} with {plural(len(tools), 'tool')}{listed}.")
+        listing = f": {_list_names(tools, ' and {} more')}" if tools else ""
+        view.hint(f"Registered {visible(name)} with {plural(len(tools), 'tool')}{listing}.")
         for entry in state.server.left_out:
-            output.view.hint(_left_out(entry))
+            view.hint(_left_out(entry))
         if tools:
-            output.view.hint(f"`perdure tool attach {visible(tools[0])} --agent NAME` gives an agent one of them.")
-        return 0
-
-    return await with_store(output, work, check=check)
+            view.hint(f"`perdure tool attach {visible(tools[0])} --agent NAME` gives an agent one of them.")
 
 
-async def list_servers(*, as_json: bool) -> int:
+async def list_servers(view: View) -> None:
     """Print the servers. No store is made."""
-    output = Output(as_json=as_json)
-
-    async def work(perdure: AsyncPerdure) -> int:
-        servers = await perdure.mcp.list()
-        states = [(server, await perdure.mcp.tools(server.id)) for server in servers]
-        if as_json:
-            output.json([_server_shape(server, tools) for server, tools in states])
-            return 0
-        if not servers:
-            output.view.hint(NO_SERVER)
-        for server, tools in states:
-            facts = plural(len(tools), "tool")
-            if waiting := sum(tool.status in ("pending", "changed") for tool in tools):
-                facts += f", {waiting} to approve"
-            if server.left_out:
-                facts += f", {len(server.left_out)} left out"
-            facts += ", not read yet" if server.listed_at is None else f", read {local_time(server.listed_at)}"
-            if server.failure:
-                facts += f"; failed: {server.failure}"
-            output.print(visible(f"{server.name}  {server.transport}  {server.place}  {facts}"))
-        return 0
-
-    return await with_store(output, work, empty=NO_SERVER)
+    async with open_store(view, empty=NO_SERVER) as perdure:
+        states = [(server, await perdure.mcp.tools(server.id)) for server in await perdure.mcp.list()]
+        view.show(
+            [_server_shape(server, tools) for server, tools in states],
+            *(_server_line(server, tools) for server, tools in states),
+        )
+        if not states:
+            view.hint(NO_SERVER)
 
 
-async def list_tools(*, server: str, as_json: bool) -> int:
+def _server_line(server: McpServer, tools: Sequence[McpTool]) -> str:
+    """A server, where it is, and the state of its tools."""
+    facts = plural(len(tools), "tool")
+    if waiting := sum(tool.status in ("pending", "changed") for tool in tools):
+        facts += f", {waiting} to approve"
+    if server.left_out:
+        facts += f", {len(server.left_out)} left out"
+    facts += ", not read yet" if server.listed_at is None else f", read {local_time(server.listed_at)}"
+    if server.failure:
+        facts += f"; failed: {server.failure}"
+    return visible(f"{server.name}  {server.transport}  {server.place}  {facts}")
+
+
+async def list_tools(view: View, *, server: str) -> None:
     """Print a server's tools with their states."""
-    output = Output(as_json=as_json)
-
-    async def work(perdure: AsyncPerdure) -> int:
+    async with open_store(view, empty=NOT_FOUND) as perdure:
         state = await perdure.mcp.get(server)
-        if as_json:
-            rows: list[tuple[str | None, ...]] = [
-                (tool.name, tool.local_name, tool.tool_id, tool.status, tool.problem or None) for tool in state.tools
-            ]
-            rows += [(entry.name, None, None, "left_out", entry.reason) for entry in state.server.left_out]
-            output.json([dict(zip(("name", "tool", "id", "status", "problem"), row, strict=True)) for row in rows])
-            return 0
-        for tool in state.tools:
-            definition = tool.pinned or tool.seen
-            about = "" if definition is None else definition.description.strip().partition("\n")[0][:100]
-            output.print(visible(f"{tool.local_name}  {tool.status}  {tool.problem or about}"))
-        for entry in state.server.left_out:
-            output.print(_left_out(entry))
-        return 0
-
-    return await with_store(output, work, empty=NOT_FOUND)
+        rows: list[tuple[str | None, ...]] = [
+            (tool.name, tool.local_name, tool.tool_id, tool.status, tool.problem or None) for tool in state.tools
+        ]
+        rows += [(entry.name, None, None, "left_out", entry.reason) for entry in state.server.left_out]
+        shapes = [dict(zip(("name", "tool", "id", "status", "problem"), row, strict=True)) for row in rows]
+        view.show(shapes, *map(_tool_line, state.tools), *map(_left_out, state.server.left_out))
 
 
-async def refresh(*, server: str) -> int:
+def _tool_line(tool: McpTool) -> str:
+    """A tool, its status, and what it is for or what is wrong with it."""
+    definition = tool.pinned or tool.seen
+    about = "" if definition is None else definition.description.strip().partition("\n")[0][:100]
+    return visible(f"{tool.local_name}  {tool.status}  {tool.problem or about}")
+
+
+async def refresh(view: View, *, server: str) -> None:
     """Read a server's tools again and print what changed."""
-    output = Output()
-
-    async def work(perdure: AsyncPerdure) -> int:
-        output.terminal.show_status(f"connecting to {server}…")
-        synced = await perdure.mcp.refresh(server)
-        output.view.hint(_summary(synced))
-        for entry in synced.left_out:
-            output.view.hint(_left_out(entry))
-        if synced.pending or synced.changed or synced.removed:
-            output.view.hint(f"`perdure mcp approve {server}` shows and approves what waits.")
-        return 0
-
-    return await with_store(output, work, empty=NOT_FOUND)
+    async with open_store(view, empty=NOT_FOUND) as perdure:
+        view.show_status(f"connecting to {server}…")
+        tools = await perdure.mcp.refresh(server)
+        view.hint(_summary(tools))
+        for entry in tools.left_out:
+            view.hint(_left_out(entry))
+        if tools.pending or tools.changed or tools.removed:
+            view.hint(f"`perdure mcp approve {server}` shows and approves what waits.")
 
 
-async def approve(*, server: str, tools: Sequence[str] | None, yes: bool) -> int:
+async def approve(view: View, *, server: str, tools: Sequence[str] | None, yes: bool) -> None:
     """Show the differences, ask, and approve exactly what was shown."""
-    output = Output()
-
-    async def work(perdure: AsyncPerdure) -> int:
+    async with open_store(view, empty=NOT_FOUND) as perdure:
         known = await perdure.mcp.tools(server)
         names = {name for tool in known for name in (tool.name, tool.local_name)}
         if unknown := [name for name in tools or () if name not in names]:
             raise NotFound("MCP tool", unknown[0], hint=f"there are {', '.join(tool.name for tool in known)}")
         waiting = [
-            tool
-            for tool in known
-            if (tool.status not in ("active", "unusable") if tools is None else _is_named(tool, tools))
+            tool for tool in known if (_is_named(tool, tools) if tools else tool.status not in ("active", "unusable"))
         ]
         if not waiting:
-            output.view.hint("Nothing waits for approval.")
-            return 0
+            view.hint("Nothing waits for approval.")
+            return
         for tool in waiting:
-            output.print(visible(f"{tool.local_name}: {tool.status}"))
-            for line in difference(tool):
-                output.print(visible(line))
-        question = f"Approve {plural(len(waiting), 'tool')}?"
-        if not confirm(question, action="approve these differences", yes=yes):
-            output.view.hint("Nothing was approved.")
-            return 0
+            view.print(visible(f"{tool.local_name}: {tool.status}"), *map(visible, difference(tool)))
+        confirm(view, f"Approve {plural(len(waiting), 'tool')}?", action="approve these differences", yes=yes)
         expected = {tool.name: tool.seen.digest for tool in waiting if tool.seen is not None}
-        synced = await perdure.mcp.approve(server, [tool.name for tool in waiting], expected=expected)
-        output.view.hint(_summary(synced))
-        return 0
-
-    return await with_store(output, work, empty=NOT_FOUND)
+        view.hint(_summary(await perdure.mcp.approve(server, [tool.name for tool in waiting], expected=expected)))
 
 
-async def remove(*, server: str) -> int:
+async def remove(view: View, *, server: str) -> None:
     """Remove a server and its tools."""
-    output = Output()
-
-    async def work(perdure: AsyncPerdure) -> int:
+    async with open_store(view, empty=NOT_FOUND) as perdure:
         await perdure.mcp.remove(server)
-        output.view.hint(f"Removed {visible(server)} and its tools.")
-        return 0
-
-    return await with_store(output, work, empty=NOT_FOUND)
+        view.hint(f"Removed {visible(server)} and its tools.")
 
 
 def difference(tool: McpTool) -> list[str]:
@@ -223,18 +188,10 @@ def _left_out(entry: LeftOut) -> str:
 
 
 def _server_shape(server: McpServer, tools: Sequence[McpTool]) -> dict[str, object]:
-    statuses = sorted({tool.status for tool in tools})
     return {
-        "name": server.name,
-        "id": server.id,
-        "transport": server.transport,
-        "place": server.place,
-        "trusted": server.trusted,
-        "private": server.private,
-        "listed_at": None if server.listed_at is None else server.listed_at.isoformat(),
-        "failure": server.failure,
+        **fields(server, "name", "id", "transport", "place", "trusted", "private", "listed_at", "failure"),
         "left_out": len(server.left_out),
-        "tools": {status: sum(tool.status == status for tool in tools) for status in statuses},
+        "tools": Counter(tool.status for tool in tools),
     }
 
 

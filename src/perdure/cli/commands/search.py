@@ -4,38 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.text import Text
 
 from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.open_store import Output, with_store
 from perdure.cli.views.fold import local_time, place, snippet, visible
 from perdure.cli.views.json import message_shape, passage_shape
+from perdure.cli.views.view import View
+from perdure.cli.work import open_store
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.library.perdure import AsyncPerdure
 from perdure.search.hits import Hits, MessageHit, PassageHit, SearchReport, Why
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 NO_TEXT = "There is nothing to search yet; `perdure` starts the chat."
 
 
 async def search(
+    view: View,
     *,
     text: str,
     agent: str | None,
     archive: str | None,
-    tags: Sequence[str],
+    tags: Sequence[str] | None,
     since: str | None,
     until: str | None,
     limit: int,
     why: bool,
-    as_json: bool,
-) -> int:
-    """Search the history, archives and files of an agent, or one archive; print the hits and return the exit code."""
-    output = Output(as_json=as_json)
-
-    async def work(perdure: AsyncPerdure) -> int:
+) -> None:
+    """Search the history, archives and files of an agent, or one archive, and print the hits."""
+    async with open_store(view, empty=NO_TEXT) as perdure:
         if not text.strip():
             raise InvalidInput("there is nothing to look for: perdure search TEXT")
         service = perdure.services.search
@@ -44,7 +41,7 @@ async def search(
         if archive is not None:
             target = await perdure.archives.get(archive)
             passages = await service.passages(
-                text, archive_id=target.id, tags=tags, since=since, until=until, limit=limit, explain=why
+                text, archive_id=target.id, tags=tags or (), since=since, until=until, limit=limit, explain=why
             )
             hint = f"`perdure export {target.id} FILE.jsonl` writes the archive out."
         else:
@@ -56,55 +53,50 @@ async def search(
                     owner.id, text, since=since, until=until, limit=limit, explain=why
                 )
             passages = await service.passages_of_agent(
-                owner.id, text, tags=tags, since=since, until=until, limit=limit, explain=why, files=True
+                owner.id, text, tags=tags or (), since=since, until=until, limit=limit, explain=why, files=True
             )
             hint = f"`{chat_command(owner)}` asks the agent about them."
-        if as_json:
-            output.json(_shape(text, messages, passages))
-            return 0
-        output.terminal.show(*_lines(text, messages, passages, why=why))
-        if not why:
-            hint += " --why tells why each was found."
-        output.view.hint(hint)
-        return 0
-
-    return await with_store(output, work, empty=NO_TEXT)
+        show_hits(view, text, messages, passages, why=why)
+        view.hint(hint if why else f"{hint} --why tells why each was found.")
 
 
-def _shape(text: str, messages: Hits[MessageHit] | None, passages: Hits[PassageHit]) -> dict[str, Any]:
-    def scored(hit: MessageHit | PassageHit) -> dict[str, Any]:
-        return {"score": hit.score} | ({"why": asdict(hit.why)} if hit.why is not None else {})
+def show_hits(
+    view: View, query: str, messages: Hits[MessageHit] | None, passages: Hits[PassageHit], *, why: bool = False
+) -> None:
+    """Show what a search found, best first.
 
-    return {
-        "query": text,
-        "messages": [message_shape(hit.message) | scored(hit) for hit in messages or ()],
-        "passages": [passage_shape(hit.passage) | scored(hit) for hit in passages],
-        "ran": {
-            "messages": None if messages is None else asdict(messages.ran),
-            "passages": asdict(passages.ran),
-        },
+    Args:
+        why: tell people why each was found, and how it was searched.
+    """
+    shape = {
+        "query": query,
+        "messages": [message_shape(hit.message) | _score_shape(hit) for hit in messages or ()],
+        "passages": [passage_shape(hit.passage) | _score_shape(hit) for hit in passages],
+        "ran": {"messages": None if messages is None else asdict(messages.ran), "passages": asdict(passages.ran)},
     }
+    view.show(shape, *_lines(query, messages, passages, why=why))
 
 
-def _lines(
-    text: str, messages: Hits[MessageHit] | None, passages: Hits[PassageHit], *, why: bool
-) -> Iterator[RenderableType]:
-    from rich.text import Text
+def _score_shape(hit: MessageHit | PassageHit) -> dict[str, Any]:
+    return {"score": hit.score} | ({"why": asdict(hit.why)} if hit.why is not None else {})
 
-    rows: list[tuple[str, str, str, Why | None]] = []
-    for message, why_found in ((hit.message, hit.why) for hit in messages or ()):
-        rows.append((local_time(message.occurred_at), message.name or message.role, message.text, why_found))
-    for passage, why_found in ((hit.passage, hit.why) for hit in passages):
-        rows.append((local_time(passage.occurred_at), place(passage), passage.text, why_found))
+
+def _lines(query: str, messages: Hits[MessageHit] | None, passages: Hits[PassageHit], *, why: bool) -> Iterator[Text]:
+    """Each hit on a line: when, from where, and the part of its text that matches."""
+    rows = [
+        (hit.message.occurred_at, hit.message.name or hit.message.role, hit.message.text, hit.why)
+        for hit in messages or ()
+    ]
+    rows += [(hit.passage.occurred_at, place(hit.passage), hit.passage.text, hit.why) for hit in passages]
     if not rows:
-        yield Text(f"Nothing found for {visible(text)!r}.")
+        yield Text(f"Nothing found for {visible(query)!r}.")
     width = max((len(visible(source)) for _, source, _, _ in rows), default=0)
-    for date, source, content, reason in rows:
-        line, spans = snippet(content, text)
+    for occurred_at, source, content, reason in rows:
+        line, spans = snippet(content, query)
         body = Text(line)
         for start, end in spans:
             body.stylize("bold yellow", start, end)
-        yield Text.assemble((f"{date}  ", "dim"), (f"{visible(source):<{width}}  ", "cyan"), body)
+        yield Text.assemble((f"{local_time(occurred_at)}  ", "dim"), (f"{visible(source):<{width}}  ", "cyan"), body)
         if reason is not None:
             yield Text(f"    {_sum_of(reason)}", style="dim")
     if why:

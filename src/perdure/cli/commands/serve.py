@@ -1,12 +1,11 @@
-"""`perdure serve`: open the store, choose the model of new agents, and serve until a signal."""
+"""`perdure serve`, until a signal comes, and `perdure key`, which prints the API key of the server."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from perdure.cli.chat.agent_choice import choose_model
@@ -14,20 +13,23 @@ from perdure.cli.chat.models import with_help
 from perdure.cli.chat.terminal import Terminal, standard_streams
 from perdure.cli.views.fold import visible
 from perdure.cli.views.text import TextView
-from perdure.core.errors import ModelNotFound, PerdureError
+from perdure.cli.views.view import View
+from perdure.core.errors import InvalidInput, ModelNotFound, PerdureError
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.config import ServerConfig
+from perdure.server.key import key_path, load_key
 from perdure.server.log import log_to
 from perdure.settings import Settings
 
 log = logging.getLogger(__name__)
 
 
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The factory of the fastest event loop installed; None: asyncio's own."""
-    from perdure.server.serve import loop_factory
-
-    return loop_factory()
+async def key(view: View) -> None:
+    """Print the key and nothing else."""
+    api_key = ServerConfig.from_environment().api_key or load_key(key_path(Settings.from_environment()))
+    if api_key is None:
+        raise InvalidInput("no API key is set: start the server with PERDURE_API_KEY=auto, which makes one")
+    view.print(api_key)
 
 
 async def serve(*, host: str | None, port: int | None) -> int:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from perdure.cli.open_store import Output, with_store
-from perdure.cli.pages import PAGE, load_agents, load_all
+from rich.table import Table
+
+from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.views.fold import fold, visible
+from perdure.cli.views.json import fields
+from perdure.cli.views.table import new_table
+from perdure.cli.views.view import View
+from perdure.cli.work import load_all, open_store
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.tools.arguments import read_json
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 SOURCE_BYTES = 2_000_000
 SIGNATURE_CHARS = 48
@@ -28,95 +31,69 @@ NO_TOOL = "There are no tools of your own yet: `perdure tool add FILE.py` makes 
 
 
 async def add_tool(
-    file: Path,
+    view: View,
     *,
+    file: Path,
     name: str | None,
-    requirements: Sequence[str],
-    environment: Sequence[str],
-    network: Sequence[str],
-    requires_approval: bool,
+    requirements: Sequence[str] | None,
+    environment: Sequence[str] | None,
+    network: Sequence[str] | None,
+    approval: bool,
     timeout_s: float | None,
-    as_json: bool,
-) -> int:
+) -> None:
     """Make a tool of a file, or change the one of its name."""
-    output = Output(as_json=as_json)
-
-    async def work(perdure: AsyncPerdure) -> int:
-        options: dict[str, Any] = {
-            "requirements": list(requirements),
-            "environment": _parse_variables(environment),
-            "network": list(network),
-            "requires_approval": requires_approval,
-            "timeout_s": timeout_s,
-        }
-        if name is not None:
-            options["name"] = name
-        tool = await perdure.tools.upsert(_read_source(file), **options)
-        if as_json:
-            output.json(_shape(tool, await perdure.tools.code(tool.id)))
-            return 0
-        output.print(_signature(tool))
-        output.view.hint(
+    async with open_store(view) as perdure:
+        options: dict[str, Any] = {} if name is None else {"name": name}
+        tool = await perdure.tools.upsert(
+            _read_source(file),
+            requirements=list(requirements or ()),
+            environment=_parse_variables(environment or ()),
+            network=list(network or ()),
+            requires_approval=approval,
+            timeout_s=timeout_s,
+            **options,
+        )
+        view.show(_shape(tool, await perdure.tools.code(tool.id)), _signature(tool))
+        view.hint(
             f"Stored {tool.spec.name}. `perdure tool test {tool.spec.name} '{_example(tool)}'` tries it,"
             f" `perdure tool attach {tool.spec.name}` gives it to the agent used last."
         )
-        return 0
-
-    return await with_store(output, work)
 
 
-async def list_tools(*, everything: bool, as_json: bool) -> int:
+async def list_tools(view: View, *, everything: bool) -> None:
     """Print the tools with their agents. No store is made."""
-    output = Output(as_json=as_json)
-
-    async def work(perdure: AsyncPerdure) -> int:
-        tools = await load_all(lambda last: perdure.tools.list(limit=PAGE, after=last.id if last else None))
+    async with open_store(view, empty=NO_TOOL) as perdure:
+        tools = await load_all(perdure.tools.list)
         tools = [tool for tool in tools if everything or not tool.spec.tool_type.startswith("letta_")]
-        users = await _users(perdure)
-        if as_json:
-            output.json([_shape(tool, None) | {"agents": users.get(tool.spec.name, [])} for tool in tools])
-        elif not tools:
-            output.view.hint(NO_TOOL)
-        else:
-            output.terminal.show(_table(tools, users))
-            output.view.hint("`perdure tool show NAME` shows one; `perdure tool test NAME ARGS` tries it.")
-        return 0
-
-    return await with_store(output, work, empty=NO_TOOL)
+        agents = await _agents_by_tool(perdure)
+        shapes = [_shape(tool, None) | {"agents": agents[tool.spec.name]} for tool in tools]
+        view.show(shapes, *([_table(tools, agents)] if tools else []))
+        view.hint("`perdure tool show NAME` shows one; `perdure tool test NAME ARGS` tries it." if tools else NO_TOOL)
 
 
-async def show_tool(name: str, *, as_json: bool) -> int:
+async def show_tool(view: View, *, name: str) -> None:
     """Print what a model is told of a tool, and its source."""
-    output = Output(as_json=as_json)
-
-    async def work(perdure: AsyncPerdure) -> int:
+    async with open_store(view, empty=_not_found(name)) as perdure:
         tool = await perdure.tools.get(name)
         code = await perdure.tools.code(tool.id)
-        if as_json:
-            output.json(_shape(tool, code))
-            return 0
-        output.print(f"{_signature(tool)}\n\n{visible(tool.spec.description)}\n")
-        output.print(f"{_how_it_runs(tool, code)}\n")
-        output.print(json.dumps(dict(tool.spec.parameters), ensure_ascii=False, indent=2))
+        parts = [_signature(tool), visible(tool.spec.description), _how_it_runs(tool, code)]
+        parts.append(json.dumps(dict(tool.spec.parameters), ensure_ascii=False, indent=2))
         if code is not None:
-            output.print(f"\n{visible(code.source).strip()}")
-        return 0
-
-    return await with_store(output, work, empty=_not_found(name))
+            parts.append(visible(code.source).strip())
+        view.show(_shape(tool, code), "\n\n".join(parts))
 
 
-async def test_tool(name: str, arguments: str, *, agent: str | None, as_json: bool) -> int:
+async def test_tool(view: View, *, name: str, arguments: str, agent: str | None) -> int:
     """Run a tool, or a file that is not added yet, and print its result; the exit code is 1 if it failed.
 
     Args:
         agent: run it for this agent, by name or id; None: for no agent.
     """
-    output = Output(as_json=as_json)
 
     def progress(line: str) -> None:
         print(line, file=sys.stderr)
 
-    async def work(perdure: AsyncPerdure) -> int:
+    async with open_store(view) as perdure:
         values = _parse_arguments(arguments)
         if agent is not None:
             outcome = await (await _agent(perdure, agent)).tools.run(name, values)
@@ -124,48 +101,30 @@ async def test_tool(name: str, arguments: str, *, agent: str | None, as_json: bo
             outcome = await perdure.tools.test_source(_read_source(Path(name)), values, progress=progress)
         else:
             outcome = await perdure.tools.test(name, values, progress=progress)
-        _print_outcome(output, outcome)
-        return 0 if outcome.status == "success" else 1
-
-    return await with_store(output, work)
+        return _show_outcome(view, outcome)
 
 
-async def attach_tool(name: str, *, agent: str | None) -> int:
+async def attach_tool(view: View, *, name: str, agent: str | None) -> None:
     """Give a tool to an agent."""
-    output = Output()
-
-    async def work(perdure: AsyncPerdure) -> int:
+    async with open_store(view, empty=_not_found(name)) as perdure:
         owner = await _agent(perdure, agent)
         tool = await owner.tools.attach(name)
-        output.view.hint(f"{owner.name} has {tool.spec.name} from its next answer on: `perdure chat {owner.name}`.")
-        return 0
-
-    return await with_store(output, work, empty=_not_found(name))
+        view.hint(f"{owner.name} has {tool.spec.name} from its next answer on: `{chat_command(owner)}`.")
 
 
-async def detach_tool(name: str, *, agent: str | None) -> int:
+async def detach_tool(view: View, *, name: str, agent: str | None) -> None:
     """Take a tool from an agent."""
-    output = Output()
-
-    async def work(perdure: AsyncPerdure) -> int:
+    async with open_store(view, empty=_not_found(name)) as perdure:
         owner = await _agent(perdure, agent)
         await owner.tools.detach(name)
-        output.view.hint(f"{owner.name} has {name} no longer; the tool itself stays.")
-        return 0
-
-    return await with_store(output, work, empty=_not_found(name))
+        view.hint(f"{owner.name} has {name} no longer; the tool itself stays.")
 
 
-async def remove_tool(name: str) -> int:
+async def remove_tool(view: View, *, name: str) -> None:
     """Remove a tool."""
-    output = Output()
-
-    async def work(perdure: AsyncPerdure) -> int:
+    async with open_store(view, empty=_not_found(name)) as perdure:
         await perdure.tools.delete(name)
-        output.view.hint(f"Removed {name}.")
-        return 0
-
-    return await with_store(output, work, empty=_not_found(name))
+        view.hint(f"Removed {name}.")
 
 
 def _read_source(file: Path) -> str:
@@ -211,34 +170,20 @@ async def _agent(perdure: AsyncPerdure, name: str | None) -> AsyncAgent:
     return agent
 
 
-async def _users(perdure: AsyncPerdure) -> dict[str, list[str]]:
+async def _agents_by_tool(perdure: AsyncPerdure) -> defaultdict[str, list[str]]:
     """Name of a tool -> names of the agents that have it."""
-    users: dict[str, list[str]] = {}
-    for agent in await load_agents(perdure):
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for agent in await load_all(perdure.agents):
         for tool in await agent.tools.list():
-            users.setdefault(tool.spec.name, []).append(agent.name)
-    return users
+            names[tool.spec.name].append(agent.name)
+    return names
 
 
 def _shape(tool: Tool, code: ToolCode | None) -> dict[str, Any]:
-    spec = tool.spec
-    shape: dict[str, Any] = {
-        "name": spec.name,
-        "id": tool.id,
-        "tool_type": spec.tool_type,
-        "description": spec.description,
-        "parameters": dict(spec.parameters),
-        "tags": list(tool.tags),
-        "requires_approval": spec.requires_approval,
-        "timeout_s": spec.timeout_s,
-    }
+    spec = fields(tool.spec, "name", "tool_type", "description", "requires_approval", "timeout_s")
+    shape = spec | {"id": tool.id, "parameters": dict(tool.spec.parameters), "tags": list(tool.tags)}
     if code is not None:
-        shape |= {
-            "source": code.source,
-            "requirements": list(code.requirements),
-            "environment": dict(code.environment),
-            "network": list(code.network),
-        }
+        shape |= fields(code, "source", "requirements", "network") | {"environment": dict(code.environment)}
     return shape
 
 
@@ -277,36 +222,27 @@ def _example(tool: Tool) -> str:
     return json.dumps({name: samples.get(properties[name].get("type"), "...") for name in required})
 
 
-def _print_outcome(output: Output, outcome: ToolOutcome) -> None:
-    if output.as_json:
-        output.json(
-            {
-                "status": outcome.status,
-                "result": outcome.text,
-                "stdout": "".join(outcome.stdout),
-                "stderr": "".join(outcome.stderr),
-            }
-        )
-        return
+def _show_outcome(view: View, outcome: ToolOutcome) -> int:
+    """Show the result of a call and what it printed; return the exit code."""
+    failed = outcome.status != "success"
+    shape = {
+        "status": outcome.status,
+        "result": outcome.text,
+        "stdout": "".join(outcome.stdout),
+        "stderr": "".join(outcome.stderr),
+    }
+    view.show(shape, *([] if failed else [visible(outcome.text)]))
     for text in (*outcome.stdout, *outcome.stderr):
-        print(visible(text.rstrip("\n")), file=sys.stderr)
-    if outcome.status == "success":
-        output.print(visible(outcome.text))
-    else:
-        output.view.error(InvalidInput(outcome.text.removeprefix("error:").strip()))
+        view.note(text.rstrip("\n"))
+    if failed:
+        view.error(InvalidInput(outcome.text.removeprefix("error:").strip()))
+    return int(failed)
 
 
-def _table(tools: Sequence[Tool], users: dict[str, list[str]]) -> Table:
-    from rich.text import Text
-
-    from perdure.cli.views.table import new_table
-
-    table = new_table("tool", "kind", "agents", "what it does")
+def _table(tools: Sequence[Tool], agents: Mapping[str, Sequence[str]]) -> Table:
+    table = new_table("tool", "kind", "agents", "what it does", styles={"tool": "bold", "kind": "dim"})
     for tool in tools:
-        table.add_row(
-            Text(fold(_signature(tool), SIGNATURE_CHARS), style="bold"),
-            Text(_kind(tool), style="dim"),
-            Text(visible(", ".join(users.get(tool.spec.name, []))) or "-"),
-            Text(visible(_SENTENCE.split(tool.spec.description.strip(), maxsplit=1)[0])),
-        )
+        names = visible(", ".join(agents.get(tool.spec.name, ()))) or "-"
+        about = visible(_SENTENCE.split(tool.spec.description.strip(), maxsplit=1)[0])
+        table.add_row(fold(_signature(tool), SIGNATURE_CHARS), _kind(tool), names, about)
     return table

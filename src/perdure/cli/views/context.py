@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from perdure.cli.views.facts import cells
 from perdure.cli.views.fold import local_time, plural, visible
-from perdure.context.request.explain import Explanation, RequestDiff
+from perdure.cli.views.table import new_table
+from perdure.context.request.explain import Explanation, RequestDiff, SegmentUse
 from perdure.context.window.overview import ContextOverview
 from perdure.core.nodes import message_handle
 from perdure.library.services.steps import StepInfo
@@ -48,7 +48,7 @@ REASONS = {
 """Reason code of a new prefix -> words."""
 
 
-def context_view(overview: ContextOverview, *, width: int) -> RenderableType:
+def context_view(overview: ContextOverview) -> RenderableType:
     """A bar of the whole window, the size of each part in tokens and percent, and remarks."""
     rows: list[tuple[str, int]] = [
         *((part.name, part.tokens) for part in overview.parts if part.tokens or part.name not in _OPTIONAL),
@@ -56,20 +56,26 @@ def context_view(overview: ContextOverview, *, width: int) -> RenderableType:
         ("free", overview.free_tokens),
     ]
     total = max(1, overview.window_tokens, sum(tokens for _, tokens in rows))
-    bar = Text()
-    size = max(10, min(BAR_CELLS, width - 2))
-    for (name, _), count in zip(rows, cells([tokens for _, tokens in rows], size), strict=True):
-        sign, style = _SIGNS[name]
-        bar.append(sign * count, style=style)
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for justify in ("left", "left", "right", "right"):
-        table.add_column(justify=justify)
+    table = new_table("sign", "part", "tokens", "share", right=("tokens", "share"), head=False)
     for name, tokens in rows:
         sign, style = _SIGNS[name]
         table.add_row(Text(sign, style=style), name, f"{tokens:,}", f"{100 * tokens / total:.1f} %")
     used = 100 * overview.used_tokens / max(1, overview.window_tokens)
     head = f"{visible(overview.model)}: {overview.used_tokens:,} of {overview.window_tokens:,} tokens ({used:.1f} %)"
-    return Group(Text(head), bar, table, *_remarks(overview))
+    return Group(Text(head), _Bar(rows), table, *_remarks(overview))
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """A bar of parts (name, tokens), as wide as the terminal has room for."""
+
+    rows: Sequence[tuple[str, int]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        size = max(10, min(BAR_CELLS, options.max_width - 2))
+        counts = cells([tokens for _, tokens in self.rows], size)
+        signs = ((_SIGNS[name], count) for (name, _), count in zip(self.rows, counts, strict=True))
+        yield Text.assemble(*((sign * count, style) for (sign, style), count in signs))
 
 
 def _remarks(overview: ContextOverview) -> Iterator[Text]:
@@ -103,13 +109,10 @@ def _remarks(overview: ContextOverview) -> Iterator[Text]:
 
 def steps_view(steps: Sequence[StepInfo]) -> RenderableType:
     """The steps as a table, newest first: tokens, cache hits, cost, and why a prefix was written again."""
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("step", no_wrap=True)
-    table.add_column("when", no_wrap=True)
-    table.add_column("model", overflow="ellipsis")
-    for name in ("tokens", "cache", "cost"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("new prefix", no_wrap=True)
+    numbers = ("tokens", "cache", "cost")
+    table = new_table("step", "when", "model", *numbers, "new prefix", right=numbers, styles={"when": "dim"})
+    for column in table.columns:
+        column.no_wrap = column.header != "model"
     for step in steps:
         usage = step.usage
         measured = usage.input_tokens > 0
@@ -117,9 +120,9 @@ def steps_view(steps: Sequence[StepInfo]) -> RenderableType:
         hit = f"{100 * usage.cached_input_tokens / usage.input_tokens:.0f} %" if measured else "–"
         failed = "" if step.status == "success" else f"  {step.status}"
         table.add_row(
-            Text(short_id(step.id)),
-            Text(_time(step.created_at), style="dim"),
-            Text(visible(step.model)),
+            short_id(step.id),
+            local_time(step.created_at).partition("-")[2],
+            visible(step.model),
             tokens,
             hit,
             cost(step.price),
@@ -164,36 +167,25 @@ def explanation_view(explanation: Explanation) -> RenderableType:
 
 
 def _parts(request: Explanation) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("part", no_wrap=True)
-    columns = ["tokens", "share"]
-    columns += (["cached", "written", "plain"] if request.written_tokens else ["cached", "plain"]) * request.measured
-    columns += ["price"] * request.measured
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
-    total = max(1, request.input_tokens)
-    rows = [
-        (use.name, use.tokens, use.cached_tokens, use.written_tokens, use.plain_tokens, use.price)
-        for use in request.segments
-        if use.tokens or use.name not in _OPTIONAL
+    """Each part of a request and their sum: tokens, what the provider's cache gave of them, and the price."""
+    cache = ("cached", "written", "plain") if request.written_tokens else ("cached", "plain")
+    columns = ("tokens", "share", *(*cache, "price") * request.measured)
+    table = new_table("part", *columns, right=columns)
+    segments = [use for use in request.segments if use.tokens or use.name not in _OPTIONAL]
+    rows: list[tuple[str, int, SegmentUse | Explanation, float | None]] = [
+        *((use.name, use.tokens, use, use.price) for use in segments),
+        ("all", request.input_tokens, request, request.input_price),
     ]
-    sums = (
-        request.input_tokens,
-        request.cached_tokens,
-        request.written_tokens,
-        request.plain_tokens,
-        request.input_price,
-    )
-    for name, tokens, cached, written, plain, price in (*rows, ("all", *sums)):
-        shown = {
+    for name, tokens, use, price in rows:
+        texts = {
             "tokens": f"{tokens:,}",
-            "share": f"{100 * tokens / total:.1f} %",
-            "cached": f"{cached:,}",
-            "written": f"{written:,}",
-            "plain": f"{plain:,}",
+            "share": f"{100 * tokens / max(1, request.input_tokens):.1f} %",
+            "cached": f"{use.cached_tokens:,}",
+            "written": f"{use.written_tokens:,}",
+            "plain": f"{use.plain_tokens:,}",
             "price": cost(price),
         }
-        table.add_row(name, *(shown[column] for column in columns), style="bold" if name == "all" else "")
+        table.add_row(name, *(texts[column] for column in columns), style="bold" if name == "all" else "")
     return table
 
 
@@ -213,6 +205,24 @@ def request_diff_view(diff: RequestDiff, *, names: tuple[str, str]) -> Renderabl
     styles = {"+": "green", "-": "red", "@": "cyan"}
     lines += [Text(visible(line), style=styles.get(line[:1], "dim")) for line in diff.text]
     return Group(*lines)
+
+
+def cells(amounts: Sequence[int], size: int) -> list[int]:
+    """`size` cells divided in proportion to the amounts; each amount above 0 gets one or more, if there are enough."""
+    total = sum(amounts)
+    if total <= 0:
+        return [0] * len(amounts)
+    exact = [amount * size / total for amount in amounts]
+    counts = [max(1, int(share)) if amount else 0 for amount, share in zip(amounts, exact, strict=True)]
+    while (over := sum(counts) - size) > 0:
+        most = max((i for i, count in enumerate(counts) if count > 1), key=lambda i: counts[i] - exact[i], default=None)
+        if most is None:
+            break
+        counts[most] -= 1
+    for _ in range(-over):
+        least = max((i for i, amount in enumerate(amounts) if amount), key=lambda i: exact[i] - counts[i])
+        counts[least] += 1
+    return counts
 
 
 def short_id(step_id: str) -> str:
@@ -236,7 +246,3 @@ def _why(reason: str) -> str:
 def _some(names: Sequence[str]) -> str:
     more = len(names) - NAMES_MAX
     return ", ".join(names[:NAMES_MAX]) + (f" and {more:,} more" if more > 0 else "")
-
-
-def _time(at: datetime) -> str:
-    return local_time(at).partition("-")[2]

@@ -1,36 +1,31 @@
-"""For people: a chat and the results of commands as text."""
+"""For people: a chat, and the results of commands as text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from perdure.cli.chat.models import price
 from perdure.cli.chat.render import RunRenderer, diff_view
 from perdure.cli.chat.terminal import Terminal
-from perdure.cli.views.context import context_view, explanation_view, request_diff_view, short_id, steps_view
-from perdure.cli.views.facts import model_view
-from perdure.cli.views.fold import fold, local_time, place, plural, snippet, visible
+from perdure.cli.views.fold import fold, local_time, plural, visible
 from perdure.cli.views.pending import argument_lines, plain_text
 from perdure.cli.views.table import new_table
 from perdure.cli.views.view import AgentRow, ConversationRow, ModelRow, View
-from perdure.context.request.explain import Explanation, RequestDiff
-from perdure.context.window.overview import ContextOverview
 from perdure.core.answers import PendingCall
 from perdure.core.blocks import Author, Block, BlockVersion
-from perdure.core.conversations import Conversation, Reset
+from perdure.core.conversations import Reset
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, RunQueued, StoredEvent
-from perdure.core.ids import StepId
-from perdure.core.messages import Message, ToolCall
-from perdure.core.passages import Passage
+from perdure.core.messages import ToolCall
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
-from perdure.library.services.steps import StepInfo
 
 ABOUT_CHARS = 60
+NO_TOOLS = "no tools: it can't keep a memory"
 
 
 class TextView(View):
@@ -42,6 +37,33 @@ class TextView(View):
         self._resume_calls: Sequence[ToolCall] = ()  # of the next run
         self._resumed = False  # whether the current run began with such calls
 
+    def show(self, shape: object, *parts: RenderableType) -> None:
+        self.print(*parts)
+
+    def print(self, *parts: RenderableType) -> None:
+        self._terminal.show(*parts)
+
+    def error(self, error: PerdureError) -> None:
+        self._terminal.error(str(error))
+
+    def show_reply(self, agent: AsyncAgent, reply: Reply) -> None:
+        complete = reply.failure is None and reply.stop_reason not in ("cancelled", "requires_approval")
+        if complete and not reply.text and not self._resumed:
+            self.note("(the agent said nothing)")
+
+    def hint(self, text: str) -> None:
+        self._terminal.hint(text)
+
+    def note(self, text: str) -> None:
+        self._terminal.note(Text(visible(text), style="yellow"))
+
+    def show_status(self, text: str) -> None:
+        self._terminal.show_status(text)
+
+    def clear_status(self) -> None:
+        self._terminal.clear_status()
+        self._terminal.end_line()
+
     def greet(self, *lines: str) -> None:
         self._terminal.note(*(Text(visible(line)) for line in lines))
 
@@ -51,171 +73,19 @@ class TextView(View):
             self._resumed, self._resume_calls = bool(self._resume_calls), ()
         self._run.show_event(event)
 
-    def show_reply(self, agent: AsyncAgent, reply: Reply) -> None:
-        complete = reply.failure is None and reply.stop_reason not in ("cancelled", "requires_approval")
-        if complete and not reply.text and not self._resumed:
-            self.note("(the agent said nothing)")
-
     def show_stop(self, calls: Sequence[PendingCall]) -> None:
         for call in calls:
-            self._terminal.note(_pending(call))
+            self._terminal.note(pending_view(call))
 
     def show_question(self, call: PendingCall, number: int, count: int) -> None:
-        self._terminal.note(_pending(call, f"{number} of {count}" if count > 1 else ""))
+        self._terminal.note(pending_view(call, f"{number} of {count}" if count > 1 else ""))
 
     def resume_with(self, calls: Sequence[ToolCall]) -> None:
         self._resume_calls = calls
 
-    def show_pending(self, calls: Sequence[PendingCall]) -> None:
-        for call in calls:
-            self._terminal.show(_pending(call))
-        if not calls:
-            self._terminal.show(Text("No call waits for anybody in this conversation."))
 
-    def show_blocks(self, blocks: Sequence[Block]) -> None:
-        if not blocks:
-            self._terminal.show(Text("This agent has no memory blocks."))
-        for block in blocks:
-            self._terminal.show(block_view(block))
-
-    def show_versions(self, label: str, versions: Sequence[BlockVersion]) -> None:
-        for version in versions:
-            head = Text.assemble(
-                (f"{visible(label)} version {version.version}", "bold"),
-                (f"  {local_time(version.created_at)}  by {author_name(version.author)}", "dim"),
-            )
-            diff = diff_view(version.diff)
-            no_diff = Text("    (as it was made)" if version.version == 0 else "    (the value stayed)", style="dim")
-            self._terminal.show(head, diff if diff.plain else no_diff)
-
-    def show_restore(self, block: Block, version: int, diff: str) -> None:
-        label = visible(block.label)
-        restored = f"{label} has the value of version {version} again, as version {block.version}."
-        self._terminal.show(Text(restored if diff else f"{label} has the value of version {version} already."))
-        if diff:
-            self._terminal.show(diff_view(diff))
-
-    def show_results(self, query: str, messages: Sequence[Message], passages: Sequence[Passage]) -> None:
-        if not messages and not passages:
-            self._terminal.show(
-                Text(f"Nothing found for {visible(query)!r}, neither in the history nor in the archive.")
-            )
-            return
-        rows: list[tuple[str, str, str]] = [
-            (local_time(message.occurred_at), message.role, message.text) for message in messages
-        ]
-        rows += [(local_time(passage.occurred_at), visible(place(passage)), passage.text) for passage in passages]
-        table = new_table()
-        for date, source, text in rows:
-            line, spans = snippet(text, query)
-            body = Text(line)
-            for start, end in spans:
-                body.stylize("bold yellow", start, end)
-            table.add_row(Text(date, style="dim"), Text(source, style="cyan"), body)
-        self._terminal.show(table)
-
-    def show_recall(self, budget_tokens: int | None) -> None:
-        if budget_tokens is None:
-            self._terminal.show(Text("Automatic recall is off."))
-        else:
-            text = f"Automatic recall is on: up to {budget_tokens:,} tokens of memory go with each message."
-            self._terminal.show(Text(text))
-
-    def show_new_conversation(self, conversation: Conversation) -> None:
-        about = "" if conversation.summary is None else f", {visible(fold(conversation.summary, ABOUT_CHARS))!r}"
-        self._terminal.show(
-            Text(f"A new conversation{about}: nothing said before is in view, memory and search are the same.")
-        )
-
-    def show_conversations(self, rows: Sequence[ConversationRow]) -> None:
-        table = new_table("", "number", "about", "last message", "")
-        for row in rows:
-            table.add_row(
-                Text("▸" if row.current else "", style="bold cyan"),
-                Text(str(row.number)),
-                _about(row),
-                Text("" if row.used_at is None else local_time(row.used_at)),
-                Text("archived" if row.archived else "", style="dim"),
-            )
-        self._terminal.show(table)
-
-    def show_switch(self, row: ConversationRow) -> None:
-        self._terminal.show(Text.assemble(f"Conversation {row.number}: ", _about(row)))
-
-    def show_reset(self, resets: Sequence[Reset]) -> None:
-        messages = plural(sum(reset.message_count for reset in resets), "message")
-        effect = f"{messages} out of view" if resets else "Nothing was in view"
-        self._terminal.show(Text(f"{effect}; memory blocks, archives and files are as they were."))
-
-    def show_agents(self, rows: Sequence[AgentRow]) -> None:
-        if not rows:
-            self._terminal.show(Text("There are no agents yet."))
-            return
-        table = new_table("name", "id", "model", "last used", "messages", right=("messages",))
-        for row in rows:
-            table.add_row(
-                Text(visible(row.name), style="bold"),
-                Text(row.id, style="dim"),
-                Text(visible(row.model)),
-                Text(local_time(row.used_at)),
-                Text(f"{row.message_count:,}"),
-            )
-        self._terminal.show(table)
-
-    def show_model(self, row: ModelRow) -> None:
-        self._terminal.show(model_view(row))
-
-    def show_context(self, overview: ContextOverview, steps: Sequence[StepInfo] | None = None) -> None:
-        self._terminal.show(context_view(overview, width=self._terminal.width))
-        if steps:
-            self._terminal.show(Text(), steps_view(steps))
-
-    def show_explanation(self, explanation: Explanation) -> None:
-        self._terminal.show(explanation_view(explanation))
-
-    def show_diff(self, old: StepId, new: StepId, diff: RequestDiff) -> None:
-        self._terminal.show(request_diff_view(diff, names=(short_id(old), short_id(new))))
-
-    def show_commands(self, commands: Mapping[str, str]) -> None:
-        table = new_table()
-        for usage, help in commands.items():
-            table.add_row(Text(usage, style="bold"), Text(help))
-        self._terminal.show(table)
-
-    def hint(self, text: str) -> None:
-        self._terminal.hint(text)
-
-    def note(self, text: str) -> None:
-        self._terminal.note(Text(visible(text), style="yellow"))
-
-    def error(self, error: PerdureError) -> None:
-        self._terminal.error(str(error))
-
-    def show_status(self, text: str) -> None:
-        self._terminal.show_status(text)
-
-    def clear_status(self) -> None:
-        self._terminal.clear_status()
-        self._terminal.end_line()
-
-
-def block_view(block: Block) -> RenderableType:
-    """A block: label, size and flags, then the description, then the value."""
-    head = Text.assemble(
-        (visible(block.label), "bold cyan"),
-        f"  {len(block.value):,}/{block.limit_chars:,} characters  version {block.version}",
-        ("  read-only" if block.read_only else "", "yellow"),
-    )
-    parts: list[RenderableType] = [head]
-    if block.description:
-        parts.append(Padding(Text(visible(block.description), style="dim"), (0, 0, 0, 2)))
-    value = Text(visible(block.value)) if block.value else Text("(empty)", style="dim")
-    parts.append(Padding(value, (0, 0, 0, 2)))
-    return Group(*parts)
-
-
-def _pending(call: PendingCall, place: str = "") -> RenderableType:
-    """A waiting call: its tool, its id, and its arguments one a line."""
+def pending_view(call: PendingCall, place: str = "") -> RenderableType:
+    """A waiting call: its tool, its id, and its arguments one a line; `place` says which of several it is."""
     who = "for the program that sent the message" if call.awaits_client else "for you"
     head = Text.assemble(
         ("⚙ ", "yellow"),
@@ -227,13 +97,98 @@ def _pending(call: PendingCall, place: str = "") -> RenderableType:
     return Group(head, *(Padding(Text(line), (0, 0, 0, 4)) for line in argument_lines(call.arguments)))
 
 
-def _about(row: ConversationRow) -> Text:
-    if row.summary:
-        return Text(visible(fold(row.summary, ABOUT_CHARS)), style="bold")
-    return Text(visible(fold(row.first_text, ABOUT_CHARS)) if row.first_text else "(nothing said yet)", style="dim")
+def blocks_view(blocks: Iterable[Block]) -> Iterator[RenderableType]:
+    """Each block: label, size and flags, then the description, then the value."""
+    for block in blocks:
+        yield Text.assemble(
+            (visible(block.label), "bold cyan"),
+            f"  {len(block.value):,}/{block.limit_chars:,} characters  version {block.version}",
+            ("  read-only" if block.read_only else "", "yellow"),
+        )
+        if block.description:
+            yield Padding(Text(visible(block.description), style="dim"), (0, 0, 0, 2))
+        value = Text(visible(block.value)) if block.value else Text("(empty)", style="dim")
+        yield Padding(value, (0, 0, 0, 2))
+
+
+def versions_view(label: str, versions: Iterable[BlockVersion]) -> Iterator[RenderableType]:
+    """The versions of a block: when and by whom each was written, and its diff."""
+    for version in versions:
+        yield Text.assemble(
+            (f"{visible(label)} version {version.version}", "bold"),
+            (f"  {local_time(version.created_at)}  by {author_name(version.author)}", "dim"),
+        )
+        diff = diff_view(version.diff)
+        no_diff = Text("    (as it was made)" if version.version == 0 else "    (the value stayed)", style="dim")
+        yield diff if diff.plain else no_diff
 
 
 def author_name(author: Author) -> str:
     """The author of an edit and its run."""
     name = {"user": "you", "agent": "the agent", "system": "Perdure"}[author.kind]
     return f"{name} in {author.run_id}" if author.run_id else name
+
+
+def agents_view(rows: Sequence[AgentRow]) -> RenderableType:
+    """The agents as a table."""
+    if not rows:
+        return Text("There are no agents yet.")
+    styles = {"name": "bold", "id": "dim"}
+    table = new_table("name", "id", "model", "last used", "messages", right=("messages",), styles=styles)
+    for row in rows:
+        names = (visible(row.info.name), row.info.id, visible(row.info.model))
+        table.add_row(*names, local_time(row.used_at), f"{row.message_count:,}")
+    return table
+
+
+def conversations_view(rows: Iterable[ConversationRow]) -> RenderableType:
+    """The conversations of an agent as a table, with a mark at the one that the chat continues."""
+    table = new_table("", "number", "about", "last message", "")
+    for row in rows:
+        used_at = row.info.last_message_at
+        table.add_row(
+            Text("▸" if row.current else "", style="bold cyan"),
+            str(row.info.seq),
+            about_conversation(row),
+            "" if used_at is None else local_time(used_at),
+            Text("" if row.info.archived_at is None else "archived", style="dim"),
+        )
+    return table
+
+
+def about_conversation(row: ConversationRow) -> Text:
+    """What a conversation is about: its summary, or what was said first."""
+    if row.info.summary:
+        return Text(visible(fold(row.info.summary, ABOUT_CHARS)), style="bold")
+    return Text(visible(fold(row.first_text, ABOUT_CHARS)) if row.first_text else "(nothing said yet)", style="dim")
+
+
+def reset_view(resets: Sequence[Reset]) -> RenderableType:
+    """What a reset of conversations did."""
+    count = sum(reset.message_count for reset in resets)
+    effect = f"{plural(count, 'message')} out of view" if resets else "Nothing was in view"
+    return Text(f"{effect}; memory blocks, archives and files are as they were.")
+
+
+def model_view(row: ModelRow) -> Iterator[RenderableType]:
+    """The handle and why the agent has it, then window, prices and abilities."""
+    facts = row.facts
+    yield Text.assemble((visible(row.handle), "bold cyan"), f"  ({visible(row.reason)})")
+    if row.problem:
+        yield Text(f"  {visible(row.problem)}", style="yellow")
+    source = "" if facts.known else "  (in no catalog: a careful guess)"
+    yield Text(f"  window {facts.window_tokens:,} tokens, answer up to {facts.max_output_tokens:,}{source}")
+    if facts.input_price is None and facts.output_price is None:
+        yield Text("  price unknown", style="dim")
+    elif not facts.input_price and not facts.output_price:
+        yield Text("  no price by the token")
+    else:
+        prices = (("input", facts.input_price), ("cached", facts.cached_price), ("output", facts.output_price))
+        yield Text(f"  a million tokens: {', '.join(f'{name} {price(value)}' for name, value in prices)}")
+    abilities = {
+        "tools": facts.tools,
+        "several at once": facts.parallel_tools,
+        "can be made to call one": facts.forced_tool,
+        "reasoning": facts.reasoning,
+    }
+    yield Text(f"  {', '.join(name for name, has in abilities.items() if has) or NO_TOOLS}")

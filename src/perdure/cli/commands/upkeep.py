@@ -1,0 +1,100 @@
+"""`perdure verify` and `perdure reindex`: damage, indexes that differ from the texts, and vectors."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from perdure.app import accept_loss as accept_lost_log
+from perdure.cli.progress import progress_bar
+from perdure.cli.views.fold import plural, visible
+from perdure.cli.views.view import View
+from perdure.cli.work import no_store, open_store
+from perdure.core.errors import PerdureError
+from perdure.library.services.upkeep import Comparison, Reindexed
+from perdure.settings import Settings
+
+RESTORE = "What was damaged can't be made anew: restore a backup, see docs/operations.md, a damaged file."
+
+
+async def verify(view: View, *, repair: bool, accept_loss: bool) -> int:
+    """Compare everything, print what differs, and return the exit code."""
+    path = Settings.from_environment().store_path
+    if accept_loss and path.exists():
+        accept_lost_log(path)
+    async with open_store(view, empty=no_store("nothing to compare")) as perdure:
+        upkeep = perdure.services.upkeep
+        if problems := await upkeep.find_damage():
+            return _show_damage(view, problems)
+        with progress_bar() as progress:
+            comparison = await upkeep.compare(repair=repair, progress=progress)
+        return _show_comparison(view, comparison)
+
+
+def _show_damage(view: View, problems: Sequence[str]) -> int:
+    """Print what SQLite's own check found. Nothing in such a file can be trusted, so nothing else is compared."""
+    for problem in problems:
+        view.print(Text.assemble(("✗ ", "bold red"), visible(problem)))
+    view.print(Text("The file is damaged.", "bold red"))
+    view.hint(RESTORE)
+    return 1
+
+
+def _show_comparison(view: View, comparison: Comparison) -> int:
+    """Print what differs, and return the exit code."""
+    faults, hint = comparison.faults, view.hint
+    rows = sum(owner.rows for owner in comparison.owners)
+    view.print(Text(f"{rows:,} rows of {len(comparison.owners):,} agents and archives were compared."))
+    counts: defaultdict[tuple[str, str, bool], int] = defaultdict(int)
+    for fault in faults:
+        counts[fault.owner_id, fault.text, fault.repaired] += fault.count
+    for (owner_id, text, repaired), count in counts.items():
+        sign, style = ("✓ repaired", "green") if repaired else ("✗", "bold red")
+        view.print(Text.assemble((f"{sign} ", style), f"{owner_id}: {count:,} {text}"))
+    if comparison.unfinished:
+        view.print(Text("A full-text index is being made anew, and is not done.", "bold red"))
+        hint("`perdure verify --repair` goes on with it.")
+        return 1
+    if not faults:
+        view.print(Text("All agrees.", style="green"))
+    if comparison.without_checksum:
+        hint(f"{comparison.without_checksum:,} older rows have no checksum: `perdure verify --repair` gives them one.")
+    if any(fault.kind == "damage" for fault in faults):
+        hint(RESTORE)
+    if any(not fault.repaired and fault.kind != "damage" for fault in faults):
+        hint("`perdure verify --repair` makes it anew from the texts. Nothing that was said is touched.")
+    return int(any(not fault.repaired for fault in faults))
+
+
+async def reindex(view: View, *, archive: str | None, agent: str | None, again: bool) -> int:
+    """Embed the texts without a vector of this embedder, wait for them, and return the exit code."""
+    async with open_store(view, empty=no_store("nothing to embed")) as perdure:
+        owners: list[str] = [] if archive is None else [(await perdure.archives.get(archive)).id]
+        owners += [] if agent is None else [(await perdure.agent(agent)).id]
+        start = time.monotonic()
+        try:
+            with progress_bar() as progress:
+                result = await perdure.services.upkeep.reindex(owners, again=again, progress=progress)
+        except asyncio.CancelledError:
+            view.hint("Stopped. What is done stays; `perdure reindex` goes on, and so does any process with the store.")
+            raise
+        return _show_reindexed(view, result, seconds=time.monotonic() - start)
+
+
+def _show_reindexed(view: View, result: Reindexed, *, seconds: float) -> int:
+    """Print how many texts have a vector, and which failed; return the exit code."""
+    rate = (
+        f", {result.made:,} of them now ({result.made / max(seconds, 0.001):,.0f} a second)" if result.made > 0 else ""
+    )
+    texts = plural(sum(scope.scope.row_count for scope in result.counts), "text")
+    view.print(f"{texts} with a vector of {result.model}{rate if result.made > 0 else ''}.")
+    failed = [scope for scope in result.counts if scope.failed]
+    for scope in failed:
+        view.error(PerdureError(f"{scope.failed:,} of {scope.scope.owner_id} could not be embedded: {scope.failure}"))
+    if failed:
+        view.hint("They are found by their words; `perdure reindex` tries them again.")
+    return int(bool(failed))

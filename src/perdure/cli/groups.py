@@ -1,0 +1,185 @@
+"""The commands of `perdure tool`, `perdure mcp` and `perdure secret`, and their arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.cli.run import AsJson, Yes, command
+
+
+def _group(help: str) -> typer.Typer:
+    return typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=help, add_completion=False)
+
+
+tool_app = _group("Keep tools of your own, run in a sandbox.")
+mcp_app = _group("Tools of MCP servers for agents.")
+secret_app = _group("Keep values that tools need, encrypted.")
+
+ToolName = Annotated[str, typer.Argument(metavar="NAME", help="Name or id of the tool.")]
+ToolOwner = Annotated[
+    str | None, typer.Option("--agent", metavar="AGENT", help="Name or id; by default the agent used last.")
+]
+Server = Annotated[str, typer.Argument(metavar="SERVER", help="Its name or id.")]
+SecretName = Annotated[
+    str, typer.Argument(metavar="NAME", help="Letters, digits and _, as of an environment variable.")
+]
+SecretOwner = Annotated[
+    str | None,
+    typer.Option("--agent", metavar="AGENT", help="The agent whose secret it is; by default all may be given it."),
+]
+
+
+@command(tool_app, "tools.add_tool", name="add")
+def add_tool(
+    file: Annotated[Path, typer.Argument(metavar="FILE.py", help="Python; its last public function is the tool.")],
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Another function of the file.")] = None,
+    requirements: Annotated[
+        list[str] | None, typer.Option("--requirement", metavar="PACKAGE", help="As pip has it; may be repeated.")
+    ] = None,
+    environment: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="NAME=VALUE", help="A variable; secret:NAME for a secret; may be repeated."),
+    ] = None,
+    network: Annotated[
+        list[str] | None,
+        typer.Option("--network", metavar="HOST", help="A host it needs; '*' for every public one; may be repeated."),
+    ] = None,
+    approval: Annotated[bool, typer.Option("--approval", help="A person has to approve each call.")] = False,
+    timeout_s: Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="By default 30.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a tool of a file, or change the one of its name. The file is read, not run."""
+
+
+@command(tool_app, "tools.list_tools", name="list")
+def list_tools(
+    everything: Annotated[bool, typer.Option("--all", help="With the built-in ones.")] = False, as_json: AsJson = False
+) -> None:
+    """List the tools, and who has them."""
+
+
+@command(tool_app, "tools.show_tool", name="show")
+def show_tool(name: ToolName, as_json: AsJson = False) -> None:
+    """Show what a model is told of a tool, and its source."""
+
+
+@command(tool_app, "tools.test_tool", name="test")
+def test_tool(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name or id of a tool, or a file that is not added yet.")],
+    arguments: Annotated[str, typer.Argument(metavar="ARGS", help="A JSON object.")] = "{}",
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="AGENT", help="Run it for this agent, which has it.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a tool with arguments, as an agent would: checked, limited, in the sandbox."""
+
+
+@command(tool_app, "tools.attach_tool", name="attach")
+def attach_tool(name: ToolName, agent: ToolOwner = None) -> None:
+    """Give a tool to an agent."""
+
+
+@command(tool_app, "tools.detach_tool", name="detach")
+def detach_tool(name: ToolName, agent: ToolOwner = None) -> None:
+    """Take a tool from an agent."""
+
+
+@command(tool_app, "tools.remove_tool", name="remove")
+def remove_tool(name: ToolName) -> None:
+    """Take a tool from all agents and remove it."""
+
+
+@command(mcp_app, "mcp.add_server", name="add")
+def add_server(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Begins the names of its tools.")],
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND ARG...", help="The program that it is, after two dashes.")
+    ] = None,
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="Where it answers.")] = None,
+    sse: Annotated[bool, typer.Option("--sse", help="It speaks the older SSE.")] = False,
+    token_from: Annotated[
+        str | None, typer.Option("--token-from-env", metavar="VARIABLE", help="Its token, sent as a bearer's.")
+    ] = None,
+    headers_from: Annotated[
+        list[str] | None,
+        typer.Option("--header-from-env", metavar="HEADER=VARIABLE", help="A header to send, from a variable here."),
+    ] = None,
+    variables: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="NAME[=secret:NAME]", help="A variable it sees: as here, or a stored secret."),
+    ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Its new tools need no approval, and its hints are believed.")
+    ] = False,
+    private: Annotated[
+        bool | None,
+        typer.Option(
+            "--private/--public",
+            help="Whether the URL may lead to this machine or a private network.",
+            show_default="as it leads now",
+        ),
+    ] = None,
+) -> None:
+    """Register a server and approve the tools that it lists now.
+
+    Secrets are read from variables of this shell or named as secret:NAME, never written as arguments; they are stored
+    encrypted.
+    """
+    if bool(url) == bool(command):
+        raise typer.BadParameter("give either --url URL, or -- and the command that runs the server")
+
+
+@command(mcp_app, "mcp.list_servers", name="list")
+def list_servers(as_json: AsJson = False) -> None:
+    """List the servers and how they stand."""
+
+
+@command(mcp_app, "mcp.list_tools", name="tools")
+def list_server_tools(server: Server, as_json: AsJson = False) -> None:
+    """List what is known of a server's tools."""
+
+
+@command(mcp_app, "mcp.refresh", name="refresh")
+def refresh(server: Server) -> None:
+    """Connect to a server and read its tools anew."""
+
+
+@command(mcp_app, "mcp.approve", name="approve")
+def approve(
+    server: Server,
+    tools: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOOL...]", help="Only these; by default all that wait.")
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Show what has changed since it was approved, and approve it.
+
+    Read the descriptions as you would read code: a model will follow them.
+    """
+
+
+@command(mcp_app, "mcp.remove", name="remove")
+def remove(server: Server) -> None:
+    """Remove a server and its tools, which agents then have no more."""
+
+
+@command(secret_app, "secrets.set_secret", name="set")
+def set_secret(name: SecretName, agent: SecretOwner = None) -> None:
+    """Make or change a secret. Its value is asked for, or read from stdin; it is never an argument.
+
+    Tools are given it where their environment says `secret:NAME`; an agent's own go to all of its custom tools.
+    """
+
+
+@command(secret_app, "secrets.list_secrets", name="list")
+def list_secrets(agent: SecretOwner = None, as_json: AsJson = False) -> None:
+    """List the names of the secrets; values are never shown."""
+
+
+@command(secret_app, "secrets.remove_secret", name="remove")
+def remove_secret(name: SecretName, agent: SecretOwner = None) -> None:
+    """Remove a secret."""

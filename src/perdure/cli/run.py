@@ -1,0 +1,55 @@
+"""Declare commands, and run the work of one. Nothing heavier than typer is imported before a command runs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+INTERRUPTED = 130  # the code of shells for an end by SIGINT
+
+Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.")]
+LastAgent = Annotated[str | None, typer.Argument(metavar="AGENT", help="Name or id; by default the agent used last.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+
+Declaration = Callable[..., None]
+
+
+def command(app: typer.Typer, work: str, *, name: str | None = None) -> Callable[[Declaration], Declaration]:
+    """Add a command to `app`. The decorated function declares the arguments, and may check how they go together.
+
+    Args:
+        work: `module.function` below `perdure.cli.commands`, imported when the command runs: a coroutine function of a
+            `View` and the same arguments, but for `as_json`. It returns the exit code; None is 0.
+        name: of the command; by default that of the function.
+    """
+
+    def register(declare: Declaration) -> Declaration:
+        @functools.wraps(declare)
+        def run(**arguments: Any) -> None:
+            declare(**arguments)
+            from perdure.cli.work import show_errors
+
+            module, _, function = work.partition(".")
+            run_and_exit(show_errors(getattr(import_module(f"perdure.cli.commands.{module}"), function), **arguments))
+
+        app.command(name)(run)
+        return run
+
+    return register
+
+
+def run_and_exit(work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], Any] | None = None) -> None:
+    """Run the work in an event loop, and exit with the code that it returns."""
+    import asyncio
+
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            code = runner.run(work)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    raise typer.Exit(code)

@@ -1,0 +1,105 @@
+"""What the work of commands shares: the view and its errors, the open store, whole lists, questions to a person."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, TypeVar
+
+import typer
+
+from perdure.cli.chat.terminal import Terminal, standard_streams
+from perdure.cli.views.json import JsonView
+from perdure.cli.views.text import TextView
+from perdure.cli.views.view import View
+from perdure.core.conversations import Conversation
+from perdure.core.errors import InvalidInput, PerdureError
+from perdure.library.agent import AsyncAgent
+from perdure.library.perdure import AsyncPerdure
+from perdure.settings import Settings
+
+PAGE = 100
+
+
+class HasId(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+Item = TypeVar("Item", bound=HasId)
+
+
+def standard_view(*, as_json: bool = False, interactive: bool = False) -> View:
+    """The view on stdout and stderr, for people or for programs."""
+    out, err = standard_streams()
+    return JsonView(out) if as_json else TextView(Terminal(out, err, interactive=interactive))
+
+
+async def show_errors(work: Callable[..., Awaitable[int | None]], *, as_json: bool = False, **arguments: Any) -> int:
+    """Run the work of a command with its view and arguments, show an error, and return the exit code."""
+    view = standard_view(as_json=as_json)
+    try:
+        return await work(view, **arguments) or 0
+    except PerdureError as error:
+        view.clear_status()
+        view.error(error)
+        return 1
+
+
+@asynccontextmanager
+async def open_store(
+    view: View, *, empty: str | PerdureError | None = None, empty_shape: object = ()
+) -> AsyncIterator[AsyncPerdure]:
+    """The open store of the data folder.
+
+    Args:
+        empty: the hint or the error with which the command ends where there is no store yet; None makes the store.
+        empty_shape: what programs get in place of the hint.
+    """
+    settings = Settings.from_environment()
+    if empty is not None and not settings.store_path.exists():
+        if isinstance(empty, PerdureError):
+            raise empty
+        view.show(empty_shape)
+        view.hint(empty)
+        raise typer.Exit
+    async with await AsyncPerdure.open(settings=settings) as perdure:
+        yield perdure
+
+
+def no_store(consequence: str) -> InvalidInput:
+    """The error of a command that needs a store where there is none."""
+    return InvalidInput(f"there is no store yet at {Settings.from_environment().store_path}: {consequence}")
+
+
+async def load_all(list_page: Callable[..., Awaitable[Sequence[Item]]]) -> list[Item]:
+    """Every item of a list that the library returns page by page."""
+    items: list[Item] = []
+    while page := await list_page(limit=PAGE, after=items[-1].id if items else None):
+        items += page
+    return items
+
+
+async def load_conversations(agent: AsyncAgent) -> list[Conversation]:
+    """Every conversation of an agent, oldest first."""
+    items: list[Conversation] = []
+    while page := await agent.conversations(limit=PAGE, after_seq=items[-1].seq if items else -1):
+        items += page
+    return items
+
+
+def confirm(view: View, question: str, *, action: str, yes: bool) -> None:
+    """Ask a person before something is changed for good; Enter means no, which ends the command. `yes` asks nothing.
+
+    Args:
+        action: what the question is about, for the error: "delete the agent".
+    Raises: InvalidInput: stdin is no terminal.
+    """
+    if yes:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InvalidInput(f"there is no terminal to ask at: pass --yes to {action} without a question")
+    if not typer.confirm(question, default=False, err=True):
+        view.hint("Nothing was changed.")
+        raise typer.Exit(1)
