@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from perdure.providers.choosing import BUILT_IN, Choice, ToolProbe, choose_offline, pick, probe_tools, served_window
+from perdure.providers.choosing import (
+    EXTRACTIVE,
+    Choice,
+    ToolProbe,
+    chat_models,
+    choose_offline,
+    probe_tools,
+    served_window,
+)
 from perdure.providers.discovery import (
     Endpoint,
     Listing,
@@ -112,7 +120,7 @@ async def test_what_can_not_be_used_says_why(environment: Mapping[str, str], tol
     assert SECRET not in found.problem
     assert (await list_models(found)).problem == found.problem
     choice = choose_offline("", [found])
-    assert (choice.handle, choice.notes) == (BUILT_IN, (found.problem,))
+    assert (choice.handle, choice.notes) == (EXTRACTIVE, (found.problem,))
 
 
 async def test_a_key_that_can_not_be_sent_is_not_shown() -> None:
@@ -278,8 +286,8 @@ def test_without_a_network_a_key_is_believed() -> None:
 
     assert choose_offline("x/y", both) == Choice("x/y", "from PERDURE_MODEL")
     assert choose_offline("", both) == Choice("anthropic/claude-haiku-4-5", "from ANTHROPIC_API_KEY")
-    assert choose_offline("", []).handle == BUILT_IN
-    assert choose_offline("", server).handle == BUILT_IN
+    assert choose_offline("", []).handle == EXTRACTIVE
+    assert choose_offline("", server).handle == EXTRACTIVE
     assert "PERDURE_MODEL=openai/NAME" in choose_offline("", server).notes[0]
 
 
@@ -287,9 +295,9 @@ def test_only_models_that_talk_are_picked() -> None:
     """A preferred one if it is there, else the first that is no embedding, voice or picture model."""
     names = ("text-embedding-3-small", "whisper-1", "tts-1", "gpt-image-1", "my-model", "gpt-4.1-mini")
 
-    assert pick(("gpt-4.1*",), names) == "gpt-4.1-mini"
-    assert pick(("gpt-9",), names) == "my-model"
-    assert pick(("gpt-9",), names[:4]) is None
+    assert chat_models(names, ("gpt-4.1*",)) == ["gpt-4.1-mini", "my-model"]
+    assert chat_models(names, ("gpt-9",)) == ["my-model", "gpt-4.1-mini"]
+    assert chat_models(names[:4], ("gpt-9",)) == []
     assert is_chat_model("qwen3:8b")
 
 
@@ -338,6 +346,6 @@ async def test_a_local_model_must_call_tools() -> None:
 
     assert good.handle == "ollama/qwen2.5:7b"
     assert good.notes == ("ollama/qwen3:1b: it did not call the tool it was asked to call",)
-    assert bad.handle == BUILT_IN
+    assert bad.handle == EXTRACTIVE
     assert "does not support tools" in bad.notes[0]
     assert "ollama pull" in empty.notes[0]

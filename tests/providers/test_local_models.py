@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 
 from perdure import AsyncPerdure, ModelNotFound
+from perdure.providers.choosing import EXTRACTIVE
 from perdure.providers.discovery import LOCAL_PORTS, Listing, find_providers
-from perdure.providers.registry import EXTRACTIVE, ModelRegistry
+from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
 from perdure.testing import InlineStore
 from tests.providers.fake_provider import FakeProvider, fake_provider

@@ -10,8 +10,9 @@ from perdure import AsyncPerdure, ModelNotFound
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, Reasoning, Text
 from perdure.core.models import ModelRequest
+from perdure.providers.choosing import EXTRACTIVE
 from perdure.providers.discovery import PROVIDERS, Endpoint, Listing, find_providers
-from perdure.providers.registry import EXTRACTIVE, ModelRegistry, _Adapter
+from perdure.providers.registry import ModelRegistry, build_model
 from perdure.providers.retrying import Retrying
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
@@ -153,10 +154,11 @@ async def test_a_found_provider_answers_an_agent(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(("found", "shown"), [("anthropic", "claude-x"), ("google", "gemini-x"), ("ollama", "qwen3")])
 def test_each_provider_has_its_adapter(found: str, shown: str) -> None:
     """Those with an API of their own through pydantic-ai, the others through the chat API; all ask again."""
-    made = _Adapter(Endpoint(provider=found, base_url="http://127.0.0.1:9/v1", kind=PROVIDERS[found].kind)).model(shown)
+    endpoint = Endpoint(provider=found, base_url="http://127.0.0.1:9/v1", kind=PROVIDERS[found].kind)
+    model = build_model(endpoint, shown, {})
 
-    assert isinstance(made, Retrying)
-    assert type(made.model).__name__ == ("OpenAIChat" if found == "ollama" else "DirectModel")
+    assert isinstance(model, Retrying)
+    assert type(model.model).__name__ == ("OpenAIChat" if found == "ollama" else "DirectModel")
 
 
 @pytest.mark.parametrize(
@@ -176,10 +178,12 @@ async def test_reasoning_goes_back_where_the_provider_wants_it(provider: str, fi
         occurred_at=START,
     )
     async with fake_provider({"/v1/chat/completions": reply}) as server:
-        endpoint = _Adapter(Endpoint(provider=provider, base_url=f"{server.url}/v1"))
+        models = ModelRegistry(endpoints=[Endpoint(provider=provider, base_url=f"{server.url}/v1")])
+        model = models.find(f"{provider}/x")
+        assert model is not None
         request = ModelRequest(model=f"{provider}/x", system="", messages=(said,))
-        _ = [piece async for piece in endpoint.model("x").respond(request)]
-        await endpoint.close()
+        _ = [piece async for piece in model.respond(request)]
+        await models.close()
 
     shown = {} if field is None else {field: "hm"}
     assert server.asked[0].body["messages"] == [{"role": "assistant", "content": "yes"} | shown]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
+from perdure.core.errors import BodyUnreadable, DataTooLarge
 from perdure.core.incoming.bodies import read_body, unpack
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 
@@ -39,3 +42,19 @@ async def read_answer(response: httpx.Response, size_bytes: int) -> bytes:
 async def json_of(response: httpx.Response, limits: JsonLimits) -> Any:
     """The JSON of a streamed response. Raises: ValueError, of which DataTooLarge is one; of httpx."""
     return parse_json(await read_answer(response, limits.size_bytes), limits)
+
+
+async def error_body(response: httpx.Response, deadline: float | None = None) -> str:
+    """The body of a streamed response that is no success, as far as it comes and can be read.
+
+    Args:
+        deadline: when reading ends, by the clock of the event loop.
+    """
+    import httpx
+
+    body = bytearray()
+    with contextlib.suppress(httpx.HTTPError, TimeoutError, DataTooLarge, BodyUnreadable):
+        async with asyncio.timeout_at(deadline):
+            async for piece in answer_pieces(response, ERROR_BYTES):
+                body += piece
+    return body.decode("utf-8", "replace")

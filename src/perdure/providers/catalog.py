@@ -5,20 +5,22 @@ The figures stand in `catalog.toml`, with their date. A file of the same shape n
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import math
 import os
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from perdure.core.errors import InvalidInput
 
 CATALOG_VARIABLE = "PERDURE_CATALOG"
 
-_FLAGS = ("tools", "parallel_tools", "reasoning", "forced_tool")
-_PRICES = ("input", "output", "cached", "write")
+_FACTS = {"window": "window_tokens", "output": "max_output_tokens", "cache_min": "min_cache_tokens"}
+"""Fields of a file -> those of `ModelFacts`, where they differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,117 +94,106 @@ class _Catalog:
 
 
 def _fits(text: str, pattern: str) -> bool:
-    import fnmatch
-
     # Only * is special: [ and ? may stand in the name of a model.
     return fnmatch.fnmatchcase(text, pattern.replace("[", "[[]").replace("?", "[?]"))
 
 
 @functools.cache
 def _built_in() -> _Catalog:
+    """The catalog that ships with Perdure."""
     from importlib.resources import files
 
     text = files("perdure.providers").joinpath("catalog.toml").read_text(encoding="utf-8")
-    return _read(text, "catalog.toml")
+    return _parse(text, "catalog.toml")
 
 
 def _own() -> _Catalog | None:
+    """The catalog of the user, if there is one. Raises: InvalidInput: it can't be read."""
     if not (name := os.environ.get(CATALOG_VARIABLE, "").strip()):
         return None
-    path = Path(name)
     try:
-        path = path.expanduser()
-        changed = path.stat().st_mtime_ns
+        path = Path(name).expanduser()
+        return _own_file(path, path.stat().st_mtime_ns)
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidInput(f"{CATALOG_VARIABLE} is {name!r}: the file can't be read ({error})") from error
-    return _of_file(path, changed)
 
 
 @functools.lru_cache(maxsize=4)
-def _of_file(path: Path, changed: int) -> _Catalog:
-    """The catalog in this file; `changed` is there so that an edited file is read again."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{CATALOG_VARIABLE} is {str(path)!r}: the file can't be read ({error})") from error
-    return _read(text, str(path))
+def _own_file(path: Path, modified_ns: int) -> _Catalog:
+    """The catalog in this file; `modified_ns` is there so that an edited file is read again."""
+    return _parse(path.read_text(encoding="utf-8"), str(path))
 
 
-def _read(text: str, place: str) -> _Catalog:
+def _parse(text: str, file: str) -> _Catalog:
     """The catalog that this text is. Raises: InvalidInput, naming file and field."""
-    import tomllib
-
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{place} is no TOML: {error}") from error
-    _only(place, "the file", table, ("figures_of", "free_providers", "model"))
+        raise InvalidInput(f"{file} is no TOML: {error}") from error
+    _check(table, _FILE, f"{file}: ")
     models = table.get("model", [])
-    if not isinstance(models, list) or not all(isinstance(model, dict) for model in models):
-        raise InvalidInput(f"{place}: model is {models!r:.80}: write [[model]] tables")
+    for number, model in enumerate(models, 1):
+        _check(model, _MODEL, f"{file}: model {number}: ")
+        _check(model.get("price", {}), _PRICE, f"{file}: model {number}: price.")
+        if not model.get("match"):
+            raise InvalidInput(
+                f"{file}: model {number}: match is missing: give at least one pattern, such as match = ['my-model*']"
+            )
     return _Catalog(
-        entries=tuple(entry for number, model in enumerate(models, 1) for entry in _entries(place, number, model)),
-        free_providers=frozenset(_texts(f"{place}: free_providers", table.get("free_providers", []))),
-        figures_of=str(table.get("figures_of", "")),
+        entries=tuple((pattern.lower(), _facts(model, pattern)) for model in models for pattern in model["match"]),
+        free_providers=frozenset(table.get("free_providers", ())),
+        figures_of=table.get("figures_of", ""),
     )
 
 
-def _entries(place: str, number: int, model: Mapping[str, Any]) -> Iterator[tuple[str, ModelFacts]]:
-    where = f"{place}: model {number}"
-    _only(place, f"model {number}", model, ("match", "window", "output", "price", "cache_min", *_FLAGS))
-    patterns = _texts(f"{where}: match", model.get("match"))
-    if not patterns:
-        raise InvalidInput(f"{where}: match is missing: give at least one pattern, such as match = ['my-model*']")
-    values: dict[str, Any] = {}
-    for name, field, least in (
-        ("window", "window_tokens", 1),
-        ("output", "max_output_tokens", 1),
-        ("cache_min", "min_cache_tokens", 0),
-    ):
-        if name in model:
-            values[field] = _tokens(f"{where}: {name}", model[name], least)
-    for name in _FLAGS:
-        if name in model:
-            if not isinstance(model[name], bool):
-                raise InvalidInput(f"{where}: {name} is {model[name]!r:.80}: give true or false")
-            values[name] = model[name]
-    values |= _price(place, number, model.get("price", {}))
-    for pattern in patterns:
-        yield pattern.lower(), ModelFacts(**values, family=pattern)
+def _facts(model: Mapping[str, Any], family: str) -> ModelFacts:
+    """The facts in a [[model]] table. A missing price of the cache is that of input."""
+    price = model.get("price", {})
+    base = price.get("input")
+    return ModelFacts(
+        family=family,
+        input_price=base,
+        output_price=price.get("output"),
+        cached_price=price.get("cached", base),
+        cache_write_price=price.get("write", base),
+        **{_FACTS.get(name, name): value for name, value in model.items() if name not in ("match", "price")},
+    )
 
 
-def _price(place: str, number: int, price: Any) -> dict[str, float]:
-    where = f"{place}: model {number}: price"
-    if not isinstance(price, dict):
-        raise InvalidInput(f"{where} is {price!r:.80}: give a table, such as {{ input = 1.0, output = 2.0 }}")
-    _only(place, f"model {number}: price", price, _PRICES)
-    for name, value in price.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise InvalidInput(f"{where}.{name} is {value!r:.80}: give US dollars per million tokens, 0 or more")
-    if "input" not in price:
-        return {} if "output" not in price else {"output_price": float(price["output"])}
-    found = {"input_price": price["input"], "cached_price": price.get("cached", price["input"])}
-    found["cache_write_price"] = price.get("write", price["input"])
-    if "output" in price:
-        found["output_price"] = price["output"]
-    return {name: float(value) for name, value in found.items()}
+_Rule: TypeAlias = tuple[Callable[[Any], bool], str]
+"""Whether a value is right, and what else to give."""
+
+_TEXT: _Rule = (lambda value: isinstance(value, str), "give a text")
+_TEXTS: _Rule = (
+    lambda value: isinstance(value, list) and all(isinstance(text, str) and text for text in value),
+    "give a list of texts",
+)
+_TABLES: _Rule = (
+    lambda value: isinstance(value, list) and all(isinstance(model, dict) for model in value),
+    "write [[model]] tables",
+)
+_TABLE: _Rule = (lambda value: isinstance(value, dict), "give a table, such as { input = 1.0, output = 2.0 }")
+_FLAG: _Rule = (lambda value: isinstance(value, bool), "give true or false")
+_TOKENS: _Rule = (lambda value: type(value) is int and value >= 1, "give a whole number of tokens, 1 or more")
+_LEAST: _Rule = (lambda value: type(value) is int and value >= 0, "give a whole number of tokens, 0 or more")
+_DOLLARS: _Rule = (
+    lambda value: type(value) in (int, float) and 0 <= value < math.inf,
+    "give US dollars per million tokens, 0 or more",
+)
+
+_FILE = {"figures_of": _TEXT, "free_providers": _TEXTS, "model": _TABLES}
+_MODEL = {
+    **{"match": _TEXTS, "window": _TOKENS, "output": _TOKENS, "price": _TABLE, "cache_min": _LEAST},
+    **dict.fromkeys(("tools", "parallel_tools", "reasoning", "forced_tool"), _FLAG),
+}
+_PRICE = dict.fromkeys(("input", "output", "cached", "write"), _DOLLARS)
 
 
-def _tokens(where: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidInput(f"{where} is {value!r:.80}: give a whole number of tokens, {least} or more")
-    return value
-
-
-def _texts(where: str, value: Any) -> list[str]:
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
-        raise InvalidInput(f"{where} is {value!r:.80}: give a list of texts")
-    return value
-
-
-def _only(place: str, where: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    for name in table:
-        if name not in known:
-            raise InvalidInput(f"{place}: {where} has an unknown field {name!r}: the fields are {', '.join(known)}")
+def _check(table: Mapping[str, Any], rules: Mapping[str, _Rule], where: str) -> None:
+    """Raise InvalidInput, naming the field, if a table has an unknown field or a wrong value."""
+    for name, value in table.items():
+        if name not in rules:
+            raise InvalidInput(f"{where}{name!r} is an unknown field: the fields are {', '.join(rules)}")
+        is_right, help_text = rules[name]
+        if not is_right(value):
+            raise InvalidInput(f"{where}{name} is {value!r:.80}: {help_text}")

@@ -12,14 +12,11 @@ import os
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
-from perdure.providers.bounded import LISTING, json_of
+from perdure.providers.bounded import LISTING, error_body, json_of
 from perdure.providers.masking import mask_text
-
-if TYPE_CHECKING:
-    import httpx
 
 Kind = Literal["openai_chat", "direct"]
 
@@ -28,7 +25,7 @@ LIST_TIMEOUT_S = 3.0
 PROBE_TIMEOUT_S = 0.3
 NO_KEY = "none"  # what servers without keys are sent; some refuse a request without the header
 MODELS_MAX = 10_000
-SHOWN_CHARS = 200
+DETAIL_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,103 +51,58 @@ class Provider:
     reasoning_back: str | None = None
 
 
+def _provider(
+    name: str,
+    default_url: str = "",
+    *preferred: str,
+    keys: tuple[str, ...] | None = None,
+    urls: tuple[str, ...] | None = None,
+    default_model: str = "",
+    **options: Any,
+) -> Provider:
+    """A provider with the usual names of variables; its default model is the first that is preferred."""
+    return Provider(
+        name=name,
+        keys=(f"{name.upper()}_API_KEY",) if keys is None else keys,
+        urls=(f"{name.upper()}_BASE_URL",) if urls is None else urls,
+        default_url=default_url,
+        default_model=(default_model or preferred[0].rstrip("*")) if default_url else "",
+        preferred=preferred,
+        local=not default_url,
+        **options,
+    )
+
+
 _OPENAI_MODELS = ("gpt-4.1-mini", "gpt-5.4-mini", "gpt-5-mini", "gpt-4o-mini", "gpt-4.1", "gpt-4o")
+_OPENAI_URLS = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
+_CLAUDE_MODELS = ("claude-haiku-4-5*", "claude-sonnet-4-5*", "claude-haiku-*", "claude-sonnet-*")
+_GEMINI_MODELS = ("gemini-2.5-flash", "gemini-2.5-pro", "gemini-2.0-flash")
+_GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+_GEMINI_URL = "https://generativelanguage.googleapis.com"
+_ROUTED_MODELS = ("openai/gpt-4.1-mini", "openai/gpt-5-mini", "google/gemini-2.5-flash")
+_GROQ_MODELS = ("openai/gpt-oss-120b", "llama-3.3-70b-versatile", "qwen/qwen3*")
+_MISTRAL_MODELS = ("mistral-small-latest", "mistral-medium-latest", "mistral-large-latest")
+_DEEPSEEK_MODELS = ("deepseek-chat", "deepseek-flash", "deepseek-v4-flash")
+_TOGETHER_MODELS = ("meta-llama/Llama-3.3-70B-Instruct-Turbo", "Qwen/Qwen3*")
+_GROK_MODELS = ("grok-4-1-fast-non-reasoning", "grok-4-fast-non-reasoning", "grok-3-mini")
 _LOCAL_MODELS = ("qwen3*", "gpt-oss*", "qwen2.5*", "llama3.3*", "llama3.1*", "llama-3*", "mistral*", "llama3.2*")
 
 PROVIDERS: Mapping[str, Provider] = {
     provider.name: provider
     # In the order in which one is chosen.
     for provider in (
-        Provider(
-            name="openai",
-            keys=("OPENAI_API_KEY",),
-            urls=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
-            default_url="https://api.openai.com/v1",
-            default_model=_OPENAI_MODELS[0],
-            preferred=_OPENAI_MODELS,
-        ),
-        Provider(
-            name="anthropic",
-            keys=("ANTHROPIC_API_KEY",),
-            urls=("ANTHROPIC_BASE_URL",),
-            default_url="https://api.anthropic.com",
-            kind="direct",
-            default_model="claude-haiku-4-5",
-            preferred=("claude-haiku-4-5*", "claude-sonnet-4-5*", "claude-haiku-*", "claude-sonnet-*"),
-        ),
-        Provider(
-            name="google",
-            keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-            default_url="https://generativelanguage.googleapis.com",
-            kind="direct",
-            default_model="gemini-2.5-flash",
-            preferred=("gemini-2.5-flash", "gemini-2.5-pro", "gemini-2.0-flash"),
-        ),
-        Provider(
-            name="openrouter",
-            keys=("OPENROUTER_API_KEY",),
-            urls=("OPENROUTER_BASE_URL",),
-            default_url="https://openrouter.ai/api/v1",
-            default_model="openai/gpt-4.1-mini",
-            preferred=("openai/gpt-4.1-mini", "openai/gpt-5-mini", "google/gemini-2.5-flash"),
-            reasoning_back="reasoning",
-        ),
-        Provider(
-            name="groq",
-            keys=("GROQ_API_KEY",),
-            urls=("GROQ_BASE_URL",),
-            default_url="https://api.groq.com/openai/v1",
-            default_model="llama-3.3-70b-versatile",
-            preferred=("openai/gpt-oss-120b", "llama-3.3-70b-versatile", "qwen/qwen3*"),
-        ),
-        Provider(
-            name="mistral",
-            keys=("MISTRAL_API_KEY",),
-            urls=("MISTRAL_BASE_URL",),
-            default_url="https://api.mistral.ai/v1",
-            default_model="mistral-small-latest",
-            preferred=("mistral-small-latest", "mistral-medium-latest", "mistral-large-latest"),
-        ),
-        Provider(
-            name="deepseek",
-            keys=("DEEPSEEK_API_KEY",),
-            urls=("DEEPSEEK_BASE_URL",),
-            default_url="https://api.deepseek.com/v1",
-            default_model="deepseek-chat",
-            preferred=("deepseek-chat", "deepseek-flash", "deepseek-v4-flash"),
-            reasoning_back="reasoning_content",
-        ),
-        Provider(
-            name="together",
-            keys=("TOGETHER_API_KEY",),
-            urls=("TOGETHER_BASE_URL",),
-            default_url="https://api.together.xyz/v1",
-            default_model="meta-llama/Llama-3.3-70B-Instruct-Turbo",
-            preferred=("meta-llama/Llama-3.3-70B-Instruct-Turbo", "Qwen/Qwen3*"),
-        ),
-        Provider(
-            name="xai",
-            keys=("XAI_API_KEY",),
-            urls=("XAI_BASE_URL",),
-            default_url="https://api.x.ai/v1",
-            default_model="grok-3-mini",
-            preferred=("grok-4-1-fast-non-reasoning", "grok-4-fast-non-reasoning", "grok-3-mini"),
-        ),
-        Provider(name="vllm", keys=("VLLM_API_KEY",), urls=("VLLM_BASE_URL", "VLLM_API_BASE"), local=True),
-        Provider(
-            name="ollama",
-            keys=("OLLAMA_API_KEY",),
-            urls=("OLLAMA_BASE_URL", "OLLAMA_HOST"),
-            preferred=_LOCAL_MODELS,
-            local=True,
-        ),
-        Provider(
-            name="lmstudio",
-            keys=("LMSTUDIO_API_KEY",),
-            urls=("LMSTUDIO_BASE_URL",),
-            preferred=_LOCAL_MODELS,
-            local=True,
-        ),
+        _provider("openai", "https://api.openai.com/v1", *_OPENAI_MODELS, urls=_OPENAI_URLS),
+        _provider("anthropic", "https://api.anthropic.com", *_CLAUDE_MODELS, kind="direct"),
+        _provider("google", _GEMINI_URL, *_GEMINI_MODELS, keys=_GEMINI_KEYS, urls=(), kind="direct"),
+        _provider("openrouter", "https://openrouter.ai/api/v1", *_ROUTED_MODELS, reasoning_back="reasoning"),
+        _provider("groq", "https://api.groq.com/openai/v1", *_GROQ_MODELS, default_model="llama-3.3-70b-versatile"),
+        _provider("mistral", "https://api.mistral.ai/v1", *_MISTRAL_MODELS),
+        _provider("deepseek", "https://api.deepseek.com/v1", *_DEEPSEEK_MODELS, reasoning_back="reasoning_content"),
+        _provider("together", "https://api.together.xyz/v1", *_TOGETHER_MODELS),
+        _provider("xai", "https://api.x.ai/v1", *_GROK_MODELS, default_model="grok-3-mini"),
+        _provider("vllm", urls=("VLLM_BASE_URL", "VLLM_API_BASE")),
+        _provider("ollama", "", *_LOCAL_MODELS, urls=("OLLAMA_BASE_URL", "OLLAMA_HOST")),
+        _provider("lmstudio", "", *_LOCAL_MODELS),
     )
 }
 
@@ -242,9 +194,9 @@ async def probe_local(
         candidates = local_providers() if may_probe() else []
     # The import of an HTTP client is slow: it waits until a port is open.
     open_ports = await asyncio.gather(*(_listens(endpoint, timeout_s) for endpoint in candidates))
-    there = [endpoint for endpoint, is_open in zip(candidates, open_ports, strict=True) if is_open]
-    listings = await asyncio.gather(*(list_models(endpoint, timeout_s=max(timeout_s, 1.0)) for endpoint in there))
-    return [(endpoint, listing) for endpoint, listing in zip(there, listings, strict=True) if not listing.problem]
+    running = [endpoint for endpoint, is_open in zip(candidates, open_ports, strict=True) if is_open]
+    listings = await asyncio.gather(*(list_models(endpoint, timeout_s=max(timeout_s, 1.0)) for endpoint in running))
+    return [(endpoint, listing) for endpoint, listing in zip(running, listings, strict=True) if not listing.problem]
 
 
 async def list_models(endpoint: Endpoint, *, timeout_s: float = LIST_TIMEOUT_S) -> Listing:
@@ -253,37 +205,73 @@ async def list_models(endpoint: Endpoint, *, timeout_s: float = LIST_TIMEOUT_S) 
         return Listing(problem=endpoint.problem)
     if not _can_be_sent(endpoint.api_key):  # the error of the HTTP library would show it
         return Listing(problem=f"the key for {endpoint.address} has characters that no key has: copy it again")
-    import httpx
-
     url, headers, params = _listing_request(endpoint)
+    answer = await fetch_json(endpoint, url, timeout_s=timeout_s, headers=headers, params=params)
+    if answer.problem:
+        return Listing(problem=f"{endpoint.address} {answer.problem}")
+    if answer.status != 200:
+        return Listing(problem=_refusal(endpoint, answer.status), status=answer.status)
     try:
-        async with (
-            asyncio.timeout(timeout_s),
-            http_client(endpoint.base_url, timeout_s=timeout_s) as client,
-            client.stream("GET", url, headers=headers, params=params or None) as answer,
-        ):
-            if answer.status_code != 200:
-                return Listing(problem=_refusal(endpoint, answer.status_code), status=answer.status_code)
-            return Listing(_names(await json_of(answer, LISTING)))
-    except (TimeoutError, httpx.TimeoutException):
-        return Listing(problem=f"{endpoint.address} did not answer within {timeout_s:g} s")
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
-        what = mask_text(str(error) or type(error).__name__, [endpoint.api_key] if endpoint.has_key else ())
-        return Listing(problem=f"{endpoint.address} can't be reached: {what[:SHOWN_CHARS]}")
+        return Listing(_names(answer.data))
     except ValueError:
         return Listing(problem=f"{endpoint.address}/models is no list of models: is this the address of its API?")
 
 
-def http_client(base_url: str, *, timeout_s: float) -> httpx.AsyncClient:
-    """A client for short requests, with the proxies of the environment except for this machine."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a short request.
+
+    Args:
+        status: the HTTP status; 0 for no answer at all.
+        data: the JSON, None for what is no JSON; for a status other than 200 the text on one line.
+        problem: why there is no answer, as the rest of a sentence; empty if there is one.
+    """
+
+    status: int = 0
+    data: Any = None
+    problem: str = ""
+
+
+async def fetch_json(
+    endpoint: Endpoint,
+    url: str,
+    *,
+    timeout_s: float,
+    headers: Mapping[str, str] | None = None,
+    params: Mapping[str, int] | None = None,
+    body: Mapping[str, Any] | None = None,
+) -> Answer:
+    """Send a GET, or a POST with a body. Never raises, and nothing in the answer shows the key.
+
+    Proxies of the environment are used except for this machine.
+    """
     import httpx
 
-    return httpx.AsyncClient(
-        timeout=timeout_s,
-        trust_env=not _is_loopback(base_url),
-        follow_redirects=False,
-        headers={"Accept-Encoding": ACCEPT_ENCODING},
-    )
+    secrets = [endpoint.api_key] if endpoint.has_key else []
+    status = 0
+    try:
+        async with (
+            asyncio.timeout(timeout_s),
+            httpx.AsyncClient(timeout=timeout_s, trust_env=not _is_loopback(url)) as client,
+            client.stream(
+                "GET" if body is None else "POST",
+                url,
+                headers={"Accept-Encoding": ACCEPT_ENCODING, **(headers or {})},
+                params=params or None,
+                json=body,
+            ) as response,
+        ):
+            status = response.status_code
+            if status == 200:
+                return Answer(status, await json_of(response, LISTING))
+            return Answer(status, " ".join(mask_text(await error_body(response), secrets).split()))
+    except (TimeoutError, httpx.TimeoutException):
+        return Answer(problem=f"did not answer within {timeout_s:g} s")
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+        detail = mask_text(str(error) or type(error).__name__, secrets)
+        return Answer(problem=f"can't be reached: {detail[:DETAIL_CHARS]}")
+    except ValueError:
+        return Answer(status)
 
 
 def is_chat_model(name: str) -> bool:
@@ -314,7 +302,7 @@ def _find(provider: Provider, environment: Mapping[str, str]) -> Endpoint | None
         except ValueError:
             base_url = ""
             example = f"http://127.0.0.1:{port or 8000}/v1"
-            problem = f"{url_name} is {_without_secrets(url)[:SHOWN_CHARS]!r}: it is no address, such as {example}"
+            problem = f"{url_name} is {_without_secrets(url)[:DETAIL_CHARS]!r}: it is no address, such as {example}"
     elif not base_url:
         base_url = f"http://127.0.0.1:{port}/v1"
     if not _can_be_sent(key):

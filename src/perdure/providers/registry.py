@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from perdure.core.errors import ModelNotFound
 from perdure.core.models import Model, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.catalog import facts_of
-from perdure.providers.choosing import BUILT_IN as EXTRACTIVE
-from perdure.providers.choosing import Choice, ToolProbe, choose_model, choose_offline, probe_tools
+from perdure.providers.choosing import EXTRACTIVE, Choice, ToolProbe, choose_model, choose_offline, probe_tools
 from perdure.providers.discovery import (
     ALIASES,
     PROVIDERS,
@@ -26,8 +25,7 @@ from perdure.providers.discovery import (
 
 if TYPE_CHECKING:
     from perdure.providers.openai_chat import Connections
-
-__all__ = ["EXTRACTIVE", "Handles", "ModelMissing", "ModelRegistry"]
+    from perdure.providers.retrying import Retrying
 
 CACHED_MAX = 256
 LOOK_FOR_TIMEOUT_S = 1.0
@@ -42,18 +40,6 @@ class Handles(list[str]):
 
     def __contains__(self, handle: object) -> bool:
         return isinstance(handle, str) and self._takes(handle)
-
-
-class ModelMissing(ModelNotFound):
-    """There is no such model; `helps` says what to do, or is empty."""
-
-    code = ModelNotFound.code
-
-    def __init__(self, handle: str, *, known: Sequence[str], helps: str) -> None:
-        super().__init__(handle, known=known)
-        self.helps = helps
-        if helps:
-            self.args = (f"{self}. {helps}",)
 
 
 class ModelRegistry:
@@ -74,21 +60,22 @@ class ModelRegistry:
     def __init__(self, models: Mapping[str, Model] | None = None, *, endpoints: Sequence[Endpoint] = ()) -> None:
         self._models = dict(models or {})
         self._own_handles = frozenset(self._models)
-        self._endpoints = {one.provider: one for one in endpoints}
+        self._configured = {endpoint.provider: endpoint for endpoint in endpoints}
+        # Those of servers on this machine that no variable names.
         self._default_endpoints = {
-            one.provider: one for one in local_providers() if one.provider not in self._endpoints
+            endpoint.provider: endpoint for endpoint in local_providers() if endpoint.provider not in self._configured
         }
-        self._unconfigured = frozenset(self._default_endpoints)  # names of servers that no variable names
         self._unreachable: set[str] = set()  # names of local servers that did not answer last time
         self._listings: dict[str, Listing] = {}
         self._cache: dict[str, _LazyModel] = {}
-        self._adapters: dict[str, _Adapter] = {}
+        self._connections: dict[str, Connections] = {}
         self._lock = threading.Lock()
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
         """The providers of the environment, and those that answer on this machine."""
-        return list(self._endpoints.values())
+        running = (endpoint for name, endpoint in self._default_endpoints.items() if name in self._listings)
+        return [*self._configured.values(), *running]
 
     @property
     def listings(self) -> Mapping[str, Listing]:
@@ -96,6 +83,7 @@ class ModelRegistry:
         return dict(self._listings)
 
     def find(self, handle: str) -> Model | None:
+        """The model of this handle; None if there is none. No network."""
         if (model := self._models.get(handle)) is not None:
             return model
         if handle == EXTRACTIVE:
@@ -103,16 +91,15 @@ class ModelRegistry:
             from perdure.providers.extractive import ExtractiveModel
 
             return self._models.setdefault(handle, ExtractiveModel())
-        if (there := self.provider_of(handle)) is None:
+        if (match := self.provider_of(handle)) is None:
             return None
-        endpoint, name = there
+        endpoint, name = match
         with self._lock:
             key = f"{endpoint.provider}/{name}"
             if key not in self._cache:
                 if len(self._cache) >= CACHED_MAX:  # names come from clients, so the cache is bounded
                     self._cache.pop(next(iter(self._cache)))
-                adapter = self._adapters.setdefault(endpoint.provider, _Adapter(endpoint))
-                self._cache[key] = _LazyModel(adapter, name)
+                self._cache[key] = _LazyModel(endpoint, name, self._connections)
             return self._cache[key]
 
     def handles(self) -> Sequence[str]:
@@ -134,11 +121,11 @@ class ModelRegistry:
         except for a server that no variable names and that does not answer."""
         if handle == EXTRACTIVE or handle in self._models:
             return True
-        if (there := self.provider_of(handle)) is None:
+        if (match := self.provider_of(handle)) is None:
             return False
-        endpoint, name = there
+        endpoint, name = match
         if endpoint.provider in self._unreachable:  # a configured address counts, up or down
-            return endpoint.provider not in self._unconfigured
+            return endpoint.provider in self._configured
         listing = self._listings.get(endpoint.provider)
         if listing is None or listing.problem:
             return True
@@ -155,7 +142,7 @@ class ModelRegistry:
         listing = self._listings.get(endpoint.provider, Listing())
         if endpoint.provider not in self._unreachable and _is_local(name, listing.models):
             return
-        if endpoint.provider not in self._unconfigured:
+        if endpoint.provider in self._configured:
             self._record(endpoint, await list_models(endpoint, timeout_s=LOOK_FOR_TIMEOUT_S))
         elif may_probe():
             answered = dict(await probe_local([endpoint]))
@@ -163,7 +150,10 @@ class ModelRegistry:
 
     def not_found(self, handle: str) -> ModelNotFound:
         """The error for a missing model: which models there are, and what to do."""
-        return ModelMissing(handle, known=self.handles(), helps=self.what_helps(handle))
+        error = ModelNotFound(handle, known=self.handles())
+        if help_text := self.what_helps(handle):
+            error.args = (f"{error}. {help_text}",)
+        return error
 
     def what_helps(self, handle: str) -> str:
         """What to do to make this model available; empty for an unknown provider."""
@@ -171,10 +161,12 @@ class ModelRegistry:
         provider = PROVIDERS.get(ALIASES.get(prefix, prefix))
         if provider is None:
             return ""
-        endpoint = self._endpoints.get(provider.name)
-        if provider.name in self._unconfigured and (endpoint is None or provider.name in self._unreachable):
-            port = (endpoint or self._default_endpoints[provider.name]).source
-            return f"Nobody answers on {port} of this machine: start {provider.name}, or set {provider.urls[0]}"
+        default = self._default_endpoints.get(provider.name)
+        if default is not None and (provider.name not in self._listings or provider.name in self._unreachable):
+            return (
+                f"Nobody answers on {default.source} of this machine: start {provider.name}, or set {provider.urls[0]}"
+            )
+        endpoint = self._configured.get(provider.name, default)
         if endpoint is None:
             return f"Set {' or '.join(provider.keys or provider.urls)}"
         if endpoint.problem:
@@ -190,7 +182,7 @@ class ModelRegistry:
         """
         prefix, slash, name = handle.partition("/")
         prefix = ALIASES.get(prefix, prefix)
-        endpoint = self._endpoints.get(prefix) or self._default_endpoints.get(prefix)
+        endpoint = self._configured.get(prefix) or self._default_endpoints.get(prefix)
         if endpoint is None or not slash or not name.strip() or endpoint.problem:
             return None
         known = self._listings.get(prefix, Listing()).models
@@ -210,10 +202,8 @@ class ModelRegistry:
         name = endpoint.provider
         if endpoint.local:
             (self._unreachable.add if listing.problem else self._unreachable.discard)(name)
-        if listing.problem and name in self._default_endpoints:
+        if listing.problem and name in self._default_endpoints and name not in self._listings:
             return
-        if self._default_endpoints.pop(name, None) is not None:
-            self._endpoints[name] = endpoint
         # An older listing is better than a problem.
         if not listing.problem or not self._listings.get(name, Listing()).models:
             self._listings[name] = listing
@@ -232,88 +222,86 @@ class ModelRegistry:
         """
         if setting:
             return choose_offline(setting, ())
-        if self._endpoints.keys() - self._listings.keys():
-            progress(f"asking {', '.join(self._endpoints)} for models…")
+        names = [endpoint.provider for endpoint in self.endpoints]
+        if not self._listings.keys() >= set(names):
+            progress(f"asking {', '.join(names)} for models…")
             await self.refresh()
 
         async def probe(endpoint: Endpoint, name: str) -> ToolProbe:
             progress(f"trying a tool call on {endpoint.provider}/{name}…")
             return await probe_tools(endpoint, name)
 
-        return await choose_model(
-            setting, self.endpoints, self._listings, probe_local=self.probe_local, probe_tools=probe
-        )
+        return await choose_model(self.endpoints, self._listings, probe_local=self.probe_local, probe_tools=probe)
 
     async def probe_local(self) -> Sequence[tuple[Endpoint, Listing]]:
         """The servers on this machine that answer and that no variable names; the registry remembers which answer."""
-        there = [(one, listing) for one, listing in await probe_local() if one.provider not in self._endpoints]
-        for one, listing in there:
-            self._record(one, listing)
+        known = self._configured.keys() | self._listings.keys()
+        answers = [(endpoint, listing) for endpoint, listing in await probe_local() if endpoint.provider not in known]
+        for endpoint, listing in answers:
+            self._record(endpoint, listing)
         if may_probe():
-            self._unreachable |= self._default_endpoints.keys()
-        return there
+            self._unreachable |= self._default_endpoints.keys() - self._listings.keys()
+        return answers
 
     async def close(self) -> None:
         """Close the connections of the providers' models; the program's own models stay open."""
         with self._lock:
-            made, self._cache = list(self._cache.values()), {}
-            endpoints, self._adapters = list(self._adapters.values()), {}
-        await asyncio.gather(*(model.close() for model in made))
-        await asyncio.gather(*(endpoint.close() for endpoint in endpoints))
-
-
-class _Adapter:
-    """Makes the models of one endpoint, which share its connections."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.endpoints = endpoint
-        self._connections: Connections | None = None
-
-    def model(self, name: str) -> Model:
-        """The model, with retries. Raises: InvalidInput."""
-        from perdure.providers.retrying import Retrying
-
-        endpoint = self.endpoints
-        key = endpoint.api_key if endpoint.has_key else None
-        own = endpoint.base_url != PROVIDERS[endpoint.provider].default_url
-        if endpoint.kind == "direct":
-            from perdure.providers.pydantic_ai import DirectModel
-
-            base_url = endpoint.base_url if own else None
-            return Retrying(DirectModel(provider=endpoint.provider, model=name, api_key=key, base_url=base_url))
-        from perdure.providers.openai_chat import Connections, OpenAIChat
-
-        self._connections = self._connections or Connections()
-        chat = OpenAIChat(
-            model=name,
-            base_url=endpoint.base_url,
-            api_key=key,
-            provider=endpoint.provider,
-            connections=self._connections,
-            reasoning_back=PROVIDERS[endpoint.provider].reasoning_back,
-        )
-        return Retrying(chat)
-
-    async def close(self) -> None:
-        if self._connections is not None:
-            await self._connections.aclose()
+            models, self._cache = list(self._cache.values()), {}
+            connections, self._connections = list(self._connections.values()), {}
+        await asyncio.gather(*(model.close() for model in models))
+        await asyncio.gather(*(one.aclose() for one in connections))
 
 
 class _LazyModel:
-    """A provider's model that is made at its first call: the import takes longer than a transaction may."""
+    """A provider's model that is built at its first call: the import takes longer than a transaction may.
 
-    def __init__(self, endpoint: _Adapter, name: str) -> None:
-        self._endpoint, self._name = endpoint, name
-        self._model: Model | None = None
+    Args:
+        connections: provider -> what its models share.
+    """
+
+    def __init__(self, endpoint: Endpoint, name: str, connections: dict[str, Connections]) -> None:
+        self._endpoint, self._name, self._connections = endpoint, name, connections
+        self._model: Retrying | None = None
 
     def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        """See `Model`."""
         if self._model is None:
-            self._model = self._endpoint.model(self._name)
+            self._model = build_model(self._endpoint, self._name, self._connections)
         return self._model.respond(request)
 
     async def close(self) -> None:
-        if (close := getattr(self._model, "aclose", None)) is not None:
-            await close()
+        """Close the model, if it was built."""
+        if self._model is not None:
+            await self._model.aclose()
+
+
+def build_model(endpoint: Endpoint, name: str, connections: dict[str, Connections]) -> Retrying:
+    """The model of this name at a provider, with retries.
+
+    Args:
+        connections: provider -> what its models share; those of a new provider are added.
+    Raises: InvalidInput: an address or key that can't be used.
+    """
+    from perdure.providers.retrying import Retrying
+
+    provider = PROVIDERS[endpoint.provider]
+    key = endpoint.api_key if endpoint.has_key else None
+    if endpoint.kind == "direct":
+        from perdure.providers.pydantic_ai import DirectModel
+
+        base_url = endpoint.base_url if endpoint.base_url != provider.default_url else None
+        return Retrying(DirectModel(provider=provider.name, model=name, api_key=key, base_url=base_url))
+    from perdure.providers.openai_chat import Connections, OpenAIChat
+
+    chat = OpenAIChat(
+        model=name,
+        base_url=endpoint.base_url,
+        api_key=key,
+        provider=provider.name,
+        connections=connections.setdefault(provider.name, Connections()),
+        reasoning_back=provider.reasoning_back,
+    )
+    return Retrying(chat)
 
 
 def _is_local(name: str, known: Sequence[str]) -> bool:

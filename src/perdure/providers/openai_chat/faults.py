@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import math
 import re
@@ -32,7 +30,7 @@ from perdure.core.errors import (
     ModelUnreachable,
 )
 from perdure.core.incoming.json_limits import parse_json
-from perdure.providers.bounded import ERROR_BYTES, EVENT, answer_pieces
+from perdure.providers.bounded import EVENT, error_body
 from perdure.providers.masking import mask_text, request_secrets
 
 DETAIL_CHARS_MAX = 500
@@ -117,17 +115,8 @@ class _Detail:
 
 
 async def error_of_response(response: httpx.Response, target: Target, deadline: float) -> ModelError:
-    """The error of a streamed response whose status is no success; its body is read as far as it comes.
-
-    Args:
-        deadline: when reading ends, by the clock of the event loop.
-    """
-    body = bytearray()
-    with contextlib.suppress(httpx.HTTPError, TimeoutError, DataTooLarge, BodyUnreadable):
-        async with asyncio.timeout_at(deadline):
-            async for piece in answer_pieces(response, ERROR_BYTES):
-                body += piece
-    text = body.decode("utf-8", "replace")
+    """The error of a streamed response whose status is no success; see `error_body`."""
+    text = await error_body(response, deadline)
     return error_of_status(response.status_code, response.headers, text, target, now=datetime.now(UTC))
 
 
