@@ -130,15 +130,14 @@ def _parse(text: str, file: str) -> _Catalog:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"{file} is no TOML: {error}") from error
-    _check(table, _FILE, f"{file}: ")
+    _check(table, _FILE, f"{file}: the file", f"{file}: ")
     models = table.get("model", [])
     for number, model in enumerate(models, 1):
-        _check(model, _MODEL, f"{file}: model {number}: ")
-        _check(model.get("price", {}), _PRICE, f"{file}: model {number}: price.")
+        where = f"{file}: model {number}"
+        _check(model, _MODEL, where, f"{where}: ")
+        _check(model.get("price", {}), _PRICE, f"{where}: price", f"{where}: price.")
         if not model.get("match"):
-            raise InvalidInput(
-                f"{file}: model {number}: match is missing: give at least one pattern, such as match = ['my-model*']"
-            )
+            raise InvalidInput(f"{where}: match is missing: give at least one pattern, such as match = ['my-model*']")
     return _Catalog(
         entries=tuple((pattern.lower(), _facts(model, pattern)) for model in models for pattern in model["match"]),
         free_providers=frozenset(table.get("free_providers", ())),
@@ -189,11 +188,15 @@ _MODEL = {
 _PRICE = dict.fromkeys(("input", "output", "cached", "write"), _DOLLARS)
 
 
-def _check(table: Mapping[str, Any], rules: Mapping[str, _Rule], where: str) -> None:
-    """Raise InvalidInput, naming the field, if a table has an unknown field or a wrong value."""
+def _check(table: Mapping[str, Any], rules: Mapping[str, _Rule], where: str, prefix: str) -> None:
+    """Raise InvalidInput, naming the field, if a table has an unknown field or a wrong value.
+
+    Args:
+        where: names the table; `prefix` stands before the name of a field in it.
+    """
     for name, value in table.items():
         if name not in rules:
-            raise InvalidInput(f"{where}{name!r} is an unknown field: the fields are {', '.join(rules)}")
+            raise InvalidInput(f"{where} has an unknown field {name!r}: the fields are {', '.join(rules)}")
         is_right, help_text = rules[name]
         if not is_right(value):
-            raise InvalidInput(f"{where}{name} is {value!r:.80}: {help_text}")
+            raise InvalidInput(f"{prefix}{name} is {value!r:.80}: {help_text}")

@@ -150,10 +150,7 @@ class ModelRegistry:
 
     def not_found(self, handle: str) -> ModelNotFound:
         """The error for a missing model: which models there are, and what to do."""
-        error = ModelNotFound(handle, known=self.handles())
-        if help_text := self.what_helps(handle):
-            error.args = (f"{error}. {help_text}",)
-        return error
+        return ModelNotFound(handle, known=self.handles(), helps=self.what_helps(handle))
 
     def what_helps(self, handle: str) -> str:
         """What to do to make this model available; empty for an unknown provider."""

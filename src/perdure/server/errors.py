@@ -96,8 +96,7 @@ def error_answer(error: PerdureError) -> Response:
         case ModelNotFound():
             known = ", ".join(map(repr, error.known))
             detail = f"NOT_FOUND: Handle {error.handle} not found, must be one of [{known}]"
-            helps = getattr(error, "helps", "")
-            return _answer(404, {"detail": f"{detail}. {helps}" if helps else detail})
+            return _answer(404, {"detail": f"{detail}. {error.helps}" if error.helps else detail})
         case NotFound():
             return _answer(404, {"detail": _not_found(error)})
         case AnswerInvalid():

@@ -99,13 +99,12 @@ class ModelReplyInvalid(ModelError, kind="llm_error", stop_reason="invalid_llm_r
 
 
 class ModelNotFound(ModelError):
-    """No model of this handle is available in this process."""
+    """No model of this handle is available in this process; `helps` says what to do, or is empty."""
 
-    def __init__(self, handle: str, *, known: Sequence[str]) -> None:
-        super().__init__(
-            f"model {handle!r} is not available here: there are {', '.join(known) or 'none'}", kind="llm_bad_request"
-        )
-        self.handle, self.known = handle, tuple(known)
+    def __init__(self, handle: str, *, known: Sequence[str], helps: str = "") -> None:
+        text = f"model {handle!r} is not available here: there are {', '.join(known) or 'none'}"
+        super().__init__(f"{text}. {helps}" if helps else text, kind="llm_bad_request")
+        self.handle, self.known, self.helps = handle, tuple(known), helps
 
 
 class IrreducibleFloor(PerdureError):
