@@ -91,10 +91,9 @@ async def main() -> int:
     print(f"{isolation.summary}\n")
     print(f"{'start, with the check of what holds':<44}{(time.perf_counter() - began) * 1000:>9.1f} ms")
     await sandbox.run(JOB)
-    times, forks, unprepared = [], [], []
-    warm_fork, without_spares = WarmFork(), LinuxSandbox(spares=0)
+    times, forks = [], []
+    warm_fork = WarmFork()
     warm_fork.run(JOB)
-    await without_spares.run(JOB)
     for _ in range(CALLS):
         began = time.perf_counter()
         result = await sandbox.run(JOB)
@@ -104,12 +103,8 @@ async def main() -> int:
         began = time.perf_counter()
         assert warm_fork.run(JOB) == 3
         forks.append((time.perf_counter() - began) * 1000)
-        began = time.perf_counter()
-        assert (await without_spares.run(JOB)).value == 3
-        unprepared.append((time.perf_counter() - began) * 1000)
         await asyncio.sleep(PAUSE_S)
     warm_fork.close()
-    await without_spares.close()
     times.sort()
     fork_ms = statistics.median(forks)
     half, most = times[CALLS // 2], times[CALLS * 95 // 100]
@@ -118,7 +113,7 @@ async def main() -> int:
     results = await asyncio.gather(*map(sandbox.run, jobs))
     together = time.perf_counter() - began
     assert all(result.value == 3 for result in results)
-    await asyncio.sleep(1)  # until spare processes are there again
+    await asyncio.sleep(1)  # until the processes of all calls have ended
     assert sandbox.pid is not None
     weights = memory_mb(sandbox.pid)
     await sandbox.close()
@@ -128,10 +123,7 @@ async def main() -> int:
     print(f"  (a message with it {inside:.1f}, with a function of the program {without:.1f})")
     print(f"{f'a call, p50 of {CALLS}':<44}{half:>9.1f} ms   {_verdict(half, CALL_BAR_MS)}")
     print(f"{'a call in a warm fork without a sandbox, p50':<44}{fork_ms:>9.1f} ms")
-    unprepared_ms = statistics.median(unprepared)
-    print(f"{'a call that no process waits for, p50':<44}{unprepared_ms:>9.1f} ms")
-    for named, ratio in (("a call", half / fork_ms), ("a call that no process waits for", unprepared_ms / fork_ms)):
-        print(f"{f'{named}, in warm forks':<44}{ratio:>9.1f} x    {_verdict(ratio, FORKS_BAR)}")
+    print(f"{'a call, in warm forks':<44}{half / fork_ms:>9.1f} x    {_verdict(half / fork_ms, FORKS_BAR)}")
     print(f"{'a call, p95':<44}{most:>9.1f} ms")
     print(f"{f'{TOGETHER} calls at a time':<44}{together * 1000:>9.1f} ms   {_verdict(together, TOGETHER_BAR_S)}")
     idle = sum(weights)

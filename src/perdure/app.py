@@ -365,7 +365,6 @@ def reading_sandbox_of(settings: Settings) -> Sandbox:
         cache=None,
         network=False,
         concurrency=FILES_AT_ONCE,
-        spares=0,
         memory_mb=Limits().memory_bytes >> 20,
         processes=FILE_PROCESSES,
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.toolbox.sandbox.cgroups import PREFIX, ControlGroup, Delegated, delegated
+from perdure.toolbox.sandbox.cgroups import PREFIX, ControlGroup, DelegatedGroup, find_delegated_group
 from tests.toolbox.sandbox.cages import Cage
 from tests.toolbox.sandbox.conftest import options_of
 
@@ -36,15 +36,15 @@ class Machine:
             (folder / f"cgroup.{file}").write_text(text)
         return folder
 
-    def found(self, *marked: Path) -> Delegated:
-        return delegated(self.proc, marked=lambda folder: folder in marked)
+    def found(self, *marked: Path) -> DelegatedGroup:
+        return find_delegated_group(self.proc, is_marked=lambda folder: folder in marked)
 
 
 def test_the_group_above_is_used_and_its_controllers_are_turned_on(tmp_path: Path) -> None:
     """As where systemd starts a service in a group below the one that it delegates."""
     machine = Machine(tmp_path)
 
-    assert machine.found(machine.parent) == Delegated(machine.parent)
+    assert machine.found(machine.parent) == DelegatedGroup(machine.parent)
     assert (machine.parent / "cgroup.subtree_control").read_text() == "+memory +pids"
 
 
@@ -52,7 +52,7 @@ def test_controllers_that_are_on_stay_as_they_are(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.group("app", on="memory io pids")
 
-    assert machine.found(machine.parent) == Delegated(machine.parent)
+    assert machine.found(machine.parent) == DelegatedGroup(machine.parent)
     assert (machine.parent / "cgroup.subtree_control").read_text() == "memory io pids"
 
 
@@ -63,7 +63,7 @@ def test_its_own_group_is_used_if_only_that_was_delegated(tmp_path: Path) -> Non
     machine.group("app/server", on="memory pids", procs="1 2")
 
     assert busy.folder is None
-    assert machine.found(machine.own) == Delegated(machine.own)
+    assert machine.found(machine.own) == DelegatedGroup(machine.own)
 
 
 def test_what_was_not_delegated_is_left_alone(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_what_belongs_to_the_user_is_not_thereby_delegated(tmp_path: Path) -> No
     """As `app.slice` of a desktop session, which the user's systemd manages; the reason names the mark."""
     machine = Machine(tmp_path)
     owned = machine.parent.stat().st_uid == os.geteuid()
-    found = delegated(machine.proc)
+    found = find_delegated_group(machine.proc)
 
     assert (owned, found.folder, "user.delegate" in found.why) == (True, None, True)
     assert (machine.parent / "cgroup.subtree_control").read_text() == ""
@@ -101,7 +101,7 @@ def test_the_mark_of_systemd_is_what_counts(
 
     monkeypatch.setattr(os, "getxattr", getxattr)
 
-    assert (delegated(machine.proc).folder == machine.parent) is taken
+    assert (find_delegated_group(machine.proc).folder == machine.parent) is taken
 
 
 def test_a_group_with_processes_of_its_own_cannot_be_used(tmp_path: Path) -> None:
@@ -137,14 +137,14 @@ def test_a_group_that_is_not_seen_is_none(tmp_path: Path, options: dict[str, str
 def test_in_a_container_the_path_begins_where_the_mount_does(tmp_path: Path) -> None:
     machine = Machine(tmp_path, path="/docker/1/app/server", root="/docker/1")
 
-    assert machine.found(machine.parent) == Delegated(machine.parent)
+    assert machine.found(machine.parent) == DelegatedGroup(machine.parent)
 
 
 def test_a_group_has_its_limits_before_it_has_a_process(tmp_path: Path) -> None:
     """All of them, as the kernel reads them."""
-    group = ControlGroup.make(tmp_path, memory_bytes=5 << 20, processes=7)
+    group = ControlGroup.create(tmp_path, memory_bytes=5 << 20, processes=7)
     limits = {file.name: file.read_text() for file in group.folder.iterdir()}
-    group.take(1234)
+    group.add_process(1234)
 
     assert limits == {"memory.max": "5242880", "memory.swap.max": "0", "pids.max": "7"}
     assert (group.folder / "cgroup.procs").read_text() == "1234"
@@ -152,7 +152,7 @@ def test_a_group_has_its_limits_before_it_has_a_process(tmp_path: Path) -> None:
 
 def test_a_group_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError):
-        ControlGroup.make(tmp_path / "absent", memory_bytes=1, processes=1)
+        ControlGroup.create(tmp_path / "absent", memory_bytes=1, processes=1)
 
     assert [*tmp_path.iterdir()] == []
 
@@ -162,7 +162,7 @@ def test_groups_of_servers_that_are_gone_are_removed(tmp_path: Path) -> None:
     gone, running, other = (tmp_path / name for name in (f"{PREFIX}999999999-a", f"{PREFIX}{os.getpid()}-b", "other"))
     for folder in (gone, running, other):
         folder.mkdir()
-    made = ControlGroup.make(tmp_path, memory_bytes=1, processes=1).folder
+    made = ControlGroup.create(tmp_path, memory_bytes=1, processes=1).folder
 
     assert {*tmp_path.iterdir()} == {running, other, made}
 
@@ -170,7 +170,9 @@ def test_groups_of_servers_that_are_gone_are_removed(tmp_path: Path) -> None:
 def test_the_sandbox_is_in_a_group_of_its_own(tmp_path: Path) -> None:
     """The fork server, before it has started anything, with limits for all calls together."""
     kind = "root" if os.geteuid() == 0 else "user"
-    cage = Cage(**options_of(kind), groups=lambda: Delegated(tmp_path), concurrency=2, memory_mb=100, processes=5)
+    cage = Cage(
+        **options_of(kind), find_group=lambda: DelegatedGroup(tmp_path), concurrency=2, memory_mb=100, processes=5
+    )
     try:
         (measure,) = [one for one in cage.isolation.measures if one.name == "control group"]
         if not cage.isolation.enough:
@@ -181,18 +183,18 @@ def test_the_sandbox_is_in_a_group_of_its_own(tmp_path: Path) -> None:
 
         assert measure.held
         assert (folder / "cgroup.procs").read_text() == str(pid)
-        assert (folder / "memory.max").read_text() == str(3 * (100 + 64) * (1 << 20) + (128 << 20))
-        assert (folder / "pids.max").read_text() == str(5 * 5 + 16)
+        assert (folder / "memory.max").read_text() == str(2 * (100 + 64) * (1 << 20) + (128 << 20))
+        assert (folder / "pids.max").read_text() == str(4 * 5 + 16)
         assert ran.value == 2
     finally:
         cage.close()
 
 
-@pytest.mark.parametrize("found", [Delegated(None, "a reason"), Delegated(Path("/nowhere/at-all"))])
-def test_the_sandbox_works_without_a_group_and_says_why(found: Delegated) -> None:
+@pytest.mark.parametrize("found", [DelegatedGroup(None, "a reason"), DelegatedGroup(Path("/nowhere/at-all"))])
+def test_the_sandbox_works_without_a_group_and_says_why(found: DelegatedGroup) -> None:
     """Also where it turns out only then that none can be made."""
     kind = "root" if os.geteuid() == 0 else "user"
-    cage = Cage(**options_of(kind), groups=lambda: found)
+    cage = Cage(**options_of(kind), find_group=lambda: found)
     try:
         if not cage.isolation.enough:
             pytest.skip(cage.isolation.summary)

@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 from perdure.core.tools.sandbox import SandboxJob, SandboxLimits, SandboxResult
-from perdure.toolbox.sandbox.answers import answer_bytes_max, result_of
+from perdure.toolbox.sandbox.answers import answer_bytes_max, parse_result
 from tests.toolbox.sandbox.cages import LIMITS, Cage
 
 SERVERS = ["root", "user without namespaces"]
@@ -116,7 +116,7 @@ def test_an_answer_full_of_containers_is_refused_before_it_is_parsed(body: bytes
     tracemalloc.start()
     began = time.thread_time()
     try:
-        result = result_of(body, job)
+        result = parse_result(body, job)
         seconds, peak = time.thread_time() - began, tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

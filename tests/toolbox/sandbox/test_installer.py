@@ -76,7 +76,7 @@ async def test_no_code_runs_at_an_installation(index: PackageIndex, tmp_path: Pa
     index.add(make_wheel("hostile", needs=(f"evil @ {where}",)))
 
     with pytest.raises(RequirementsFailed, match="hostile can't be installed"):
-        async with Requirements(tmp_path / "cache").used(["hostile"]):
+        async with Requirements(tmp_path / "cache").hold(["hostile"]):
             pass
 
     assert not marker.exists()
@@ -245,11 +245,11 @@ def test_the_list_of_what_is_needed_is_bounded(
 ) -> None:
     """Packages write most of it, and parsing stops everything else."""
     if "bytes" in why:
-        monkeypatch.setattr(installer, "REPORT", JsonLimits(size_bytes=10_000))
+        monkeypatch.setattr(installer, "REPORT_LIMITS", JsonLimits(size_bytes=10_000))
     (tmp_path / "report.json").write_bytes(report)
 
     with pytest.raises(InstallFailed, match=f"what is needed is {why}"):
-        installer._lock_of(tmp_path / "report.json")
+        installer._read_report(tmp_path / "report.json")
 
 
 async def test_what_is_too_large_is_refused(index: PackageIndex, tmp_path: Path) -> None:

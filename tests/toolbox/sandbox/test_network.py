@@ -17,7 +17,7 @@ import pytest
 
 from perdure.core.tools.sandbox import SandboxLimits, SandboxResult
 from perdure.toolbox.sandbox import linux
-from perdure.toolbox.sandbox.proxy import listed_hosts
+from perdure.toolbox.sandbox.proxy import admit_listed
 from tests.toolbox.sandbox.cages import Cage
 from tests.toolbox.sandbox.conftest import options_of
 from tests.toolbox.sandbox.ground import Ground
@@ -101,10 +101,10 @@ def networked(request: pytest.FixtureRequest, shared_site: Site) -> Iterator[Cag
         return NAMES[host]
 
     def admitting(hosts: Sequence[str], private: Sequence[str]) -> Any:
-        return listed_hosts(hosts, private, resolver=resolve)
+        return admit_listed(hosts, private, resolver=resolve)
 
     patch = pytest.MonkeyPatch()
-    patch.setattr(linux, "listed_hosts", admitting)
+    patch.setattr(linux, "admit_listed", admitting)
     private = (f"api.test:{port}", "deep.sub.test", f"127.0.0.1:{port}")
     made = Cage(network=True, private_hosts=private, **options_of(request.param))
     try:

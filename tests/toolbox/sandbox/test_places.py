@@ -45,7 +45,7 @@ class Jobs:
         return Counter(owner for owner, _ in self.running)
 
     async def _run(self, owner: str) -> None:
-        async with self.places.taken(owner):
+        async with self.places.claim(owner):
             mine = (owner, asyncio.Event())
             self.running.append(mine)
             try:
@@ -130,12 +130,12 @@ def test_places_are_never_lost_nor_doubled(concurrency: int, actions: list[tuple
             running = jobs.owners
             assert running.total() <= concurrency
             free = concurrency - running.total()
-            assert all(running[owner] >= min(share, free) for owner in jobs.places._waiting)
+            assert all(running[owner] >= min(share, free) for owner in jobs.places._queues)
             assert max(running.values(), default=0) <= share
         while jobs.running:
             await jobs.end_first()
         await asyncio.gather(*jobs.tasks, return_exceptions=True)
-        assert not jobs.places.waiting
+        assert not jobs.places._queues
         for owner in "ab":
             await jobs.start(owner, concurrency)
         assert jobs.owners["a"] == share
@@ -146,7 +146,7 @@ def test_places_are_never_lost_nor_doubled(concurrency: int, actions: list[tuple
     asyncio.run(all_of_them())
 
 
-def test_tools_of_one_agent_do_not_keep_others_waiting(cage: Cage) -> None:
+def test_tools_of_one_agent_do_not_keep_others_queues(cage: Cage) -> None:
     """As many as there are places, that sleep for as long as they may: another agent's call does not notice."""
     limits = SandboxLimits(wall_s=30)
 
@@ -182,10 +182,10 @@ async def test_who_gives_up_keeps_no_place(when: str) -> None:
     places = Places(1, 1)
 
     async def wait() -> None:
-        async with places.taken("second"):
+        async with places.claim("second"):
             raise AssertionError("it had given up")
 
-    async with places.taken("first"):
+    async with places.claim("first"):
         waiter = asyncio.create_task(wait())
         await asyncio.sleep(0)
         if when == "waiting":
@@ -193,13 +193,13 @@ async def test_who_gives_up_keeps_no_place(when: str) -> None:
     waiter.cancel()
     await asyncio.gather(waiter, return_exceptions=True)
 
-    async with asyncio.timeout(5), places.taken("third"):
-        assert not places.waiting
+    async with asyncio.timeout(5), places.claim("third"):
+        assert not places._queues
 
 
 def test_a_server_out_of_open_files_loses_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pipes of a call can't be made for a while: what was made of them is closed, and later calls run."""
-    small = Cage(concurrency=1, spares=0)
+    small = Cage(concurrency=1)
 
     def few_pipes(made: Iterator[int], pipe: Callable[[], tuple[int, int]] = os.pipe) -> tuple[int, int]:
         if next(made) % 3 == 2:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.toolbox.sandbox.installer import InstallFailed, take_over
+from perdure.toolbox.sandbox.installer import Installer, InstallFailed, give_to_root
 from perdure.toolbox.sandbox.package_cache import remove_tree, tree_bytes
 from perdure.toolbox.sandbox.requirements import InstallQueueFull, Requirements, RequirementsFailed
 from tests.toolbox.sandbox.cages import Cage
@@ -19,10 +19,11 @@ from tests.toolbox.sandbox.conftest import options_of
 MEBIBYTE = 1 << 20
 
 
-class Shelf:
+class Shelf(Installer):
     """Installs a module `greeting` without pip, when `open` is set. `missing` is not to be had."""
 
     def __init__(self, *, size: int = 0) -> None:
+        super().__init__()
         self.open, self.begun = asyncio.Event(), asyncio.Event()
         self.open.set()
         self.wanted: list[Sequence[str]] = []
@@ -61,7 +62,7 @@ def requirements(tmp_path: Path, shelf: Shelf) -> Requirements:
 
 
 async def name_of(requirements: Requirements, wanted: Sequence[str], *, owner: str = "") -> str:
-    async with requirements.used(wanted, owner=owner) as name:
+    async with requirements.hold(wanted, owner=owner) as name:
         return name
 
 
@@ -125,7 +126,7 @@ async def test_a_call_that_is_given_up_ends_its_installer(
 async def test_sets_that_were_not_used_for_long_make_room(tmp_path: Path) -> None:
     """Four sets of 1 MiB fit beside the room of two that are made; one that is used stays."""
     requirements = Requirements(tmp_path / "cache", installer=Shelf(size=MEBIBYTE), bytes_max=8 * MEBIBYTE)
-    async with requirements.used(["a"]) as held:
+    async with requirements.hold(["a"]) as held:
         made = [await name_of(requirements, [name]) for name in "bcd"]
         for number, name in enumerate([held, *made]):
             os.utime(tmp_path / "cache" / f".{name}.lock", (number, number))
@@ -137,7 +138,7 @@ async def test_sets_that_were_not_used_for_long_make_room(tmp_path: Path) -> Non
 
 async def test_a_cache_that_is_full_of_sets_in_use_refuses(tmp_path: Path) -> None:
     requirements = Requirements(tmp_path / "cache", installer=Shelf(size=MEBIBYTE), bytes_max=MEBIBYTE)
-    async with requirements.used(["a"]):
+    async with requirements.hold(["a"]):
         with pytest.raises(RequirementsFailed, match="in use take"):
             await name_of(requirements, ["b"])
 
@@ -242,7 +243,7 @@ def test_a_package_may_nest_as_deep_as_it_likes(tmp_path: Path, monkeypatch: pyt
         deep.mkdir()
     (deep / "file").write_text("x")
 
-    take_over(folder)
+    give_to_root(folder)
     size = tree_bytes(folder)
     remove_tree(folder)
 

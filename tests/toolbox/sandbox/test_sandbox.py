@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from perdure.core.errors import SandboxUnavailable
 from perdure.core.tools.sandbox import SandboxJob, SandboxLimits
 from perdure.toolbox.sandbox.linux import LinuxSandbox
 from tests.toolbox.sandbox.cages import LIMITS, Cage
+
+IDLE_KB = 25 << 10
+"""The most that the fork server may hold while nothing runs."""
 
 
 def test_many_jobs_at_a_time_get_their_own_results(cage: Cage) -> None:
@@ -45,9 +49,8 @@ def test_results_as_large_as_arguments_do_not_block_the_others(cage: Cage) -> No
     assert cage.wait(three()) == [200_000, 1, 200_000]
 
 
-def test_what_a_spare_process_was_made_for_does_not_limit_the_next_job(cage: Cage) -> None:
-    """It takes its limits of output and result from the job that it gets."""
-    cage.run("1", limits=SandboxLimits(output_chars=10, result_bytes=10))
+def test_the_limits_of_one_job_do_not_hold_for_the_next(cage: Cage) -> None:
+    """Each has its own limits of output and result."""
     cage.run("1", limits=SandboxLimits(output_chars=10, result_bytes=10))
 
     result = cage.run("print('x' * 100_000)\n'y' * 2_000_000", limits=SandboxLimits(output_chars=200_000))
@@ -74,6 +77,47 @@ def test_a_job_gets_no_more_than_the_server_gives() -> None:
         (5, 2),
         (capped.value[1],) * 2,
     }  # not counted for a user without namespaces
+
+
+def test_the_idle_fork_server_holds_little(cage: Cage) -> None:
+    """Together with the process before it: most of their memory is the same pages."""
+    cage.run("1")
+    assert cage.sandbox.pid is not None
+
+    assert sum(map(memory_kb, processes_below(cage.sandbox.pid))) < IDLE_KB
+
+
+def memory_kb(pid: int) -> int:
+    """The memory of a process, with its share of what others hold too; 0: it has ended."""
+    with contextlib.suppress(OSError):
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) for line in rollup if line.startswith("Pss:"))
+    return 0
+
+
+def processes_below(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(below for child in children for below in processes_below(int(child)))]
+
+
+def test_asyncio_speaks_tls_in_a_call(cage: Cage) -> None:
+    """A handshake is begun over a pair of sockets."""
+    source = """
+import asyncio, socket
+
+async def hello():
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    loop = asyncio.get_running_loop()
+    opening = asyncio.create_task(asyncio.open_connection(sock=ours, ssl=True, server_hostname="example.org"))
+    first = await loop.sock_recv(theirs, 3)
+    opening.cancel()
+    return first.hex()
+"""
+
+    result = cage.run(source, "hello")
+
+    assert result.value == "160301", result  # a handshake's record of TLS
 
 
 POOLED = """

@@ -1,4 +1,4 @@
-"""From what came through a call's pipes to its result. All of it is the code's own claim, so all of it is checked."""
+"""Build a call's result from what came through its pipes. All of that is the code's own claim, so all is checked."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any, NoReturn, cast, get_args
 
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.tools.sandbox import SandboxJob, SandboxLimits, SandboxResult, SandboxStatus, ToolFrame
-from perdure.toolbox.sandbox.fork_server import Ended
-from perdure.toolbox.sandbox.inside.results import CONTAINERS_MAX, DEPTH_MAX, Unfit, clean, to_json
+from perdure.toolbox.sandbox.fork_server import CallExit
+from perdure.toolbox.sandbox.inside.results import CONTAINERS_MAX, DEPTH_MAX, NotJson, clean, to_json
 
 ERROR_CHARS = 5_000
 FRAMES_MAX = 20
 LINE_CHARS = 200
-BESIDES_BYTES = 1 << 20
-BESIDES_CONTAINERS = 1_000
-BESIDES_DEPTH = 5
-BYTES_OF_A_CHARACTER = 4
+EXTRA_BYTES, EXTRA_CONTAINERS, EXTRA_DEPTH = 1 << 20, 1_000, 5
+"""What an honest answer may hold beside its value: an error, a traceback, and in each changed block so many bytes."""
+
+BYTES_PER_CHARACTER = 4
 NOTICE_BYTES = 4_096
 CPU_SLACK = 0.5
+"""A killed process that used this part of its processor time is taken for one that used it up."""
 
 _STATUSES = frozenset(get_args(SandboxStatus))
 
@@ -27,35 +28,35 @@ _STATUSES = frozenset(get_args(SandboxStatus))
 def answer_bytes_max(job: SandboxJob) -> int:
     """How long an honest answer can be: the result, changed blocks, an error."""
     blocks = (job.agent or {}).get("blocks") or {}
-    return 2 * job.limits.result_bytes + BESIDES_BYTES * (1 + len(blocks))
+    return 2 * job.limits.result_bytes + EXTRA_BYTES * (1 + len(blocks))
 
 
-def _limits(job: SandboxJob) -> JsonLimits:
-    """What an honest answer keeps: `to_json` has held its value to the same."""
+def _answer_limits(job: SandboxJob) -> JsonLimits:
+    """The limits that an honest answer keeps: `to_json` has held its value to the same."""
     return JsonLimits(
         size_bytes=answer_bytes_max(job),
-        depth=DEPTH_MAX + BESIDES_DEPTH,
-        containers=CONTAINERS_MAX + BESIDES_CONTAINERS,
+        depth=DEPTH_MAX + EXTRA_DEPTH,
+        containers=CONTAINERS_MAX + EXTRA_CONTAINERS,
     )
 
 
 def output_bytes_max(limits: SandboxLimits) -> int:
-    """How many bytes prints can write before what prints in Python leaves out the rest."""
-    return limits.output_chars * BYTES_OF_A_CHARACTER + NOTICE_BYTES
+    """How many bytes the code can print before `print` throws away the rest."""
+    return limits.output_chars * BYTES_PER_CHARACTER + NOTICE_BYTES
 
 
-def printed(data: bytes, limits: SandboxLimits) -> str:
-    """What was printed, as valid text within the limit; a cut is told at its end."""
+def decode_output(data: bytes | bytearray, limits: SandboxLimits) -> str:
+    """Printed bytes as valid text within the limit; a text that is cut says so at its end."""
     text = clean(data.decode(errors="replace"))
     if len(text) <= limits.output_chars:
         return text
     return f"{text[: limits.output_chars]}\n[cut here: only the first {limits.output_chars:,} characters are kept]"
 
 
-def result_of(body: bytes, job: SandboxJob) -> SandboxResult:
+def parse_result(body: bytes, job: SandboxJob) -> SandboxResult:
     """The result that an answer claims; an `error` if it is no answer."""
     try:
-        claimed = parse_json(body, _limits(job), parse_constant=_no_number)
+        claimed = parse_json(body, _answer_limits(job), parse_constant=_refuse_constant)
         status, error, frames = claimed["status"], claimed.get("error", ""), claimed.get("frames", [])
         if status not in _STATUSES or not isinstance(error, str):
             raise ValueError(status)
@@ -64,35 +65,35 @@ def result_of(body: bytes, job: SandboxJob) -> SandboxResult:
             status=cast("SandboxStatus", status),
             value=value,
             error=clean(error)[:ERROR_CHARS] if status != "success" else "",
-            traceback=tuple(_frame(*frame) for frame in frames[:FRAMES_MAX]),
+            traceback=tuple(_tool_frame(*frame) for frame in frames[:FRAMES_MAX]),
             agent=_changed_blocks(claimed.get("agent"), job) if status == "success" else None,
         )
-    except Unfit as unfit:
-        return SandboxResult(status="error", error=str(unfit))
+    except NotJson as error:
+        return SandboxResult(status="error", error=str(error))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return SandboxResult(status="error", error="the code sent an answer that can't be read, past its return value")
 
 
-def ended_result(ended: Ended, limits: SandboxLimits, *, answered: bool) -> SandboxResult:
-    """What it means that a call's process ended without an answer.
+def result_of_exit(end: CallExit, limits: SandboxLimits, *, answered: bool) -> SandboxResult:
+    """The result of a call whose process ended without an answer.
 
     Args:
         answered: something did come, but longer than an answer can be.
     """
-    code = ended.exit
+    code = end.code
     if answered:
         return SandboxResult(status="crash", error="the code sent more than an answer can hold, and was stopped")
-    if ended.failed or code is None:
-        why = ended.failed or "the sandbox was restarted"
+    if end.failure or code is None:
+        why = end.failure or "the sandbox was restarted"
         return SandboxResult(status="crash", error=f"the code was interrupted: {why}; try once more")
-    if ended.heavy:
+    if end.over_memory:
         error = (
             f"its processes together need more memory than {limits.memory_mb:,} MiB, with their page tables, and"
             " sockets as if they were full"
         )
         return SandboxResult(status="memory", error=error)
     cpu_s = limits.wall_s if limits.cpu_s is None else limits.cpu_s
-    if code == -signal.SIGKILL and ended.cpu_s >= CPU_SLACK * cpu_s:
+    if code == -signal.SIGKILL and end.cpu_s >= CPU_SLACK * cpu_s:
         error = f"it used all the processor time it may have, {cpu_s:g} s, and was stopped"
         return SandboxResult(status="timeout", error=error)
     if code == -signal.SIGKILL:
@@ -111,18 +112,19 @@ def ended_result(ended: Ended, limits: SandboxLimits, *, answered: bool) -> Sand
     return SandboxResult(status="crash", error=f"its process ended before it returned a result (exit code {code})")
 
 
-def _no_number(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
+    """Refuse NaN and infinity. Raises: ValueError."""
     raise ValueError(name)
 
 
-def _frame(line: object, function: object, text: object) -> ToolFrame:
+def _tool_frame(line: object, function: object, text: object) -> ToolFrame:
     if not (isinstance(line, int) and isinstance(function, str) and isinstance(text, str)):
         raise TypeError
     return ToolFrame(line, clean(function)[:LINE_CHARS], clean(text)[:LINE_CHARS])
 
 
 def _changed_blocks(claimed: object, job: SandboxJob) -> Mapping[str, str] | None:
-    """The blocks that were sent, with text that is another one. What was not sent can't be changed."""
+    """label -> new text, of the blocks that differ from those sent; None: none. Other blocks can't be changed."""
     before: Mapping[str, Any] = (job.agent or {}).get("blocks") or {}
     if claimed is None or not before:
         return None

@@ -1,4 +1,4 @@
-"""One call from outside: its pipes, what came through them, and its end."""
+"""One call as the server sees it: the pipes to its process, what comes through them, and its end."""
 
 from __future__ import annotations
 
@@ -10,54 +10,53 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from perdure.toolbox.sandbox.fork_server import Ended, ForkServer
+from perdure.toolbox.sandbox.fork_server import CallExit, ForkServer
 from perdure.toolbox.sandbox.inside.frames import HEADER
 
 READ_BYTES = 64 << 10
-FILE_BYTES = 64 << 10
-READS_AT_ONCE = 4
-"""After so many reads the event loop gets its turn, however much is there."""
+READS_PER_TURN = 4
+"""After so many reads of one pipe the event loop gets its turn, however much is there."""
 
 
 class TooMuchOutput(Exception):
-    """More was printed than anybody will read, past what prints in Python are held to."""
+    """A call printed more bytes than it may."""
 
 
-class Stream:
-    """One pipe that is read as it fills. The first `keep` bytes are kept, the rest is thrown away.
+class PipeReader:
+    """Reads a pipe as it fills. `data` holds the first `bytes_kept` bytes, the rest is counted in `total` only.
 
     Args:
-        heard: called whenever something was read, or the end.
+        on_change: called after each read, and at the end of the pipe.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, keep: int, heard: Callable[[], None]) -> None:
-        self._loop, self._fd, self._heard = loop, fd, heard
-        self.keep = keep
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, fd: int, bytes_kept: int, on_change: Callable[[], None]
+    ) -> None:
+        self._loop, self._fd, self._on_change = loop, fd, on_change
+        self.bytes_kept = bytes_kept
         self.data = bytearray()
         self.total = 0
         self.ended = False
-        self._open = True
         os.set_blocking(fd, False)
-        loop.add_reader(fd, self._read)
+        loop.add_reader(fd, self._on_readable)
 
-    def drain(self) -> None:
-        """Read what is there already."""
-        while self._open and not self.ended and self.total <= 2 * self.keep and self._step():
+    def read_available(self) -> None:
+        """Read what is in the pipe already, without waiting."""
+        while not self.ended and self.total <= 2 * self.bytes_kept and self._read():
             continue
 
     def close(self) -> None:
-        if self._open:
-            self._open = False
-            self._loop.remove_reader(self._fd)
-            os.close(self._fd)
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
 
-    def _read(self) -> None:
-        for _ in range(READS_AT_ONCE):
-            if self.ended or not self._step():
+    def _on_readable(self) -> None:
+        for _ in range(READS_PER_TURN):
+            if self.ended or not self._read():
                 break
-        self._heard()
+        self._on_change()
 
-    def _step(self) -> bool:
+    def _read(self) -> bool:
+        """Read once. False: the pipe is empty, or has ended."""
         try:
             part = os.read(self._fd, READ_BYTES)
         except BlockingIOError:
@@ -69,149 +68,143 @@ class Stream:
             self._loop.remove_reader(self._fd)
             return False
         self.total += len(part)
-        self.data += part[: max(0, self.keep + HEADER.size - len(self.data))]
+        self.data += part[: max(0, self.bytes_kept + HEADER.size - len(self.data))]
         return True
 
 
 class Call:
-    """A process that was forked for one call, with its pipes. Raises: OSError: there can be no more of those."""
+    """A process that is forked for one call, with its pipes. Raises: OSError: no more pipes can be opened."""
 
     def __init__(
-        self, server: ForkServer, slot: int, answer_keep: int, output_keep: int, *, network: bool = False
+        self, server: ForkServer, slot: int, answer_bytes: int, output_bytes: int, *, network: bool = False
     ) -> None:
         self.server, self.slot = server, slot
         self._changed = asyncio.Event()
-        ends = socket.socketpair() if network else ()
-        (job, self._job), (answer_fd, answer), (out_fd, out), (err_fd, err) = _pipes(4)
-        self._theirs = [job, answer, out, err]
-        self._channel = ends[0] if ends else None
-        if ends:
-            ends[0].setblocking(False)
-            self._theirs.append(ends[1].detach())
-        self.answer = Stream(server.loop, answer_fd, answer_keep, self._changed.set)
-        self.stdout = Stream(server.loop, out_fd, output_keep, self._changed.set)
-        self.stderr = Stream(server.loop, err_fd, output_keep, self._changed.set)
+        channel = socket.socketpair() if network else ()
+        (job, self._job_fd), (answer_fd, answer), (out_fd, out), (err_fd, err) = _open_pipes(4)
+        self._child_fds = [job, answer, out, err]
+        self._channel = channel[0] if channel else None
+        if channel:
+            channel[0].setblocking(False)
+            self._child_fds.append(channel[1].detach())
+        self.answer = PipeReader(server.loop, answer_fd, answer_bytes, self._changed.set)
+        self.stdout = PipeReader(server.loop, out_fd, output_bytes, self._changed.set)
+        self.stderr = PipeReader(server.loop, err_fd, output_bytes, self._changed.set)
         self.number = -1
-        self.ended: asyncio.Future[Ended] = server.loop.create_future()
+        self.exit: asyncio.Future[CallExit] = server.loop.create_future()
 
-    async def fork(self, how: Mapping[str, Any]) -> None:
+    async def fork(self, request: Mapping[str, Any]) -> None:
+        """Have the fork server start the process."""
         try:
-            self.number, self.ended = await self.server.fork({**how, "slot": self.slot}, self._theirs)
+            self.number, self.exit = await self.server.fork({**request, "slot": self.slot}, self._child_fds)
         finally:
-            for fd in self._theirs:
+            for fd in self._child_fds:
                 os.close(fd)
 
-    async def send(self, data: bytes, file: Path | None = None) -> None:
-        """Write the job to its pipe, and after it the file. A reader that has gone away is noticed elsewhere.
+    async def send_job(self, data: bytes, file: Path | None = None) -> None:
+        """Write the job to its pipe, and after it the file. A process that has ended is no error here.
 
         Raises: OSError: the file can't be read.
         """
         try:
-            os.set_blocking(self._job, False)
+            os.set_blocking(self._job_fd, False)
             await self._write(data)
             if file is not None:
-                with file.open("rb") as opened:
-                    while part := opened.read(FILE_BYTES):
+                with file.open("rb") as source:
+                    while part := source.read(READ_BYTES):
                         await self._write(part)
         except BrokenPipeError:
             pass
         finally:
-            self.close_job()
+            self._close_job_pipe()
 
-    async def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[os.write(self._job, view) :]
-            except BlockingIOError:
-                await self._writable()
-
-    def listener(self) -> socket.socket:
-        """The socket that its proxy listens on, once it is ready. Raises: OSError: there is none."""
+    def receive_listener(self) -> socket.socket:
+        """The listening socket in the call's network, for its proxy. Raises: OSError: there is none."""
         assert self._channel is not None
         _, descriptors, _, _ = socket.recv_fds(self._channel, 1, 1)
         if not descriptors:
             raise OSError("the call has no network")
         return socket.socket(fileno=descriptors[0])
 
-    def close_job(self) -> None:
-        if self._job >= 0:
-            os.close(self._job)
-            self._job = -1
-
-    async def frame(self, *, output_max: int, lines: Callable[[str], None] | None = None) -> bytes | None:
+    async def read_frame(self, *, output_max: int, lines: Callable[[str], None] | None = None) -> bytes | None:
         """The next message of the answer pipe; None: the pipe ended before, or the message is too long.
 
         Args:
-            lines: is given each line of stdout.
+            lines: gets each line of stdout.
         Raises: TooMuchOutput: more than `output_max` bytes came through stdout or stderr.
         """
-        told = 0
+        line_start = 0
         while True:
             self._changed.clear()
-            while lines is not None and (end := self.stdout.data.find(b"\n", told)) >= 0:
-                lines(self.stdout.data[told:end].decode(errors="replace"))
-                told = end + 1
-            found = self._whole_frame()
-            if found is not None:
-                return found
-            if self.answer.ended or self._announced() > self.answer.keep:
+            while lines is not None and (end := self.stdout.data.find(b"\n", line_start)) >= 0:
+                lines(self.stdout.data[line_start:end].decode(errors="replace"))
+                line_start = end + 1
+            if (frame := self._pop_frame()) is not None:
+                return frame
+            if self.answer.ended or self._frame_length() > self.answer.bytes_kept:
                 return None
             if max(self.stdout.total, self.stderr.total) > output_max:
                 raise TooMuchOutput
             await self._changed.wait()
 
     def kill(self) -> None:
+        """End the process and all that it started."""
         self.server.kill(self.number)
 
-    def limit_memory(self, memory_mb: int) -> None:
-        """Have it ended if all its processes hold more together."""
-        self.server.limit(self.number, memory_mb << 20)
-
     def close(self) -> None:
-        """Let go of the pipes."""
-        self.close_job()
+        """Close the pipes, and kill the process if it still runs."""
+        self._close_job_pipe()
         if self._channel is not None:
             self._channel.close()
-        for stream in (self.answer, self.stdout, self.stderr):
-            stream.close()
+        for pipe in (self.answer, self.stdout, self.stderr):
+            pipe.close()
+        if not self.exit.done():
+            self.kill()
 
-    def _announced(self) -> int:
-        """The length that the message which has begun says it has."""
+    def _close_job_pipe(self) -> None:
+        if self._job_fd >= 0:
+            os.close(self._job_fd)
+            self._job_fd = -1
+
+    def _frame_length(self) -> int:
+        """The length that the header of the current message announces; 0: the header is not there yet."""
         data = self.answer.data
         return int(HEADER.unpack_from(data)[0]) if len(data) >= HEADER.size else 0
 
-    def _whole_frame(self) -> bytes | None:
+    def _pop_frame(self) -> bytes | None:
+        """Take the current message out of the buffer; None: it is not complete."""
         data = self.answer.data
-        end = HEADER.size + self._announced()
+        end = HEADER.size + self._frame_length()
         if not HEADER.size < end <= len(data):
             return None
-        found = bytes(data[HEADER.size : end])
+        frame = bytes(data[HEADER.size : end])
         del data[:end]
-        return found
+        return frame
 
-    async def _writable(self) -> None:
-        loop = self.server.loop
-        free = loop.create_future()
+    async def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self._job_fd, view) :]
+            except BlockingIOError:
+                await self._wait_until_writable()
 
-        def tell() -> None:
-            if not free.done():
-                free.set_result(None)
-
-        loop.add_writer(self._job, tell)
+    async def _wait_until_writable(self) -> None:
+        writable = asyncio.Event()
+        self.server.loop.add_writer(self._job_fd, writable.set)
         try:
-            await free
+            await writable.wait()
         finally:
-            loop.remove_writer(self._job)
+            self.server.loop.remove_writer(self._job_fd)
 
 
-def _pipes(count: int) -> list[tuple[int, int]]:
-    """The ends to read from and to write to. Raises: OSError: there can be no more; then none is left."""
-    made: list[tuple[int, int]] = []
+def _open_pipes(count: int) -> list[tuple[int, int]]:
+    """(end to read, end to write) of new pipes. Raises: OSError: they can't all be opened; then none stays open."""
+    pipes: list[tuple[int, int]] = []
     try:
-        made.extend(os.pipe() for _ in range(count))
+        pipes.extend(os.pipe() for _ in range(count))
     except OSError:
-        for fd in chain.from_iterable(made):
+        for fd in chain.from_iterable(pipes):
             os.close(fd)
         raise
-    return made
+    return pipes

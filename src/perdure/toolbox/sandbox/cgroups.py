@@ -16,20 +16,20 @@ from pathlib import Path
 
 PREFIX = "perdure-sandbox-"
 CONTROLLERS = frozenset({"memory", "pids"})
-END_TRIES, END_WAIT_S = 20, 0.01
+REMOVE_TRIES, REMOVE_WAIT_S = 20, 0.01
 _MARKS = ("user.delegate", "trusted.delegate")
 
 
 @dataclass(frozen=True, slots=True)
-class Delegated:
-    """The control group in which groups of our own may be made, or `why` there is none."""
+class DelegatedGroup:
+    """The folder of the control group in which Perdure may make groups of its own, or why there is none."""
 
     folder: Path | None
     why: str = ""
 
 
-def is_marked(folder: Path) -> bool:
-    """Whether it was given away: systemd marks what it delegates. Who owns it says nothing: the slices of a user's
+def is_delegated(folder: Path) -> bool:
+    """Whether a control group was delegated: systemd marks those. Who owns it says nothing: the slices of a user's
     session are the user's, and managed by the user's systemd."""
     for mark in _MARKS:
         with contextlib.suppress(OSError):
@@ -38,34 +38,36 @@ def is_marked(folder: Path) -> bool:
     return False
 
 
-def delegated(proc: Path = Path("/proc/self"), *, marked: Callable[[Path], bool] = is_marked) -> Delegated:
-    """Where this process may make control groups: beside its own one, or in it.
+def find_delegated_group(
+    proc: Path = Path("/proc/self"), *, is_marked: Callable[[Path], bool] = is_delegated
+) -> DelegatedGroup:
+    """The control group in which this process may make others: the one around its own, or its own.
 
     Args:
-        proc: what the kernel says of this process.
-        marked: whether a group was given away.
+        proc: the folder of this process in /proc.
+        is_marked: whether a group was delegated.
     """
     try:
-        own, top = _own_group(proc)
+        own, top = _find_own_group(proc)
     except (OSError, ValueError) as error:
-        return Delegated(None, str(error))
+        return DelegatedGroup(None, str(error))
     why = ""
     for folder in dict.fromkeys((own.parent if own != top else own, own)):
         try:
-            problem = _problem(folder, marked)
+            problem = _enable_controllers(folder, is_marked)
         except OSError as error:
             problem = f"{folder}: {error.strerror or error}"
         if not problem:
-            return Delegated(folder)
+            return DelegatedGroup(folder)
         why = why or problem
-    return Delegated(None, why)
+    return DelegatedGroup(None, why)
 
 
-def _own_group(proc: Path) -> tuple[Path, Path]:
-    """(the group of this process, the uppermost one that is seen). Raises: OSError; ValueError: there is none."""
+def _find_own_group(proc: Path) -> tuple[Path, Path]:
+    """(the group of this process, the uppermost visible one). Raises: OSError; ValueError: there is none."""
     lines = (proc / "cgroup").read_text(encoding="utf-8").splitlines()
     path = next((line[3:] for line in lines if line.startswith("0::")), None)
-    mount = next(_mounts((proc / "mountinfo").read_text(encoding="utf-8")), None)
+    mount = next(_cgroup_mounts((proc / "mountinfo").read_text(encoding="utf-8")), None)
     if path is None or mount is None:
         raise ValueError("this machine has no control groups of version 2")
     root, top = mount
@@ -75,27 +77,30 @@ def _own_group(proc: Path) -> tuple[Path, Path]:
     return own, top
 
 
-def _mounts(mountinfo: str) -> Iterator[tuple[str, Path]]:
-    """(root, place) of every mount of control groups of version 2."""
+def _cgroup_mounts(mountinfo: str) -> Iterator[tuple[str, Path]]:
+    """(root, mount point) of every mount of control groups of version 2."""
     for line in mountinfo.splitlines():
-        place, _, kind = line.partition(" - ")
+        mount, _, kind = line.partition(" - ")
         if kind.split(" ", 1)[0] == "cgroup2":
-            fields = place.split(" ")
+            fields = mount.split(" ")
             yield fields[3], Path(fields[4].replace("\\040", " "))
 
 
-def _problem(folder: Path, marked: Callable[[Path], bool]) -> str:
-    """Why no group can be made there; empty: one can. Turns the controllers on where they are off. Raises: OSError."""
-    there = CONTROLLERS - {*_words(folder / "cgroup.controllers")}
-    if there:
-        return f"{folder} has no controller for {' and '.join(sorted(there))}"
-    if not marked(folder):
+def _enable_controllers(folder: Path, is_marked: Callable[[Path], bool]) -> str:
+    """Turn on the controllers of a group, so that others can be made in it. Returns why that can't be; empty: it can.
+
+    Raises: OSError.
+    """
+    missing = CONTROLLERS - {*_read_words(folder / "cgroup.controllers")}
+    if missing:
+        return f"{folder} has no controller for {' and '.join(sorted(missing))}"
+    if not is_marked(folder):
         return f"{folder} was not delegated: it has no mark of it ({' or '.join(_MARKS)}), as Delegate= of systemd sets"
     if not os.access(folder, os.W_OK) or not os.access(folder / "cgroup.procs", os.W_OK):
         return f"{folder} was delegated to another user than this process has"
-    if {*_words(folder / "cgroup.subtree_control")} >= CONTROLLERS:
+    if {*_read_words(folder / "cgroup.subtree_control")} >= CONTROLLERS:
         return ""
-    if _words(folder / "cgroup.procs"):
+    if _read_words(folder / "cgroup.procs"):
         return (
             f"{folder} has processes of its own, so its controllers can't be turned on (DelegateSubgroup= of systemd)"
         )
@@ -103,23 +108,23 @@ def _problem(folder: Path, marked: Callable[[Path], bool]) -> str:
     return ""
 
 
-def _words(file: Path) -> list[str]:
+def _read_words(file: Path) -> list[str]:
     return file.read_text(encoding="utf-8").split()
 
 
 class ControlGroup:
-    """A group that was made here, with limits for all of its processes together."""
+    """A control group of Perdure, with limits for all of its processes together."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @classmethod
-    def make(cls, parent: Path, *, memory_bytes: int, processes: int) -> ControlGroup:
-        """A new group without processes. Those that a server of ours has left behind are removed.
+    def create(cls, parent: Path, *, memory_bytes: int, processes: int) -> ControlGroup:
+        """Make a group without processes, and remove those that dead servers have left.
 
-        Raises: OSError: it could not be made, or not be limited; nothing is left.
+        Raises: OSError: it could not be made, or not be limited; then nothing is left of it.
         """
-        _sweep(parent)
+        _remove_abandoned(parent)
         folder = parent / f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
         folder.mkdir()
         group = cls(folder)
@@ -133,23 +138,23 @@ class ControlGroup:
             raise
         return group
 
-    def take(self, pid: int) -> None:
+    def add_process(self, pid: int) -> None:
         """Put a process in, and with it all that it starts from now on. Raises: OSError."""
         (self.folder / "cgroup.procs").write_text(str(pid))
 
     def remove(self) -> None:
         """Remove it once its processes have ended; the last of them may take a moment."""
-        for _ in range(END_TRIES):
+        for _ in range(REMOVE_TRIES):
             try:
                 self.folder.rmdir()
             except FileNotFoundError:
                 return
             except OSError:
-                time.sleep(END_WAIT_S)
+                time.sleep(REMOVE_WAIT_S)
 
 
-def _sweep(parent: Path) -> None:
-    """Remove groups of servers that are gone. The kernel keeps those with processes."""
+def _remove_abandoned(parent: Path) -> None:
+    """Remove groups of servers that have ended. The kernel keeps those with processes."""
     for folder in parent.glob(f"{PREFIX}*"):
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
         if not Path("/proc", pid).exists():

@@ -1,4 +1,4 @@
-"""The fork server as a process of this one: starting it, asking it for calls, noticing its end."""
+"""The fork server as a process of this one: start it, send it calls, notice its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ START_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 2.0
 MESSAGE_BYTES = 64 << 10
 FULL_RETRY_S = 0.001
+"""How soon a message is sent again that the socket had no room for."""
 
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from inside.zygote import main; main(int(sys.argv[2]))"
 
@@ -28,18 +29,18 @@ class StartFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """How a fork server is started.
+    """How a fork server is started. It gets all of them as JSON.
 
     Args:
         python: the interpreter.
-        user: whom to start it as, for a server that is root; None: as this process's user.
+        user: the user that runs it, for a server that is root; None: this process's user.
         namespaces, landlock: whether to use them.
         tolerant: measures that the kernel refuses are left out.
         site: folders of packages that code may import from.
         store: the folder of installed requirement sets.
         slots: how many calls it can have at a time.
-        groups: the control group in which it gets one of its own; None: there is none.
-        memory_bytes, processes: what its own one limits, of all calls together.
+        group_parent: the control group in which it gets one of its own; None: there is none.
+        memory_bytes, processes: the limits of that group, for all calls together.
     """
 
     python: str
@@ -50,66 +51,72 @@ class ServerSettings:
     site: tuple[Path, ...] = ()
     store: Path | None = None
     slots: int = 16
-    groups: Path | None = None
+    group_parent: Path | None = None
     memory_bytes: int = 0
     processes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """What a fork server has: namespaces, the version of Landlock (0: none), user ids of their own for its calls."""
+
+    namespaces: bool
+    landlock: int
+    own_users: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallExit:
     """How a call's process ended.
 
     Args:
-        exit: its exit code; negative: the signal that ended it; None: not known, the fork server is gone.
-        failed: why there never was such a process; empty if there was.
-        heavy: it was ended because its processes took too much memory together.
+        code: its exit code; negative: the signal that ended it; None: not known, the fork server is gone.
+        failure: why there never was such a process; empty if there was.
+        over_memory: it was ended because its processes took too much memory together.
     """
 
-    exit: int | None
+    code: int | None = None
     cpu_s: float = 0.0
-    failed: str = ""
-    heavy: bool = False
+    failure: str = ""
+    over_memory: bool = False
 
 
 class ForkServer:
-    """A running fork server. It belongs to the event loop that started it."""
+    """A running fork server. It belongs to the event loop that started it.
+
+    Args:
+        group: the control group around it and its calls.
+        no_group: why it has none, where one was wanted.
+    """
 
     def __init__(
         self,
         process: subprocess.Popen[bytes],
         control: socket.socket,
-        facts: Mapping[str, Any],
+        facts: ServerFacts,
         *,
         group: ControlGroup | None = None,
         no_group: str = "",
     ) -> None:
-        self._process = process
-        self._group = group
-        self.no_group = no_group
-        self._control = control
-        self._calls: dict[int, asyncio.Future[Ended]] = {}
-        self._number = 0
-        self.facts = facts
+        self._process, self._group, self._control = process, group, control
+        self.facts, self.no_group = facts, no_group
+        self._exits: dict[int, asyncio.Future[CallExit]] = {}  # by number of the call
+        self._last_number = 0
         self.loop = asyncio.get_running_loop()
-        self.loop.add_reader(control, self._hear)
+        self.loop.add_reader(control, self._receive)
         self.alive = True
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    @property
-    def namespaces(self) -> bool:
-        """Whether its calls have namespaces of their own."""
-        return bool(self.facts["namespaces"])
-
     @classmethod
     async def start(cls, settings: ServerSettings) -> ForkServer:
-        """Raises: StartFailed."""
+        """Start a fork server and wait until it is ready. Raises: StartFailed."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         try:
-            process, group, no_group = await asyncio.to_thread(_started, settings, theirs.fileno())
+            process, group, no_group = await asyncio.to_thread(_spawn_in_group, settings, theirs.fileno())
         except (OSError, subprocess.SubprocessError) as error:
             ours.close()
             raise StartFailed(f"{settings.python} could not be started: {error}") from None
@@ -118,28 +125,27 @@ class ForkServer:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                await loop.sock_sendall(ours, json.dumps(_told(settings)).encode())
+                await loop.sock_sendall(ours, json.dumps(asdict(settings), default=str).encode())
                 message = await loop.sock_recv(ours, MESSAGE_BYTES)
-            facts = json.loads(message) if message else {"failed": "the fork server ended"}
-        except (OSError, TimeoutError, ValueError) as error:
-            facts = {"failed": f"the fork server did not answer: {error or type(error).__name__}"}
-        except BaseException:
+            answer = json.loads(message) if message else {"failure": "the fork server ended"}
+            if "failure" in answer:
+                raise StartFailed(str(answer["failure"]))
+            return cls(process, ours, ServerFacts(**answer), group=group, no_group=no_group)
+        except BaseException as error:
             ours.close()
             await asyncio.to_thread(_end, process, group)
+            if isinstance(error, (OSError, TimeoutError, ValueError)):
+                why = f"the fork server did not answer: {error or type(error).__name__}"
+                raise StartFailed(why) from None
             raise
-        if "failed" in facts:
-            ours.close()
-            await asyncio.to_thread(_end, process, group)
-            raise StartFailed(str(facts["failed"]))
-        return cls(process, ours, facts, group=group, no_group=no_group)
 
-    async def fork(self, call: Mapping[str, Any], pipes: Sequence[int]) -> tuple[int, asyncio.Future[Ended]]:
-        """Start a call's process. Returns its number and what will tell its end."""
-        self._number += 1
-        number = self._number
-        ended: asyncio.Future[Ended] = self.loop.create_future()
-        self._calls[number] = ended
-        message = json.dumps({**call, "call": number}).encode()
+    async def fork(self, request: Mapping[str, Any], pipes: Sequence[int]) -> tuple[int, asyncio.Future[CallExit]]:
+        """Start a call's process. Returns its number, and a future of its exit."""
+        self._last_number += 1
+        number = self._last_number
+        exit_: asyncio.Future[CallExit] = self.loop.create_future()
+        self._exits[number] = exit_
+        message = json.dumps({**request, "call": number}).encode()
         while self.alive:
             try:
                 socket.send_fds(self._control, [message], list(pipes))
@@ -148,22 +154,15 @@ class ForkServer:
                 await asyncio.sleep(FULL_RETRY_S)
             except OSError:
                 self._disconnect()
-        return number, ended
+        return number, exit_
 
     def kill(self, number: int) -> None:
         """End a call and all that it has started. It may have ended already."""
-        self._tell(number, {"kill": number})
-
-    def limit(self, number: int, bytes_max: int) -> None:
-        """End a call as soon as its processes hold more memory than this together."""
-        self._tell(number, {"limit": number, "bytes_max": bytes_max})
-
-    def _tell(self, number: int, message: Mapping[str, Any]) -> None:
-        if self.alive and number in self._calls:
+        if self.alive and number in self._exits:
             try:
-                self._control.send(json.dumps(message).encode())
+                self._control.send(json.dumps({"kill": number}).encode())
             except BlockingIOError:
-                self.loop.call_later(FULL_RETRY_S, self._tell, number, message)
+                self.loop.call_later(FULL_RETRY_S, self.kill, number)
             except OSError:
                 self._disconnect()
 
@@ -173,11 +172,12 @@ class ForkServer:
         await asyncio.to_thread(_end, self._process, self._group)
 
     def abandon(self) -> None:
-        """Let go of it without its event loop, which is closed."""
+        """End it after its event loop was closed."""
         self._control.close()
         _end(self._process, self._group)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
+        """Take the fork server's message that a call has ended."""
         try:
             message = self._control.recv(MESSAGE_BYTES)
         except BlockingIOError:
@@ -187,11 +187,10 @@ class ForkServer:
         if not message:
             self._disconnect()
             return
-        heard = json.loads(message)
-        ended = self._calls.pop(heard["ended"], None)
-        if ended is not None and not ended.done():
-            facts = (heard.get("cpu_s", 0.0), heard.get("failed", ""), heard.get("heavy", False))
-            ended.set_result(Ended(heard.get("exit"), *facts))
+        facts = json.loads(message)
+        exit_ = self._exits.pop(facts.pop("call"), None)
+        if exit_ is not None and not exit_.done():
+            exit_.set_result(CallExit(**facts))
 
     def _disconnect(self) -> None:
         """Close the connection to the fork server, which ends it; every open call ends without a result."""
@@ -200,49 +199,40 @@ class ForkServer:
         self.alive = False
         self.loop.remove_reader(self._control)
         self._control.close()  # the fork server and all its calls end with this
-        calls, self._calls = self._calls, {}
-        for ended in calls.values():
-            if not ended.done():
-                ended.set_result(Ended(None))
+        exits, self._exits = self._exits, {}
+        for exit_ in exits.values():
+            if not exit_.done():
+                exit_.set_result(CallExit())
 
 
-def _started(settings: ServerSettings, control: int) -> tuple[subprocess.Popen[bytes], ControlGroup | None, str]:
+def _spawn_in_group(settings: ServerSettings, control: int) -> tuple[subprocess.Popen[bytes], ControlGroup | None, str]:
     """The process, its control group, and why it has none. It waits for its settings, so it has started nothing yet."""
     process = _spawn(settings, control)
-    if settings.groups is None:
+    if settings.group_parent is None:
         return process, None, ""
     group = None
     try:
-        group = ControlGroup.make(settings.groups, memory_bytes=settings.memory_bytes, processes=settings.processes)
-        group.take(process.pid)
+        parent, memory_bytes = settings.group_parent, settings.memory_bytes
+        group = ControlGroup.create(parent, memory_bytes=memory_bytes, processes=settings.processes)
+        group.add_process(process.pid)
     except OSError as error:
         if group is not None:
             group.remove()
-        return process, None, f"{settings.groups}: {error.strerror or error}"
+        return process, None, f"{settings.group_parent}: {error.strerror or error}"
     return process, group, ""
 
 
 def _spawn(settings: ServerSettings, control: int) -> subprocess.Popen[bytes]:
     command = [settings.python, "-I", "-S", "-B", "-c", _START, str(Path(__file__).parent), str(control)]
-    who: dict[str, Any] = {}
+    user: dict[str, Any] = {}
     if settings.user is not None:
-        who = {"user": settings.user, "group": settings.user, "extra_groups": []}
+        user = {"user": settings.user, "group": settings.user, "extra_groups": []}
     null = subprocess.DEVNULL
-    return subprocess.Popen(command, pass_fds=[control], env={}, cwd="/", stdin=null, stdout=null, stderr=null, **who)
-
-
-def _told(settings: ServerSettings) -> dict[str, Any]:
-    return {
-        "namespaces": settings.namespaces,
-        "landlock": settings.landlock,
-        "tolerant": settings.tolerant,
-        "site": [str(path) for path in settings.site],
-        "store": str(settings.store) if settings.store else None,
-        "slots": settings.slots,
-    }
+    return subprocess.Popen(command, pass_fds=[control], env={}, cwd="/", stdin=null, stdout=null, stderr=null, **user)
 
 
 def _end(process: subprocess.Popen[bytes], group: ControlGroup | None) -> None:
+    """Wait for the end of a fork server whose connection was closed, kill it if it takes long; remove its group."""
     try:
         process.wait(END_TIMEOUT_S)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,7 @@
-"""pip, from outside: it says which wheels a set needs, then takes exactly those; both times in a cage of its own."""
+"""Install a set of packages with pip, in two runs: resolve which wheels it needs, then install exactly those.
+
+Both run in a cage: see `inside/installer.py`.
+"""
 
 from __future__ import annotations
 
@@ -22,36 +25,36 @@ import httpx
 from perdure.core.errors import AddressRefused, DataTooLarge
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.toolbox.processes import end_group, start_group
-from perdure.toolbox.sandbox.inside.installer import PROXY, SETTING_NAMES, SETTINGS
-from perdure.toolbox.sandbox.package_cache import entries_of, tree_bytes
+from perdure.toolbox.sandbox.inside.installer import PROXY_VARIABLE, SETTING_NAMES, SETTINGS_PREFIX
+from perdure.toolbox.sandbox.package_cache import tree_bytes, walk_entries
 from perdure.toolbox.sandbox.proxy import ForwardProxy, Upstream
 from perdure.toolbox.web_guard import WebGuard, is_address, resolve
 
 TIMEOUT_S = 300.0
 CPU_S = 600
 MEMORY_BYTES = 2 << 30
-WATCH_S = 0.5
+SIZE_CHECK_S = 0.5
 PACKAGES_MAX = 500
 OUTPUT_CHARS = 1_000
-LINES_KEPT = 100
-REFUSALS_KEPT = 3
+LINES_MAX = 100
+REFUSALS_MAX = 3
 LINE_CHARS = 200
-REPORT = JsonLimits(size_bytes=64 << 20)
+REPORT_LIMITS = JsonLimits(size_bytes=64 << 20)
 
-ELSEWHERE = "8.8.8.8"
-"""Any public address: the stand-in for a name that a company's proxy resolves, and that may mean nothing here."""
+PUBLIC_ADDRESS = "8.8.8.8"
+"""Stands for a name that a company's proxy resolves, and that may have no address here."""
 
-NO_PROGRAM = "something in it comes as source or from a repository, and no program is started at an installation"
+NEEDS_PROGRAM = "something in it comes as source or from a repository, and no program is started at an installation"
 
 LOCK_NAME = "perdure-lock.txt"
-"""Beside the installed packages: what they were installed from."""
+"""The file beside the installed packages that lists them with versions and hashes."""
 
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from inside.installer import main; main()"
 _OPTIONS = ("--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--no-warn-conflicts")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _VERSION = re.compile(r"[A-Za-z0-9.!+_-]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_PASSED_ON = ("HOME", "PATH", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
+_ENVIRONMENT = ("HOME", "PATH", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
 
 
 class InstallFailed(Exception):
@@ -73,7 +76,7 @@ class Installer:
         timeout_s: float = TIMEOUT_S,
         private_hosts: Sequence[str] = (),
     ) -> None:
-        # Without variables of Python, and without the current folder as a place of modules.
+        # -E: without Python's variables. -P: without modules of the current folder.
         self._command = tuple(command) if command is not None else (sys.executable, "-E", "-P")
         self._timeout_s, self._private_hosts = timeout_s, tuple(private_hosts)
 
@@ -94,41 +97,45 @@ class Installer:
         resolving = ("--dry-run", "--ignore-installed", f"--report={report}", "--", *wanted)
         locked = ("--no-deps", "--require-hashes", f"--requirement={lock}", f"--target={target}")
         try:
-            async with asyncio.timeout(self._timeout_s), _WayOut(self._private_hosts) as way_out:
-                pip = _Pip(self._command, work, bytes_max, way_out, progress)
+            async with asyncio.timeout(self._timeout_s), _IndexProxy(self._private_hosts) as proxy:
+                pip = _Pip(self._command, work, bytes_max, proxy, progress)
                 await pip.run(*options, *resolving)
-                text = await asyncio.to_thread(_lock_of, report)
+                text = await asyncio.to_thread(_read_report, report)
                 lock.write_text(text, encoding="utf-8")
                 await pip.run(*options, *locked)
         except TimeoutError:
             raise InstallFailed(f"it took more than {self._timeout_s:g} s") from None
         size = await asyncio.to_thread(tree_bytes, target)
         if size > bytes_max:
-            raise InstallFailed(_too_large(size, bytes_max))
-        await asyncio.to_thread(take_over, target)
+            raise InstallFailed(_describe_size(size, bytes_max))
+        await asyncio.to_thread(give_to_root, target)
         (target / LOCK_NAME).write_text(text, encoding="utf-8")
         return target
 
 
 class _Pip:
-    """Runs pip in its cage, again and again with the same work folder."""
+    """Runs pip in its cage, each time with the same work folder.
+
+    Args:
+        bytes_max: what the set may take.
+    """
 
     def __init__(
         self,
         command: Sequence[str],
         work: Path,
         bytes_max: int,
-        way_out: _WayOut,
+        proxy: _IndexProxy,
         progress: Callable[[str], None],
     ) -> None:
         self._command, self._work, self._bytes_max = command, work, bytes_max
-        self._way_out, self._progress = way_out, progress
+        self._proxy, self._progress = proxy, progress
 
     async def run(self, *arguments: str) -> None:
-        """Raises: InstallFailed: it failed, or took too much room."""
+        """Run pip once. Raises: InstallFailed: it failed, or took too much room."""
         cage = {
             "scratch": str(self._work),
-            "port": self._way_out.port,
+            "port": self._proxy.port,
             "bytes_max": self._bytes_max,
             "memory_bytes": MEMORY_BYTES,
             "cpu_s": CPU_S,
@@ -139,16 +146,16 @@ class _Pip:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            env={**_environment(), "TMPDIR": str(self._work), PROXY: self._way_out.address},
+            env={**_environment(), "TMPDIR": str(self._work), PROXY_VARIABLE: self._proxy.address},
             cwd=self._work,
         )
         assert process.stdout is not None
-        lines: deque[str] = deque(maxlen=LINES_KEPT)
-        watch = asyncio.create_task(self._watched(process))
+        lines: deque[str] = deque(maxlen=LINES_MAX)
+        watch = asyncio.create_task(self._limit_size(process))
         try:
-            while line := await _line(process.stdout):
-                if line.startswith(SETTINGS):
-                    self._way_out.open(line.removeprefix(SETTINGS))
+            while line := await _read_line(process.stdout):
+                if line.startswith(SETTINGS_PREFIX):
+                    self._proxy.admit_indexes(line.removeprefix(SETTINGS_PREFIX))
                     continue
                 lines.append(line)
                 self._progress(line[:LINE_CHARS])
@@ -159,29 +166,25 @@ class _Pip:
             watch.cancel()
             await asyncio.wait([watch])
         if not watch.cancelled():
-            raise InstallFailed(_too_large(watch.result(), 2 * self._bytes_max))
+            raise InstallFailed(_describe_size(watch.result(), 2 * self._bytes_max))
         if code:
-            raise InstallFailed(" ".join([_why(lines), *self._way_out.refused]))
+            raise InstallFailed(" ".join([_describe_failure(lines), *self._proxy.refused]))
 
-    async def _watched(self, process: asyncio.subprocess.Process) -> int:
-        """How much lies in the work folder when that is more than may; pip is ended then."""
+    async def _limit_size(self, process: asyncio.subprocess.Process) -> int:
+        """Kill pip as soon as the work folder is too large. Returns its size."""
         while True:
-            await asyncio.sleep(WATCH_S)
+            await asyncio.sleep(SIZE_CHECK_S)
             size = await asyncio.to_thread(tree_bytes, self._work)
             if size > 2 * self._bytes_max:
-                _kill(process)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 return size
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+class _IndexProxy:
+    """A proxy to the index, and to public hosts where its files may lie; used as a context manager.
 
-
-class _WayOut:
-    """A proxy that leads to the index, and to public hosts that its files may lie on; used as a context manager.
-
-    It opens when pip has said where its index is; connections that come before wait for that.
+    Connections wait until pip has reported its indexes.
     """
 
     def __init__(self, private_hosts: Sequence[str]) -> None:
@@ -189,9 +192,9 @@ class _WayOut:
         self._guard: asyncio.Future[WebGuard] = asyncio.get_running_loop().create_future()
         self._upstream: Upstream | None = None
         self._indexes: list[tuple[str, int]] = []
-        self.refused: deque[str] = deque(maxlen=REFUSALS_KEPT)
+        self.refused: deque[str] = deque(maxlen=REFUSALS_MAX)
         password = secrets.token_urlsafe(16)
-        self._proxy = ForwardProxy(self._admit, password=password, upstream=self._upstream_of)
+        self._proxy = ForwardProxy(self._admit, password=password, upstream=self._upstream_for)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.address = f"http://perdure:{password}@127.0.0.1:{self.port}"
@@ -203,89 +206,91 @@ class _WayOut:
     async def __aexit__(self, *error: object) -> None:
         await self._proxy.close()
 
-    def open(self, text: str) -> None:
-        """Let those hosts be reached that pip's settings name. Raises: InstallFailed: they can't be read."""
+    def admit_indexes(self, text: str) -> None:
+        """Admit the hosts in pip's settings, which are JSON. Raises: InstallFailed: they can't be read."""
         if self._guard.done():
             return
         try:
-            found = json.loads(text)
-            settings = {name: found[name] for name in SETTING_NAMES}
-            self._upstream = _upstream(settings)
+            values = json.loads(text)
+            settings = {name: values[name] for name in SETTING_NAMES}
+            self._upstream = _company_proxy(settings)
             self._indexes = _index_hosts(settings)
         except (KeyError, TypeError, ValueError, httpx.InvalidURL) as error:
             raise InstallFailed(f"where pip looks can't be read: {error}") from None
         hosts = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._indexes]
-        self._guard.set_result(WebGuard([*hosts, *self._private_hosts], resolver=self._addresses))
+        self._guard.set_result(WebGuard([*hosts, *self._private_hosts], resolver=self._resolve))
 
     async def _admit(self, host: str, port: int) -> Sequence[str]:
         guard = await asyncio.shield(self._guard)
         try:
             return await guard.addresses_of(host, port)
         except AddressRefused as error:
-            at_index = port in {port for _, port in self._indexes}
-            if at_index and not is_address(host) and not self._upstream_of(host):
+            index_port = port in {port for _, port in self._indexes}
+            if index_port and not is_address(host) and not self._upstream_for(host):
                 # A mirror inside may stand for the index and for where its files lie, by the names of both.
-                found = await self._addresses(host, port)
-                if found and set(found) <= await self._index_addresses():
-                    return found
+                addresses = await self._resolve(host, port)
+                if addresses and set(addresses) <= await self._index_addresses():
+                    return addresses
             if str(error) not in self.refused:  # pip tries again
                 self.refused.append(str(error))
             raise
 
     async def _index_addresses(self) -> set[str]:
-        found = [await self._addresses(host, port) for host, port in self._indexes]
-        return {address for addresses in found for address in addresses}
+        return {address for host, port in self._indexes for address in await self._resolve(host, port)}
 
-    async def _addresses(self, host: str, port: int) -> Sequence[str]:
-        return [ELSEWHERE] if self._upstream_of(host) else await resolve(host, port)
+    async def _resolve(self, host: str, port: int) -> Sequence[str]:
+        return [PUBLIC_ADDRESS] if self._upstream_for(host) else await resolve(host, port)
 
-    def _upstream_of(self, host: str) -> Upstream | None:
+    def _upstream_for(self, host: str) -> Upstream | None:
         return None if urllib.request.proxy_bypass(host) else self._upstream
 
 
 def _index_hosts(settings: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """(host, port) of every place that pip is set up to look at over HTTP."""
+    """(host, port) of each index and page of links in pip's settings that is reached over HTTP."""
     indexes = [] if settings["no_index"] else [settings["index_url"], *settings["extra_index_urls"]]
-    found = []
+    hosts = []
     for text in (*indexes, *settings["find_links"]):
         if text.startswith(("http://", "https://")):
             url = httpx.URL(text)
             port = url.port or (443 if url.scheme == "https" else 80)
-            found.append((url.raw_host.decode("ascii").strip("[]").rstrip(".").lower(), port))
-    return found
+            hosts.append((url.raw_host.decode("ascii").strip("[]").rstrip(".").lower(), port))
+    return hosts
 
 
-def _upstream(settings: Mapping[str, Any]) -> Upstream | None:
+def _company_proxy(settings: Mapping[str, Any]) -> Upstream | None:
     """The proxy that pip would use, from its settings or the environment. Raises: ValueError: not an address."""
-    named = urllib.request.getproxies_environment()
-    text = settings["proxy"] or named.get("https") or named.get("http") or named.get("all")
-    return Upstream.of(text) if text else None
+    proxies = urllib.request.getproxies_environment()
+    text = settings["proxy"] or proxies.get("https") or proxies.get("http") or proxies.get("all")
+    return Upstream.parse(text) if text else None
 
 
-def _lock_of(report: Path) -> str:
-    """The requirement file, with a hash for each, of what pip would install.
+def _read_report(report: Path) -> str:
+    """The text of a requirement file, with a hash for each package that pip would install.
 
     Raises: InstallFailed: something is no wheel of the index, or its hash is not known.
     """
     try:
-        with report.open("rb") as opened:
-            found = parse_json(opened.read(REPORT.size_bytes + 1), REPORT)["install"]
-        if len(found) > PACKAGES_MAX:
-            raise InstallFailed(f"{len(found)} packages are needed, at most {PACKAGES_MAX} are taken")
-        return "".join(sorted(_locked(item) for item in found))
+        with report.open("rb") as file:
+            packages = parse_json(file.read(REPORT_LIMITS.size_bytes + 1), REPORT_LIMITS)["install"]
+        if len(packages) > PACKAGES_MAX:
+            raise InstallFailed(f"{len(packages)} packages are needed, at most {PACKAGES_MAX} are taken")
+        return "".join(sorted(map(_requirement_line, packages)))
     except DataTooLarge as error:
         raise InstallFailed(f"the list of what is needed is {error}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, httpx.InvalidURL) as error:
         raise InstallFailed(f"what pip would install can't be read: {error!r:.200}") from None
 
 
-def _locked(item: Mapping[str, Any]) -> str:
-    name, version = str(item["metadata"]["name"]), str(item["metadata"]["version"])
+def _requirement_line(package: Mapping[str, Any]) -> str:
+    """A package of pip's report with version and hash. Raises: InstallFailed: it is no wheel of the index."""
+    name, version = str(package["metadata"]["name"]), str(package["metadata"]["version"])
     if not _NAME.fullmatch(name) or not _VERSION.fullmatch(version):
         raise InstallFailed(f"a package calls itself {name[:80]!r} {version[:80]!r}")
-    source = item["download_info"]
-    if item["is_direct"] or "vcs_info" in source or "dir_info" in source:
-        raise InstallFailed(f"{name} comes from an address of its own and not from the index: {_bare(source['url'])}")
+    source = package["download_info"]
+    if package["is_direct"] or "vcs_info" in source or "dir_info" in source:
+        raise InstallFailed(
+            f"{name} comes from an address of its own and not from the index: {_strip_url(source['url'])}"
+        )
     path = httpx.URL(source["url"]).path
     if not path.endswith(".whl"):
         raise InstallFailed(f"{name} {version} is no wheel: {path.rpartition('/')[2][:LINE_CHARS]}")
@@ -296,17 +301,18 @@ def _locked(item: Mapping[str, Any]) -> str:
     return f"{name}=={version} --hash=sha256:{sha256}\n"
 
 
-def take_over(folder: Path) -> None:
-    """Make what pip left ours, where it had another user, and readable for the calls', which are others again."""
+def give_to_root(folder: Path) -> None:
+    """Make root the owner of the installed files, where pip ran as another user. Calls, which have other users, read
+    them."""
     if os.geteuid() != 0:
         return
     os.lchown(folder, 0, 0)
-    for entry in entries_of(folder):
+    for entry in walk_entries(folder):
         os.lchown(entry.path, 0, 0)
 
 
-async def _line(output: asyncio.StreamReader) -> str:
-    """The next line that says something; empty at the end."""
+async def _read_line(output: asyncio.StreamReader) -> str:
+    """The next line that is not blank; empty at the end."""
     while True:
         try:
             line = await output.readline()
@@ -319,20 +325,22 @@ async def _line(output: asyncio.StreamReader) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """What pip needs to find its settings, and no more of what this process knows."""
-    return {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith("PIP_")}
+    """The variables by which pip finds its settings, and no others of this process."""
+    return {name: value for name, value in os.environ.items() if name in _ENVIRONMENT or name.startswith("PIP_")}
 
 
-def _why(lines: Sequence[str]) -> str:
-    """What pip said when it failed."""
-    said = [line for line in lines if "ERROR" in line] or list(lines)[-3:]
-    text = "\n".join(line[:LINE_CHARS] for line in said)[-OUTPUT_CHARS:]
-    return f"{NO_PROGRAM}: {text}" if any("Operation not permitted while executing" in line for line in said) else text
+def _describe_failure(lines: Sequence[str]) -> str:
+    """The error lines of pip's output, or its last lines."""
+    errors = [line for line in lines if "ERROR" in line] or list(lines)[-3:]
+    text = "\n".join(line[:LINE_CHARS] for line in errors)[-OUTPUT_CHARS:]
+    needs_program = any("Operation not permitted while executing" in line for line in errors)
+    return f"{NEEDS_PROGRAM}: {text}" if needs_program else text
 
 
-def _bare(url: str) -> str:
+def _strip_url(url: str) -> str:
+    """A URL without user, query and fragment, where secrets may be."""
     return str(httpx.URL(url).copy_with(userinfo=b"", query=None, fragment=None))[:LINE_CHARS]
 
 
-def _too_large(size: int, bytes_max: int) -> str:
+def _describe_size(size: int, bytes_max: int) -> str:
     return f"it takes {size:,} bytes, at most {bytes_max:,} are allowed: PERDURE_SANDBOX_PACKAGES_MB sets how much"

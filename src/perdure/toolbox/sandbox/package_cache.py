@@ -1,4 +1,4 @@
-"""The cache folder of installed sets: how large it is, what goes when it is full, what is never touched.
+"""The cache folder of installed package sets: locks, sizes, and the removal of old sets when it is full.
 
 A set is held by a shared lock on its lock file while a call uses it, and by an exclusive one while it is made or
 removed. Several processes may share the folder.
@@ -18,28 +18,28 @@ from pathlib import Path
 
 LOCK_POLL_S = 0.1
 ENTRY_BYTES = 4_096
-"""What a file or folder counts at least, so that many small ones count too."""
+"""The least that a file or folder counts, so that many small ones count too."""
 
 _LOCK, _SCRATCH = ".lock", ".new-"
 
 
 class CacheFull(Exception):
-    """Everything that is installed is in use, and takes all the room there may be."""
+    """All installed sets are in use, and they take all the room that is allowed."""
 
 
 class SetLock:
-    """The lock file of one set, or of a place; open until `close`."""
+    """The lock file of a set, or of one of the installers; open until `close`."""
 
     def __init__(self, cache: Path, name: str) -> None:
         self._fd = os.open(cache / f".{name}{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def share(self) -> bool:
-        """Take it together with others that share it, in place of what is held; False: somebody has it alone."""
-        return self._take(fcntl.LOCK_SH)
+        """Lock it together with others, in place of a lock held before. False: somebody has it alone."""
+        return self._lock(fcntl.LOCK_SH)
 
-    def take(self) -> bool:
-        """Take it alone, in place of what is held; False: somebody has it, and now nothing is held."""
-        return self._take(fcntl.LOCK_EX)
+    def claim(self) -> bool:
+        """Lock it alone, in place of a lock held before. False: somebody has it; then no lock is held any more."""
+        return self._lock(fcntl.LOCK_EX)
 
     def touch(self) -> None:
         """Record that the set is used now: `make_room` removes the least recently used sets first."""
@@ -48,7 +48,7 @@ class SetLock:
     def close(self) -> None:
         os.close(self._fd)
 
-    def _take(self, kind: int) -> bool:
+    def _lock(self, kind: int) -> bool:
         try:
             fcntl.flock(self._fd, kind | fcntl.LOCK_NB)
         except OSError as error:
@@ -58,17 +58,16 @@ class SetLock:
         return True
 
 
-async def free_lock(locks: list[SetLock]) -> SetLock:
-    """The first of these that gets free, taken."""
+async def claim_any(locks: list[SetLock]) -> None:
+    """Lock one of these alone, as soon as one is free."""
     while True:
-        for lock in locks:
-            if lock.take():
-                return lock
+        if any(lock.claim() for lock in locks):
+            return
         await asyncio.sleep(LOCK_POLL_S)
 
 
-def scratch_of(cache: Path, name: str) -> Path:
-    """Where a set is made, by whoever has its lock alone."""
+def scratch_folder(cache: Path, name: str) -> Path:
+    """The folder in which a set is made, by the holder of its lock."""
     return cache / f"{_SCRATCH}{name}"
 
 
@@ -93,7 +92,7 @@ def make_room(cache: Path, bytes_max: int) -> None:
             continue
         lock = SetLock(cache, one.name)
         try:
-            if lock.take():
+            if lock.claim():
                 remove_tree(one.folder)
                 total -= one.bytes
         finally:
@@ -115,37 +114,37 @@ def _package_sets(cache: Path) -> Iterator[_PackageSet]:
         yield _PackageSet(name, folder, tree_bytes(folder), used_at)
 
 
-def entries_of(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """All that is in a folder, at whatever depth: a package may nest deeper than functions can. What goes meanwhile is
-    left out."""
-    waiting = [str(folder)]
-    while waiting:
-        with contextlib.suppress(FileNotFoundError), os.scandir(waiting.pop()) as entries:
+def walk_entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """All entries below a folder, at any depth: a package may nest deeper than functions can. Those removed meanwhile
+    are left out."""
+    folders = [str(folder)]
+    while folders:
+        with contextlib.suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:
             for entry in entries:
                 yield entry
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
+                    folders.append(entry.path)
 
 
 def tree_bytes(folder: Path) -> int:
-    """What a folder and all in it take, in bytes; each entry at least 4,096."""
+    """The size of a folder with all entries below it, in bytes; each counts at least 4,096."""
     total = 0
-    for entry in entries_of(folder):
+    for entry in walk_entries(folder):
         with contextlib.suppress(FileNotFoundError):
             total += max(ENTRY_BYTES, entry.stat(follow_symlinks=False).st_size)
     return total
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder of ours and what is in it, file by file, never past the device that it lies on."""
+    """Remove a folder and what is in it, file by file, never past the device that it lies on. Raises: OSError."""
     device = folder.lstat().st_dev
     folders = [folder]
     for inner in folders:
         for entry in sorted(inner.iterdir()):
-            found = entry.lstat()
-            if found.st_dev != device:
+            facts = entry.lstat()
+            if facts.st_dev != device:
                 raise OSError(errno.EXDEV, f"{entry} lies on another device: it was not removed")
-            if stat.S_ISDIR(found.st_mode):
+            if stat.S_ISDIR(facts.st_mode):
                 folders.append(entry)
             else:
                 entry.unlink()

@@ -18,79 +18,76 @@ class Places:
 
     def __init__(self, concurrency: int, slots: int) -> None:
         self._free = concurrency
-        self._share = max(1, concurrency // 2)
-        self._held: Counter[str] = Counter()
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by owner
+        self._owner_max = max(1, concurrency // 2)
+        self._places_of: Counter[str] = Counter()  # by owner
+        self._queues: dict[str, deque[asyncio.Future[None]]] = {}  # by owner, of jobs that wait
         self._turns = 0
-        self._last_turn: dict[str, int] = {}  # of owners who hold or wait
-        self._slots: asyncio.Queue[int] = asyncio.Queue()
+        self._last_turn: dict[str, int] = {}  # of owners who hold a place or wait for one
+        self._free_slots: asyncio.Queue[int] = asyncio.Queue()
         for slot in range(slots):
-            self._slots.put_nowait(slot)
-
-    @property
-    def waiting(self) -> bool:
-        """Whether a job waits for a place."""
-        return bool(self._waiting)
+            self._free_slots.put_nowait(slot)
 
     @asynccontextmanager
-    async def taken(self, owner: str) -> AsyncIterator[None]:
-        """A place, as soon as it is this owner's turn. Jobs of nobody in particular have one owner, an empty text."""
+    async def claim(self, owner: str) -> AsyncIterator[None]:
+        """Hold a place, as soon as it is this owner's turn. Jobs without an owner share one, the empty text."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(owner, deque()).append(turn)
-        self._give()
+        self._queues.setdefault(owner, deque()).append(turn)
+        self._assign_places()
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # it had just got its place
-                self._take_back(owner)
+                self._release(owner)
             else:
-                self._leave(owner, turn)
+                self._leave_queue(owner, turn)
             raise
         try:
             yield
         finally:
-            self._take_back(owner)
+            self._release(owner)
 
-    async def slot(self) -> int:
-        return await self._slots.get()
+    async def claim_slot(self) -> int:
+        """The number of a free slot, as soon as there is one."""
+        return await self._free_slots.get()
 
-    def free(self, slot: int) -> None:
-        self._slots.put_nowait(slot)
+    def release_slot(self, slot: int) -> None:
+        self._free_slots.put_nowait(slot)
 
-    def _give(self) -> None:
-        """Give free places to those whose turn it is."""
+    def _assign_places(self) -> None:
+        """Give free places to the jobs whose turn it is."""
         while self._free:
-            ready = [owner for owner in self._waiting if self._held[owner] < min(self._share, self._free)]
+            ready = [owner for owner in self._queues if self._places_of[owner] < min(self._owner_max, self._free)]
             if not ready:
                 return
-            owner = min(ready, key=lambda owner: (self._held[owner], self._last_turn.get(owner, 0)))
-            turn = self._waiting[owner].popleft()
-            if not self._waiting[owner]:
-                del self._waiting[owner]
-            if turn.done():  # cancelled, and does not know it yet
+            owner = min(ready, key=lambda owner: (self._places_of[owner], self._last_turn.get(owner, 0)))
+            turn = self._queues[owner].popleft()
+            if not self._queues[owner]:
+                del self._queues[owner]
+            if turn.done():  # cancelled, and its job does not know it yet
                 continue
             self._turns += 1
             self._last_turn[owner] = self._turns
             self._free -= 1
-            self._held[owner] += 1
+            self._places_of[owner] += 1
             turn.set_result(None)
 
-    def _take_back(self, owner: str) -> None:
+    def _release(self, owner: str) -> None:
         self._free += 1
-        self._held[owner] -= 1
-        self._give()
+        self._places_of[owner] -= 1
+        self._assign_places()
         self._forget_idle(owner)
 
-    def _leave(self, owner: str, turn: asyncio.Future[None]) -> None:
-        queue = self._waiting.get(owner, deque())
+    def _leave_queue(self, owner: str, turn: asyncio.Future[None]) -> None:
+        queue = self._queues.get(owner, deque())
         if turn in queue:
             queue.remove(turn)
             if not queue:
-                del self._waiting[owner]
+                del self._queues[owner]
         self._forget_idle(owner)
 
     def _forget_idle(self, owner: str) -> None:
-        if not self._held[owner]:
-            del self._held[owner]
-            if owner not in self._waiting:
+        """Drop what is remembered of an owner without places and waiting jobs."""
+        if not self._places_of[owner]:
+            del self._places_of[owner]
+            if owner not in self._queues:
                 self._last_turn.pop(owner, None)

@@ -1,7 +1,7 @@
-"""A small HTTP proxy, the only way out for what has no network of its own: `CONNECT`, and plain requests.
+"""A small HTTP proxy, the only network of a call or of pip: `CONNECT`, and plain requests.
 
-Who uses it says a host and a port; whether, and at which addresses, that may be reached is decided here, once for each
-connection. Nothing is read but the head of a request, and nothing is kept.
+A client names a host and a port. The proxy decides once for each connection whether it may reach them, and at which
+addresses. It reads only the head of a request, and keeps nothing.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ BUFFER_BYTES = 64 << 10
 HEAD_S, CONNECT_S, IDLE_S = 10.0, 10.0, 120.0
 CONNECTIONS = 32
 ADDRESSES_TRIED = 4
-HOSTS_SHOWN = 10
+HOSTS_NAMED = 10
 
 resolve_for_tools = SystemResolver(4)
-"""Apart from that of the server's own requests, which so wait for no tool's names."""
+"""Apart from the resolver of the server's own requests, so that those never wait for the names of tools."""
 
-_HOP = frozenset({b"proxy-authorization", b"proxy-connection", b"connection", b"keep-alive", b"host"})
+_HOP_HEADERS = frozenset({b"proxy-authorization", b"proxy-connection", b"connection", b"keep-alive", b"host"})
 
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """Another proxy, through which every connection goes on: that of a company."""
+    """Another proxy that every connection goes through, such as a company's."""
 
     host: str
     port: int
     authorization: str = ""
 
     @classmethod
-    def of(cls, url: str) -> Upstream:
-        """Raises: ValueError: it is no address of an HTTP proxy."""
+    def parse(cls, url: str) -> Upstream:
+        """The proxy at an address, with its login. Raises: ValueError: it is no address of an HTTP proxy."""
         parsed = httpx.URL(url if "://" in url else f"http://{url}")
         if parsed.scheme != "http" or not parsed.host:
             raise ValueError(f"{parsed.copy_with(userinfo=b'')} is not the address of an HTTP proxy")
@@ -54,20 +54,20 @@ class Upstream:
         return cls(parsed.host, parsed.port or 80, f"Basic {login}" if login else "")
 
 
-def listed_hosts(hosts: Sequence[str], private: Sequence[str] = (), *, resolver: Resolve = resolve_for_tools) -> Admit:
-    """What a list of hosts admits: see `core.tools.hosts`. A name that leads inside has to be named by both lists.
+def admit_listed(hosts: Sequence[str], private: Sequence[str] = (), *, resolver: Resolve = resolve_for_tools) -> Admit:
+    """Admit the hosts on a list: see `core.tools.hosts`. A name with a private address must be on both lists.
 
     Args:
         private: hosts on this machine or in a private network, as `name` or `name:port`.
     """
-    public, inside = WebGuard(resolver=resolver), WebGuard(private, resolver=resolver)
+    public, private_too = WebGuard(resolver=resolver), WebGuard(private, resolver=resolver)
 
     async def admit(host: str, port: int) -> Sequence[str]:
         ports, named = listed_ports(hosts, host, web=PORTS)
         if port not in ports:
-            shown = ", ".join(hosts[:HOSTS_SHOWN]) + (", ..." if len(hosts) > HOSTS_SHOWN else "")
-            raise AddressRefused(f"{host}:{port}", f"this tool may reach {shown} only")
-        return await (inside if named else public).addresses_of(host, port, ports=ports)
+            names = ", ".join(hosts[:HOSTS_NAMED]) + (", ..." if len(hosts) > HOSTS_NAMED else "")
+            raise AddressRefused(f"{host}:{port}", f"this tool may reach {names} only")
+        return await (private_too if named else public).addresses_of(host, port, ports=ports)
 
     return admit
 
@@ -76,9 +76,10 @@ class ForwardProxy:
     """A proxy on one listening socket, served by the event loop that started it.
 
     Args:
-        upstream: the proxy that leads to a host; None: none does.
-        password: what users have to send with the user name `perdure`; empty: nothing.
-        connections: at a time; more are refused.
+        admit: decides which hosts may be reached.
+        upstream: the proxy to reach a host through; None: it is reached directly.
+        password: clients send it with the user name `perdure`; empty: they need none.
+        connections: how many there may be at a time; more are refused.
     """
 
     def __init__(
@@ -89,13 +90,13 @@ class ForwardProxy:
         upstream: Callable[[str], Upstream | None] = lambda host: None,
         connections: int = CONNECTIONS,
     ) -> None:
-        self._admit, self._upstream, self._most = admit, upstream, connections
+        self._admit, self._upstream, self._connections_max = admit, upstream, connections
         self._login = f"Basic {base64.b64encode(f'perdure:{password}'.encode()).decode()}".encode() if password else b""
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, listener: socket.socket) -> None:
-        """Serve this socket, which is taken over."""
+        """Serve this socket. It is closed with the proxy."""
         self._server = await asyncio.start_server(self._serve, sock=listener, limit=HEAD_BYTES)
 
     async def close(self) -> None:
@@ -112,10 +113,10 @@ class ForwardProxy:
         assert task is not None
         self._tasks.add(task)
         try:
-            if len(self._tasks) > self._most:
-                writer.write(_answer(503, f"at most {self._most} connections at a time"))
+            if len(self._tasks) > self._connections_max:
+                writer.write(_response(503, f"at most {self._connections_max} connections at a time"))
             else:
-                await self._connected(reader, writer)
+                await self._handle(reader, writer)
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(HEAD_S):
                     await writer.drain()
@@ -125,43 +126,44 @@ class ForwardProxy:
             self._tasks.discard(task)
             writer.transport.abort() if task.cancelling() else writer.close()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Read a request, connect to its host, and forward both ways until both have ended."""
         try:
             async with asyncio.timeout(HEAD_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-            request = _Request.of(head)
+            request = _Request.parse(head)
             if self._login and not hmac.compare_digest(request.header(b"proxy-authorization"), self._login):
-                writer.write(_answer(407, "this proxy belongs to somebody else"))
+                writer.write(_response(407, "this proxy belongs to somebody else"))
                 return
-            away_reader, away = await self._reach(request)
+            host_reader, host_writer = await self._connect(request)
         except (asyncio.IncompleteReadError, ConnectionError):
             return
         except (asyncio.LimitOverrunError, ValueError):
-            writer.write(_answer(400, "no request that this proxy understands"))
+            writer.write(_response(400, "no request that this proxy understands"))
             return
         except AddressRefused as error:
-            writer.write(_answer(403, str(error)))
+            writer.write(_response(403, str(error)))
             return
         except (OSError, TimeoutError) as error:
-            writer.write(_answer(502, f"the host could not be reached: {error or 'it took too long'}"))
+            writer.write(_response(502, f"the host could not be reached: {error or 'it took too long'}"))
             return
         try:
             if request.tunnel:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             async with asyncio.TaskGroup() as group:
-                group.create_task(_pump(reader, away))
-                group.create_task(_pump(away_reader, writer))
+                group.create_task(_forward(reader, host_writer))
+                group.create_task(_forward(host_reader, writer))
         except* (OSError, TimeoutError):
             writer.transport.abort()
         finally:
-            away.transport.abort()
+            host_writer.transport.abort()
 
-    async def _reach(self, request: _Request) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to where a request wants to go, with its head sent if it is a plain one."""
+    async def _connect(self, request: _Request) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the host of a request; the head of a plain request is sent already."""
         async with asyncio.timeout(CONNECT_S):
             addresses = await self._admit(request.host, request.port)
             if (upstream := self._upstream(request.host)) is not None:
-                return await self._through(upstream, request)
+                return await self._connect_through(upstream, request)
             failed: OSError = OSError(f"{request.host} has no address")
             for address in addresses[:ADDRESSES_TRIED]:
                 try:
@@ -170,21 +172,21 @@ class ForwardProxy:
                     failed = error
                     continue
                 if not request.tunnel:
-                    writer.write(request.head(request.path))
+                    writer.write(request.render_head(request.path))
                 return reader, writer
             raise failed
 
-    async def _through(
+    async def _connect_through(
         self, upstream: Upstream, request: _Request
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_connection(upstream.host, upstream.port, limit=BUFFER_BYTES)
         login = f"Proxy-Authorization: {upstream.authorization}\r\n".encode() if upstream.authorization else b""
-        place = request.place.encode()
+        authority = request.authority.encode()
         try:
             if not request.tunnel:
-                writer.write(request.head(b"http://" + place + request.path, login))
+                writer.write(request.render_head(b"http://" + authority + request.path, login))
                 return reader, writer
-            writer.write(b"CONNECT " + place + b" HTTP/1.1\r\nHost: " + place + b"\r\n" + login + b"\r\n")
+            writer.write(b"CONNECT " + authority + b" HTTP/1.1\r\nHost: " + authority + b"\r\n" + login + b"\r\n")
             status = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)[1:2]
             if status != [b"200"]:
                 raise OSError(f"the proxy {upstream.host} answered {b''.join(status).decode(errors='replace')}")
@@ -196,7 +198,7 @@ class ForwardProxy:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The head of a request to a proxy: where it wants to go, and what it says."""
+    """The head of a request to the proxy."""
 
     method: bytes
     host: str
@@ -205,8 +207,8 @@ class _Request:
     headers: tuple[tuple[bytes, bytes], ...]
 
     @classmethod
-    def of(cls, head: bytes) -> _Request:
-        """Raises: ValueError: it can't be read."""
+    def parse(cls, head: bytes) -> _Request:
+        """The request of these bytes, which end with an empty line. Raises: ValueError: it can't be read."""
         first, *lines = head[:-4].split(b"\r\n")
         method, target, version = first.split(b" ")
         if not version.startswith(b"HTTP/1.") or not method.isalpha():
@@ -234,26 +236,29 @@ class _Request:
 
     @property
     def tunnel(self) -> bool:
+        """Whether the client wants a connection instead of an answer."""
         return self.method == b"CONNECT"
 
     @property
-    def place(self) -> str:
+    def authority(self) -> str:
+        """`host:port` as HTTP writes it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     def header(self, name: bytes) -> bytes:
+        """The value of a header, by its name in lower case; empty: there is none."""
         return b",".join(value for key, value in self.headers if key.lower() == name)
 
-    def head(self, target: bytes, login: bytes = b"") -> bytes:
-        """The head to send on: to the host that was judged, and for one request only."""
-        kept = [key + b": " + value for key, value in self.headers if key.lower() not in _HOP]
-        place = self.place.removesuffix(":80").encode()
-        lines = [self.method + b" " + target + b" HTTP/1.1", b"Host: " + place, b"Connection: close", *kept]
+    def render_head(self, target: bytes, login: bytes = b"") -> bytes:
+        """The head to send to the host that was admitted, for one request only."""
+        kept = [key + b": " + value for key, value in self.headers if key.lower() not in _HOP_HEADERS]
+        host = self.authority.removesuffix(":80").encode()
+        lines = [self.method + b" " + target + b" HTTP/1.1", b"Host: " + host, b"Connection: close", *kept]
         return b"\r\n".join(lines) + b"\r\n" + login + b"\r\n"
 
 
-async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    """Pass on what comes until it ends. Raises: OSError; TimeoutError: nothing came, or nobody took it."""
+async def _forward(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    """Copy a stream to another until it ends. Raises: OSError; TimeoutError: nothing came, or nothing was accepted."""
     while True:
         async with asyncio.timeout(IDLE_S):
             part = await source.read(BUFFER_BYTES)
@@ -265,7 +270,7 @@ async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
         target.write_eof()
 
 
-def _answer(status: int, text: str) -> bytes:
+def _response(status: int, text: str) -> bytes:
     body = f"{text}\n".encode()
     reason = {400: "Bad Request", 403: "Forbidden", 407: "Proxy Authentication Required", 502: "Bad Gateway"}
     head = f"HTTP/1.1 {status} {reason.get(status, 'Service Unavailable')}\r\nContent-Type: text/plain\r\n"

@@ -14,7 +14,6 @@ import sysconfig
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Protocol
 
 from perdure.core.tools.sandbox import REQUIREMENT_CHARS_MAX, is_requirement
 from perdure.toolbox.sandbox.installer import Installer, InstallFailed
@@ -22,27 +21,29 @@ from perdure.toolbox.sandbox.package_cache import (
     LOCK_POLL_S,
     CacheFull,
     SetLock,
-    free_lock,
+    claim_any,
     make_room,
     remove_tree,
-    scratch_of,
+    scratch_folder,
 )
 
 INSTALLERS = 2
+"""How many sets are installed at a time."""
+
 QUEUE_MAX = 4
 """Different sets that one agent may have installed, or wait for, at a time."""
 
 CACHE_BYTES = 4 << 30
-SETS_OF_CACHE = 4
+SETS_PER_CACHE = 4
 """One set may take this part of the cache: as many fit at least."""
 
 REQUIREMENTS_MAX = 50
 LAYOUT = 2
-"""Counted up when older sets must not be used any more: those of 1 were installed outside of a cage."""
+"""Raised when older sets must not be used any more: those of 1 were installed outside of a cage."""
 
 
 class RequirementsFailed(Exception):
-    """A set can't be had; the text says which requirement, and why."""
+    """A set can't be installed; the text says which requirement, and why."""
 
 
 class InstallQueueFull(RequirementsFailed):
@@ -56,100 +57,88 @@ class InstallQueueFull(RequirementsFailed):
         self.limit = limit
 
 
-class Installs(Protocol):
-    """What puts a set into a folder: `Installer`, which asks pip."""
-
-    async def install(
-        self, wanted: Sequence[str], scratch: Path, *, bytes_max: int, progress: Callable[[str], None]
-    ) -> Path: ...
-
-
 class Requirements:
     """The installed sets in one cache folder, which several processes may share.
 
     Args:
-        bytes_max: what all sets may take; a set that was not used for long makes room for a new one.
+        bytes_max: the size of all sets; one that was not used for long makes room for a new one.
     """
 
-    def __init__(self, cache: Path, *, installer: Installs | None = None, bytes_max: int = CACHE_BYTES) -> None:
+    def __init__(self, cache: Path, *, installer: Installer | None = None, bytes_max: int = CACHE_BYTES) -> None:
         self._cache = cache
         self._installer = installer or Installer()
         self._bytes_max = bytes_max
-        self._waiting: dict[str, list[str]] = {}
+        self._queues: dict[str, list[str]] = {}  # owner -> names of the sets that it waits for
 
     @asynccontextmanager
-    async def used(
+    async def hold(
         self, requirements: Sequence[str], *, owner: str = "", progress: Callable[[str], None] | None = None
     ) -> AsyncIterator[str]:
-        """The name, within the cache, of the folder where this set is installed; it stays as long as it is used.
+        """The name of the folder, in the cache, where a set is installed. It stays until the context is left.
 
-        The first time it is installed. When that is cancelled, the installer is ended, and what it made is removed.
+        The set is installed if it is not there. If that is cancelled, the installer is ended, and its files removed.
 
         Args:
             owner: the agent; each may wait for a few sets at a time.
-        Raises: RequirementsFailed: a requirement is none, is not to be had, or took too long; InstallQueueFull.
+            progress: gets a line for each step.
+        Raises: RequirementsFailed: a text is no requirement, can't be installed, or took too long; InstallQueueFull.
         """
-        wanted = _checked(requirements)
-        name = _name(wanted)
-        lock = await self._held(wanted, name, owner, progress or (lambda line: None))
+        wanted = _check_requirements(requirements)
+        name = _folder_name(wanted)
         try:
+            await asyncio.to_thread(self._cache.mkdir, mode=0o755, parents=True, exist_ok=True)
+            lock = SetLock(self._cache, name)
+        except OSError as error:
+            raise RequirementsFailed(f"the requirements can't be installed: {error}") from None
+        try:
+            try:
+                if not self._share(lock, name):
+                    await self._wait_for_set(wanted, name, lock, owner, progress or (lambda line: None))
+                lock.touch()
+            except OSError as error:
+                raise RequirementsFailed(f"the requirements can't be installed: {error}") from None
             yield name
         finally:
             lock.close()
 
-    async def _held(self, wanted: Sequence[str], name: str, owner: str, progress: Callable[[str], None]) -> SetLock:
-        """The lock of a set that is there, shared."""
-        try:
-            await asyncio.to_thread(self._cache.mkdir, mode=0o755, parents=True, exist_ok=True)
-            lock = SetLock(self._cache, name)
-            try:
-                if not self._is_there(lock, name):
-                    await self._wait(wanted, name, lock, owner, progress)
-                lock.touch()
-            except BaseException:
-                lock.close()
-                raise
-            return lock
-        except OSError as error:
-            raise RequirementsFailed(f"the requirements can't be installed: {error}") from None
-
-    def _is_there(self, lock: SetLock, name: str) -> bool:
+    def _share(self, lock: SetLock, name: str) -> bool:
+        """Share the lock of a set. False: it is being installed, or not there."""
         return lock.share() and (self._cache / name).is_dir()
 
-    async def _wait(
+    async def _wait_for_set(
         self, wanted: Sequence[str], name: str, lock: SetLock, owner: str, progress: Callable[[str], None]
     ) -> None:
-        """Until the set is there, made by this caller or another one, and shared."""
-        names = self._waiting.setdefault(owner, [])
+        """Wait until the set is installed, by this caller or another one, and share its lock."""
+        names = self._queues.setdefault(owner, [])
         if name not in names and len(set(names)) >= QUEUE_MAX:
             raise InstallQueueFull(QUEUE_MAX)
         names.append(name)
         try:
-            told = False
-            while not self._is_there(lock, name):
-                if lock.take():
+            reported = False
+            while not self._share(lock, name):
+                if lock.claim():
                     if not (self._cache / name).is_dir():
-                        await self._make(wanted, name, progress)
+                        await self._install(wanted, name, progress)
                     continue
-                if not told:
+                if not reported:
                     progress("waiting for another installation of the same requirements")
-                    told = True
+                    reported = True
                 await asyncio.sleep(LOCK_POLL_S)
         finally:
             names.remove(name)
             if not names:
-                del self._waiting[owner]
+                del self._queues[owner]
 
-    async def _make(self, wanted: Sequence[str], name: str, progress: Callable[[str], None]) -> None:
-        """Install a set, whose lock is held alone, when it is its turn."""
-        places = [SetLock(self._cache, f"installer-{number}") for number in range(INSTALLERS)]
-        scratch = scratch_of(self._cache, name)
+    async def _install(self, wanted: Sequence[str], name: str, progress: Callable[[str], None]) -> None:
+        """Install a set, whose lock this caller holds alone, as soon as one of the installers is free."""
+        installers = [SetLock(self._cache, f"installer-{number}") for number in range(INSTALLERS)]
+        scratch = scratch_folder(self._cache, name)
         try:
-            await free_lock(places)
+            await claim_any(installers)
             progress(f"installing {', '.join(wanted)}")
-            set_bytes = self._bytes_max // SETS_OF_CACHE
+            set_bytes = self._bytes_max // SETS_PER_CACHE
             await asyncio.to_thread(make_room, self._cache, self._bytes_max - INSTALLERS * set_bytes)
-            await asyncio.to_thread(_remove, scratch)
+            await asyncio.to_thread(_remove_if_there, scratch)
             scratch.mkdir(mode=0o755)
             target = await self._installer.install(wanted, scratch, bytes_max=set_bytes, progress=progress)
             target.chmod(0o755)  # calls run as another user
@@ -158,17 +147,18 @@ class Requirements:
         except (InstallFailed, CacheFull) as error:
             raise RequirementsFailed(f"{', '.join(wanted)} can't be installed (wheels only): {error}") from None
         finally:
-            for place in places:
-                place.close()
-            await asyncio.to_thread(_remove, scratch)
+            for installer in installers:
+                installer.close()
+            await asyncio.to_thread(_remove_if_there, scratch)
 
 
-def _remove(folder: Path) -> None:
+def _remove_if_there(folder: Path) -> None:
     if folder.exists():
         remove_tree(folder)
 
 
-def _checked(requirements: Sequence[str]) -> tuple[str, ...]:
+def _check_requirements(requirements: Sequence[str]) -> tuple[str, ...]:
+    """The requirements, each once, in order. Raises: RequirementsFailed: too many, or a text that is none."""
     if len(requirements) > REQUIREMENTS_MAX:
         raise RequirementsFailed(f"{len(requirements)} requirements are too many: at most {REQUIREMENTS_MAX}")
     for requirement in requirements:
@@ -180,7 +170,7 @@ def _checked(requirements: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({requirement.strip() for requirement in requirements}))
 
 
-def _name(wanted: Sequence[str]) -> str:
-    """The same for the same set, interpreter and processor."""
+def _folder_name(wanted: Sequence[str]) -> str:
+    """A name that is the same for the same set, interpreter and processor."""
     facts = [LAYOUT, list(wanted), sys.implementation.cache_tag, sysconfig.get_platform()]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]

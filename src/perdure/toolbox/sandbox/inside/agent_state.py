@@ -1,4 +1,4 @@
-"""What a tool that has a parameter `agent_state` is given: the agent's blocks, to read and to change.
+"""The value of a tool's parameter `agent_state`: the agent and its blocks, to read and to change.
 
 Changes are kept here; they go back with the result, and become edits of the agent's memory outside.
 """
@@ -62,8 +62,8 @@ class MemoryState:
         """Raises: KeyError: no such block. TypeError: the value is not text."""
         self.get_block(label).value = value
 
-    def changed(self) -> dict[str, str]:
-        """label -> new value of the blocks that are no longer what they were."""
+    def changes(self) -> dict[str, str]:
+        """label -> new value, of the blocks that the tool changed."""
         return {label: block.value for label, block in self._blocks.items() if block.value != self._before[label]}
 
     def __iter__(self) -> Iterator[BlockState]:
@@ -71,7 +71,7 @@ class MemoryState:
 
 
 class AgentState:
-    """The agent: `id`, `name`, `memory`, `blocks`, and what else it was sent with."""
+    """The agent: `id`, `name`, `memory`, `blocks`, and the other facts that the job has about it."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         self.__dict__.update({key: value for key, value in facts.items() if key.isidentifier()})

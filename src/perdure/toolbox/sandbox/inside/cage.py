@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from . import landlock, seccomp
@@ -23,7 +23,7 @@ from .kernel import (
     unshare,
 )
 from .limits import set_limits
-from .network import hand_out_listener, limit_buffers
+from .network import limit_buffers, send_listener
 from .root_folder import DEVICES, WORK, mount_packages, mount_work
 
 USER = 1_000
@@ -39,22 +39,22 @@ class Plan:
         namespaces: whether calls have namespaces of their own. If not, Landlock and the filter of system calls do.
         first_uid: the first id that calls may have, one for each place; None: calls have the server's own user.
         landlock: the version of Landlock; 0: there is none.
-        shown: what a call may read where there are no namespaces.
-        store: where the sets of requirements are, if they are not mounted.
-        proc: an open /proc; -1: not needed.
         site: folders of packages that calls may import from.
-        filters: the programs for system calls, without and with a network.
+        readable: what else a call may read where there are no namespaces.
+        store: where the sets of requirements are, if they are not mounted.
+        proc: an open /proc, where there are namespaces; else -1.
+        filters: the programs for system calls, without and with a network, where there are namespaces.
     """
 
     tolerant: bool
     namespaces: bool
     first_uid: int | None
     landlock: int
-    shown: tuple[str, ...]
-    store: str
     site: tuple[str, ...]
-    proc: int
-    filters: Mapping[bool, bytes]
+    readable: tuple[str, ...] = ()
+    store: str = ""
+    proc: int = -1
+    filters: Mapping[bool, bytes] = field(default_factory=dict)
 
     @property
     def counts_processes(self) -> bool:
@@ -62,25 +62,25 @@ class Plan:
         return self.namespaces or self.first_uid is not None
 
 
-def enter(plan: Plan, call: Mapping[str, Any], channel: int) -> None:
+def enter(plan: Plan, request: Mapping[str, Any], channel: int) -> None:
     """Put this process into its cage. Nothing undoes it.
 
     Args:
-        call: `slot`, `limits`, `network`, `packages` of the call.
+        request: `slot`, `limits`, `network`, `packages` of the call.
         channel: where the proxy's listening socket goes, for a call with a network; -1: there is none.
 
     Raises: OSError: a measure that the plan holds was refused; the call must not run.
     """
-    uid = None if plan.first_uid is None else plan.first_uid + int(call["slot"])
-    limits = call["limits"]
+    uid = None if plan.first_uid is None else plan.first_uid + int(request["slot"])
+    limits, network, packages = request["limits"], bool(request["network"]), request["packages"]
     os.setsid()
     if plan.namespaces:
         unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWNET)
         mount_work(disk_mb=limits["disk_mb"], files=limits["files"], uid=uid or 0)
-        mount_packages(call["packages"])
-        if call["network"]:
+        mount_packages(packages)
+        if network:
             limit_buffers(plan.proc)
-            hand_out_listener(channel)
+            send_listener(channel)
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -91,20 +91,15 @@ def enter(plan: Plan, call: Mapping[str, Any], channel: int) -> None:
         map_self(inside=USER, outside=uid or 0, proc=plan.proc)
         os.close(plan.proc)
         os.chdir(WORK)
-    _last_steps(plan, call)
-
-
-def _last_steps(plan: Plan, call: Mapping[str, Any]) -> None:
-    network, packages = bool(call["network"]), call["packages"]
-    steps: list[Callable[[], None]] = [
-        lambda: set_limits(call["limits"], count_processes=plan.counts_processes),
+    last_steps: list[Callable[[], None]] = [
+        lambda: set_limits(limits, count_processes=plan.counts_processes),
         drop_capabilities,
-        _signals_of_parent,
+        _bind_to_parent,
         no_new_privileges,
-        lambda: _landlock(plan, network=network, packages=packages),
-        lambda: _seccomp(plan, network=network),
+        lambda: _restrict_files(plan, network=network, packages=packages),
+        lambda: _filter_system_calls(plan, network=network),
     ]
-    for step in steps:
+    for step in last_steps:
         try:
             step()
         except OSError:
@@ -112,23 +107,25 @@ def _last_steps(plan: Plan, call: Mapping[str, Any]) -> None:
                 raise
 
 
-def _signals_of_parent() -> None:
+def _bind_to_parent() -> None:
+    """Close this process to others of its user, and end it with the fork server."""
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _seccomp(plan: Plan, *, network: bool) -> None:
+def _filter_system_calls(plan: Plan, *, network: bool) -> None:
     if plan.namespaces:
         seccomp.install(plan.filters[network])
     else:
         seccomp.install(seccomp.program(network=network, namespaces=False, pid=os.getpid()))
 
 
-def _landlock(plan: Plan, *, network: bool, packages: str | None) -> None:
+def _restrict_files(plan: Plan, *, network: bool, packages: str | None) -> None:
+    """Put Landlock's rules on this process, where the kernel has it."""
     if not plan.landlock:
         return
     if plan.namespaces:
         landlock.restrict(plan.landlock, read=["/"], write=[WORK], devices=DEVICES, network=network)
     else:
-        read = [*plan.shown, *plan.site, *([f"{plan.store}/{packages}"] if packages else [])]
+        read = [*plan.readable, *plan.site, *([f"{plan.store}/{packages}"] if packages else [])]
         landlock.restrict(plan.landlock, read=read, write=[], devices=DEVICES, network=network)

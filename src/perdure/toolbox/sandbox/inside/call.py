@@ -6,50 +6,50 @@ import fcntl
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import frames
 from .cage import Plan, enter
 from .checks import check
-from .execution import execute, printing_to
+from .execution import execute, open_capped
 from .limits import lower_limits
 from .network import PROXY_VARIABLES
 from .root_folder import PACKAGES, WORK
 
-JOB, RESULT, PROC, CHANNEL = 3, 4, 5, 7
-"""File descriptors of a call: 0, 1 and 2 as usual, where the job is read, where the answer goes, an open /proc, and
-where the listening socket of a proxy goes."""
+JOB_FD, ANSWER_FD, PROC_FD, CHANNEL_FD = 3, 4, 5, 7
+"""File descriptors of a call beside 0, 1 and 2: where the job is read, where the answer goes, an open /proc, and where
+the listening socket of a proxy goes."""
 
-_ABOVE = 16
-_BYTES_OF_A_CHARACTER = 4
-_NOTICE = 256
+_FIRST_FREE_FD = 16
+_BYTES_PER_CHARACTER = 4
+_NOTICE_BYTES = 256
 
 
-def run(plan: Plan, call: Mapping[str, Any], pipes: Sequence[int]) -> None:
-    """In the process that was forked for it. It ends here; nobody returns.
+def run(plan: Plan, request: Mapping[str, Any], pipes: Sequence[int]) -> None:
+    """Enter the cage, read the job, run it and answer, in the process that was forked for it. Never returns.
 
     Args:
-        pipes: job, result, stdout, stderr; and for a call with a network where its proxy's socket goes.
+        request: what the server asked the fork server for.
+        pipes: job, answer, stdout, stderr; and for a call with a network where its proxy's socket goes.
     """
     try:
-        channel = _take(pipes, keep_proc=plan.proc >= 0)
+        channel = _place_pipes(pipes, keep_proc=plan.proc >= 0)
         try:
-            enter(plan, call, channel)
+            enter(plan, request, channel)
         except OSError as error:
-            frames.write_all(RESULT, frames.pack({"status": "unavailable", "error": str(error)}))
+            frames.write_all(ANSWER_FD, frames.pack({"status": "unavailable", "error": str(error)}))
             return
-        frames.write_all(RESULT, frames.pack({"status": "ready"}))  # no foreign code has run yet, so this is ours
-        job = frames.read_frame(JOB)
+        frames.write_all(ANSWER_FD, frames.pack({"status": "ready"}))  # no foreign code has run yet, so this is ours
+        job = frames.read_frame(JOB_FD)
         if job.get("input"):
-            os.dup2(JOB, 0)  # what follows the job is the file that it is about
-        os.close(JOB)
-        _set_up(job, plan, call)
-        work: Callable[[Mapping[str, Any]], dict[str, Any]] = check if call.get("check") else execute
-        answer = work(job)
-        _flush()
-        frames.write_all(RESULT, frames.pack(answer))
-    except EOFError:  # it was made ahead, and is not needed
+            os.dup2(JOB_FD, 0)  # what follows the job is the file that it is about
+        os.close(JOB_FD)
+        _prepare_python(job, plan, request)
+        answer = check(job) if request.get("check") else execute(job)
+        _flush_output()
+        frames.write_all(ANSWER_FD, frames.pack(answer))
+    except EOFError:  # the server gave the call up
         return
     except BaseException as error:  # nothing may come back into the fork server's loop
         os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace"))
@@ -57,26 +57,28 @@ def run(plan: Plan, call: Mapping[str, Any], pipes: Sequence[int]) -> None:
         os._exit(0)
 
 
-def _take(pipes: Sequence[int], *, keep_proc: bool) -> int:
-    """Put the pipes where they belong and close everything else. Returns the fifth of them; -1: there are four."""
+def _place_pipes(pipes: Sequence[int], *, keep_proc: bool) -> int:
+    """Move the pipes to their descriptors and close everything else. Returns the fifth of them; -1: there are four."""
     null = os.open("/dev/null", os.O_RDONLY)
-    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, _ABOVE) for fd in (null, *pipes)]
-    stdin, job, result, stdout, stderr, *more = high
-    for fd, place in ((stdin, 0), (stdout, 1), (stderr, 2), (job, JOB), (result, RESULT)):
-        os.dup2(fd, place, inheritable=place <= 2)
-    for fd in more:
-        os.dup2(fd, CHANNEL)
-    os.closerange(PROC + keep_proc, CHANNEL)
-    os.closerange(CHANNEL + len(more), os.sysconf("SC_OPEN_MAX"))
-    return CHANNEL if more else -1
+    stdin, job, answer, stdout, stderr, *channel = (
+        fcntl.fcntl(fd, fcntl.F_DUPFD, _FIRST_FREE_FD) for fd in (null, *pipes)
+    )
+    for source, target in ((stdin, 0), (stdout, 1), (stderr, 2), (job, JOB_FD), (answer, ANSWER_FD)):
+        os.dup2(source, target, inheritable=target <= 2)
+    for source in channel:
+        os.dup2(source, CHANNEL_FD)
+    os.closerange(PROC_FD + keep_proc, CHANNEL_FD)
+    os.closerange(CHANNEL_FD + len(channel), os.sysconf("SC_OPEN_MAX"))
+    return CHANNEL_FD if channel else -1
 
 
-def _set_up(job: Mapping[str, Any], plan: Plan, call: Mapping[str, Any]) -> None:
-    packages = call["packages"]
+def _prepare_python(job: Mapping[str, Any], plan: Plan, request: Mapping[str, Any]) -> None:
+    """Set environment, import path, signals, limits and output for the code."""
+    packages = request["packages"]
     home = WORK if plan.namespaces else "/"
     os.environ.clear()
     os.environ.update({"HOME": home, "TMPDIR": home, "PATH": sys.executable.rpartition("/")[0], "LANG": "C.UTF-8"})
-    os.environ.update(PROXY_VARIABLES if call["network"] else {})
+    os.environ.update(PROXY_VARIABLES if request["network"] else {})
     os.environ.update({"TZ": "UTC", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **job["environment"]})
     own = [PACKAGES] if plan.namespaces else [f"{plan.store}/{packages}"] if packages else []
     sys.path[:] = [*own, *sys.path[1:], *plan.site]
@@ -84,11 +86,11 @@ def _set_up(job: Mapping[str, Any], plan: Plan, call: Mapping[str, Any]) -> None
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
     lower_limits(job["limits"], count_processes=plan.counts_processes)
-    bytes_max = job["output_chars"] * _BYTES_OF_A_CHARACTER + _NOTICE
-    sys.stdout, sys.stderr = printing_to(1, bytes_max), printing_to(2, bytes_max)
+    bytes_max = job["output_chars"] * _BYTES_PER_CHARACTER + _NOTICE_BYTES
+    sys.stdout, sys.stderr = open_capped(1, bytes_max), open_capped(2, bytes_max)
 
 
-def _flush() -> None:
+def _flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,4 +1,4 @@
-"""What is tried before the first call: that the cage holds, and that code runs in it."""
+"""Try before the first call whether the cage holds, and whether code runs in it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from typing import Any
 
 
 def check(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Which of the measures hold, by name; `error` is what kept one from being tried.
+    """The answer to a check: in `held` whether each measure holds, in `error` what kept one from being tried.
 
     Args:
         job: `marker`, a file outside that the server can read and code must not; `processes`, whether it may start any.
     """
-    tried: dict[str, Callable[[], bool]] = {
+    attempts: dict[str, Callable[[], bool]] = {
         "files": lambda: _refused(lambda: Path(job["marker"]).read_bytes()),
         "writing": lambda: _refused(lambda: Path(json.__file__).open("r+b").close()),
         "network": lambda: _refused(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close()),
         "identity": lambda: os.geteuid() != 0 and _refused(lambda: os.setuid(0)),
-        "system calls": _no_new_namespace,
+        "system calls": _namespace_is_refused,
         "memory": lambda: (
-            resource.RLIM_INFINITY not in resource.getrlimit(resource.RLIMIT_AS) and _refused(_larger_buffer)
+            resource.RLIM_INFINITY not in resource.getrlimit(resource.RLIMIT_AS) and _refused(_enlarge_buffer)
         ),
-        "processes": lambda: _process_started() == job["processes"],
+        "processes": lambda: _can_start_process() == job["processes"],
     }
     held: dict[str, bool] = {}
-    for name, attempt in tried.items():
+    for name, attempt in attempts.items():
         try:
             held[name] = attempt()
         except Exception as error:
@@ -39,6 +39,7 @@ def check(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refused(attempt: Callable[[], object]) -> bool:
+    """Whether the attempt fails with an OSError."""
     try:
         attempt()
     except OSError:
@@ -46,13 +47,13 @@ def _refused(attempt: Callable[[], object]) -> bool:
     return False
 
 
-def _larger_buffer() -> None:
-    one, other = socket.socketpair()
-    with one, other:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+def _enlarge_buffer() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        left.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
 
 
-def _process_started() -> bool:
+def _can_start_process() -> bool:
     try:
         pid = os.fork()
     except PermissionError:
@@ -62,7 +63,7 @@ def _process_started() -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def _no_new_namespace() -> bool:
+def _namespace_is_refused() -> bool:
     from .kernel import unshare
 
     try:

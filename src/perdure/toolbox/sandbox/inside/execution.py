@@ -1,4 +1,4 @@
-"""Run one job's source and say what came of it, as a plain answer that can be sent."""
+"""Run one job's source and build the answer that is sent back."""
 
 from __future__ import annotations
 import __future__
@@ -14,57 +14,60 @@ from collections.abc import Mapping
 from typing import Any
 
 from .agent_state import AgentState
-from .arguments import Misfit, bound
-from .results import Unfit, clean, to_json
+from .arguments import ArgumentsDoNotFit, bind_arguments
+from .errors import describe_error
+from .results import NotJson, clean, to_json
 
 SOURCE_NAME = "<tool>"
 FRAMES_MAX = 20
 LINE_CHARS = 200
 ERROR_CHARS = 4_000
-NAMES_SHOWN = 10
-PARTS_SHOWN = 5
-PART_CHARS = 600
-GROUP_DEPTH = 3
+NAMES_MAX = 10
 BALLAST_BYTES = 4 << 20
+"""Address space that is given up when memory has run out, so that the error can still be reported."""
+
+Code = tuple[types.CodeType, types.CodeType | None]
+"""The code of a source, and apart from it that of a script's last expression."""
 
 
 def execute(job: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to a job: `status`, and `value`, `error`, `frames`, `agent` where there are such."""
-    ballast = mmap.mmap(
-        -1, BALLAST_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    )  # address space to give up when it has run out, so that this can be told
+    """The answer to a job: `status`, and where it has them `value`, `error`, `frames`, changed blocks as `agent`."""
+    ballast = mmap.mmap(-1, BALLAST_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     source: str = job["source"]
     agent = AgentState(job["agent"]) if job["agent"] is not None else None
     try:
         try:
-            code = _compiled(source, whole=job["function"] is not None)
+            code = _compile(source, is_script=job["function"] is None)
         except (SyntaxError, ValueError, RecursionError, OverflowError) as error:
-            return _refusal(_why_not_parsed(error))
-        value = _outcome(code, job, agent)
+            return _refusal(_describe_syntax_error(error))
+        value = _run(code, job, agent)
         answer = {"status": "success", "value": to_json(value, bytes_max=job["result_bytes"])}
-        if agent is not None and (changed := agent.memory.changed()):
+        if agent is not None and (changed := agent.memory.changes()):
             answer["agent"] = {label: clean(text) for label, text in changed.items()}
         return answer
-    except Misfit as error:
+    except ArgumentsDoNotFit as error:
         return _refusal(str(error))
-    except Unfit as error:
+    except NotJson as error:
         return {"status": "error", "error": str(error)}
     except MemoryError as error:
         ballast.close()
         limit = f"{job['limits']['memory_mb']:,} MiB"
-        return {"status": "memory", "error": f"it needs more memory than {limit}", "frames": _frames(error, source)}
+        return {"status": "memory", "error": f"it needs more memory than {limit}", "frames": _traceback(error, source)}
     except BaseException as error:  # SystemExit and KeyboardInterrupt too: it is the tool that ended, not this process
-        return {"status": "error", "error": _told(error), "frames": _frames(error, source)}
+        text = describe_error(error, _describe_one)
+        return {"status": "error", "error": text, "frames": _traceback(error, source)}
 
 
-def printing_to(fd: int, bytes_max: int) -> io.TextIOWrapper:
-    """A text file on a descriptor that takes everything and passes on the first `bytes_max` bytes."""
+def open_capped(fd: int, bytes_max: int) -> io.TextIOWrapper:
+    """A text file that takes everything and writes the first `bytes_max` bytes of it to a descriptor."""
     return io.TextIOWrapper(
-        io.BufferedWriter(_Capped(fd, bytes_max)), encoding="utf-8", errors="backslashreplace", line_buffering=True
+        io.BufferedWriter(_CappedFile(fd, bytes_max)), encoding="utf-8", errors="backslashreplace", line_buffering=True
     )
 
 
-class _Capped(io.RawIOBase):
+class _CappedFile(io.RawIOBase):
+    """A file that takes everything and writes only its first bytes."""
+
     def __init__(self, fd: int, bytes_max: int) -> None:
         self._fd = fd
         self._left = bytes_max
@@ -84,9 +87,8 @@ class _Capped(io.RawIOBase):
         return len(view)
 
 
-def _compiled(source: str, *, whole: bool) -> tuple[types.CodeType, types.CodeType | None]:
-    """The code, and that of the last expression apart, where its value is wanted."""
-    if whole:
+def _compile(source: str, *, is_script: bool) -> Code:
+    if not is_script:
         # Annotations stay texts: clients send functions without the imports that their annotations need.
         flags = __future__.annotations.compiler_flag
         return compile(source, SOURCE_NAME, "exec", flags=flags, dont_inherit=True), None
@@ -98,21 +100,23 @@ def _compiled(source: str, *, whole: bool) -> tuple[types.CodeType, types.CodeTy
     return compile(tree, SOURCE_NAME, "exec", dont_inherit=True), last
 
 
-def _outcome(code: tuple[types.CodeType, types.CodeType | None], job: Mapping[str, Any], agent: object) -> object:
+def _run(code: Code, job: Mapping[str, Any], agent: object) -> object:
+    """What the job's function returns, or the value of a script's last expression."""
     body, last = code
     name = job["function"]
     module = types.ModuleType("__main__" if name is None else "tool")
     sys.modules[module.__name__] = module  # dataclasses and pickle look their classes' modules up
     exec(body, module.__dict__)
     if name is None:
-        return None if last is None else _shown(_awaited(eval(last, module.__dict__)), job["result_bytes"])
+        return None if last is None else _to_json_or_repr(_await(eval(last, module.__dict__)), job["result_bytes"])
     function = module.__dict__.get(name)
     if not callable(function):
-        raise Misfit(_no_function(name, module.__dict__))
-    return _awaited(function(**bound(function, job["arguments"], agent)))
+        raise ArgumentsDoNotFit(_describe_missing_function(name, module.__dict__))
+    return _await(function(**bind_arguments(function, job["arguments"], agent)))
 
 
-def _awaited(value: object) -> object:
+def _await(value: object) -> object:
+    """The result of a coroutine; anything else as it is."""
     if not inspect.iscoroutine(value):
         return value
     import asyncio
@@ -120,25 +124,26 @@ def _awaited(value: object) -> object:
     return asyncio.run(value)
 
 
-def _shown(value: object, bytes_max: int) -> object:
-    """A script's last value: itself where JSON can hold it, else as an interpreter would show it."""
+def _to_json_or_repr(value: object, bytes_max: int) -> object:
+    """A value as JSON holds it, else as an interpreter shows it."""
     try:
         return to_json(value, bytes_max=bytes_max)
-    except Unfit:
+    except NotJson:
         return repr(value)
 
 
-def _no_function(name: str, names: Mapping[str, object]) -> str:
+def _describe_missing_function(name: str, names: Mapping[str, object]) -> str:
     functions = [other for other, value in names.items() if inspect.isfunction(value)]
-    has = f"it has {', '.join(functions[:NAMES_SHOWN])}" if functions else "it has none at its top level"
+    has = f"it has {', '.join(functions[:NAMES_MAX])}" if functions else "it has none at its top level"
     return f"the source has no function {name!r}: {has}"
 
 
 def _refusal(why: str) -> dict[str, Any]:
+    """The answer to a job that was not run."""
     return {"status": "refused", "error": clean(why)[:ERROR_CHARS]}
 
 
-def _why_not_parsed(error: Exception) -> str:
+def _describe_syntax_error(error: Exception) -> str:
     if isinstance(error, SyntaxError) and error.lineno is not None:
         text = f": `{error.text.strip()[:LINE_CHARS]}`" if error.text else ""
         return f"the source does not parse: line {error.lineno}: {error.msg}{text}"
@@ -147,8 +152,8 @@ def _why_not_parsed(error: Exception) -> str:
     return f"the source does not parse: {error.msg if isinstance(error, SyntaxError) else error}"
 
 
-def _told(error: BaseException, depth: int = 0) -> str:
-    """The kind of the error and its message, whatever the message does; of a group also what is in it."""
+def _describe_one(error: BaseException) -> str:
+    """The kind of the error and its message, even if making the message fails."""
     kind = clean(type(error).__name__)[:LINE_CHARS]
     if isinstance(error, SystemExit):
         return "the code ended itself with sys.exit: return a value instead"
@@ -159,23 +164,18 @@ def _told(error: BaseException, depth: int = 0) -> str:
         message = f"(its message can't be shown: {type(second).__name__})"
     if len(message) > ERROR_CHARS:
         message = f"{message[:ERROR_CHARS]}… ({len(message) - ERROR_CHARS:,} more characters)"
-    text = f"{kind}: {message}" if message else kind
-    if not isinstance(error, BaseExceptionGroup) or depth == GROUP_DEPTH:
-        return text
-    parts = [_told(one, depth + 1)[:PART_CHARS] for one in error.exceptions[:PARTS_SHOWN]]
-    more = len(error.exceptions) - len(parts)
-    return f"{text[:PART_CHARS]}: [{'; '.join(parts)}{f'; and {more} more' if more else ''}]"
+    return f"{kind}: {message}" if message else kind
 
 
-def _frames(error: BaseException, source: str) -> list[tuple[int, str, str]]:
+def _traceback(error: BaseException, source: str) -> list[tuple[int, str, str]]:
     """(line, function, text) of the lines of the source that the error came through, outermost first."""
     lines = source.splitlines()
-    found = []
+    frames = []
     traceback = error.__traceback__
     while traceback is not None:
         code, line = traceback.tb_frame.f_code, traceback.tb_lineno
         if code.co_filename == SOURCE_NAME:
             text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-            found.append((line, clean(code.co_name)[:LINE_CHARS], clean(text)[:LINE_CHARS]))
+            frames.append((line, clean(code.co_name)[:LINE_CHARS], clean(text)[:LINE_CHARS]))
         traceback = traceback.tb_next
-    return found if len(found) <= FRAMES_MAX else found[: FRAMES_MAX // 2] + found[-FRAMES_MAX // 2 :]
+    return frames if len(frames) <= FRAMES_MAX else frames[: FRAMES_MAX // 2] + frames[-FRAMES_MAX // 2 :]

@@ -11,7 +11,7 @@ HEADER = struct.Struct("<Q")
 
 
 def pack(value: Any) -> bytes:
-    """Raises: ValueError: NaN or infinity. TypeError: a value that JSON has no form for."""
+    """A message with its header. Raises: ValueError: NaN or infinity. TypeError: a value that JSON has no form for."""
     try:
         body = json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:  # a lone surrogate, which can be written as an escape only
@@ -20,7 +20,7 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(body: bytes) -> dict[str, Any]:
-    """What one of our own messages says."""
+    """The value of a message that our own code sent."""
     value: dict[str, Any] = json.loads(body)
     return value
 
@@ -32,6 +32,7 @@ def read_frame(fd: int) -> Any:
 
 
 def write_all(fd: int, data: bytes) -> None:
+    """Write all of the data to a blocking pipe."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]

@@ -6,90 +6,90 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from .kernel import PR_SET_DUMPABLE, prctl, unshare
+from .kernel import PR_SET_DUMPABLE, prctl, unshare, write_file
 
-Extent = tuple[int, int, int]
-"""First id inside, first id outside, how many."""
+IdRange = tuple[int, int, int]
+"""(first id inside a user namespace, first id outside, how many ids)."""
 
-_HIGH = 0x7000_0000  # above what is given to users, services and containers (`man subuid`, systemd's table of ids)
+# Above the ids of users, services and containers (`man subuid`, systemd's table of ids).
+_FIRST_FREE_ID = 0x7000_0000
 _SPREAD = 65_536
-_LAST = 0xFFFF_FFFE
+_LAST_ID = 0xFFFF_FFFE
 
 
-def current_map(kind: str = "uid") -> list[Extent]:
-    """The map of the user namespace that this process is in; `kind` is uid or gid."""
+def current_map(kind: str = "uid") -> list[IdRange]:
+    """The id ranges of the user namespace that this process is in; `kind` is uid or gid."""
     lines = Path(f"/proc/self/{kind}_map").read_text(encoding="ascii").splitlines()
     return [(int(inside), int(outside), int(count)) for inside, outside, count in (line.split() for line in lines)]
 
 
-def free_range(extents: Sequence[Extent], count: int, *, number: int) -> int:
+def free_range(mapped: Sequence[IdRange], count: int, *, number: int) -> int:
     """The first of `count` ids that no user of this machine has, as far as can be told.
 
     Args:
-        extents: what is mapped here; in a container this may be few.
-        number: of this process, so that two servers take different ids.
+        mapped: the ranges that are mapped here; in a container these may be few.
+        number: a process id, so that two servers take different ids.
 
     Raises: ValueError: too few ids are mapped here.
     """
-    wanted = _HIGH + number % _SPREAD * count
-    for inside, _, length in extents:
+    wanted = _FIRST_FREE_ID + number % _SPREAD * count
+    for inside, _, length in mapped:
         if inside <= wanted and wanted + count <= inside + length:
             return wanted
-    inside, length = max(((inside, length) for inside, _, length in extents), key=lambda extent: extent[1])
+    inside, length = max(((inside, length) for inside, _, length in mapped), key=lambda one: one[1])
     if length < 2 * count:
         raise ValueError(f"only {length} user ids are mapped here, {2 * count} are needed")
-    return min(inside + length, _LAST) - count
+    return min(inside + length, _LAST_ID) - count
 
 
-def identity_map(extents: Sequence[Extent]) -> list[Extent]:
-    """Every id that is mapped here, as itself."""
-    return [(inside, inside, count) for inside, _, count in extents]
+def identity_map(mapped: Sequence[IdRange]) -> list[IdRange]:
+    """The map that gives every mapped id itself."""
+    return [(inside, inside, count) for inside, _, count in mapped]
 
 
 def unshare_mapped(
     flags: int,
     *,
-    uids: Sequence[Extent],
-    gids: Sequence[Extent],
+    uids: Sequence[IdRange],
+    gids: Sequence[IdRange],
     proc: int,
-    alone: bool = False,
+    only_self: bool = False,
     become: int | None = None,
 ) -> None:
     """Enter new namespaces, among them a user namespace whose maps a process that stays outside writes.
 
     Args:
-        become: the user and group to be from before on; the process that writes stays what it is.
+        uids, gids: the maps.
         proc: an open /proc.
-        alone: the maps hold this user only, and an ordinary user may write them.
+        only_self: the maps hold this user only, so an ordinary user may write them.
+        become: the user and group to change to first; the process that writes stays what it is.
 
     Raises: OSError: not allowed, or not possible here.
     """
     pid = os.getpid()
-    go, went = os.pipe()
+    read_end, write_end = os.pipe()
     helper = os.fork()
     if helper == 0:
         status = 1
         try:
-            os.close(went)
-            if os.read(go, 1):
-                _write_maps(str(pid), uids, gids, proc=proc, alone=alone)
+            os.close(write_end)
+            if os.read(read_end, 1):
+                _write_maps(str(pid), uids, gids, proc=proc, only_self=only_self)
                 status = 0
         except OSError as error:
             status = error.errno or 1
         finally:
             os._exit(status)
-    os.close(go)
+    os.close(read_end)
     try:
         if become is not None:
             os.setresgid(become, become, become)
             os.setresuid(become, become, become)
-            prctl(
-                PR_SET_DUMPABLE, 1
-            )  # else /proc would have this process belong to root, and its maps be closed to all
+            prctl(PR_SET_DUMPABLE, 1)  # else /proc would have this process and its maps belong to root
         unshare(flags)
-        os.write(went, b"1")
+        os.write(write_end, b"1")
     finally:
-        os.close(went)
+        os.close(write_end)
         _, status = os.waitpid(helper, 0)
     if status:
         number = os.waitstatus_to_exitcode(status)
@@ -97,20 +97,13 @@ def unshare_mapped(
 
 
 def map_self(*, inside: int, outside: int, proc: int) -> None:
-    """The map of the user namespace that this process has just made for itself: one user."""
-    _write_maps("self", [(inside, outside, 1)], [(inside, outside, 1)], proc=proc, alone=True)
+    """Write the map of the user namespace that this process has just made: one user."""
+    _write_maps("self", [(inside, outside, 1)], [(inside, outside, 1)], proc=proc, only_self=True)
 
 
-def _write_maps(who: str, uids: Sequence[Extent], gids: Sequence[Extent], *, proc: int, alone: bool) -> None:
-    if alone:
-        _write(f"{who}/setgroups", "deny", proc)
-    for name, extents in (("uid_map", uids), ("gid_map", gids)):
-        _write(f"{who}/{name}", "".join(f"{inside} {outside} {count}\n" for inside, outside, count in extents), proc)
-
-
-def _write(name: str, text: str, proc: int) -> None:
-    fd = os.open(name, os.O_WRONLY, dir_fd=proc)
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)
+def _write_maps(pid: str, uids: Sequence[IdRange], gids: Sequence[IdRange], *, proc: int, only_self: bool) -> None:
+    if only_self:
+        write_file(f"{pid}/setgroups", "deny", proc)
+    for name, ranges in (("uid_map", uids), ("gid_map", gids)):
+        text = "".join(f"{inside} {outside} {count}\n" for inside, outside, count in ranges)
+        write_file(f"{pid}/{name}", text, proc)

@@ -18,9 +18,10 @@ from typing import Any
 from . import landlock, seccomp
 from .identity import current_map, free_range
 from .kernel import PR_SET_PDEATHSIG, drop_capabilities, keep_capabilities, no_new_privileges, prctl
+from .limits import set_hard
 from .root_folder import DEVICES
 
-PROXY, SETTINGS = "PERDURE_PIP_PROXY", "perdure-settings:"
+PROXY_VARIABLE, SETTINGS_PREFIX = "PERDURE_PIP_PROXY", "perdure-settings:"
 SETTING_NAMES = ("index_url", "extra_index_urls", "find_links", "no_index", "proxy")
 
 _CAP_DAC_READ_SEARCH = 2
@@ -30,20 +31,21 @@ _OPEN_FILES = 256
 def main() -> None:
     """Run pip, with the arguments behind the first two: this package's folder, and the cage as JSON.
 
-    Before it does anything, a line says where it looks: `SETTINGS`, then JSON. The variable `PROXY` is its proxy.
+    Before it does anything, a line says where it looks: `SETTINGS_PREFIX`, then JSON. `PROXY_VARIABLE` holds the
+    address of its proxy.
     """
     _, _, cage, *arguments = sys.argv
     del sys.path[0]  # this package's folder: from here on only what pip needs is found
     _enter(json.loads(cage))
-    proxy = os.environ.pop(PROXY)
-    print(SETTINGS, json.dumps(_settings()), flush=True)
+    proxy = os.environ.pop(PROXY_VARIABLE)
+    print(SETTINGS_PREFIX, json.dumps(_read_settings()), flush=True)
     os.environ["PIP_PROXY"] = proxy  # in no argument: those are for everybody to see
     sys.argv = ["pip", *arguments]
     runpy.run_module("pip", run_name="__main__", alter_sys=True)
 
 
 def _enter(cage: Mapping[str, Any]) -> None:
-    """Nothing undoes it.
+    """Put this process into its cage. Nothing undoes it.
 
     Args:
         cage: `scratch`, the only folder it may write to; `port`, of the proxy on loopback; `bytes_max`, of a file;
@@ -52,16 +54,15 @@ def _enter(cage: Mapping[str, Any]) -> None:
     """
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.umask(0o022)
-    for kind, value in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, _OPEN_FILES),
-        (resource.RLIMIT_FSIZE, cage["bytes_max"]),
-        (resource.RLIMIT_AS, cage["memory_bytes"]),
-        (resource.RLIMIT_CPU, cage["cpu_s"]),
-    ):
-        _, hard = resource.getrlimit(kind)
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (value, value))
+    set_hard(
+        {
+            resource.RLIMIT_CORE: 0,
+            resource.RLIMIT_NOFILE: _OPEN_FILES,
+            resource.RLIMIT_FSIZE: cage["bytes_max"],
+            resource.RLIMIT_AS: cage["memory_bytes"],
+            resource.RLIMIT_CPU: cage["cpu_s"],
+        }
+    )
     if os.geteuid() == 0:
         _become_nobody(cage["scratch"])
     else:
@@ -71,11 +72,11 @@ def _enter(cage: Mapping[str, Any]) -> None:
         landlock.restrict(
             version, read=["/"], write=[cage["scratch"]], devices=DEVICES, network=False, connect=(cage["port"],)
         )
-    seccomp.install(seccomp.program(network=True, namespaces=False, file_facts=True, pid=os.getpid()))
+    seccomp.install(seccomp.program(network=True, namespaces=False, file_metadata=True, pid=os.getpid()))
 
 
 def _become_nobody(scratch: str) -> None:
-    """A user that owns nothing but the scratch folder; the interpreter may lie where only root can read."""
+    """Become a user that owns nothing but the scratch folder. The interpreter may lie where only root can read."""
     user = free_range(current_map(), 1, number=os.getppid())
     for folder, _, _ in os.walk(scratch):
         os.chown(folder, user, user)
@@ -83,8 +84,8 @@ def _become_nobody(scratch: str) -> None:
     keep_capabilities((_CAP_DAC_READ_SEARCH,), user)
 
 
-def _settings() -> dict[str, Any]:
-    """Where pip would look, as its files, its variables and its defaults say."""
+def _read_settings() -> dict[str, Any]:
+    """Where pip would look for packages, from its files, its variables and its defaults."""
     from pip._internal.commands import create_command
 
     options, _ = create_command("install").parse_args([])

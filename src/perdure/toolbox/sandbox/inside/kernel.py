@@ -27,6 +27,7 @@ _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
 
 def _checked(name: str, result: int) -> int:
+    """The result of a system call. Raises: OSError: it failed."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
@@ -40,18 +41,22 @@ def system_call(name: str, number: int, *arguments: int | bytes) -> int:
 
 
 def prctl(option: int, *arguments: int) -> int:
+    """Set or get an attribute of this process: `man 2 prctl`."""
     return _checked(f"prctl({option})", _libc.prctl(option, *(*arguments, 0, 0, 0, 0)[:4]))
 
 
 def unshare(flags: int) -> None:
+    """Put this process, or its next child, into new namespaces: `CLONE_NEW*`."""
     _checked(f"unshare({flags:#x})", _libc.unshare(ctypes.c_int(flags)))
 
 
 def set_namespace(fd: int, kind: int) -> None:
+    """Enter an existing namespace, which `fd` is an open file of."""
     _checked(f"setns({kind:#x})", _libc.setns(ctypes.c_int(fd), ctypes.c_int(kind)))
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    """Mount a file system, or change a mount: `man 2 mount`."""
     result = _libc.mount(
         os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), options.encode() or None
     )
@@ -59,10 +64,12 @@ def mount(source: str, target: str, kind: str, flags: int, options: str = "") ->
 
 
 def unmount(target: str, flags: int) -> None:
+    """Take a mount away: `man 2 umount2`."""
     _checked(f"umount2({target!r})", _libc.umount2(os.fsencode(target), ctypes.c_int(flags)))
 
 
 def pivot_root(new: str, old: str) -> None:
+    """Make the folder `new` the root of this mount namespace, and put the old root at `old`."""
     number = {"x86_64": 155, "aarch64": 41}[os.uname().machine]
     system_call(f"pivot_root({new!r})", number, os.fsencode(new), os.fsencode(old))
 
@@ -86,6 +93,15 @@ def keep_capabilities(kept: tuple[int, ...], uid: int) -> None:
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
     _set_capabilities(sum(1 << capability for capability in kept))
+
+
+def write_file(name: str, text: str, folder: int) -> None:
+    """Write to an existing file below an open folder, such as /proc."""
+    fd = os.open(name, os.O_WRONLY, dir_fd=folder)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
 
 
 def _set_capabilities(mask: int) -> None:

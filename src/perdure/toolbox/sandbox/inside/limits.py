@@ -1,4 +1,4 @@
-"""What one call may use up, as the kernel counts it."""
+"""Resource limits of one call, which the kernel enforces."""
 
 from __future__ import annotations
 
@@ -10,31 +10,43 @@ from typing import Any
 MEBIBYTE = 1 << 20
 _OPEN_FILES = 64  # each may be a socket with a full buffer, which no other limit counts
 _PENDING_SIGNALS = 1_024
+_UNUSED = (
+    *(resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE),
+    *(resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE),
+)
+"""What a call gets nothing of."""
 
 
 def set_limits(limits: Mapping[str, Any], *, count_processes: bool) -> None:
-    """Set what holds for every call, for this process and all that it starts, for good.
+    """Set the limits of every call, for this process and all that it starts, for good.
 
     Args:
         limits: `memory_mb`, `disk_mb`, `processes`.
         count_processes: whether the user id is the call's own, so that its processes can be counted by it.
     """
-    fixed = (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE)
-    _set({**dict.fromkeys(fixed, 0), resource.RLIMIT_RTPRIO: 0, resource.RLIMIT_NICE: 0})
-    _set({resource.RLIMIT_NOFILE: _OPEN_FILES, resource.RLIMIT_SIGPENDING: _PENDING_SIGNALS})
-    _set({resource.RLIMIT_FSIZE: limits["disk_mb"] * MEBIBYTE, resource.RLIMIT_AS: limits["memory_mb"] * MEBIBYTE})
+    set_hard(
+        {
+            **dict.fromkeys(_UNUSED, 0),
+            resource.RLIMIT_NOFILE: _OPEN_FILES,
+            resource.RLIMIT_SIGPENDING: _PENDING_SIGNALS,
+            resource.RLIMIT_FSIZE: limits["disk_mb"] * MEBIBYTE,
+            resource.RLIMIT_AS: limits["memory_mb"] * MEBIBYTE,
+        }
+    )
     if count_processes:
-        _set({resource.RLIMIT_NPROC: limits["processes"]})
+        set_hard({resource.RLIMIT_NPROC: limits["processes"]})
 
 
 def lower_limits(limits: Mapping[str, Any], *, count_processes: bool) -> None:
-    """Set those of one job, which can only be lower: `memory_mb`, `cpu_s`, `processes`."""
-    _set({resource.RLIMIT_AS: limits["memory_mb"] * MEBIBYTE, resource.RLIMIT_CPU: max(1, math.ceil(limits["cpu_s"]))})
+    """Set the limits of one job, which can only be lower: `memory_mb`, `cpu_s`, `processes`."""
+    cpu_s = max(1, math.ceil(limits["cpu_s"]))
+    set_hard({resource.RLIMIT_AS: limits["memory_mb"] * MEBIBYTE, resource.RLIMIT_CPU: cpu_s})
     if count_processes:
-        _set({resource.RLIMIT_NPROC: limits["processes"]})
+        set_hard({resource.RLIMIT_NPROC: limits["processes"]})
 
 
-def _set(values: Mapping[int, int]) -> None:
+def set_hard(values: Mapping[int, int]) -> None:
+    """Set soft and hard limits by kind (`resource.RLIMIT_*`). None can be raised again."""
     for kind, value in values.items():
         _, hard = resource.getrlimit(kind)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import array
 import contextlib
 import fcntl
-import os
 import socket
 import struct
 
+from .kernel import write_file
+
 _HOST, _PORT = "127.0.0.1", 3_128
 _BACKLOG = 16
-_BUFFERS = {  # bytes: least, at first, at most; and how many connections wait for a listener
+_BUFFER_LIMITS = {  # bytes: least, at first, at most; and how many connections wait for a listener
     "ipv4/tcp_rmem": "4096 65536 131072",
     "ipv4/tcp_wmem": "4096 16384 131072",
     "core/somaxconn": str(_BACKLOG),
@@ -24,10 +25,10 @@ PROXY_VARIABLES = {
     **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), _PROXY),
     **dict.fromkeys(("NO_PROXY", "no_proxy"), _DIRECT),
 }
-"""What programs find the proxy by."""
+"""The environment variables by which programs find the proxy."""
 
 
-def hand_out_listener(channel_fd: int) -> None:
+def send_listener(channel_fd: int) -> None:
     """Make a listening socket in this process's network namespace, and give it to the server, which serves it.
 
     A socket stays in the namespace that it was made in, whoever holds it. Nothing of it is left here.
@@ -46,10 +47,6 @@ def limit_buffers(proc: int) -> None:
 
     Where /proc/sys can't be written, as in some containers, there is the weighing of sockets alone.
     """
-    for name, value in _BUFFERS.items():
+    for name, value in _BUFFER_LIMITS.items():
         with contextlib.suppress(OSError):
-            fd = os.open(f"sys/net/{name}", os.O_WRONLY, dir_fd=proc)
-            try:
-                os.write(fd, value.encode())
-            finally:
-                os.close(fd)
+            write_file(f"sys/net/{name}", value, proc)

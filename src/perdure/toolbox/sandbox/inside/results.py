@@ -1,4 +1,4 @@
-"""What a tool returned, as JSON can hold it; or one sentence on why it can't."""
+"""Convert what a tool returned to values that JSON can hold, or say in one sentence why it can't be."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ CONTAINERS_MAX = 200_000
 """As in a request's body: whoever parses more is held up for too long."""
 
 INTEGER_BITS_MAX = 14_000  # some 4,200 digits: Python refuses to read more
-SHOWN_CHARS = 60
+NAME_CHARS = 60
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _WHAT_HELPS = "return text, numbers, True, False, None, lists or dicts"
 
 
-class Unfit(Exception):
+class NotJson(Exception):
     """A value that JSON can't hold; the text says what, where, and what helps."""
 
 
@@ -39,23 +39,23 @@ def clean(text: str) -> str:
 
 
 def to_json(value: object, *, bytes_max: int) -> Any:
-    """The same value of plain types. Dataclasses, pydantic models, sets, dates, enums, paths are turned into those.
+    """The value with plain types only. Dataclasses, pydantic models, sets, dates, enums and paths are converted.
 
-    Raises: Unfit: something in it has no such form, or it is larger than `bytes_max` as JSON.
+    Raises: NotJson: something in it has no such form, or it is larger than `bytes_max` as JSON.
     """
     try:
-        plain = _Walk(bytes_max).plain(value)
+        plain = _Converter(bytes_max).convert(value)
         size = len(json.dumps(plain, ensure_ascii=False).encode())
-    except Unfit:
+    except NotJson:
         raise
     except RecursionError:
-        raise Unfit(f"the result is nested too deeply: {_WHAT_HELPS}") from None
+        raise NotJson(f"the result is nested too deeply: {_WHAT_HELPS}") from None
     except MemoryError:
         raise
     except BaseException as error:  # a property, __iter__ or model_dump of the tool's own class
-        raise Unfit(f"the result can't be read: reading it raised {type(error).__name__}; {_WHAT_HELPS}") from None
+        raise NotJson(f"the result can't be read: reading it raised {type(error).__name__}; {_WHAT_HELPS}") from None
     if size > bytes_max:
-        raise Unfit(_too_large(bytes_max))
+        raise NotJson(_too_large(bytes_max))
     return plain
 
 
@@ -63,58 +63,63 @@ def _too_large(bytes_max: int) -> str:
     return f"the result is larger than {bytes_max:,} bytes as JSON: return less, or a part of it"
 
 
-class _Walk:
+class _Converter:
+    """One walk over a value, with its path and what is left of the limits."""
+
     def __init__(self, bytes_max: int) -> None:
-        self._left = self._bytes_max = bytes_max  # each value takes at least one byte
+        self._bytes_left = self._bytes_max = bytes_max  # each value takes at least one byte
         self._containers = 0
-        self._open: set[int] = set()
+        self._ancestors: set[int] = set()
         self._path: list[str] = []  # to the value that is looked at, put together only for an error
 
-    def plain(self, value: object) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            raise Unfit(_too_large(self._bytes_max))
+    def convert(self, value: object) -> Any:
+        """The value with plain types only. Raises: NotJson."""
+        self._bytes_left -= 1
+        if self._bytes_left < 0:
+            raise NotJson(_too_large(self._bytes_max))
         if isinstance(value, Enum):
-            return self.plain(value.value)
+            return self.convert(value.value)
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
-            self._left -= len(value)
+            self._bytes_left -= len(value)
             return clean(str.__str__(value))
         if isinstance(value, int):
-            return self._integer(value)
+            return self._check_integer(value)
         if isinstance(value, float):
             number = float(value)
             if not math.isfinite(number):
-                raise self._unfit(f"is {number}, which JSON has no word for: return None or a text instead")
+                raise self._not_json(f"is {number}, which JSON has no word for: return None or a text instead")
             return number
-        return self._nested(value)
+        return self._convert_nested(value)
 
-    def _integer(self, value: int) -> int:
+    def _check_integer(self, value: int) -> int:
         number = int(value)
         if number.bit_length() > INTEGER_BITS_MAX:
-            raise self._unfit("is an integer of more than 4,000 digits: return it as text")
+            raise self._not_json("is an integer of more than 4,000 digits: return it as text")
         return number
 
-    def _nested(self, value: object) -> Any:
-        if id(value) in self._open:
-            raise self._unfit("contains itself: return a copy without the cycle")
-        if len(self._open) >= DEPTH_MAX:
-            raise Unfit(f"the result is nested more than {DEPTH_MAX} deep: return a flatter one")
-        self._open.add(id(value))
+    def _convert_nested(self, value: object) -> Any:
+        if id(value) in self._ancestors:
+            raise self._not_json("contains itself: return a copy without the cycle")
+        if len(self._ancestors) >= DEPTH_MAX:
+            raise NotJson(f"the result is nested more than {DEPTH_MAX} deep: return a flatter one")
+        self._ancestors.add(id(value))
         try:
-            return self._of_type(value)
+            return self._convert_by_type(value)
         finally:
-            self._open.discard(id(value))
+            self._ancestors.discard(id(value))
 
-    def _of_type(self, value: object) -> Any:
+    def _convert_by_type(self, value: object) -> Any:
         if isinstance(value, Mapping):
             self._count_container()
-            return {self._key(key): self._at(f"[{_shown(key)}]", item) for key, item in value.items()}
+            return {
+                self._convert_key(key): self._convert_part(f"[{_render_key(key)}]", item) for key, item in value.items()
+            }
         if isinstance(value, list | tuple | range):
-            return self._list(value)
+            return self._convert_list(value)
         if isinstance(value, set | frozenset):
-            return self._list(_ordered(value))
+            return self._convert_list(_sort_set(value))
         if isinstance(value, datetime | date | time):
             return value.isoformat()
         if isinstance(value, timedelta):
@@ -122,74 +127,76 @@ class _Walk:
         if isinstance(value, PurePath):
             return clean(str(value))
         if isinstance(value, bytes | bytearray | memoryview):
-            raise self._unfit("is bytes: return text, as with .decode() or base64")
+            raise self._not_json("is bytes: return text, as with .decode() or base64")
         if isinstance(value, GeneratorType | AsyncGeneratorType):
-            raise self._unfit("is a generator: return list(...) of it")
+            raise self._not_json("is a generator: return list(...) of it")
         if isinstance(value, CoroutineType):
-            raise self._unfit("is a coroutine that was not awaited: make the function `async def` and await it")
-        return self._object(value)
+            raise self._not_json("is a coroutine that was not awaited: make the function `async def` and await it")
+        return self._convert_object(value)
 
-    def _object(self, value: object) -> Any:
+    def _convert_object(self, value: object) -> Any:
         if not isinstance(value, type):
             if dataclasses.is_dataclass(value):
                 self._count_container()
                 names = [field.name for field in dataclasses.fields(value)]
-                return {name: self._at(f".{name}", getattr(value, name)) for name in names}
+                return {name: self._convert_part(f".{name}", getattr(value, name)) for name in names}
             if callable(dump := getattr(value, "model_dump", None)):
-                return self.plain(dump(mode="json"))
+                return self.convert(dump(mode="json"))
             if type(value).__module__.split(".")[0] == "numpy" and callable(to_list := getattr(value, "tolist", None)):
-                return self.plain(to_list())
+                return self.convert(to_list())
         for module, name in (("decimal", "Decimal"), ("uuid", "UUID"), ("fractions", "Fraction")):
             kind = getattr(sys.modules.get(module), name, None)
             if kind is not None and isinstance(value, kind):
                 return str(value)
-        raise self._unfit(f"is {_article(type(value).__name__)}, which JSON has no form for: {_WHAT_HELPS}")
+        raise self._not_json(f"is {_describe_type(type(value).__name__)}, which JSON has no form for: {_WHAT_HELPS}")
 
-    def _list(self, values: Iterable[object]) -> list[Any]:
+    def _convert_list(self, values: Iterable[object]) -> list[Any]:
         self._count_container()
-        return [self._at(f"[{number}]", item) for number, item in enumerate(values)]
+        return [self._convert_part(f"[{number}]", item) for number, item in enumerate(values)]
 
     def _count_container(self) -> None:
         self._containers += 1
         if self._containers > CONTAINERS_MAX:
-            raise Unfit(f"the result holds more than {CONTAINERS_MAX:,} lists and dicts: return fewer, or text")
+            raise NotJson(f"the result holds more than {CONTAINERS_MAX:,} lists and dicts: return fewer, or text")
 
-    def _at(self, step: str, value: object) -> Any:
+    def _convert_part(self, step: str, value: object) -> Any:
+        """Convert what lies one `step` deeper, such as `[3]` or `.name`."""
         self._path.append(step)
-        plain = self.plain(value)
+        plain = self.convert(value)
         self._path.pop()
         return plain
 
-    def _key(self, key: object) -> str:
+    def _convert_key(self, key: object) -> str:
         if isinstance(key, Enum):
             key = key.value
         if isinstance(key, str):
-            self._left -= len(key)
+            self._bytes_left -= len(key)
             return clean(str.__str__(key))
         if key is None or isinstance(key, bool | int | float):
             return json.dumps(key)
-        raise self._unfit(f"has a key that is {_article(type(key).__name__)}: use text as keys")
+        raise self._not_json(f"has a key that is {_describe_type(type(key).__name__)}: use text as keys")
 
-    def _unfit(self, what: str) -> Unfit:
+    def _not_json(self, what: str) -> NotJson:
+        """The error that the part at the current path `what`: a verb and its object."""
         where = "".join(self._path)
-        place = f"the result{where}" if len(where) <= 5 * SHOWN_CHARS else "a part of the result"
-        return Unfit(f"{clean(place)} {what}")
+        place = f"the result{where}" if len(where) <= 5 * NAME_CHARS else "a part of the result"
+        return NotJson(f"{clean(place)} {what}")
 
 
-def _ordered(values: Iterable[object]) -> list[object]:
+def _sort_set(values: Iterable[object]) -> list[object]:
     """A set in an order that is the same each time, where its values have one."""
-    found = list(values)
-    order: Callable[[Any], Any] = str if any(isinstance(value, str) for value in found) else lambda value: value
+    items = list(values)
+    order: Callable[[Any], Any] = str if any(isinstance(value, str) for value in items) else lambda value: value
     try:
-        return sorted(found, key=order)
+        return sorted(items, key=order)
     except Exception:
-        return found
+        return items
 
 
-def _shown(key: object) -> str:
+def _render_key(key: object) -> str:
     text = repr(key) if isinstance(key, str | int | float) else type(key).__name__
-    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+    return text if len(text) <= NAME_CHARS else f"{text[:NAME_CHARS]}…"
 
 
-def _article(name: str) -> str:
-    return f"an object of type {clean(name)[:SHOWN_CHARS]}"
+def _describe_type(name: str) -> str:
+    return f"an object of type {clean(name)[:NAME_CHARS]}"

@@ -1,7 +1,7 @@
-"""Which system calls the code may make: an allow-list as a BPF program for the kernel, put together by hand.
+"""The filter of system calls: an allow-list as a BPF program for the kernel.
 
-What is not on the list gets ENOSYS, as from a kernel that does not have it, so that libraries take their other way;
-what is known to be dangerous gets EPERM. Some calls are allowed with certain arguments only.
+A call that is not on the list gets ENOSYS, as from a kernel that does not have it, so that libraries fall back to
+another one. A call that is known to be dangerous gets EPERM. Some calls are allowed with certain arguments only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ dup2 dup3 pipe pipe2 ioctl stat lstat fstat newfstatat statx access faccessat fa
 getdents getdents64 getcwd chdir fchdir statfs fstatfs getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr
 mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat symlink symlinkat umask
 """
-_FILE_FACTS = "truncate chmod fchmod fchmodat chown fchown lchown fchownat utime utimes futimesat utimensat"
+_FILE_METADATA = "truncate chmod fchmod fchmodat chown fchown lchown fchownat utime utimes futimesat utimensat"
 _MEMORY = """
 mmap mprotect munmap mremap madvise brk msync membarrier pkey_alloc pkey_free pkey_mprotect rseq
 """
@@ -32,7 +32,7 @@ arch_prctl prctl sched_yield sched_getaffinity sched_setaffinity sched_getparam 
 sched_get_priority_max sched_get_priority_min getpriority get_mempolicy getcpu
 """
 _PROCESSES = "fork vfork execve execveat wait4 waitid"
-_SELF = """
+_OWN_PROCESS = """
 getpid getppid gettid getuid geteuid getgid getegid getresuid getresgid getgroups getpgid getpgrp getsid setpgid
 setsid capget uname sysinfo getrusage times getrlimit setrlimit prlimit64
 """
@@ -47,16 +47,17 @@ timer_settime timer_gettime timer_getoverrun timer_delete timerfd_create timerfd
 _WAITING = """
 poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2
 """
-_PAIRS = """
+_SOCKET_PAIRS = """
 socketpair sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shutdown getsockopt setsockopt getsockname getpeername
 getrandom
 """
 _NETWORK = "socket connect bind listen accept accept4"
 
 ALLOWED = frozenset(
-    " ".join((_FILES, _FILE_FACTS, _MEMORY, _THREADS, _PROCESSES, _SELF, _SIGNALS, _TIME, _WAITING, _PAIRS)).split()
+    f"{_FILES} {_FILE_METADATA} {_MEMORY} {_THREADS} {_PROCESSES} {_OWN_PROCESS} {_SIGNALS} {_TIME}"
+    f" {_WAITING} {_SOCKET_PAIRS}".split()
 )
-"""All that code without a network may call."""
+"""The system calls that code without a network may make; of some, certain arguments only."""
 
 _DANGEROUS = """
 ptrace process_vm_readv process_vm_writev process_madvise pidfd_getfd kcmp bpf perf_event_open userfaultfd
@@ -72,17 +73,16 @@ landlock_create_ruleset landlock_add_rule landlock_restrict_self
 """
 
 REFUSED = frozenset(_DANGEROUS.split())
-"""What gets EPERM instead of ENOSYS: a clear answer, and no other way is tried."""
+"""The system calls that get EPERM instead of ENOSYS: a clear answer, and no library tries another way."""
 
 _MACHINES: Mapping[str, tuple[int, Mapping[str, int]]] = {
     "x86_64": (0xC000003E, X86_64),
     "aarch64": (0xC00000B7, AARCH64),
 }
 
-_LOAD, _JUMP, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
+_LOAD, _JUMP_EQUAL, _JUMP_ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x45, 0x54, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in what the kernel shows the program
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_JUMP_MAX = 255
 _SET_MODE_FILTER = 1
 
 _NAMESPACE_FLAGS = 0x7E020000  # CLONE_NEW*: cgroup, uts, ipc, user, pid, net, mount
@@ -116,42 +116,37 @@ _Code = list[tuple[int, int, int, int]]
 
 
 def supported() -> bool:
-    """Whether the numbers of this processor's system calls are known here."""
+    """Whether this processor's system call numbers are known."""
     return os.uname().machine in _MACHINES
 
 
 def program(
-    *, network: bool, namespaces: bool, file_facts: bool = False, pid: int = 0, machine: str | None = None
+    *, network: bool, namespaces: bool, file_metadata: bool = False, pid: int = 0, machine: str | None = None
 ) -> bytes:
     """The BPF program, as the kernel takes it.
 
     Args:
-        namespaces: whether the code has processes, files and identities of its own. If not, it may start no process,
-            signal nobody but itself, which is `pid`, and not change what Landlock does not look at.
-        file_facts: whether it may change modes, times and owners of files all the same.
+        namespaces: whether the code has processes, files and users of its own. If not, it may start no process, signal
+            only itself, which is `pid`, and not change modes, times and owners of files, which Landlock does not check.
+        file_metadata: whether it may change those all the same.
     """
     audit, numbers = _MACHINES[machine or os.uname().machine]
-    actions: dict[int, _Code] = {}
-    for name in REFUSED & numbers.keys():
-        actions[numbers[name]] = _fail(errno.EPERM)
-    allowed = ALLOWED | (set(_NETWORK.split()) if network else set())
+    allow, refuse = _allow(), _fail(errno.EPERM)
+    actions = dict.fromkeys(REFUSED, refuse) | dict.fromkeys(ALLOWED, allow)
+    if network:
+        actions |= dict.fromkeys(_NETWORK.split(), allow)
     if not namespaces:
-        closed = set(f"{_PROCESSES} {'' if file_facts else _FILE_FACTS} tkill".split())
-        for name in allowed & closed & numbers.keys():
-            actions[numbers[name]] = _fail(errno.EPERM)
-        allowed -= closed
-    for name in allowed & numbers.keys():
-        actions[numbers[name]] = _allow()
-    for name, code in _with_arguments(network=network, namespaces=namespaces, pid=pid).items():
-        if name in numbers:
-            actions[numbers[name]] = code
-    code = [
+        actions |= dict.fromkeys(f"{_PROCESSES} {'' if file_metadata else _FILE_METADATA} tkill".split(), refuse)
+    actions |= _rules_on_arguments(network=network, namespaces=namespaces, pid=pid)
+    code: _Code = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_JUMP_EQUAL, 1, 0, audit),
         (_RETURN, 0, 0, _KILL),  # 32-bit calls have other numbers
         (_LOAD, 0, 0, _NUMBER),
-        *_search(actions),  # numbers of x32 are past the last one, so they are unknown
     ]
+    for name in sorted(actions.keys() & numbers.keys()):
+        code += [(_JUMP_EQUAL, 0, len(actions[name]), numbers[name]), *actions[name]]
+    code += _fail(errno.ENOSYS)  # also for the numbers of x32
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
 
@@ -163,24 +158,27 @@ def install(bpf: bytes) -> None:
 
 
 def _allow() -> _Code:
+    """Code that lets the call through."""
     return [(_RETURN, 0, 0, _ALLOW)]
 
 
 def _fail(number: int) -> _Code:
+    """Code that fails the call with an errno; 0: it succeeds without being done."""
     return [(_RETURN, 0, 0, _ERRNO | number)]
 
 
 def _argument(index: int) -> tuple[int, int, int, int]:
+    """The instruction that loads an argument of the call."""
     return (_LOAD, 0, 0, _ARGUMENTS + 8 * index)  # the low half; both processors are little-endian
 
 
 def _one_of(index: int, values: Iterable[int], *, then: _Code, other: _Code) -> _Code:
-    """`then` if the argument is one of the values, else `other`."""
+    """Code that goes on with `then` if the argument is one of the values, else with `other`."""
     return _switch(index, dict.fromkeys(values, then), other=other)
 
 
 def _switch(index: int, cases: Mapping[int, _Code], *, other: _Code) -> _Code:
-    """The code that belongs to the argument's value, else `other`."""
+    """Code that goes on with the case of the argument's value, else with `other`."""
     code = [_argument(index)]
     for value, then in cases.items():
         code += [(_JUMP_EQUAL, 0, len(then), value), *then]
@@ -188,11 +186,12 @@ def _switch(index: int, cases: Mapping[int, _Code], *, other: _Code) -> _Code:
 
 
 def _without_bits(index: int, bits: int) -> _Code:
-    """Allowed unless the argument has one of the bits."""
+    """Code that lets the call through unless the argument has one of the bits."""
     return [_argument(index), (_JUMP_ANY_BIT, 0, 1, bits), *_fail(errno.EPERM), *_allow()]
 
 
-def _with_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping[str, _Code]:
+def _rules_on_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping[str, _Code]:
+    """Name -> code, of the calls that are allowed with certain arguments only."""
     allow, refuse = _allow(), _fail(errno.EPERM)
     stream_pair = [
         _argument(0),
@@ -218,17 +217,8 @@ def _with_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping[str
         *protocol,
         *refuse,
     ]
-    if namespaces:
-        clone = [_argument(0), (_JUMP_ANY_BIT, 0, 1, _NAMESPACE_FLAGS), *refuse, *allow]
-    else:
-        clone = [
-            _argument(0),
-            (_JUMP_ANY_BIT, 0, 1, _NAMESPACE_FLAGS),
-            *refuse,
-            (_JUMP_ANY_BIT, 0, 1, _CLONE_THREAD),
-            *allow,
-            *refuse,
-        ]
+    thread_only = [] if namespaces else [(_JUMP_ANY_BIT, 1, 0, _CLONE_THREAD), *refuse]
+    clone = [_argument(0), (_JUMP_ANY_BIT, 0, 1, _NAMESPACE_FLAGS), *refuse, *thread_only, *allow]
     memory = [
         _argument(3),
         (_JUMP_ANY_BIT, 0, 1, _HUGE_OR_GROWING),
@@ -238,7 +228,7 @@ def _with_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping[str
         *refuse,
         *allow,
     ]
-    found = {
+    rules = {
         "clone": clone,
         "mmap": memory,
         # Pages merged with equal ones of other calls, or put out of a cache that others use: both can be measured.
@@ -265,31 +255,9 @@ def _with_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping[str
         "clock_nanosleep": _one_of(0, (*_CLOCKS_OF_TIMERS, _CLOCK_TAI), then=allow, other=refuse),
     }
     for name, index in _FLAGS_OF_MESSAGES.items():
-        found[name] = _without_bits(index, _MESSAGE_FLAGS)
+        rules[name] = _without_bits(index, _MESSAGE_FLAGS)
     if network:
-        found["socket"] = internet
+        rules["socket"] = internet
     if not namespaces:
-        found["kill"] = found["tgkill"] = _one_of(0, (pid,), then=allow, other=refuse)
-    return found
-
-
-def _search(actions: Mapping[int, _Code]) -> _Code:
-    """Find the number's action by halving. Whatever stands between the known numbers is unknown."""
-    unknown = _fail(errno.ENOSYS)
-    starts: list[tuple[int, _Code]] = [(0, actions.get(0, unknown))]
-    for number in sorted({*actions, *(number + 1 for number in actions)} - {0}):
-        code = actions.get(number, unknown)
-        if code != starts[-1][1]:
-            starts.append((number, code))
-    return _halves(starts)
-
-
-def _halves(starts: list[tuple[int, _Code]]) -> _Code:
-    if len(starts) == 1:
-        return starts[0][1]
-    middle = len(starts) // 2
-    low, high = _halves(starts[:middle]), _halves(starts[middle:])
-    first = starts[middle][0]
-    if len(low) <= _JUMP_MAX:
-        return [(_JUMP_AT_LEAST, len(low), 0, first), *low, *high]
-    return [(_JUMP_AT_LEAST, 0, 1, first), (_JUMP, 0, 0, len(low)), *low, *high]
+        rules["kill"] = rules["tgkill"] = _one_of(0, (pid,), then=allow, other=refuse)
+    return rules
