@@ -2,13 +2,7 @@
 
 Where there is none, it is `python -m perdure.converters.child REQUEST`, a process of the server's own user. It limits
 itself before it looks at the file: seconds, memory, no files written, no core dump. The environment it is given is
-empty but for the path of modules. Its answer on stdout is lines of JSON:
-
-    {"progress": [done, total]}     any number of times
-    {"text": "..."}                 the text in pieces
-    {"document": {...}}             all else of it; the last line
-    {"refused": "reason"}           instead of it
-    {"missing": ["what", "extra"]}  instead of it
+empty but for the path of modules. It prints lines of JSON: `[done, total]` any number of times, then the answer.
 """
 
 from __future__ import annotations
@@ -27,8 +21,7 @@ from perdure.converters.limits import Limits, Refusal
 from perdure.core.documents import Document, FileKind
 from perdure.core.errors import ExtraMissing
 
-PIECE_CHARS = 65_536
-
+MALFORMED = "the converter answered what it should not"
 _LIBRARIES = {"pdf": "pypdf", "docx": "mammoth"}
 
 
@@ -83,6 +76,35 @@ def answer_to(name: str, kind: FileKind, limits: Mapping[str, Any]) -> dict[str,
     }
 
 
+def document_of(answer: object, name: str, kind: FileKind, limits: Limits) -> Document:
+    """The document in an answer of `answer_to`, which is trusted as little as the file.
+
+    Raises: Refusal: the file is refused, the text is too long, or the answer is malformed; ExtraMissing.
+    """
+    match answer:
+        case {
+            "text": str(text),
+            "page_starts": list(starts),
+            "title": str(title),
+            "warnings": list(warnings),
+        } if all(type(start) is int for start in starts):
+            limits.check_text(len(text))
+            return Document(
+                name=name,
+                kind=kind,
+                text=text,
+                page_starts=tuple(starts),
+                title=title,
+                warnings=tuple(map(str, warnings)),
+            )
+        case {"refused": str(reason)}:
+            raise Refusal(reason)
+        case {"missing": [str(what), str(extra)]}:
+            raise ExtraMissing(what, extra=extra)
+        case _:
+            raise Refusal(MALFORMED)
+
+
 def main() -> None:
     """Read the request, convert, answer."""
     request = json.loads(sys.argv[1])
@@ -91,56 +113,28 @@ def main() -> None:
     with suppress(ImportError):
         importlib.import_module(_LIBRARIES.get(request["kind"], "json"))
     _confine(limits)
-    out = sys.stdout.buffer
-
-    def answer(**line: Any) -> None:
-        out.write(json.dumps(line).encode("ascii") + b"\n")
-        out.flush()
-
     try:
-        document = read_document(
-            request["name"],
-            request["kind"],
-            sys.stdin.buffer,
-            limits,
-            lambda done, total: answer(progress=[done, total]),
-        )
-    except Refusal as error:
-        answer(refused=str(error))
-    except ExtraMissing as error:
-        answer(missing=[error.what, error.extra])
+        answer = json.dumps(answer_to(**request), ensure_ascii=False).encode("utf-8", "surrogatepass")
     except MemoryError:
-        answer(refused=f"it needs more than {limits.memory_bytes:,} bytes of memory, the limit")
-    except RecursionError:
-        answer(refused="it is nested too deeply")
-    else:
-        for at in range(0, len(document.text), PIECE_CHARS):
-            answer(text=document.text[at : at + PIECE_CHARS])
-        answer(
-            document={
-                "page_starts": document.page_starts,
-                "title": document.title,
-                "warnings": document.warnings,
-            }
-        )
+        refused = {"refused": f"it needs more than {limits.memory_bytes:,} bytes of memory, the limit"}
+        answer = json.dumps(refused).encode()
+    sys.stdout.buffer.write(answer + b"\n")
 
 
 def _confine(limits: Limits) -> None:
     """Limit this process as far as the system can; the parent's time limit ends it in any case."""
     import resource
 
-    def limit(kind: int, soft: int, hard: int) -> None:
+    cpu_s = max(1, round(limits.cpu_s))
+    for kind, soft, hard in (
+        (resource.RLIMIT_CPU, cpu_s, cpu_s + 1),
+        (resource.RLIMIT_AS, limits.memory_bytes, limits.memory_bytes),
+        (resource.RLIMIT_CORE, 0, 0),
+        (resource.RLIMIT_FSIZE, 0, 0),
+        (resource.RLIMIT_NPROC, 0, 0),
+    ):
         with suppress(ValueError, OSError):
             resource.setrlimit(kind, (soft, hard))
-
-    cpu_s = max(1, round(limits.cpu_s))
-    limit(resource.RLIMIT_CPU, cpu_s, cpu_s + 1)
-    limit(resource.RLIMIT_AS, limits.memory_bytes, limits.memory_bytes)
-    limit(resource.RLIMIT_CORE, 0, 0)
-    limit(resource.RLIMIT_FSIZE, 0, 0)
-    limit(resource.RLIMIT_NPROC, 0, 0)
-    with suppress(OSError):
-        os.nice(5)
     signal.alarm(max(1, round(limits.wall_s) + 5))  # in case the parent has died
 
 

@@ -34,6 +34,11 @@ class Limits:
     wall_s: float = 180.0
     memory_bytes: int = 1_500_000_000
 
+    @property
+    def answer_bytes(self) -> int:
+        """How long the answer of a reader may be: the longest text, and 1 MiB for all else."""
+        return 4 * self.text_chars + (1 << 20)
+
     def check_text(self, chars: int) -> None:
         """Check the length of a text. Raises: Refusal: it is over the limit."""
         if chars > self.text_chars:

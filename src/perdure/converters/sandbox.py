@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from perdure.converters.answers import document_of
+from perdure.converters.child import document_of
 from perdure.converters.limits import Limits, Refusal
 from perdure.core.documents import Document, FileKind
 from perdure.core.errors import SandboxUnavailable
@@ -23,8 +24,6 @@ def read(name, kind, limits):
 
 IMPORT = "import perdure.converters.child"
 
-CHARACTER_BYTES = 4
-MARGIN_BYTES = 1 << 20
 LINE_CHARS = 40
 """The length of a line of progress."""
 
@@ -49,7 +48,7 @@ async def read_in_sandbox(
             wall_s=limits.wall_s,
             cpu_s=limits.cpu_s,
             memory_mb=limits.memory_bytes >> 20,
-            result_bytes=CHARACTER_BYTES * limits.text_chars + MARGIN_BYTES,
+            result_bytes=limits.answer_bytes,
             output_chars=LINE_CHARS * (limits.pages + 10),
         ),
     )
@@ -67,7 +66,7 @@ async def read_in_sandbox(
         raise SandboxUnavailable("Perdure's own code can't be read in there")
     if result.status != "success":
         raise _failure(result, limits)
-    return document_of(result.value, name, kind, limits)
+    return await asyncio.to_thread(document_of, result.value, name, kind, limits)  # it may be long
 
 
 def _lacks_our_code(result: SandboxResult) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from perdure.converters import sandbox as reader
-from perdure.converters.convert import convert, convert_file
+from perdure.converters.convert import convert_file
 from perdure.converters.limits import Limits
 from perdure.core.documents import Document
 from perdure.core.errors import ConversionFailed, ExtraMissing
@@ -140,7 +140,7 @@ def test_every_kind_is_read_as_it_is_without_a_sandbox(cage: Cage, tmp_path: Pat
     path = tmp_path / name
     path.write_bytes(FILES[name])
     told: list[tuple[int, int]] = []
-    expected = convert(name, path, progress=lambda *it: told.append(it))
+    expected = asyncio.run(convert_file(name, path, progress=lambda *it: told.append(it)))
 
     assert read(cage, path) == (expected, told)
 
