@@ -19,9 +19,9 @@ from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.documents import Document
 from perdure.core.errors import InvalidInput, SecretKeyMissing, StoreError
 from perdure.core.hooks import Hook
-from perdure.core.ids import PREFIXES, AgentId, ToolId
+from perdure.core.ids import PREFIXES, AgentId, Ids, ToolId
 from perdure.core.models import Model
-from perdure.core.ports import Clock, Converter, Embedder, Ids, TokenCounter
+from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
 from perdure.core.secrets import Cipher
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import Tool, ToolFilter, ToolInputs, ToolSpec

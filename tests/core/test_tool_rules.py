@@ -180,6 +180,7 @@ MALFORMED: dict[str, Any] = {
     "tool_rules is 'exit_loop'": "exit_loop",
     "tool_rules.0 is 'exit_loop'": ["exit_loop"],
     "tool_rules.0.type is 'until': there are run_first": [rule("until", "a")],
+    "tool_rules.0.type is .'exit_loop'": [{"type": ["exit_loop"], "tool_name": "a"}],
     "tool_rules.0.tool_name is None": [{"type": "exit_loop"}],
     "tool_rules.1.max_count_limit is True": [rule("exit_loop", "b"), most("a", True)],
     "tool_rules.0.max_count_limit is -1": [most("a", -1)],

@@ -48,7 +48,7 @@ def random_rules(rng: random.Random) -> list[dict[str, Any]]:
         return {key: rng.randint(100, 102) for key in ("n", "m") if rng.random() < 0.5}
 
     def rule() -> dict[str, Any]:
-        kind = rng.choice(tool_rules.TYPES[:8])
+        kind = rng.choice(list(tool_rules.RULE_TYPES)[:8])
         made: dict[str, Any] = {"type": kind, "tool_name": name()}
         match kind:
             case "run_first":
@@ -173,8 +173,8 @@ def _count_wrongly(patch: pytest.MonkeyPatch) -> None:
     """One call more than allowed."""
     read = tool_rules._rule
 
-    def one_more(index: int, shape: Any) -> Any:
-        rule = read(index, shape)
+    def one_more(where: str, shape: Any) -> Any:
+        rule = read(where, shape)
         if isinstance(rule, tool_rules.MaxCount) and rule.max_count_limit:
             return replace(rule, max_count_limit=rule.max_count_limit + 1)
         return rule

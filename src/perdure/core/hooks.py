@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol, get_args
 
 from perdure.core.ids import AgentId, ConversationId, RunId
@@ -233,8 +233,5 @@ class Hook(Protocol):
 
 def payload_to_json(payload: HookPayload) -> str:
     """One line of JSON: `point` first, then the fields by name."""
-    shape = {spec.name: getattr(payload, spec.name) for spec in fields(payload) if spec.name != "point"}
-    for name in ("messages", "new"):
-        if name in shape:
-            shape[name] = [{"role": said.role, "text": said.text} for said in shape[name]]
-    return compact_json({"point": payload.point} | shape)
+    shape = asdict(payload)
+    return compact_json({"point": shape.pop("point")} | shape)

@@ -12,10 +12,11 @@ from datetime import datetime
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import DataTooLarge, InvalidInput
 from perdure.core.ids import McpServerId, OrgId, ToolId
+from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.secrets import Cipher
-from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.json_encoder import compact_json, sorted_json
 from perdure.core.tools.schema_check import check_schema
 
 Transport = Literal["stdio", "streamable_http", "sse"]
@@ -37,6 +38,7 @@ NAME_CHARS_MAX = 200
 URL_CHARS_MAX = 2_000
 ARGUMENTS_MAX = 200
 DEPTH_MAX = 32
+_SCHEMA_LIMITS = JsonLimits(size_bytes=1 << 62, depth=DEPTH_MAX, containers=1 << 62)
 
 _SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_ .\-]{0,63}")
 SERVER_NAME_PATTERN = f"^{_SERVER_NAME.pattern}$"
@@ -125,7 +127,7 @@ class Definition:
     def digest(self) -> str:
         """SHA-256 of all that it says: what is approved is this."""
         said = {name: getattr(self, name) for name in self.__slots__}
-        return hashlib.sha256(_canonical(said).encode("utf-8", "surrogatepass")).hexdigest()
+        return hashlib.sha256(sorted_json(said).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,8 +310,10 @@ def definition_of(listing: Mapping[str, Any]) -> Definition:
         raise InvalidInput(f"its name has {len(name):,} characters, limit {NAME_CHARS_MAX}")
     if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
         raise InvalidInput("its input schema is no object's")
-    if not _is_shallow(schema, DEPTH_MAX):
-        raise InvalidInput(f"its input schema nests deeper than {DEPTH_MAX}")
+    try:
+        check_json(sorted_json(schema).encode("utf-8", "surrogatepass"), _SCHEMA_LIMITS)
+    except (DataTooLarge, RecursionError):
+        raise InvalidInput(f"its input schema nests deeper than {DEPTH_MAX}") from None
     annotations = listing.get("annotations")
     definition = Definition(
         name=name,
@@ -317,28 +321,7 @@ def definition_of(listing: Mapping[str, Any]) -> Definition:
         parameters={**schema, "type": "object", "properties": schema.get("properties", {})},
         annotations=annotations if isinstance(annotations, Mapping) else {},
     )
-    size = len(_canonical(definition.parameters)) + len(definition.description)
+    size = len(sorted_json(definition.parameters)) + len(definition.description)
     if size > DEFINITION_BYTES_MAX:
         raise InvalidInput(f"its definition has {size:,} characters, limit {DEFINITION_BYTES_MAX:,}")
     return definition
-
-
-def _is_shallow(value: Any, depth: int) -> bool:
-    if isinstance(value, Mapping):
-        return depth > 0 and all(_is_shallow(one, depth - 1) for one in value.values())
-    if isinstance(value, list | tuple):
-        return depth > 0 and all(_is_shallow(one, depth - 1) for one in value)
-    return True
-
-
-def _canonical(value: Any) -> str:
-    """JSON that is the same for the same value, whatever order its keys came in."""
-    return compact_json(_sorted(value))
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _sorted(value[key]) for key in sorted(value, key=str)}
-    if isinstance(value, list | tuple):
-        return [_sorted(one) for one in value]
-    return value

@@ -6,34 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from perdure.core.documents import Document
-from perdure.core.ids import AgentId, ConversationId, Ids, RunId
+from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.tools.spec import Tool, ToolOutcome
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = [
-    "CallContext",
-    "Clock",
-    "Converter",
-    "EmbedPurpose",
-    "Embedder",
-    "Ids",
-    "Randomness",
-    "TokenCounter",
-    "Toolbox",
-    "WordEmbedder",
-]
-
 EmbedPurpose = Literal["document", "query"]
 """The purpose of a vector: some models embed documents and queries differently."""
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Clock(Protocol):

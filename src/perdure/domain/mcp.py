@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
-from perdure.core.ids import McpServerId, ToolId
+from perdure.core.ids import Ids, McpServerId, ToolId
 from perdure.core.mcp import (
     Definition,
     LeftOut,
@@ -23,7 +23,6 @@ from perdure.core.mcp import (
     server_tag,
     unseal_server,
 )
-from perdure.core.ports import Ids
 from perdure.core.secrets import Cipher
 from perdure.core.tools.spec import Tool, ToolSpec
 from perdure.storage.tx import Tx

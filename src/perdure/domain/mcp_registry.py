@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import McpServerId, ToolId
+from perdure.core.ids import Ids, McpServerId, ToolId
 from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing
-from perdure.core.ports import Clock, Ids
+from perdure.core.ports import Clock
 from perdure.core.secrets import Cipher
 from perdure.domain.mcp import is_current, sync_tools
 from perdure.domain.secrets import open_server

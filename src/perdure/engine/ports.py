@@ -9,9 +9,10 @@ from perdure.context.request.assemble import View
 from perdure.context.window.budget import reserve_tokens
 from perdure.core.agents import Agent
 from perdure.core.events import MemoryRecalled
+from perdure.core.ids import Ids
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.models import Models
-from perdure.core.ports import Clock, Ids, Randomness, TokenCounter, Toolbox
+from perdure.core.ports import Clock, Randomness, TokenCounter, Toolbox
 from perdure.core.runs import RunKey
 from perdure.core.secrets import Cipher, NoCipher
 from perdure.engine.hooks.bus import Hooks

@@ -10,9 +10,9 @@ from typing import Any
 from perdure.app import App, start
 from perdure.core.agents import DEFAULT_AGENT_TYPE
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import AgentId, BlockId
+from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.models import Model
-from perdure.core.ports import Clock, Embedder, Ids
+from perdure.core.ports import Clock, Embedder
 from perdure.domain.agents.units import NewAgent, NewBlock
 from perdure.domain.tools.specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
 from perdure.domain.values import as_tags

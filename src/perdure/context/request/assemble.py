@@ -18,6 +18,7 @@ from perdure.core.errors import IllegalLog
 from perdure.core.messages import Message, ToolCall, ToolResult, parts_to_json
 from perdure.core.models import ModelOptions, ModelRequest, ToolChoice
 from perdure.core.runs import Prefix, Recipe
+from perdure.core.text.json_encoder import sorted_json
 from perdure.core.text.zones import zone
 
 _NONE: Mapping[int, int] = {}
@@ -149,12 +150,9 @@ def digest_of(request: ModelRequest) -> str:
     return hashlib.sha256(canonical(request)).hexdigest()
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
-
-
 def _head_bytes(tools: Sequence[Mapping[str, Any]], system: str) -> bytes:
     """Return the lines of the tools and of the system text."""
-    lines = [_encode(line) for line in (*({"tool": tool} for tool in tools), {"system": system})]
+    lines = [sorted_json(line) for line in (*({"tool": tool} for tool in tools), {"system": system})]
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
 
 
@@ -169,7 +167,7 @@ def _message_bytes(messages: Sequence[Message]) -> bytes:
 
 def _tail_bytes(tail: str) -> bytes:
     """Return the line of the tail; nothing for an empty one."""
-    return f"{_encode({'tail': tail})}\n".encode("utf-8", "surrogatepass") if tail else b""
+    return f"{sorted_json({'tail': tail})}\n".encode("utf-8", "surrogatepass") if tail else b""
 
 
 # `strftime` would use the process's locale.

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from perdure.context.sections.envelopes import envelope
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.ids import Ids
 from perdure.core.messages import Message, Part, Role, Text, ToolCall, ToolResult
-from perdure.core.ports import Ids, TokenCounter
+from perdure.core.ports import TokenCounter
 
 MARKER_DIGITS = 15
 """Markers are digits, so that all take the same number of tokens."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,6 +12,7 @@ from perdure.context.request.authorship import REPLACEMENT, marker_section
 from perdure.context.sections.blocks import blocks_xml
 from perdure.core.blocks import Block
 from perdure.core.runs import Prefix
+from perdure.core.text.json_encoder import compact_json
 from perdure.core.tools.spec import Tool, ToolSpec
 
 MEMORY_PLACEHOLDER = "{CORE_MEMORY}"
@@ -75,7 +75,7 @@ def compile_tools(
 
 def tools_text(tools: Sequence[Mapping[str, Any]]) -> str:
     """Return the text by which the tokens of tools are counted."""
-    return json.dumps(tools, ensure_ascii=False, separators=(",", ":")) if tools else ""
+    return compact_json(tools) if tools else ""
 
 
 def rewrite_reason(

@@ -68,9 +68,6 @@ def render_first_fit(widths: Sequence[int], most: int, render: Callable[[int, in
     return None
 
 
-# -- arguments ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Span:
     """The numbers [`first`, `last`]; None: no bound."""
@@ -126,9 +123,6 @@ def _span(text: str, argument: str, how: str) -> Span:
     return Span(first, last)
 
 
-# -- the text of a message ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Piece:
     """The text of a message's part, with the number of its first line; `tool`: the tool of a call or result."""
@@ -179,9 +173,6 @@ def _name(name: str) -> str:
 
 def _date(moment: datetime, zone: tzinfo) -> str:
     return f"{moment.astimezone(zone):%Y-%m-%d %H:%M}"
-
-
-# -- messages ----------------------------------------------------------------------------------------------------------
 
 
 def show_message(message: Message, span: Lines, budget: Budget, *, zone: tzinfo) -> str:
@@ -289,9 +280,6 @@ def rest_hint(first: int, last: int, middle: int | None, handle: Callable[[int, 
     if middle is None or not first < middle <= last:
         return f"[Left out: {whole}]"
     return f"[Left out: {whole}; or in parts: {handle(first, middle - 1)}, {handle(middle, last)}]"
-
-
-# -- nodes -------------------------------------------------------------------------------------------------------------
 
 
 def list_nodes(

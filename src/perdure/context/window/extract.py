@@ -15,17 +15,12 @@ from perdure.context.retrieval.expand import largest
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
+from perdure.core.text.words import SPACELESS
 
 SENTENCE_CHARS = 240  # a longer sentence is cut
 PROSE_CHARS = 60_000  # of a longer text only both ends are searched for sentences and names
 TOKENS_PER_PART = 24_000  # different words of one part; of more, those at both ends
 FOUND_PER_PART = 60  # items of one kind in one part; of more, those at both ends
-
-SPACELESS = (
-    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
-    "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-)
-"""The inside of a character class: letters of scripts that are written without spaces between words, and Hangul."""
 
 
 @dataclass(frozen=True, slots=True)

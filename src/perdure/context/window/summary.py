@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 from perdure.context.prompts import summary_prompt
-from perdure.context.window.extract import SPACELESS, Extract, Item, clip, rank_items, render_items, render_most, spread
+from perdure.context.window.extract import Extract, Item, clip, rank_items, render_items, render_most, spread
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
@@ -23,6 +23,7 @@ from perdure.core.models import ModelOptions, ModelRequest
 from perdure.core.nodes import message_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.text.markup import escape_tags
+from perdure.core.text.words import SPACELESS
 from perdure.core.tools.arguments import ARGUMENTS
 
 RejectedReason = Literal["empty", "apology", "prompt", "echo", "too_long", "unrelated"]

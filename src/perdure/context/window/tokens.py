@@ -104,12 +104,6 @@ _SAVED_IN_A_RULE = 60
 
 # The largest pieces that some tokenizer may keep whole. Each part of such a piece is one too, so taking the longest
 # each time makes the fewest pieces. A word may keep the sign or space before it, and be a whole HTML tag (Gemma).
-_ASCII_PIECE = re.compile(
-    r"(?:</|[^A-Za-z0-9\r\n])?[A-Za-z]{1,104}(?:'[A-Za-z]{0,2}|[1-6]?>)?"
-    r"| ?[0-9]{1,3}"
-    r"|[ ]?[^\sA-Za-z0-9]{1,256}[\r\n/]{0,256}"
-    r"|\s{1,1024}"
-)
 # Beyond ASCII all but punctuation is taken for letters. Ideographs, kana and the scripts of South-East Asia have no
 # spaces between words: four, six and ten characters to a token are well above what any text comes to.
 _HAN = "\u2e80-\u2fff\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -152,5 +146,4 @@ class ScriptTokenCounter:
 
     def at_least(self, text: str) -> int:
         """Return a lower estimate: the count if each word, group of three digits and run of signs is one token."""
-        pieces = len((_ASCII_PIECE if text.isascii() else _PIECE).findall(text))
-        return min(pieces, self.count(text))
+        return min(len(_PIECE.findall(text)), self.count(text))

@@ -51,65 +51,59 @@ def bound_body(
     if "charset" in kind:  # brackets are counted in UTF-8, so it must be read as nothing else
         response.headers["content-type"] = kind.partition(";")[0]
     if kind.startswith("text/event-stream"):
-        response.stream = _Events(inner, encoding, event, total_bytes, refused)
+        response.stream = events = _BoundedEvents(inner, encoding, event, refused)
+        events.total_bytes = total_bytes
     else:
-        response.stream = _Whole(inner, encoding, whole, refused)
+        response.stream = _BoundedStream(inner, encoding, whole, refused)
 
 
-class _Whole(httpx2.AsyncByteStream):
+class _BoundedStream(httpx2.AsyncByteStream):
+    """The body of a response, unpacked and checked as it is read."""
+
+    error: type[Exception] = httpx2.StreamError
+
     def __init__(
-        self,
-        inner: httpx2.AsyncByteStream,
-        encoding: str,
-        limits: JsonLimits,
-        refused: Callable[[str], None],
+        self, inner: httpx2.AsyncByteStream, encoding: str, limits: JsonLimits, refused: Callable[[str], None]
     ) -> None:
         self._inner, self._encoding, self._limits, self._refused = inner, encoding, limits, refused
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            body = await read_body(self._inner, self._encoding, self._limits.size_bytes)
-            if body.lstrip(_BEFORE_JSON)[:1] in (b"[", b"{"):
-                check_json(body, self._limits)
+            async for piece in self._pieces():
+                yield piece
         except (DataTooLarge, BodyUnreadable) as error:
             self._refused(str(error))
-            raise httpx2.StreamError(f"its answer is not read: {error}") from error
+            raise self.error(f"its answer is not read: {error}") from error
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        """Yield the whole body at once. Raises: DataTooLarge, BodyUnreadable."""
+        body = await read_body(self._inner, self._encoding, self._limits.size_bytes)
+        if body.lstrip(_BEFORE_JSON)[:1] in (b"[", b"{"):
+            check_json(body, self._limits)
         yield body
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-class _Events(httpx2.AsyncByteStream):
-    def __init__(
-        self,
-        inner: httpx2.AsyncByteStream,
-        encoding: str,
-        limits: JsonLimits,
-        total_bytes: int,
-        refused: Callable[[str], None],
-    ) -> None:
-        self._inner, self._encoding, self._limits = inner, encoding, limits
-        self._total_bytes, self._refused = total_bytes, refused
+class _BoundedEvents(_BoundedStream):
+    """The same of a stream of events, piece by piece; the limits are those of one event."""
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    error = httpx2.SSEError
+    total_bytes = ENDLESS
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        """Yield the stream. Raises: DataTooLarge, BodyUnreadable."""
         size = brackets = 0
         before = b""
-        try:
-            async for piece in unpack(self._inner, self._encoding, self._total_bytes):
-                text = before + piece
-                for number, part in enumerate(_EVENT_END.split(text)):
-                    size, brackets = (size, brackets) if number == 0 else (0, 0)
-                    size += len(part)
-                    brackets += part.count(b"[") + part.count(b"{")
-                    if size > self._limits.size_bytes or brackets > 2 * self._limits.containers:
-                        limit = f"{self._limits.size_bytes:,} bytes or {self._limits.containers:,} arrays and objects"
-                        raise DataTooLarge(f"an event of more than {limit}")
-                before = text[len(text.rstrip(b"\r\n")) :][-3:]  # an end may be cut, even between any two bytes
-                yield piece
-        except (DataTooLarge, BodyUnreadable) as error:
-            self._refused(str(error))
-            raise httpx2.SSEError(f"its answer is not read: {error}") from error
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+        async for piece in unpack(self._inner, self._encoding, self.total_bytes):
+            text = before + piece
+            for number, part in enumerate(_EVENT_END.split(text)):
+                size, brackets = (size, brackets) if number == 0 else (0, 0)
+                size += len(part)
+                brackets += part.count(b"[") + part.count(b"{")
+                if size > self._limits.size_bytes or brackets > 2 * self._limits.containers:
+                    limit = f"{self._limits.size_bytes:,} bytes or {self._limits.containers:,} arrays and objects"
+                    raise DataTooLarge(f"an event of more than {limit}")
+            before = text[len(text.rstrip(b"\r\n")) :][-3:]  # an end may be cut, even between any two bytes
+            yield piece

@@ -51,22 +51,17 @@ def check_json(data: bytes, limits: JsonLimits) -> None:
         raise DataTooLarge(f"larger than {limits.size_bytes:,} bytes")
     if json.detect_encoding(data) not in ("utf-8", "utf-8-sig"):
         raise DataTooLarge("JSON must be encoded as UTF-8")
-    _check_brackets(data, limits)
+    # Most texts have fewer brackets than they may have levels, and need no closer look.
+    if data.count(b"[") + data.count(b"{") > min(limits.depth, limits.containers):
+        brackets = _outside_strings(data, _NOT_BRACKETS)
+        if brackets.count(b"[") + brackets.count(b"{") > limits.containers:
+            raise DataTooLarge(f"more than {limits.containers:,} arrays and objects")
+        if _depth(brackets) > limits.depth:
+            raise DataTooLarge(f"nested deeper than {limits.depth} levels")
     if limits.values is None or data.count(b",") <= limits.values:
         return
     if _outside_strings(data, _NOT_COMMAS).count(b",") > limits.values:
         raise DataTooLarge(f"more than {limits.values:,} values")
-
-
-def _check_brackets(data: bytes, limits: JsonLimits) -> None:
-    # Most texts have fewer brackets than they may have levels, and need no closer look.
-    if data.count(b"[") + data.count(b"{") <= min(limits.depth, limits.containers):
-        return
-    brackets = _outside_strings(data, _NOT_BRACKETS)
-    if brackets.count(b"[") + brackets.count(b"{") > limits.containers:
-        raise DataTooLarge(f"more than {limits.containers:,} arrays and objects")
-    if _depth(brackets) > limits.depth:
-        raise DataTooLarge(f"nested deeper than {limits.depth} levels")
 
 
 def parse_json(data: bytes | str, limits: JsonLimits, *, parse_constant: Callable[[str], Any] | None = None) -> Any:

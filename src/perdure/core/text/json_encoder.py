@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
+compact_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""Return a value as JSON without spaces."""
 
-def json_encoder(*, item_separator: str, key_separator: str) -> Callable[[Any], str]:
-    """Return a function that writes JSON with these separators."""
-    return json.JSONEncoder(ensure_ascii=False, separators=(item_separator, key_separator)).encode
+sorted_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+"""Return a value as JSON without spaces, the same whatever order its keys came in."""
 
-
-compact_json = json_encoder(item_separator=",", key_separator=":")
+spaced_json = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": ")).encode
+"""Return a value as JSON with a space after each comma and colon."""
 
 
 def encodable(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 SECTION_TAGS = frozenset(
     {
@@ -41,37 +41,25 @@ def escape_tags(text: str, labels: Iterable[str] = ()) -> str:
     Args:
         labels: tags besides `SECTION_TAGS`.
     """
-    return _TAG.sub(_Names.of(frozenset(labels)).with_one_more, text) if "<" in text else text
+    is_tag = _tag_test(frozenset(labels))
+    return _TAG.sub(lambda tag: f"<\\{tag[0][1:]}" if is_tag(tag[3]) else tag[0], text) if "<" in text else text
 
 
 def unescape_tags(text: str, labels: Iterable[str] = ()) -> str:
     """The text that `escape_tags` made this of."""
-    return _TAG.sub(_Names.of(frozenset(labels)).with_one_less, text) if "<\\" in text else text
+    is_tag = _tag_test(frozenset(labels))
+    return _TAG.sub(lambda tag: f"<{tag[0][2:]}" if tag[1] and is_tag(tag[3]) else tag[0], text)
 
 
-class _Names:
-    """The names of tags, in the form that they are compared in."""
+@functools.lru_cache(maxsize=64)
+def _tag_test(labels: frozenset[str]) -> Callable[[str], bool]:
+    """Return a function that says whether a word begins a tag of a section, or one of these labels."""
+    names = frozenset(name.casefold() for name in SECTION_TAGS | labels)
+    most = max(map(len, names)) + 1
 
-    def __init__(self, labels: frozenset[str]) -> None:
-        self._names = frozenset(name.casefold() for name in SECTION_TAGS | labels)
-        self._most = max(map(len, self._names)) + 1
+    def is_tag(word: str) -> bool:
+        # A name, or one that a slash ends. Labels may have slashes in them.
+        word = _UNSEEN.sub("", word)[:most].casefold()
+        return any(word[: slash.start()] in names for slash in re.finditer("/|$", word))
 
-    @classmethod
-    @functools.lru_cache(maxsize=64)
-    def of(cls, labels: frozenset[str]) -> _Names:
-        return cls(labels)
-
-    def with_one_more(self, match: re.Match[str]) -> str:
-        return f"<\\{match[0][1:]}" if self._is_tag(match[3]) else match[0]
-
-    def with_one_less(self, match: re.Match[str]) -> str:
-        return f"<{match[0][2:]}" if match[1] and self._is_tag(match[3]) else match[0]
-
-    def _is_tag(self, word: str) -> bool:
-        """Whether a tag begins with this word: a name, or one that a slash ends. Labels may have slashes in them."""
-        if not (word.isascii() and word.isidentifier()):
-            word = _UNSEEN.sub("", word)
-        word = word[: self._most].casefold()
-        if "/" not in word:
-            return word in self._names
-        return any(word[: slash.start()] in self._names for slash in re.finditer("/|$", word))
+    return is_tag

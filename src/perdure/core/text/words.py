@@ -40,6 +40,7 @@ SPACELESS = (
     "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"  # Kana
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
 )
+"""The inside of a character class: letters of scripts without spaces between words, and Hangul."""
 # Indic vowel signs are marks, which \w leaves out: without the ranges Hindi would fall apart at every vowel.
 _WORDS = (
     f"(?P<run>[{SPACELESS}]+)"

@@ -18,7 +18,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
@@ -174,7 +174,8 @@ class _Walk:
             raise _Misfit(f"{path!r} can't be given")
         if not isinstance(schema, Mapping):
             return value
-        schema = self._resolve(schema)
+        if "$ref" in schema:
+            schema = self._resolve(schema)
         for part in schema.get("allOf", ()):
             value = self.fit(path, part, value, exact)
         if branches := schema.get("anyOf") or schema.get("oneOf"):
@@ -426,14 +427,9 @@ def _shape(schema: Mapping[str, Any]) -> str:
         if key in schema:
             return f"{json.dumps(schema[key], ensure_ascii=False):.80}"
     kind = schema.get("type", "a value")
-    if kind == "object" and (names := list(_names(schema))):
+    if kind == "object" and isinstance(names := schema.get("properties"), Mapping) and names:
         return f"an object with {', '.join(names):.80}"
     return str(schema.get("format", kind))
-
-
-def _names(schema: Mapping[str, Any]) -> Iterator[str]:
-    known = schema.get("properties")
-    yield from known if isinstance(known, Mapping) else ()
 
 
 def _duration(text: str) -> None:

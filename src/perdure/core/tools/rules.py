@@ -6,9 +6,9 @@ kept is `core.tools.rule_check`, and what follows from them for a run `engine.ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from perdure.core.errors import ToolRulesInvalid
 
@@ -115,17 +115,7 @@ ToolRule = (
     | RequiresApproval
 )
 
-TYPES = (
-    "run_first",
-    "exit_loop",
-    "continue_loop",
-    "conditional",
-    "constrain_child_tools",
-    "parent_last_tool",
-    "max_count_per_step",
-    "required_before_exit",
-    "requires_approval",
-)
+RULE_TYPES: Mapping[str, Callable[..., ToolRule]] = {rule.type: rule for rule in get_args(ToolRule)}
 
 RULES_MAX = 1_000
 """The most rules of an agent."""
@@ -199,95 +189,93 @@ def parse_rules(stored: Sequence[Any]) -> ToolRules:
         raise ToolRulesInvalid(f"tool_rules has {len(stored):,} rules: give at most {RULES_MAX:,}")
     unique: dict[str, ToolRule] = {}
     for index, shape in enumerate(stored):
-        rule = _rule(index, shape)
+        rule = _rule(f"tool_rules.{index}", shape)
         unique.setdefault(repr(rule_to_dict(rule)), rule)
     return ToolRules(tuple(unique.values()))
 
 
-def _rule(index: int, shape: Any) -> ToolRule:
-    where = f"tool_rules.{index}"
+def _is_name(value: Any) -> bool:
+    """Return whether the value may be the name of a tool."""
+    return isinstance(value, str) and bool(value)
+
+
+def _is_object(value: Any) -> bool:
+    """Return whether the value is a mapping of texts."""
+    return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+
+
+def _is_list(value: Any) -> bool:
+    """Return whether the value is a collection, and no text or mapping."""
+    return isinstance(value, Collection) and not isinstance(value, (str, Mapping))
+
+
+# Field of a rule -> what its value must be, and what to give instead.
+_FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "tool_name": (_is_name, "give the name of a tool"),
+    "args": (lambda value: value is None or _is_object(value), "give an object of arguments"),
+    "children": (
+        lambda value: _is_list(value) and bool(value) and all(map(_is_name, value)),
+        "give a list of tool names, at least one",
+    ),
+    "child_arg_nodes": (lambda value: not value or _is_list(value), "give a list of objects with name and args"),
+    "max_count_limit": (lambda value: type(value) is int and value >= 0, "give a whole number, 0 or more"),
+    "child_output_mapping": (
+        lambda value: _is_object(value) and all(map(_is_name, value.values())),
+        "give an object from what the tool returns to tool names",
+    ),
+    "default_child": (lambda value: value is None or _is_name(value), "give the name of a tool, or null"),
+    "require_output_mapping": (lambda value: value is None or isinstance(value, bool), "give true or false"),
+}
+
+
+def _field(shape: Mapping[str, Any], name: str, where: str) -> Any:
+    """Return a field of a stored rule after checking it. Raises: ToolRulesInvalid."""
+    value, (holds, help_text) = shape.get(name), _FIELDS[name]
+    if not holds(value):
+        raise ToolRulesInvalid(f"{where}.{name} is {value!r:.80}: {help_text}")
+    return value
+
+
+def _rule(where: str, shape: Any) -> ToolRule:
+    """Return the rule of a stored shape; `where` is its place in error texts."""
     if not isinstance(shape, Mapping):
         raise ToolRulesInvalid(f"{where} is {shape!r:.80}: give an object with tool_name and type")
-    kind, name = shape.get("type"), shape.get("tool_name")
-    if kind not in TYPES:
-        raise ToolRulesInvalid(f"{where}.type is {kind!r:.80}: there are {', '.join(TYPES)}")
-    if not isinstance(name, str) or not name:
-        raise ToolRulesInvalid(f"{where}.tool_name is {name!r:.80}: give the name of a tool")
+    kind = shape.get("type")
+    if not isinstance(kind, str) or kind not in RULE_TYPES:
+        raise ToolRulesInvalid(f"{where}.type is {kind!r:.80}: there are {', '.join(RULE_TYPES)}")
+    name = _field(shape, "tool_name", where)
     match kind:
         case "run_first":
-            return RunFirst(name, _arguments(shape.get("args"), f"{where}.args"))
-        case "exit_loop":
-            return ExitLoop(name)
-        case "continue_loop":
-            return ContinueLoop(name)
+            args = _field(shape, "args", where)
+            return RunFirst(name, None if args is None else dict(args))
         case "conditional":
-            return _conditional(shape, name, where)
+            mapping, default = (_field(shape, field, where) for field in ("child_output_mapping", "default_child"))
+            required = _field(shape, "require_output_mapping", where)
+            if not mapping and default is None:
+                raise ToolRulesInvalid(f"{where} maps nothing: give child_output_mapping or default_child")
+            return Conditional(name, dict(mapping), default, bool(required))
         case "constrain_child_tools":
-            children = _children(shape, where)
+            children = tuple(dict.fromkeys(_field(shape, "children", where)))
             return ChildTools(name, children, _child_args(shape, children, where))
         case "parent_last_tool":
-            return ParentTool(name, _children(shape, where))
+            return ParentTool(name, tuple(dict.fromkeys(_field(shape, "children", where))))
         case "max_count_per_step":
-            limit = shape.get("max_count_limit")
-            if type(limit) is not int or limit < 0:
-                raise ToolRulesInvalid(f"{where}.max_count_limit is {limit!r:.80}: give a whole number, 0 or more")
-            return MaxCount(name, limit)
-        case "required_before_exit":
-            return RequiredBeforeExit(name)
+            return MaxCount(name, _field(shape, "max_count_limit", where))
         case _:
-            return RequiresApproval(name)
-
-
-def _conditional(shape: Mapping[str, Any], name: str, where: str) -> Conditional:
-    mapping, default = shape.get("child_output_mapping"), shape.get("default_child")
-    required = shape.get("require_output_mapping")
-    if not isinstance(mapping, Mapping) or not all(
-        isinstance(text, str) and isinstance(child, str) and child for text, child in mapping.items()
-    ):
-        raise ToolRulesInvalid(
-            f"{where}.child_output_mapping is {mapping!r:.80}: give an object from what the tool returns to tool names"
-        )
-    if default is not None and (not isinstance(default, str) or not default):
-        raise ToolRulesInvalid(f"{where}.default_child is {default!r:.80}: give the name of a tool, or null")
-    if required is not None and not isinstance(required, bool):
-        raise ToolRulesInvalid(f"{where}.require_output_mapping is {required!r:.80}: give true or false")
-    if not mapping and default is None:
-        raise ToolRulesInvalid(f"{where} maps nothing: give child_output_mapping or default_child")
-    return Conditional(name, dict(mapping), default, bool(required))
-
-
-def _children(shape: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    children = shape.get("children")
-    listed = [] if isinstance(children, (str, Mapping)) or not isinstance(children, Iterable) else list(children)
-    if not listed or not all(isinstance(child, str) and child for child in listed):
-        raise ToolRulesInvalid(f"{where}.children is {children!r:.80}: give a list of tool names, at least one")
-    return tuple(dict.fromkeys(listed))
+            return RULE_TYPES[kind](name)
 
 
 def _child_args(shape: Mapping[str, Any], children: Sequence[str], where: str) -> dict[str, Arguments]:
-    found: dict[str, Arguments] = {}
-    known = {*children}
-    nodes = shape.get("child_arg_nodes") or ()
-    if isinstance(nodes, (str, Mapping)) or not isinstance(nodes, Iterable):
-        raise ToolRulesInvalid(f"{where}.child_arg_nodes is {nodes!r:.80}: give a list of objects with name and args")
-    for index, node in enumerate(nodes):
-        here = f"{where}.child_arg_nodes.{index}"
-        name = node.get("name") if isinstance(node, Mapping) else None
-        if not isinstance(name, str) or name not in known:
-            there = ", ".join(children[:20]) + (", ..." if len(children) > 20 else "")
-            raise ToolRulesInvalid(f"{here}.name is {name!r:.80}: it must be one of the children {there}")
-        args = _arguments(node.get("args"), f"{here}.args")
-        if args:
-            found[name] = {**found.get(name, {}), **args}
-    return found
-
-
-def _arguments(value: Any, where: str) -> Arguments | None:
-    if value is None:
-        return None
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise ToolRulesInvalid(f"{where} is {value!r:.80}: give an object of arguments")
-    return dict(value)
+    child_args: dict[str, Arguments] = {}
+    for index, node in enumerate(_field(shape, "child_arg_nodes", where) or ()):
+        place = f"{where}.child_arg_nodes.{index}"
+        name: Any = node.get("name") if isinstance(node, Mapping) else None
+        if name not in children:
+            choices = ", ".join(children[:20]) + (", ..." if len(children) > 20 else "")
+            raise ToolRulesInvalid(f"{place}.name is {name!r:.80}: it must be one of the children {choices}")
+        if args := _field(node, "args", place):
+            child_args[name] = {**child_args.get(name, {}), **args}
+    return child_args
 
 
 _CONSTANTS = {"true": "true", "false": "false", "none": "null", "null": "null"}

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.core.conversations import Conversation
-from perdure.core.ids import AgentId, ArchiveId, PassageId
+from perdure.core.ids import AgentId, ArchiveId, Ids, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
-from perdure.core.ports import Ids
 from perdure.domain.agents.automatic import AutoCapture, auto_capture_of, bypasses
 from perdure.domain.archives.passages import own_archive
 from perdure.domain.archives.units import check_not_folder

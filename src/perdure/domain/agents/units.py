@@ -10,8 +10,7 @@ from typing import Any, TypedDict
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent, check_name
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
-from perdure.core.ids import AgentId, BlockId, ConversationId, ToolId
-from perdure.core.ports import Ids
+from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
 from perdure.core.text.zones import is_zone
 from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.rule_check import rules_to_settings

@@ -10,10 +10,9 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from perdure.core.errors import EmbeddingMismatch, InvalidInput, NotFound, TooMany
-from perdure.core.ids import AgentId, ArchiveId, PassageId
+from perdure.core.ids import AgentId, ArchiveId, Ids, PassageId
 from perdure.core.limits import Limits
 from perdure.core.passages import Archive, Passage, PassageFilter
-from perdure.core.ports import Ids
 from perdure.domain.archives.units import archives_of, check_not_folder
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx

@@ -10,8 +10,8 @@ from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author, Block, MemoryEdit
 from perdure.core.errors import BlockReadOnly
-from perdure.core.ids import MessageId
-from perdure.core.ports import Ids, TokenCounter
+from perdure.core.ids import Ids, MessageId
+from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run
 from perdure.domain.blocks.units import edit_block, find_block
 from perdure.storage.tx import Tx

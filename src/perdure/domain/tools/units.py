@@ -10,8 +10,7 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from perdure.core.errors import AlreadyExists, InvalidInput, ToolBuiltIn
-from perdure.core.ids import ToolId
-from perdure.core.ports import Ids
+from perdure.core.ids import Ids, ToolId
 from perdure.core.secrets import Cipher, check_secret
 from perdure.core.tools.hosts import check_hosts
 from perdure.core.tools.sandbox import is_requirement

@@ -18,11 +18,11 @@ from perdure.core.answers import Answer, PendingCall, ToolReturn
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidArguments
 from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
-from perdure.core.ids import AgentId, MessageId, ToolId
+from perdure.core.ids import AgentId, Ids, MessageId, ToolId
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Draft, Message, Part, ToolCall, ToolDecision, Waits
 from perdure.core.models import Models
-from perdure.core.ports import Ids, TokenCounter
+from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run, RunKey
 from perdure.core.tools.arguments import ARGUMENTS, fit_arguments, parse_arguments, read_json
 from perdure.core.tools.rules import rules_of

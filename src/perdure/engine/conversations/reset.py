@@ -15,8 +15,8 @@ from perdure.core import hooks
 from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation, MessageCounts, Reset
 from perdure.core.errors import ConversationBusy, InvalidInput, StoreDamaged, StoreError
-from perdure.core.ids import AgentId, ConversationId
-from perdure.core.ports import Ids, TokenCounter
+from perdure.core.ids import AgentId, ConversationId, Ids
+from perdure.core.ports import TokenCounter
 from perdure.domain.agents.automatic import auto_capture_of
 from perdure.domain.agents.capture import capture_due
 from perdure.engine.approvals.answers import give_up_pending

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from perdure.context.request.authorship import engine_tokens
-from perdure.core.ids import MessageId
+from perdure.core.ids import Ids, MessageId
 from perdure.core.messages import Draft, Message, Text
-from perdure.core.ports import Ids, TokenCounter
+from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run
 from perdure.storage.tx import Tx
 

@@ -25,10 +25,9 @@ from perdure.core.errors import (
     StoreError,
 )
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
-from perdure.core.ids import MessageId, answer_id
+from perdure.core.ids import Ids, MessageId, answer_id
 from perdure.core.messages import Draft, Text, ToolCall, Waits, parts_to_json, text_of
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
-from perdure.core.ports import Ids
 from perdure.core.runs import Failure, Run, Step, StopReason
 from perdure.core.tools.spec import ToolOutcome
 from perdure.engine.approvals.answers import recent_approval_ids, tools_of, waits_by_tool, with_waits

@@ -16,8 +16,8 @@ from datetime import datetime
 
 from perdure.core.errors import LeaseLost, PerdureError, StoreClosed, StoreError
 from perdure.core.events import Delta, Event, RunCancelRequested, StoredEvent
-from perdure.core.ids import RunId
-from perdure.core.ports import Ids, TokenCounter
+from perdure.core.ids import Ids, RunId
+from perdure.core.ports import TokenCounter
 from perdure.core.runs import Failure, Run, RunKey
 from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.conversations.reset import carry_out_left

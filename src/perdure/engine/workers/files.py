@@ -20,8 +20,8 @@ from perdure.core.documents import Chunk, Document, FileKind
 from perdure.core.errors import ExtraMissing, InvalidInput, LeaseLost, PerdureError, StoreBusy, StoreClosed, StoreError
 from perdure.core.errors.store import disk_error
 from perdure.core.files import File, FilePart
-from perdure.core.ids import FileId
-from perdure.core.ports import Converter, Ids
+from perdure.core.ids import FileId, Ids
+from perdure.core.ports import Converter
 from perdure.domain.files.folders import add_chunks, drop_chunks
 from perdure.domain.files.text import parts_of
 from perdure.domain.files.views import limits_of, open_if_room

@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Any
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE
-from perdure.core.ids import AgentId, BlockId
+from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.models import Model
-from perdure.core.ports import Clock, Embedder, Ids
+from perdure.core.ports import Clock, Embedder
 from perdure.domain.agents.units import NewBlock
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.portal import Portal
