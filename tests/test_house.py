@@ -11,7 +11,7 @@ from scripts import house
 from tests.test_architecture import plant
 
 
-def found(src: Path, files: Mapping[str, str]) -> dict[str, list[str]]:
+def measure_package(src: Path, files: Mapping[str, str]) -> dict[str, list[str]]:
     """What each measure names in a small package, by the measure's first word."""
     plant(src, {"__init__.py": "", **files})
     return {measure.name.split()[0]: list(measure.found) for measure in house.measures(src)}
@@ -42,7 +42,7 @@ def found(src: Path, files: Mapping[str, str]) -> dict[str, list[str]]:
 )
 def test_what_is_too_large_is_named(tmp_path: Path, measure: str, files: Mapping[str, str], name: str) -> None:
     """A full folder, a long file, a long function, a circle; the other measures find nothing."""
-    named = found(tmp_path, files)
+    named = measure_package(tmp_path, files)
 
     assert [one for one in named.pop(measure) if one.endswith(name)]
     assert not any(named.values())
@@ -54,7 +54,7 @@ def test_what_is_just_small_enough_is_not(tmp_path: Path) -> None:
     function = "async def f():" + "\n    pass" * 79
     files |= {"core/ids.py": function + "\n" * 421, "a.py": "from perdure.core import ids", "b.py": "from . import a"}
 
-    assert not any(found(tmp_path, files).values())
+    assert not any(measure_package(tmp_path, files).values())
 
 
 def test_generated_files_are_not_counted_as_handwritten(tmp_path: Path) -> None:

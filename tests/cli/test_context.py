@@ -12,7 +12,7 @@ from perdure import Perdure
 from perdure.cli.views.context import cost
 from perdure.core.tools.rules import ExitLoop
 from perdure.settings import Settings
-from tests.support.programs import called, perdure
+from tests.support.programs import perdure, run_inside
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def home(tmp_path: Path) -> Path:
 
 def test_the_window_and_the_newest_steps_are_shown(home: Path) -> None:
     """What is measured is said to be; the last line says what to do next."""
-    done = called(home, "context")
+    done = run_inside(home, "context")
 
     lines = done.stdout.splitlines()
     assert done.returncode == 0
@@ -41,21 +41,22 @@ def test_rules_for_tools_that_are_not_there_are_told(home: Path) -> None:
         store.agent("helper").rules.set([ExitLoop("fly")])
 
     assert (
-        "tool rules name tools that it has not got, and are asleep until it has: fly" in called(home, "context").stderr
+        "tool rules name tools that it has not got, and are asleep until it has: fly"
+        in run_inside(home, "context").stderr
     )
 
 
 def test_a_step_is_explained_part_by_part(home: Path) -> None:
     """By `last`, by its whole id or its beginning; the parts sum to what was measured."""
-    by_name = called(home, "context", "helper", "--step", "last")
+    by_name = run_inside(home, "context", "helper", "--step", "last")
     step_id = by_name.stdout.split()[0]
 
     assert by_name.returncode == 0
     for name in (step_id, step_id[:16]):
-        assert called(home, "context", "--step", name).stdout == by_name.stdout
+        assert run_inside(home, "context", "--step", name).stdout == by_name.stdout
     assert "prefix 0: the conversation's first request" in by_name.stdout
     assert "built again from the log, as it was sent" in by_name.stdout
-    found = json.loads(called(home, "context", "--step", step_id, "--json").stdout)["step"]
+    found = json.loads(run_inside(home, "context", "--step", step_id, "--json").stdout)["step"]
     assert sum(part["tokens"] for part in found["parts"]) == found["usage"]["input_tokens"] == found["input_tokens"]
     assert (found["id"], found["price"], found["hit_rate"]) == (step_id, 0.0, 0.0)
 
@@ -63,7 +64,7 @@ def test_a_step_is_explained_part_by_part(home: Path) -> None:
 def test_the_raw_request_is_what_its_digest_was_made_of(home: Path) -> None:
     """Nothing else is on stdout; each line is JSON: tools, system, messages, status."""
     done = perdure(home, "context", "--step", "last-1", "--raw")
-    found = json.loads(called(home, "context", "--step", "last-1", "--json").stdout)["step"]
+    found = json.loads(run_inside(home, "context", "--step", "last-1", "--json").stdout)["step"]
 
     assert hashlib.sha256(done.stdout.encode()).hexdigest() == found["digest"]
     kinds = [next(iter(json.loads(line))) for line in done.stdout.splitlines()]
@@ -73,9 +74,9 @@ def test_the_raw_request_is_what_its_digest_was_made_of(home: Path) -> None:
 
 def test_two_steps_are_compared(home: Path) -> None:
     """What was appended is all there is; a step is the same as itself."""
-    done = called(home, "context", "--diff", "last-1", "last")
-    same = called(home, "context", "--diff", "last", "last")
-    found = json.loads(called(home, "context", "--diff", "last-1", "last", "--json").stdout)["diff"]
+    done = run_inside(home, "context", "--diff", "last-1", "last")
+    same = run_inside(home, "context", "--diff", "last", "last")
+    found = json.loads(run_inside(home, "context", "--diff", "last-1", "last", "--json").stdout)["diff"]
 
     assert "(assistant)" in done.stdout.splitlines()[0]
     assert [line[:1] for line in done.stdout.splitlines() if line[:1] in "+-"] == ["+", "+", "-", "+"]
@@ -86,7 +87,7 @@ def test_two_steps_are_compared(home: Path) -> None:
 
 def test_the_overview_is_an_object_for_programs(home: Path) -> None:
     """With the steps in it."""
-    shape = json.loads(called(home, "context", "--json").stdout)
+    shape = json.loads(run_inside(home, "context", "--json").stdout)
 
     assert sum(part["tokens"] for part in shape["context"]["parts"]) == shape["context"]["used_tokens"]
     assert shape["context"]["measured_tokens"] == shape["steps"][0]["usage"]["input_tokens"]
@@ -95,7 +96,7 @@ def test_the_overview_is_an_object_for_programs(home: Path) -> None:
 
 def test_what_is_not_there_is_an_error_that_helps(home: Path, tmp_path: Path) -> None:
     """No such agent, no such step, another agent's step, no agent at all: exit code 1, and nothing is made."""
-    other = json.loads(called(home, "context", "--json").stdout)["steps"][0]["id"]
+    other = json.loads(run_inside(home, "context", "--json").stdout)["steps"][0]["id"]
     perdure(home, "chat", "other", "--new", stdin="Hello.\n")
     for arguments, told in (
         (("nobody",), "agent 'nobody' not found"),
@@ -106,24 +107,24 @@ def test_what_is_not_there_is_an_error_that_helps(home: Path, tmp_path: Path) ->
         (("other", "--step", other[:13]), "not found"),
         (("other", "--diff", "last", other, "--json"), ""),
     ):
-        done = called(home, "context", *arguments)
+        done = run_inside(home, "context", *arguments)
         assert (done.returncode, told in done.stderr) == (1, True), (arguments, done.stderr, done.stdout)
 
     empty = tmp_path / "empty"
-    done = called(empty, "context")
+    done = run_inside(empty, "context")
     assert (done.returncode, "there is no agent yet" in done.stderr, empty.exists()) == (1, True, False)
 
 
 @pytest.mark.parametrize("arguments", [("--diff", "last", "last", "--raw"), ("--raw", "--json"), ("--diff", "last")])
 def test_options_that_do_not_go_together_are_refused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """With the exit code of a command that was not used as its help says."""
-    assert called(tmp_path, "context", *arguments).returncode == 2
+    assert run_inside(tmp_path, "context", *arguments).returncode == 2
 
 
 def test_an_agent_that_was_told_nothing_has_no_steps(tmp_path: Path) -> None:
     """Its window is what its first request will begin with."""
     perdure(tmp_path, "chat", "new one", "--new")
-    done = called(tmp_path, "context", "new one")
+    done = run_inside(tmp_path, "context", "new one")
 
     assert done.returncode == 0
     assert "(nothing was sent like this yet" in done.stdout

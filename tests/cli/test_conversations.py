@@ -7,7 +7,7 @@ from pathlib import Path
 
 from perdure import Perdure
 from perdure.settings import Settings
-from tests.support.programs import called, open_chat
+from tests.support.programs import open_chat, run_inside
 
 SETTINGS = Settings(model="perdure/extractive", embedding="none")
 CHANGES = (("--rename", "1", "greetings"), ("--delete", "1", "--yes"))
@@ -57,13 +57,13 @@ def test_the_command_lists_renames_and_deletes(tmp_path: Path) -> None:
         agent.send("My name is Ada.")
         agent.send("Hello.", conversation=agent.new_conversation().id)
 
-    renamed = called(tmp_path, "conversations", "ada", "--rename", "1", "greetings")
-    listed = json.loads(called(tmp_path, "conversations", "--json").stdout)["conversations"]
+    renamed = run_inside(tmp_path, "conversations", "ada", "--rename", "1", "greetings")
+    listed = json.loads(run_inside(tmp_path, "conversations", "--json").stdout)["conversations"]
     refused = [
-        called(tmp_path, "conversations", "ada", *arguments)
+        run_inside(tmp_path, "conversations", "ada", *arguments)
         for arguments in (("--delete", "1"), ("--delete", "0", "--yes"), ("--delete", "9", "--yes"))
     ]
-    deleted = called(tmp_path, "conversations", "ada", "--delete", "1", "--yes")
+    deleted = run_inside(tmp_path, "conversations", "ada", "--delete", "1", "--yes")
 
     assert "greetings" in renamed.stdout
     assert [(one["number"], one["summary"]) for one in listed] == [(0, None), (1, "greetings")]
@@ -77,10 +77,10 @@ def test_the_command_lists_renames_and_deletes(tmp_path: Path) -> None:
 def test_where_there_is_nothing_to_change_the_command_says_so(tmp_path: Path) -> None:
     """And makes nothing; a list of none is one."""
     for _ in ("no store", "no agent"):
-        changes = [called(tmp_path, "conversations", *arguments) for arguments in CHANGES]
-        listed = called(tmp_path, "conversations", "--json")
-        chats = [called(tmp_path, "chat", "--conversation", "1", "-p", "Nowhere.")]
-        chats.append(called(tmp_path, "chat", "eve", "--new", "--conversation", "1", "-p", "Nowhere."))
+        changes = [run_inside(tmp_path, "conversations", *arguments) for arguments in CHANGES]
+        listed = run_inside(tmp_path, "conversations", "--json")
+        chats = [run_inside(tmp_path, "chat", "--conversation", "1", "-p", "Nowhere.")]
+        chats.append(run_inside(tmp_path, "chat", "eve", "--new", "--conversation", "1", "-p", "Nowhere."))
 
         assert [one.returncode for one in changes] == [1, 1]
         assert all("conversation '1' not found: there is no agent yet" in one.stderr for one in changes)
@@ -99,9 +99,9 @@ def test_a_chat_goes_on_where_it_is_told_to(tmp_path: Path) -> None:
         agent.send("Hello.", conversation=aside.id)
         agent.update_conversation(aside.id, archived=True)
 
-    called(tmp_path, "chat", "ada", "-p", "I live in Turin.")
-    called(tmp_path, "chat", "ada", "--conversation", "1", "-p", "I like go.")
-    unknown = called(tmp_path, "chat", "ada", "--conversation", "5", "-p", "Nowhere.")
+    run_inside(tmp_path, "chat", "ada", "-p", "I live in Turin.")
+    run_inside(tmp_path, "chat", "ada", "--conversation", "1", "-p", "I like go.")
+    unknown = run_inside(tmp_path, "chat", "ada", "--conversation", "5", "-p", "Nowhere.")
 
     with Perdure(tmp_path / "perdure.db", settings=SETTINGS) as store:
         agent = store.agent("ada")

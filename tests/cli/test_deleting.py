@@ -6,26 +6,26 @@ import json
 from pathlib import Path
 
 from tests.support.library import open_sync
-from tests.support.programs import called
+from tests.support.programs import run_inside
 
 
 def test_an_agent_is_deleted_only_if_somebody_agrees(tmp_path: Path) -> None:
     """Without a terminal by --yes alone; the others are listed."""
-    assert "agent 'ann' not found" in called(tmp_path, "agents", "--delete", "ann", "--yes").stderr
+    assert "agent 'ann' not found" in run_inside(tmp_path, "agents", "--delete", "ann", "--yes").stderr
     with open_sync(tmp_path / "perdure.db") as store:
         store.create_agent("ann")
         store.create_agent("ben")
-    unasked = called(tmp_path, "agents", "--delete", "ann")
+    unasked = run_inside(tmp_path, "agents", "--delete", "ann")
     assert (unasked.returncode, "pass --yes to" in unasked.stderr) == (1, True)
-    assert "agent 'eve' not found" in called(tmp_path, "agents", "--delete", "eve", "--yes").stderr
+    assert "agent 'eve' not found" in run_inside(tmp_path, "agents", "--delete", "eve", "--yes").stderr
 
-    done = called(tmp_path, "agents", "--delete", "ann", "--yes", "--json")
+    done = run_inside(tmp_path, "agents", "--delete", "ann", "--yes", "--json")
     assert [row["name"] for row in json.loads(done.stdout)] == ["ben"]
 
 
 def test_folders_are_given_taken_and_deleted(tmp_path: Path) -> None:
     """And single files of them; what is not there is an error, and an agent's list is none to delete from."""
-    assert "folder 'docs' not found" in called(tmp_path, "folders", "--delete", "docs", "--yes").stderr
+    assert "folder 'docs' not found" in run_inside(tmp_path, "folders", "--delete", "docs", "--yes").stderr
     with open_sync(tmp_path / "perdure.db") as store:
         store.create_agent("ann")
         docs = store.folders.create("docs")
@@ -33,17 +33,17 @@ def test_folders_are_given_taken_and_deleted(tmp_path: Path) -> None:
             docs.upload(b"one line\n", name=name)
         docs.wait()
 
-    assert called(tmp_path, "folders", "--attach", "docs", "ann").stdout == "docs · 2 files · 1 agent\n"
-    assert "docs/b.txt · 1 line" in called(tmp_path, "files", "ann").stdout
-    assert called(tmp_path, "files", "ann", "--delete", "b.txt").returncode == 1
-    unasked = called(tmp_path, "files", "docs", "--delete", "b.txt")
+    assert run_inside(tmp_path, "folders", "--attach", "docs", "ann").stdout == "docs · 2 files · 1 agent\n"
+    assert "docs/b.txt · 1 line" in run_inside(tmp_path, "files", "ann").stdout
+    assert run_inside(tmp_path, "files", "ann", "--delete", "b.txt").returncode == 1
+    unasked = run_inside(tmp_path, "files", "docs", "--delete", "b.txt")
     assert (unasked.returncode, "pass --yes to" in unasked.stderr) == (1, True)
-    assert called(tmp_path, "files", "docs", "--delete", "b.txt", "--yes").stdout == "a.txt · 1 line\n"
-    assert "'c.txt' not found" in called(tmp_path, "files", "docs", "--delete", "c.txt").stderr
-    assert called(tmp_path, "folders", "--detach", "docs", "ann").stdout == "docs · 1 file · 0 agents\n"
-    unasked = called(tmp_path, "folders", "--delete", "docs")
+    assert run_inside(tmp_path, "files", "docs", "--delete", "b.txt", "--yes").stdout == "a.txt · 1 line\n"
+    assert "'c.txt' not found" in run_inside(tmp_path, "files", "docs", "--delete", "c.txt").stderr
+    assert run_inside(tmp_path, "folders", "--detach", "docs", "ann").stdout == "docs · 1 file · 0 agents\n"
+    unasked = run_inside(tmp_path, "folders", "--delete", "docs")
     assert (unasked.returncode, "pass --yes to" in unasked.stderr) == (1, True)
-    gone = called(tmp_path, "folders", "--delete", "docs", "--yes")
+    gone = run_inside(tmp_path, "folders", "--delete", "docs", "--yes")
     assert (gone.returncode, gone.stdout) == (0, "")
 
 
@@ -51,11 +51,11 @@ def test_archives_are_given_taken_and_deleted(tmp_path: Path) -> None:
     """By name or id; what is not there is an error, and so is what a folder's files say."""
 
     def rows(*options: str) -> list[tuple[str, list[str]]]:
-        done = called(tmp_path, "archives", *options, "--json")
+        done = run_inside(tmp_path, "archives", *options, "--json")
         assert (done.returncode, done.stderr) == (0, "")
         return [(row["name"], row["agents"]) for row in json.loads(done.stdout)]
 
-    none = called(tmp_path, "archives", "--delete", "house", "--yes")
+    none = run_inside(tmp_path, "archives", "--delete", "house", "--yes")
     assert (none.returncode, "archive 'house' not found" in none.stderr) == (1, True)
     with open_sync(tmp_path / "perdure.db") as store:
         ann, _ = store.create_agent("ann"), store.create_agent("ben")
@@ -67,14 +67,14 @@ def test_archives_are_given_taken_and_deleted(tmp_path: Path) -> None:
     given = rows("--attach", "house", "ben")
     assert ("house", ["ben"]) in given
     assert rows("--attach", house.id, "ben") == given
-    assert "The jam is in the cellar." in called(tmp_path, "search", "jam", "--agent", "ben").stdout
+    assert "The jam is in the cellar." in run_inside(tmp_path, "search", "jam", "--agent", "ben").stdout
     assert ("house", []) in rows("--detach", "house", "ben")
     for options in (("--attach", "house", "eve"), ("--detach", "barn", "ben"), ("--delete", "barn", "--yes")):
-        wrong = called(tmp_path, "archives", *options)
+        wrong = run_inside(tmp_path, "archives", *options)
         assert (wrong.returncode, "not found" in wrong.stderr, "Traceback" in wrong.stderr) == (1, True, False)
-    unasked = called(tmp_path, "archives", "--delete", "house")
+    unasked = run_inside(tmp_path, "archives", "--delete", "house")
     assert (unasked.returncode, "pass --yes to" in unasked.stderr) == (1, True)
-    refused = called(tmp_path, "archives", "--delete", files.id, "--yes")
+    refused = run_inside(tmp_path, "archives", "--delete", files.id, "--yes")
     assert (refused.returncode, "folder" in refused.stderr) == (1, True)
 
     left = rows("--delete", "house", "--yes")

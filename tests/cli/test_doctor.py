@@ -24,7 +24,7 @@ from perdure.storage.tx import Tx
 from perdure.testing import HttpModel, ScriptedEmbedder, Status
 from perdure.testing.clock import START
 from tests.providers.fake_provider import fake_provider, tool_call
-from tests.support.programs import called, perdure
+from tests.support.programs import perdure, run_inside
 
 SECRET = "sk-very-secret-0123456789"
 
@@ -36,7 +36,7 @@ def checks_of(done: subprocess.CompletedProcess[str]) -> dict[str, Mapping[str, 
 
 def test_a_new_machine_is_well(tmp_path: Path) -> None:
     """No store, no key: nothing is broken, nothing is made, and what helps is said."""
-    done = called(tmp_path / "home", "doctor")
+    done = run_inside(tmp_path / "home", "doctor")
 
     assert done.returncode == 0
     assert done.stdout.endswith("All is well.\n")
@@ -49,9 +49,9 @@ def test_a_new_machine_is_well(tmp_path: Path) -> None:
 
 def test_a_store_is_looked_at_and_left_alone(tmp_path: Path) -> None:
     """Path, schema, agents, whole and writable."""
-    called(tmp_path, "-p", "I live in Turin.")
+    run_inside(tmp_path, "-p", "I live in Turin.")
     before = (tmp_path / "perdure.db").read_bytes()
-    done = called(tmp_path, "doctor", "--json")
+    done = run_inside(tmp_path, "doctor", "--json")
     checks = checks_of(done)
 
     assert done.returncode == 0
@@ -126,7 +126,7 @@ def test_what_is_set_wrongly_is_broken_and_has_a_fix(
     tmp_path: Path, variables: dict[str, str], name: str, told: str
 ) -> None:
     """One line for each, and the exit code says so."""
-    done = called(tmp_path, "doctor", "--json", **variables)
+    done = run_inside(tmp_path, "doctor", "--json", **variables)
 
     check = checks_of(done)[name]
     assert done.returncode == 1
@@ -152,7 +152,7 @@ def test_a_store_that_can_not_be_used_is_broken(tmp_path: Path) -> None:
     assert "is the database of another program" in broken(tmp_path)
     file.unlink()
 
-    called(tmp_path, "-p", "hi")
+    run_inside(tmp_path, "-p", "hi")
     with closing(sqlite3.connect(file)) as newer:
         newer.execute("INSERT INTO schema_migrations VALUES (999, 'later', '')")
         newer.commit()
@@ -213,21 +213,21 @@ def test_vectors_are_told_where_there_are_any(tmp_path: Path) -> None:
     def embedded(tx: Tx) -> bool:
         return sum(one.scope.row_count for one in tx.vectors.counts()) == 1
 
-    def told() -> Check:
+    def check_vectors() -> Check:
         found = {check.name: check for check in store_checks(Settings(home=str(tmp_path)))}
         return found["vectors"]
 
     asyncio.run(fill(ScriptedEmbedder(), "a walrus"))
-    assert (told().status, told().text) == ("ok", "1 text with a vector of test/words")
+    assert (check_vectors().status, check_vectors().text) == ("ok", "1 text with a vector of test/words")
     asyncio.run(fill(None, "a penguin"))
-    assert told().text.endswith("; 1 texts are from before and have none")
+    assert check_vectors().text.endswith("; 1 texts are from before and have none")
     connection = sqlite3.connect(tmp_path / "perdure.db")
     connection.execute("INSERT INTO embedding_queue VALUES (1, 0, 3, '9', 'too odd')")
     connection.commit()
     connection.close()
 
-    assert told().text.endswith("1 given up: too odd")
-    assert told().fix == "`perdure reindex` tries them again"
+    assert check_vectors().text.endswith("1 given up: too odd")
+    assert check_vectors().fix == "`perdure reindex` tries them again"
 
 
 def test_what_is_deleted_and_not_removed_yet_is_not_counted(tmp_path: Path) -> None:

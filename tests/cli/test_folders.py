@@ -81,16 +81,16 @@ def test_a_directory_is_uploaded_and_listed(tmp_path: Path) -> None:
 def test_a_chat_shows_which_lines_were_read() -> None:
     """Of each of the three tools: file and lines, not the text."""
 
-    def shown(name: str, text: str) -> str:
+    def render_result(name: str, text: str) -> str:
         return outcome(ToolResult("call", name, text))
 
-    assert shown("open_files", "docs/plan.md: lines 17-18 of 40, page 2\n17: a\n18: b\n\n[closed: docs/x]") == (
+    assert render_result("open_files", "docs/plan.md: lines 17-18 of 40, page 2\n17: a\n18: b\n\n[closed: docs/x]") == (
         "docs/plan.md:17-18 (page 2)"
     )
-    assert shown("grep_files", "docs/plan.md:17\n16| a\n17> b: lines\nsrc/a b.py:3\n3> c\n[2 files searched]") == (
-        "docs/plan.md:17, src/a b.py:3"
-    )
-    assert shown("semantic_search_files", "docs/plan.md: lines 1-9, page 1\ntext\n\ndocs/b: lines 2-3\nx") == (
+    assert render_result(
+        "grep_files", "docs/plan.md:17\n16| a\n17> b: lines\nsrc/a b.py:3\n3> c\n[2 files searched]"
+    ) == ("docs/plan.md:17, src/a b.py:3")
+    assert render_result("semantic_search_files", "docs/plan.md: lines 1-9, page 1\ntext\n\ndocs/b: lines 2-3\nx") == (
         "docs/plan.md:1-9 (page 1), docs/b:2-3"
     )
-    assert shown("grep_files", "[no match; 3 files searched]") == "[no match; 3 files searched]"
+    assert render_result("grep_files", "[no match; 3 files searched]") == "[no match; 3 files searched]"

@@ -17,7 +17,7 @@ import pytest
 from perdure.cli.commands import serve as serving
 from perdure.server.config import ServerConfig
 from perdure.server.key import load_key
-from tests.support.programs import called, environment
+from tests.support.programs import environment, run_inside
 
 
 def status(url: str, key: str) -> int:
@@ -41,7 +41,7 @@ def test_a_server_asks_for_the_key_that_it_made(tmp_path: Path) -> None:
         try:
             assert child.stdout is not None
             url = child.stdout.readline().split(" ")[4]
-            key = called(tmp_path, "key").stdout.strip()
+            key = run_inside(tmp_path, "key").stdout.strip()
             found = status(f"{url}/v1/agents/count", key), status(f"{url}/v1/agents/count", "auto")
             os.kill(child.pid, signal.SIGTERM)
             _, err = child.communicate(timeout=20)
@@ -76,7 +76,7 @@ async def test_a_key_that_was_made_is_masked_in_the_log(
 
 def test_there_is_no_key_unless_one_is_made(tmp_path: Path) -> None:
     """What helps is said, and nothing is printed for a script to take for a key."""
-    done = called(tmp_path, "key")
+    done = run_inside(tmp_path, "key")
 
     assert (done.returncode, done.stdout) == (1, "")
     assert "PERDURE_API_KEY=auto" in done.stderr
@@ -86,7 +86,7 @@ def test_doctor_tells_whether_there_is_a_key(tmp_path: Path) -> None:
     """None, one that the next start makes, one of the environment, and a file that others can read; never the key."""
 
     def check(name: str, **more: str) -> tuple[str, str]:
-        done = called(tmp_path, "doctor", "--json", **more)
+        done = run_inside(tmp_path, "doctor", "--json", **more)
         found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
         return found[name]["status"], f"{found[name]['text']} {found[name]['fix']}"
 

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.library.services import transfer as transfer_service
 from tests.support.library import open_sync
-from tests.support.programs import called, perdure
+from tests.support.programs import perdure, run_inside
 
 HEADER = {"perdure": "archive", "version": 1, "name": "house", "created_at": "2024-01-01T00:00:00Z"}
 
@@ -34,13 +34,13 @@ def lines_of(file: Path) -> list[dict[str, object]]:
 def test_archives_are_listed(tmp_path: Path) -> None:
     """An empty folder says how one is made and is left alone; then names, counts and who has them."""
     home = tmp_path / "home"
-    empty = called(home, "archives")
+    empty = run_inside(home, "archives")
     assert (empty.returncode, home.exists()) == (0, False)
     assert "There are no archives yet" in empty.stderr
 
     fill(home)
-    table = called(home, "archives")
-    rows = json.loads(called(home, "archives", "--json").stdout)
+    table = run_inside(home, "archives")
+    rows = json.loads(run_inside(home, "archives", "--json").stdout)
 
     assert table.stdout.splitlines()[0].split() == ["name", "id", "passages", "agents", "changed"]
     assert "perdure export" in table.stderr
@@ -53,11 +53,11 @@ def test_archives_are_listed(tmp_path: Path) -> None:
 def test_search_finds_what_the_agent_would(tmp_path: Path) -> None:
     """History and archives of the agent used last, or one archive; by tags and dates; what ran is told."""
     fill(tmp_path)
-    plain = called(tmp_path, "search", "quince")
-    why = called(tmp_path, "search", "quince", "--agent", "helper", "--why")
-    house = called(tmp_path, "search", "jam", "--archive", "house")
-    tagged = json.loads(called(tmp_path, "search", "fruit pears quinces", "--tag", "fruit", "--json").stdout)
-    dated = json.loads(called(tmp_path, "search", "quince", "--until", "2024-12-31", "--json", "--why").stdout)
+    plain = run_inside(tmp_path, "search", "quince")
+    why = run_inside(tmp_path, "search", "quince", "--agent", "helper", "--why")
+    house = run_inside(tmp_path, "search", "jam", "--archive", "house")
+    tagged = json.loads(run_inside(tmp_path, "search", "fruit pears quinces", "--tag", "fruit", "--json").stdout)
+    dated = json.loads(run_inside(tmp_path, "search", "quince", "--until", "2024-12-31", "--json", "--why").stdout)
 
     assert "I planted a quince tree." in plain.stdout
     assert "Quinces are ripe in October." in plain.stdout
@@ -72,7 +72,7 @@ def test_search_finds_what_the_agent_would(tmp_path: Path) -> None:
     (passage,) = dated["passages"]
     assert passage["why"]["words"] > 0
     assert dated["ran"]["passages"]["arms"] == ["words"]
-    assert called(tmp_path, "search", "dragonfruit").stdout == "Nothing found for 'dragonfruit'.\n"
+    assert run_inside(tmp_path, "search", "dragonfruit").stdout == "Nothing found for 'dragonfruit'.\n"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_search_finds_what_the_agent_would(tmp_path: Path) -> None:
 def test_what_can_t_be_done_is_told(tmp_path: Path, arguments: tuple[str, ...], code: int, told: str) -> None:
     """With an exit code and what helps, never a traceback."""
     fill(tmp_path)
-    done = called(tmp_path, *arguments)
+    done = run_inside(tmp_path, *arguments)
 
     assert done.returncode == code
     assert told in done.stderr
@@ -105,10 +105,10 @@ def test_an_archive_goes_to_another_store_and_back(tmp_path: Path) -> None:
     there, other = tmp_path / "one", tmp_path / "other"
     fill(there)
     file, again = tmp_path / "all.jsonl", tmp_path / "again.jsonl"
-    exported = called(there, "export", "--all", str(file))
-    imported = called(other, "import", str(file))
+    exported = run_inside(there, "export", "--all", str(file))
+    imported = run_inside(other, "import", str(file))
     repeated = perdure(other, "import", "-", stdin=file.read_bytes())
-    called(other, "export", "--all", str(again))
+    run_inside(other, "export", "--all", str(again))
 
     assert "Exported 2 archives with 3 passages in " in exported.stderr
     assert "perdure import" in exported.stderr
@@ -116,10 +116,10 @@ def test_an_archive_goes_to_another_store_and_back(tmp_path: Path) -> None:
     assert "Imported 0 passages" in repeated.stderr
     assert "3 were there already" in repeated.stderr
     assert again.read_text() == file.read_text()
-    assert called(there, "export", "house", "-").stdout.splitlines() == file.read_text().splitlines()[3:]
-    assert "--overwrite" in called(there, "export", "house", str(file)).stderr
+    assert run_inside(there, "export", "house", "-").stdout.splitlines() == file.read_text().splitlines()[3:]
+    assert "--overwrite" in run_inside(there, "export", "house", str(file)).stderr
     assert lines_of(file)[0]["name"] == "helper's archive"
-    assert called(there, "export", "house", str(file), "--overwrite").returncode == 0
+    assert run_inside(there, "export", "house", str(file), "--overwrite").returncode == 0
     assert [line.get("name") for line in lines_of(file)] == ["house", None]
 
 
@@ -129,14 +129,14 @@ def test_what_is_imported_an_agent_finds(tmp_path: Path) -> None:
     file = tmp_path / "in.jsonl"
     passage = {"text": "The key is under the pot.", "occurred_at": "2024-01-02T00:00:00Z"}
     file.write_text(json.dumps(passage))
-    into = called(tmp_path, "import", str(file), "--into", "house")
+    into = run_inside(tmp_path, "import", str(file), "--into", "house")
     file.write_text(f"{json.dumps({**HEADER, 'name': 'keys'})}\n\n{json.dumps(passage)}\n")
-    known = called(tmp_path, "import", str(file), "--agent", "helper")
+    known = run_inside(tmp_path, "import", str(file), "--agent", "helper")
 
     assert "Imported 1 passage into 'house'." in into.stderr
     assert "Imported 1 passage into 'keys'." in known.stderr
-    assert "under the pot" in called(tmp_path, "search", "pot", "--archive", "house").stdout
-    assert "under the pot" in called(tmp_path, "search", "pot", "--agent", "helper").stdout
+    assert "under the pot" in run_inside(tmp_path, "search", "pot", "--archive", "house").stdout
+    assert "under the pot" in run_inside(tmp_path, "search", "pot", "--agent", "helper").stdout
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_corrupt_line_is_named(tmp_path: Path, line: bytes, told: str) -> None
     file = tmp_path / "in.jsonl"
     good = json.dumps({"text": "The key is under the pot.", "occurred_at": "2024-01-02T00:00:00Z"}).encode()
     file.write_bytes(b"\n".join((json.dumps(HEADER).encode(), good, line, good)))
-    done = called(tmp_path / "home", "import", str(file))
+    done = run_inside(tmp_path / "home", "import", str(file))
 
     assert done.returncode == 1
     assert "line 3: " in done.stderr
@@ -175,7 +175,9 @@ def test_a_passage_needs_an_archive(tmp_path: Path) -> None:
     file = tmp_path / "in.jsonl"
     file.write_text('{"text": "x", "occurred_at": "2024-01-02T00:00:00Z"}\n')
 
-    assert "line 1: it is a passage, and no archive was begun" in called(tmp_path / "home", "import", str(file)).stderr
+    assert (
+        "line 1: it is a passage, and no archive was begun" in run_inside(tmp_path / "home", "import", str(file)).stderr
+    )
 
 
 def test_large_files_go_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,9 +190,9 @@ def test_large_files_go_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         rows += [{"text": f"{name}{number}", "occurred_at": "2024-01-02T00:00:00Z"} for number in range(5)]
     file.write_text("\n".join(map(json.dumps, rows)))
 
-    assert "Imported 10 passages into 'a', 'b'" in called(tmp_path, "import", str(file)).stderr
+    assert "Imported 10 passages into 'a', 'b'" in run_inside(tmp_path, "import", str(file)).stderr
     for name in ("a", "b"):
-        lines = called(tmp_path, "export", name, "-").stdout.splitlines()
+        lines = run_inside(tmp_path, "export", name, "-").stdout.splitlines()
         assert [json.loads(line)["text"] for line in lines[1:]] == [f"{name}{number}" for number in range(5)]
 
 
@@ -203,11 +205,11 @@ def test_history_is_imported(tmp_path: Path) -> None:
         {"role": "assistant", "text": "Medlars are odd.", "occurred_at": "2023-05-07T08:00:00Z"},
     ]
     file.write_text("\n".join(map(json.dumps, talk)))
-    first = called(tmp_path, "import-messages", "helper", str(file))
+    first = run_inside(tmp_path, "import-messages", "helper", str(file))
     again = perdure(tmp_path, "import-messages", "helper", "-", stdin=file.read_text())
-    new = called(tmp_path, "import-messages", "helper", str(file), "--conversation", "new")
+    new = run_inside(tmp_path, "import-messages", "helper", str(file), "--conversation", "new")
     file.write_text(file.read_text() + '\n\n{"role": "tool", "text": "x"}')
-    wrong = called(tmp_path, "import-messages", "helper", str(file), "--conversation", "new")
+    wrong = run_inside(tmp_path, "import-messages", "helper", str(file), "--conversation", "new")
 
     assert "Imported 2 messages into conv-" in first.stderr
     assert "1 of them are older than" in first.stderr
@@ -216,25 +218,25 @@ def test_history_is_imported(tmp_path: Path) -> None:
     assert "2 were there already" in again.stderr
     assert "Imported 2 messages into conv-" in new.stderr
     assert (wrong.returncode, "line 4: role is 'tool'" in wrong.stderr) == (1, True)
-    (agent,) = json.loads(called(tmp_path, "agents", "--json").stdout)
+    (agent,) = json.loads(run_inside(tmp_path, "agents", "--json").stdout)
     assert agent["messages"] == 2 + 2 + 2
-    assert "Bob" in called(tmp_path, "search", "medlars").stdout
-    called(tmp_path, "reset", "helper", "--yes")
+    assert "Bob" in run_inside(tmp_path, "search", "medlars").stdout
+    run_inside(tmp_path, "reset", "helper", "--yes")
     file.write_text("\n".join(map(json.dumps, talk)))
-    gone = called(tmp_path, "import-messages", "helper", str(file)).stderr
+    gone = run_inside(tmp_path, "import-messages", "helper", str(file)).stderr
     assert "2 of the skipped messages were taken out of view by a reset" in " ".join(gone.split())
     assert "--conversation new" in gone
 
 
 def test_the_hooks_of_this_machine_are_listed(tmp_path: Path) -> None:
     """With where they come from and when they are called; a file that can't be used is told, by doctor too."""
-    empty = called(tmp_path, "hooks")
+    empty = run_inside(tmp_path, "hooks")
     (tmp_path / "hooks.toml").write_text(
         "[[hook]]\nname = 'limit'\non = ['run_end', 'before_tool']\ntools = ['pay']\ncommand = 'true'\n"
     )
-    people, programs = called(tmp_path, "hooks"), called(tmp_path, "hooks", "--json")
+    people, programs = run_inside(tmp_path, "hooks"), run_inside(tmp_path, "hooks", "--json")
     (tmp_path / "hooks.toml").write_text("[[hook]]\n")
-    broken = called(tmp_path, "hooks")
+    broken = run_inside(tmp_path, "hooks")
 
     assert (empty.returncode, empty.stdout) == (0, "")
     assert people.stdout.splitlines() == [

@@ -19,7 +19,7 @@ from perdure.settings import Settings
 from perdure.testing import InlineStore
 from tests.providers.fake_provider import fake_provider
 from tests.support.library import MODEL
-from tests.support.programs import called, open_chat, perdure
+from tests.support.programs import open_chat, perdure, run_inside
 
 SECRET = "sk-very-secret-0123456789"
 
@@ -53,7 +53,7 @@ async def test_a_model_that_is_not_there_changes_nothing() -> None:
 
 def test_a_first_model_without_its_key_is_an_error(tmp_path: Path) -> None:
     """It says which variable to set, and no store is made."""
-    done = called(tmp_path, "-p", "hi", PERDURE_MODEL="openai/gpt-4.1")
+    done = run_inside(tmp_path, "-p", "hi", PERDURE_MODEL="openai/gpt-4.1")
 
     assert done.returncode == 1
     assert done.stderr == (
@@ -160,6 +160,6 @@ def test_a_wrong_catalog_is_an_error(tmp_path: Path) -> None:
 
 def test_a_model_that_was_set_is_said_to_be(tmp_path: Path) -> None:
     """The variable is named."""
-    done = called(tmp_path, "-p", "hi", PERDURE_MODEL="perdure/extractive")
+    done = run_inside(tmp_path, "-p", "hi", PERDURE_MODEL="perdure/extractive")
 
     assert "Model perdure/extractive (from PERDURE_MODEL)." in done.stderr

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.library import open_sync
-from tests.support.programs import called, environment, perdure, perdure_from_cold
+from tests.support.programs import environment, perdure, perdure_from_cold, run_inside
 
 Child = subprocess.Popen[bytes]
 
@@ -63,20 +63,20 @@ def test_json_is_one_object_for_each_message(tmp_path: Path) -> None:
 
 def test_one_message_needs_no_command(tmp_path: Path) -> None:
     """`perdure -p` makes the first agent, and talks to the one used last as `perdure chat -p` does."""
-    told = called(tmp_path, "-p", "I like 围棋.", "--model", "perdure/extractive")
-    asked = called(tmp_path, "-p", "What do I like?", "--json")
+    told = run_inside(tmp_path, "-p", "I like 围棋.", "--model", "perdure/extractive")
+    asked = run_inside(tmp_path, "-p", "What do I like?", "--json")
 
     assert (told.returncode, asked.returncode) == (0, 0)
     assert told.stdout.startswith("Noted: Likes: 围棋.\n")
     assert json.loads(asked.stdout)["text"] == "You like 围棋."
-    assert [row["name"] for row in json.loads(called(tmp_path, "agents", "--json").stdout)] == ["Perdure"]
+    assert [row["name"] for row in json.loads(run_inside(tmp_path, "agents", "--json").stdout)] == ["Perdure"]
 
 
 def test_the_agent_of_another_program_is_not_talked_to(tmp_path: Path) -> None:
     """Nothing is sent that can't be answered here; the error says what helps, and looking into memory works."""
     with open_sync(tmp_path / "perdure.db") as store:
         store.create_agent("guide")
-    once = called(tmp_path, "-p", "hello")
+    once = run_inside(tmp_path, "-p", "hello")
     lines = perdure(tmp_path, stdin="hello\n/memory human\n")
 
     assert (once.returncode, lines.returncode) == (1, 1)
@@ -86,21 +86,21 @@ def test_the_agent_of_another_program_is_not_talked_to(tmp_path: Path) -> None:
         " model: /model perdure/extractive in `perdure chat guide`\n"
     )
     assert lines.stdout.startswith("human  0/5,000")
-    assert json.loads(called(tmp_path, "agents", "--json").stdout)[0]["messages"] == 0
+    assert json.loads(run_inside(tmp_path, "agents", "--json").stdout)[0]["messages"] == 0
 
 
 def test_agents_are_listed(tmp_path: Path) -> None:
     """An empty folder says how to make one and is left alone; then names, ids, models and counts, last used first."""
     home = tmp_path / "home"
-    empty = called(home, "agents")
+    empty = run_inside(home, "agents")
     assert empty.returncode == 0
     assert "`perdure` makes one" in empty.stderr
     assert not home.exists()
 
-    called(home, "chat", "Ada's helper", "--new", "-p", "I like tea.")
-    called(home, "chat", "Second", "--new", "-p", "hello")
-    rows = json.loads(called(home, "agents", "--json").stdout)
-    table = called(home, "agents").stdout.splitlines()
+    run_inside(home, "chat", "Ada's helper", "--new", "-p", "I like tea.")
+    run_inside(home, "chat", "Second", "--new", "-p", "hello")
+    rows = json.loads(run_inside(home, "agents", "--json").stdout)
+    table = run_inside(home, "agents").stdout.splitlines()
 
     assert [row["name"] for row in rows] == ["Second", "Ada's helper"]
     assert [row["messages"] for row in rows] == [2, 4]
@@ -126,7 +126,7 @@ def test_a_wrong_call_is_one_error_without_a_traceback(
     tmp_path: Path, arguments: tuple[str, ...], code: int, told: str
 ) -> None:
     """What was wrong, and what helps, on stderr; 1 for what could not be done, 2 for what could not be understood."""
-    done = called(tmp_path, *arguments)
+    done = run_inside(tmp_path, *arguments)
 
     assert done.returncode == code
     assert told in done.stderr
@@ -136,12 +136,12 @@ def test_a_wrong_call_is_one_error_without_a_traceback(
 
 def test_an_unknown_model_makes_no_agent(tmp_path: Path) -> None:
     """The handle is checked first, before there is a store; with --json the error is an object."""
-    done = called(tmp_path, "chat", "Bob", "--new", "--model", "x/y", "--json", "-p", "hi")
+    done = run_inside(tmp_path, "chat", "Bob", "--new", "--model", "x/y", "--json", "-p", "hi")
 
     assert done.returncode == 1
     assert json.loads(done.stdout)["error"]["type"] == "model_not_found"
     assert list(tmp_path.iterdir()) == []
-    assert json.loads(called(tmp_path, "agents", "--json").stdout) == []
+    assert json.loads(run_inside(tmp_path, "agents", "--json").stdout) == []
 
 
 def test_a_folder_that_can_not_hold_a_store_is_an_error(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_folder_that_can_not_hold_a_store_is_an_error(tmp_path: Path) -> None:
     other.close()
 
     for home in ("file", "other"):
-        done = called(tmp_path / home, "chat", "-p", "hi")
+        done = run_inside(tmp_path / home, "chat", "-p", "hi")
 
         assert done.returncode == 1
         assert done.stderr.startswith("error: ")
@@ -292,7 +292,7 @@ def test_help_loads_neither_engine_nor_terminal_libraries(tmp_path: Path) -> Non
 
 def test_the_version_is_told(tmp_path: Path) -> None:
     """`--version` names the program and its version."""
-    done = called(tmp_path, "--version")
+    done = run_inside(tmp_path, "--version")
 
     assert done.returncode == 0
     assert done.stdout.startswith("perdure ")

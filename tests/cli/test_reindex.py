@@ -14,7 +14,7 @@ from perdure.core.errors import ModelRequestRefused
 from perdure.core.ports import EmbedPurpose
 from perdure.engine.workers import embedding
 from perdure.testing import ScriptedEmbedder
-from tests.support.programs import called
+from tests.support.programs import run_inside
 
 
 class Picky(ScriptedEmbedder):
@@ -48,19 +48,19 @@ def test_what_was_there_before_gets_its_vectors(tmp_path: Path, monkeypatch: pyt
     fill(tmp_path)
     embedder = ScriptedEmbedder()
     embedded_by(monkeypatch, embedder)
-    done = called(tmp_path, "reindex", "--agent", "ada")
+    done = run_inside(tmp_path, "reindex", "--agent", "ada")
     assert (done.returncode, done.stderr) == (0, "")
     assert "2 texts with a vector of test/words, 2 of them now" in done.stdout
 
-    assert "4 texts with a vector" in called(tmp_path, "reindex").stdout
+    assert "4 texts with a vector" in run_inside(tmp_path, "reindex").stdout
     asked = len(embedder.asked)
-    assert called(tmp_path, "reindex").stdout == "4 texts with a vector of test/words.\n"
+    assert run_inside(tmp_path, "reindex").stdout == "4 texts with a vector of test/words.\n"
     assert len(embedder.asked) == asked
-    assert "4 texts" in called(tmp_path, "reindex", "--again").stdout
+    assert "4 texts" in run_inside(tmp_path, "reindex", "--again").stdout
 
     other = ScriptedEmbedder(handle="test/other", dimensions=32)
     embedded_by(monkeypatch, other)
-    assert "4 texts with a vector of test/other" in called(tmp_path, "reindex").stdout
+    assert "4 texts with a vector of test/other" in run_inside(tmp_path, "reindex").stdout
 
 
 def test_the_texts_of_files_get_their_vectors_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,15 +76,15 @@ def test_the_texts_of_files_get_their_vectors_too(tmp_path: Path, monkeypatch: p
     asyncio.run(take_in())
     embedded_by(monkeypatch, ScriptedEmbedder())
 
-    assert called(tmp_path, "reindex", "--archive", "notes").stdout.startswith("1 text with a vector")
-    assert called(tmp_path, "reindex").stdout.startswith("2 texts with a vector")
+    assert run_inside(tmp_path, "reindex", "--archive", "notes").stdout.startswith("1 text with a vector")
+    assert run_inside(tmp_path, "reindex").stdout.startswith("2 texts with a vector")
 
 
 def test_a_text_that_can_not_be_embedded_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit code is 1, the reason and what helps are said, the others have their vectors."""
     fill(tmp_path)
     embedded_by(monkeypatch, Picky())
-    done = called(tmp_path, "reindex")
+    done = run_inside(tmp_path, "reindex")
     assert done.returncode == 1
     assert "3 texts with a vector" in done.stdout
     assert "could not be embedded: this text is refused" in done.stderr
@@ -93,7 +93,7 @@ def test_a_text_that_can_not_be_embedded_is_told(tmp_path: Path, monkeypatch: py
 
 def test_what_can_not_be_done_is_said(tmp_path: Path) -> None:
     """No store, no embedder, no such agent."""
-    assert "there is no store yet" in called(tmp_path, "reindex").stderr
+    assert "there is no store yet" in run_inside(tmp_path, "reindex").stderr
     fill(tmp_path)
-    done = called(tmp_path, "reindex", PERDURE_EMBEDDING="none")
+    done = run_inside(tmp_path, "reindex", PERDURE_EMBEDDING="none")
     assert (done.returncode, done.stderr) == (1, "error: there is no embedder: PERDURE_EMBEDDING is `none`\n")

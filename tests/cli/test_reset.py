@@ -6,7 +6,7 @@ from pathlib import Path
 
 from perdure import Perdure
 from perdure.settings import Settings
-from tests.support.programs import called, open_chat, perdure
+from tests.support.programs import open_chat, perdure, run_inside
 
 
 async def test_the_chat_asks_before_it_resets() -> None:
@@ -36,8 +36,8 @@ def test_the_command_resets_all_conversations_when_it_is_told_to(tmp_path: Path)
         agent.send("Hello.", conversation=agent.new_conversation().id)
 
     asked = perdure(tmp_path, "reset", "ada")
-    unknown = called(tmp_path, "reset", "nobody", "--yes")
-    done = called(tmp_path, "reset", "ada", "--yes")
+    unknown = run_inside(tmp_path, "reset", "nobody", "--yes")
+    done = run_inside(tmp_path, "reset", "ada", "--yes")
 
     assert (asked.returncode, unknown.returncode, done.returncode) == (1, 1, 0)
     assert "--yes" in asked.stderr

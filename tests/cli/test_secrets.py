@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.support.programs import called, perdure
+from tests.support.programs import perdure, run_inside
 
 CANARY = "canary-5f1d7c0a"
 
@@ -15,14 +15,14 @@ def test_a_secret_is_set_from_stdin_listed_and_removed(tmp_path: Path) -> None:
     done = perdure(tmp_path, "secret", "set", "TOKEN", stdin=f"{CANARY}\n")
     assert (done.returncode, done.stdout) == (0, "")
     assert CANARY not in done.stderr
-    listed = called(tmp_path, "secret", "list")
+    listed = run_inside(tmp_path, "secret", "list")
     assert listed.stdout.startswith("TOKEN ")
-    (shown,) = json.loads(called(tmp_path, "secret", "list", "--json").stdout)
+    (shown,) = json.loads(run_inside(tmp_path, "secret", "list", "--json").stdout)
     assert shown["name"] == "TOKEN"
-    assert called(tmp_path, "secret", "remove", "TOKEN").returncode == 0
+    assert run_inside(tmp_path, "secret", "remove", "TOKEN").returncode == 0
 
-    assert json.loads(called(tmp_path, "secret", "list", "--json").stdout) == []
-    again = called(tmp_path, "secret", "remove", "TOKEN")
+    assert json.loads(run_inside(tmp_path, "secret", "list", "--json").stdout) == []
+    again = run_inside(tmp_path, "secret", "remove", "TOKEN")
     assert (again.returncode, again.stderr) == (1, "error: secret 'TOKEN' not found\n")
 
 
@@ -33,7 +33,7 @@ def test_bad_input_is_told_and_makes_nothing(tmp_path: Path) -> None:
         (("set", "TOKEN"), "no value came"),
         (("remove", "TOKEN"), "there is none yet"),
     ):
-        done = called(tmp_path, "secret", *arguments)
+        done = run_inside(tmp_path, "secret", *arguments)
         assert (done.returncode, told in done.stderr) == (1, True), done.stderr
 
     assert list(tmp_path.iterdir()) == []

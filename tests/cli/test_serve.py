@@ -15,7 +15,7 @@ from threading import Thread
 
 import pytest
 
-from tests.support.programs import called, environment
+from tests.support.programs import environment, run_inside
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
@@ -82,7 +82,7 @@ def test_it_serves_before_its_local_model_is_there(tmp_path: Path) -> None:
 
 def test_an_address_that_others_reach_needs_a_key(tmp_path: Path) -> None:
     """Refused before a store is made."""
-    done = called(tmp_path, "serve", "--host", "0.0.0.0")
+    done = run_inside(tmp_path, "serve", "--host", "0.0.0.0")
 
     assert done.returncode == 1
     assert "PERDURE_API_KEY" in done.stderr

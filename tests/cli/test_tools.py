@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.library import open_sync
-from tests.support.programs import called
+from tests.support.programs import run_inside
 
 ROLL = '''
 def helper(sides): return min(sides, 1)
@@ -30,46 +30,46 @@ def file(tmp_path: Path) -> Path:
 def test_a_tool_is_added_tried_given_and_removed(tmp_path: Path, file: Path) -> None:
     """Each command says what comes next; nothing is made of the data folder until there is something to keep."""
     home = tmp_path / "home"
-    assert "There are no tools of your own yet" in called(home, "tool", "list").stderr
-    assert called(home, "tool", "show", "roll").returncode == 1
+    assert "There are no tools of your own yet" in run_inside(home, "tool", "list").stderr
+    assert run_inside(home, "tool", "show", "roll").returncode == 1
     assert not home.exists()
 
-    added = called(home, "tool", "add", str(file), "--timeout", "5", "--env", "A=b")
+    added = run_inside(home, "tool", "add", str(file), "--timeout", "5", "--env", "A=b")
     assert (added.returncode, added.stdout) == (0, "roll(sides, label?)\n")
     assert """`perdure tool test roll '{"sides": 1}'`""" in added.stderr
-    tried = called(home, "tool", "test", "roll", '{"sides": "6"}')
+    tried = run_inside(home, "tool", "test", "roll", '{"sides": "6"}')
     assert (tried.returncode, tried.stdout) == (0, "x: 1 of 6\n")
     assert "rolling" in tried.stderr
-    wrong = called(home, "tool", "test", "roll", '{"sides": "six"}')
+    wrong = run_inside(home, "tool", "test", "roll", '{"sides": "six"}')
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert "'sides' must be of type integer" in wrong.stderr
-    raised = called(home, "tool", "test", "run_code", '{"code": "1/0"}')
+    raised = run_inside(home, "tool", "test", "run_code", '{"code": "1/0"}')
     assert raised.stderr.startswith("error: line 1, in <module>: 1/0\n")
-    assert "agent 'used last' not found: there is none yet" in called(home, "tool", "attach", "roll").stderr
+    assert "agent 'used last' not found: there is none yet" in run_inside(home, "tool", "attach", "roll").stderr
     with open_sync(home / "perdure.db") as store:
         store.create_agent("ann")
-    assert "ann has roll" in called(home, "tool", "attach", "roll").stderr
-    (row,) = json.loads(called(home, "tool", "list", "--json").stdout)
+    assert "ann has roll" in run_inside(home, "tool", "attach", "roll").stderr
+    (row,) = json.loads(run_inside(home, "tool", "list", "--json").stdout)
     assert (row["name"], row["agents"], row["timeout_s"]) == ("roll", ["ann"], 5.0)
-    assert called(home, "tool", "list").stdout.splitlines()[0].split()[:3] == ["tool", "kind", "agents"]
-    shown = json.loads(called(home, "tool", "show", "roll", "--json").stdout)
+    assert run_inside(home, "tool", "list").stdout.splitlines()[0].split()[:3] == ["tool", "kind", "agents"]
+    shown = json.loads(run_inside(home, "tool", "show", "roll", "--json").stdout)
     assert (shown["source"], shown["environment"]) == (ROLL, {"A": ""})
-    told = called(home, "tool", "show", "roll").stdout
+    told = run_inside(home, "tool", "show", "roll").stdout
     assert "def roll" in told
     assert "\ncustom; up to 5 s; no network; sees A\n" in told
-    assert "no longer" in called(home, "tool", "detach", "roll", "--agent", "ann").stderr
-    assert called(home, "tool", "remove", "roll").returncode == 0
-    assert json.loads(called(home, "tool", "list", "--json").stdout) == []
-    listed = called(home, "tool", "list", "--all").stdout
+    assert "no longer" in run_inside(home, "tool", "detach", "roll", "--agent", "ann").stderr
+    assert run_inside(home, "tool", "remove", "roll").returncode == 0
+    assert json.loads(run_inside(home, "tool", "list", "--json").stdout) == []
+    listed = run_inside(home, "tool", "list", "--all").stdout
     assert max(map(len, listed.splitlines())) < 250
     assert "letta_" not in listed
-    every = json.loads(called(home, "tool", "list", "--all", "--json").stdout)
+    every = json.loads(run_inside(home, "tool", "list", "--all", "--json").stdout)
     assert {"memory_insert", "run_code"} <= {row["name"] for row in every}
 
 
 def test_a_file_is_tried_before_it_is_added(tmp_path: Path, file: Path) -> None:
     """As JSON, with what it printed; an error is exit code 1."""
-    tried = called(tmp_path, "tool", "test", str(file), '{"sides": 2, "label": "y"}', "--json")
+    tried = run_inside(tmp_path, "tool", "test", str(file), '{"sides": 2, "label": "y"}', "--json")
 
     assert json.loads(tried.stdout) == {"status": "success", "result": "y: 1 of 2", "stdout": "rolling\n", "stderr": ""}
 
@@ -94,7 +94,7 @@ def test_what_can_not_be_added_is_told(
     path = tmp_path / "tool.py"
     if text is not None:
         path.write_bytes(text)
-    failed = called(tmp_path, "tool", "add", str(path), *arguments)
+    failed = run_inside(tmp_path, "tool", "add", str(path), *arguments)
 
     assert (failed.returncode, failed.stdout) == (1, "")
     assert told in failed.stderr and "Traceback" not in failed.stderr
@@ -103,13 +103,13 @@ def test_what_can_not_be_added_is_told(
 def test_a_tool_is_tried_for_an_agent(tmp_path: Path, file: Path) -> None:
     """One that has it; arguments that are given twice are refused, as from a model."""
     home = tmp_path / "home"
-    called(home, "tool", "add", str(file))
-    twice = called(home, "tool", "test", "roll", '{"sides": 1, "sides": 2}')
+    run_inside(home, "tool", "add", str(file))
+    twice = run_inside(home, "tool", "test", "roll", '{"sides": 1, "sides": 2}')
     assert twice.returncode == 1 and "'sides' is given twice in one object" in twice.stderr
     with open_sync(home / "perdure.db") as store:
         store.create_agent("ann")
-    without = called(home, "tool", "test", "roll", '{"sides": 6}', "--agent", "ann")
+    without = run_inside(home, "tool", "test", "roll", '{"sides": 6}', "--agent", "ann")
     assert without.returncode == 1 and "tool 'roll' of this agent not found" in without.stderr
-    called(home, "tool", "attach", "roll")
-    tried = called(home, "tool", "test", "roll", '{"sides": 6}', "--agent", "ann")
+    run_inside(home, "tool", "attach", "roll")
+    tried = run_inside(home, "tool", "test", "roll", '{"sides": 6}', "--agent", "ann")
     assert (tried.returncode, tried.stdout) == (0, "x: 1 of 6\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 from perdure import AsyncPerdure
 from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.testing.clock import START
-from tests.support.programs import called
+from tests.support.programs import run_inside
 
 
 def fill(home: Path) -> None:
@@ -24,9 +24,9 @@ def fill(home: Path) -> None:
 
 def test_all_agrees(tmp_path: Path) -> None:
     """A store that was only used says so, with exit code 0; where there is none that is an error."""
-    assert "there is no store yet" in called(tmp_path, "verify").stderr
+    assert "there is no store yet" in run_inside(tmp_path, "verify").stderr
     fill(tmp_path)
-    done = called(tmp_path, "verify")
+    done = run_inside(tmp_path, "verify")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "rows of 2 agents and archives were compared.\nAll agrees.\n" in done.stdout
@@ -40,15 +40,15 @@ def test_what_differs_is_told_and_repaired(tmp_path: Path) -> None:
     connection.execute("UPDATE passages SET text = 'Ada likes long trains', checksum = NULL")
     connection.commit()
     connection.close()
-    told = called(tmp_path, "verify")
+    told = run_inside(tmp_path, "verify")
     assert told.returncode == 1
     assert "✗ archive-" in told.stdout and "5 passages counted, not 1" in told.stdout
     assert "1 found by words they don't have" in told.stdout
     assert "--repair" in told.stderr
-    repaired = called(tmp_path, "verify", "--repair")
+    repaired = run_inside(tmp_path, "verify", "--repair")
     assert (repaired.returncode, repaired.stdout.count("✓ repaired")) == (0, 2)
 
-    assert "All agrees." in called(tmp_path, "verify").stdout
+    assert "All agrees." in run_inside(tmp_path, "verify").stdout
 
 
 def test_a_repair_that_was_cut_off_is_told_and_goes_on(tmp_path: Path) -> None:
@@ -56,14 +56,14 @@ def test_a_repair_that_was_cut_off_is_told_and_goes_on(tmp_path: Path) -> None:
     fill(tmp_path)
     store = SqliteStore.open(tmp_path / "perdure.db", at=START)
     asyncio.run(begin(store))
-    told = called(tmp_path, "verify")
+    told = run_inside(tmp_path, "verify")
     assert (told.returncode, told.stdout.count("is not done")) == (1, 1)
     assert "--repair` goes on" in told.stderr
     asyncio.run(talk_more(tmp_path))
 
-    assert called(tmp_path, "verify", "--repair").returncode == 0
-    assert "All agrees." in called(tmp_path, "verify").stdout
-    assert "Ada likes walruses" in called(tmp_path, "search", "walruses", "--agent", "ada").stdout
+    assert run_inside(tmp_path, "verify", "--repair").returncode == 0
+    assert "All agrees." in run_inside(tmp_path, "verify").stdout
+    assert "Ada likes walruses" in run_inside(tmp_path, "search", "walruses", "--agent", "ada").stdout
 
 
 async def begin(store: SqliteStore) -> None:

@@ -56,7 +56,7 @@ def logs(draw: st.DrawFn) -> list[Message]:
     return [replace(one, role=draw(roles)) if one.role == "user" else one for one in messages]
 
 
-def said(*turns: tuple[Role, Part | str]) -> list[Message]:
+def build_messages(*turns: tuple[Role, Part | str]) -> list[Message]:
     """A conversation of (role, text or part)."""
     messages = build_log([Text(part) if isinstance(part, str) else part for _, part in turns])
     return [replace(message, role=role) for message, (role, _) in zip(messages, turns, strict=True)]
@@ -167,13 +167,13 @@ def test_merged_texts_fit(summaries: list[str], limit: int) -> None:
 )
 def test_what_a_user_says_is_found(field: str, text: str, wanted: list[str]) -> None:
     """Identifiers, paths, numbers, names, decisions, questions and statements, in several languages."""
-    assert texts(getattr(extract(said(("user", text))), field)) == wanted
+    assert texts(getattr(extract(build_messages(("user", text))), field)) == wanted
 
 
 def test_a_question_is_open_until_the_agent_answers() -> None:
     """The last ones stay open, and those that were put off; what is still to do is open whoever says it."""
     found = extract(
-        said(
+        build_messages(
             ("user", "How old is Bruno?"),
             ("assistant", "Bruno is four. TODO: ask the vet."),
             ("user", "Where is the key?"),
@@ -188,7 +188,7 @@ def test_a_question_is_open_until_the_agent_answers() -> None:
 def test_what_several_messages_have_is_worth_more() -> None:
     """An identifier of a tool's result counts little until somebody uses it."""
     found = extract(
-        said(
+        build_messages(
             ("tool", ToolResult("c", "t", "rows SKR-1 and SKR-2")),
             ("assistant", ToolCall("d", "t", '{"id": "SKR-2"}')),
         )
@@ -199,7 +199,7 @@ def test_what_several_messages_have_is_worth_more() -> None:
 
 def test_engine_messages_and_reasoning_are_passed_over() -> None:
     """They were not said by anybody."""
-    messages = said(("user", "See E-1."), ("assistant", Reasoning("maybe E-2")))
+    messages = build_messages(("user", "See E-1."), ("assistant", Reasoning("maybe E-2")))
     delta = replace(messages[0], kind="memory_delta", parts=(Text("E-3"),))
 
     assert texts(extract([*messages, delta]).identifiers) == ["E-1"]
@@ -207,7 +207,9 @@ def test_engine_messages_and_reasoning_are_passed_over() -> None:
 
 def test_little_room_goes_to_both_ends_and_the_middle() -> None:
     """Of a long conversation neither the beginning nor the end takes all lines."""
-    messages = said(*(("user", f"I told you the fact number {at} of this conversation.") for at in range(300)))
+    messages = build_messages(
+        *(("user", f"I told you the fact number {at} of this conversation.") for at in range(300))
+    )
     text = render_extract(extract(messages), max_tokens=200, counter=COUNTER)
     seqs = [int(line.split(" ")[0].removeprefix("msg-")) for line in text.split("\n")]
 
@@ -255,7 +257,7 @@ def test_each_merged_summary_has_its_say() -> None:
 @pytest.mark.parametrize("part", [Text, lambda text: ToolResult("c", "t", text), lambda text: ToolCall("c", "t", text)])
 def test_a_megabyte_of_anything_is_read_in_linear_time(unit: str, part: type[Text]) -> None:
     """A pattern that backtracks would take minutes; it takes a tenth of a second, and gets five for a busy machine."""
-    messages = said(("user", part(unit * (1_000_000 // len(unit)))))
+    messages = build_messages(("user", part(unit * (1_000_000 // len(unit)))))
     start = time.process_time()
     render_extract(extract(messages), max_tokens=500, counter=COUNTER)
 
@@ -265,7 +267,7 @@ def test_a_megabyte_of_anything_is_read_in_linear_time(unit: str, part: type[Tex
 def test_a_large_result_is_found_in_at_both_ends() -> None:
     """Not everything is kept of a long list, but its first and last are."""
     text = "\n".join(f"2026-01-01 worker_{at} ran job-{at:x}-{at} for {at} ms" for at in range(20_000))
-    found = texts(extract(said(("tool", ToolResult("c", "t", text)))).identifiers)
+    found = texts(extract(build_messages(("tool", ToolResult("c", "t", text)))).identifiers)
 
     assert "worker_0" in found
     assert "worker_19999" in found

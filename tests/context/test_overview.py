@@ -19,7 +19,7 @@ MODEL = "test/scripted"
 COUNTER = ScriptTokenCounter()
 
 
-async def opened(*script: Any, otherwise: Any = None) -> AsyncPerdure:
+async def open_library(*script: Any, otherwise: Any = None) -> AsyncPerdure:
     return await AsyncPerdure.open(
         store=InlineStore(),
         models={MODEL: ScriptedModel(*script, otherwise=otherwise)},
@@ -29,7 +29,7 @@ async def opened(*script: Any, otherwise: Any = None) -> AsyncPerdure:
     )
 
 
-def made(tokens: int, *, overcount: int = 0) -> ContextOverview:
+def build_overview(tokens: int, *, overcount: int = 0) -> ContextOverview:
     """An overview of 1,000 tokens of which 250 are kept for the answer."""
     parts = (Segment("tools", 10), Segment("system prompt", 90), Segment("messages", tokens))
     return ContextOverview(
@@ -42,7 +42,7 @@ def made(tokens: int, *, overcount: int = 0) -> ContextOverview:
 @pytest.mark.parametrize("overcount", [0, 61, -40])
 def test_the_parts_the_reserve_and_the_rest_are_the_window(overcount: int) -> None:
     """Also when the estimate is corrected: then each part is its share of what is left."""
-    overview = made(201, overcount=overcount)
+    overview = build_overview(201, overcount=overcount)
 
     assert overview.used_tokens == 301 - overcount == sum(part.tokens for part in overview.parts)
     assert overview.used_tokens + overview.reserve_tokens + overview.free_tokens == overview.window_tokens
@@ -52,7 +52,7 @@ def test_the_parts_the_reserve_and_the_rest_are_the_window(overcount: int) -> No
 
 def test_more_than_fits_is_said_to_be() -> None:
     """Nothing is free then, and how much has to go is known."""
-    overview = made(2_000)
+    overview = build_overview(2_000)
 
     assert overview.free_tokens == 0
     assert overview.over_tokens == 2_100 + 250 - 1_000
@@ -60,7 +60,7 @@ def test_more_than_fits_is_said_to_be() -> None:
 
 async def test_the_overview_is_what_the_next_request_is_sent_on() -> None:
     """With the new message, its estimate is that of the step to the token; a memory edit from outside is counted."""
-    async with await opened(otherwise=says("Hello.")) as perdure:
+    async with await open_library(otherwise=says("Hello.")) as perdure:
         agent = await perdure.create_agent("Ada", settings={"context_window_tokens": 16_000})
         for text in ("hello", "and again", "a third time"):
             before = await agent.context()
@@ -80,7 +80,7 @@ async def test_what_was_measured_corrects_the_estimate() -> None:
     def half(request: ModelRequest) -> ModelReply:
         return ModelReply(parts=(Text("Hm."),), usage=Usage(input_tokens=1_500, output_tokens=2))
 
-    async with await opened(otherwise=half) as perdure:
+    async with await open_library(otherwise=half) as perdure:
         agent = await perdure.create_agent("Ada")
         first = await agent.context()
         await agent.send("hello")
@@ -98,7 +98,7 @@ async def test_what_was_measured_corrects_the_estimate() -> None:
 async def test_summaries_and_stubs_in_view_are_told() -> None:
     """What left the window is counted behind the handles of its summaries."""
     filler = "word " * 400
-    async with await opened(otherwise=says("noted")) as perdure:
+    async with await open_library(otherwise=says("noted")) as perdure:
         agent = await perdure.create_agent("Ada", settings={"context_window_tokens": 8_000})
         for number in range(12):
             await agent.send(f"{number} {filler}")
@@ -140,7 +140,7 @@ async def test_a_call_that_is_open_is_left_out() -> None:
 
 async def test_the_context_of_a_conversation_that_is_not_there_is_an_error() -> None:
     """Also of another agent's."""
-    async with await opened() as perdure:
+    async with await open_library() as perdure:
         agent, other = await perdure.create_agent("Ada"), await perdure.create_agent("Bob")
         theirs = await other.new_conversation()
 

@@ -32,13 +32,13 @@ COUNTER = ByteCounter()
 LOGS = st.lists(parts(), max_size=8).map(build_log)
 
 
-def said(*turns: tuple[Role, Part | str]) -> list[Message]:
+def build_messages(*turns: tuple[Role, Part | str]) -> list[Message]:
     """A conversation of (role, text or part)."""
     messages = build_log([Text(part) if isinstance(part, str) else part for _, part in turns])
     return [replace(message, role=role) for message, (role, _) in zip(messages, turns, strict=True)]
 
 
-MESSAGES = said(
+MESSAGES = build_messages(
     ("user", "Hi! I'm Ada Lovelace from Turin. I plan two weeks in Kyoto in March with a budget of 4500 EUR, and need "
      "someone to look after my dog Bruno."),
     ("assistant", "A trip to Kyoto sounds great. Near the station there are the Hotel Granvia for 180 EUR a night and "
@@ -115,7 +115,7 @@ def test_results_give_way_before_words() -> None:
 
 def test_reasoning_and_engine_messages_stay_out() -> None:
     """All but memory deltas, which are shortened."""
-    messages = said(
+    messages = build_messages(
         ("assistant", Reasoning("secret thought")), ("user", "Hello"), ("user", "x" * 5_000), ("user", "beat")
     )
     delta = replace(messages[2], kind="memory_delta")
@@ -239,7 +239,7 @@ def test_the_source_is_no_summary() -> None:
 
 
 def test_a_summary_is_shorter_than_its_source() -> None:
-    source = transcript(said(("user", "Ada books the Sakura Inn.")), max_tokens=100, counter=COUNTER)
+    source = transcript(build_messages(("user", "Ada books the Sakura Inn.")), max_tokens=100, counter=COUNTER)
 
     assert reason(GOOD, source=source) == "echo"
 
@@ -276,7 +276,7 @@ def test_a_translated_summary_is_known_by_names_and_numbers(text: str) -> None:
 
 def test_a_chinese_summary_of_a_chinese_conversation_passes() -> None:
     source = transcript(
-        said(
+        build_messages(
             ("user", "你好，我叫李雷，住在北京。我想三月去京都旅行两周，预算四千五百元，还需要有人照顾我的狗。"),
             ("assistant", "京都很不错。车站附近有两家酒店，樱花旅馆每晚九十五元，格兰酒店每晚一百八十元。"),
             ("user", "那就订樱花旅馆吧。狗的寄养所有回复了吗？"),
@@ -342,7 +342,7 @@ def test_what_a_summary_lacks_is_put_behind_it() -> None:
 
 def test_a_summary_that_lacks_nothing_stays() -> None:
     """The number in another grouping and the question in other words are no lack."""
-    messages = said(("user", "The budget is 4,500 EUR for E-4711. What did the kennel answer?"))
+    messages = build_messages(("user", "The budget is 4,500 EUR for E-4711. What did the kennel answer?"))
     text = "Budget 4500 EUR for e-4711; open is what answer the kennel gave."
 
     assert add_missing(text, extract(messages), max_tokens=1_000, counter=COUNTER) == text

@@ -81,7 +81,7 @@ def logs(draw: st.DrawFn, min_size: int = 1) -> list[Message]:
     ]
 
 
-def spoken(message: Message) -> str:
+def text_of_part(message: Message) -> str:
     """What a transcript has of a message when there is room."""
     match message.parts[0]:
         case Text(text=text) | ToolResult(text=text):
@@ -111,7 +111,7 @@ def read(text: str) -> Iterator[Shown | range]:
 
 def check(text: str, messages: Sequence[Message]) -> list[Shown]:
     """What is shown, when every message with words is, or is said to be left out, in order, and what is shown is so."""
-    words = {message.seq: spoken(message) for message in messages if spoken(message)}
+    words = {message.seq: text_of_part(message) for message in messages if text_of_part(message)}
     told: list[int] = []
     shown: list[Shown] = []
     between = True
@@ -161,7 +161,7 @@ def test_users_are_heard_last(messages: list[Message], share: float) -> None:
     """What they said is cut only when results and calls have shrunk to a few words, and left out only when nothing
     else is there; of what is left out of each, the first and the last go last."""
     shown = check_fitting(messages, share)
-    words = {message.seq: message.role for message in messages if spoken(message)}
+    words = {message.seq: message.role for message in messages if text_of_part(message)}
     users, others = ([seq for seq, role in words.items() if (role == "user") == of] for of in (True, False))
     there = {one.seq for one in shown}
     if any(one.missing for one in shown if one.role == "user"):

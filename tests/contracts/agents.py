@@ -13,15 +13,13 @@ from perdure.core.events import RunQueued
 from perdure.core.ids import AgentId, ArchiveId, BlockId, ConversationId, MessageId, OrgId, PassageId, RunId, StepId
 from perdure.core.runs import Lease, Prefix, Recipe, Usage
 from perdure.storage.tx import Tx
-from tests.contracts.base import ADA, AT, AWKWARD, Contract, claimed, found_messages, raises, said
-
-__all__ = ["AgentContract"]
+from tests.contracts.base import ADA, AT, AWKWARD, Contract, claimed, list_texts, match_messages, raises
 
 
 class AgentContract(Contract):
     async def test_agents_are_numbered_and_listed_newest_first(self) -> None:
         """A later agent has a higher number; pages follow each other without gap or overlap."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             made = [await store.write(self.add_agent, f"agent {index}") for index in range(5)]
 
             def pages(tx: Tx) -> list[list[str]]:
@@ -38,13 +36,13 @@ class AgentContract(Contract):
 
     async def test_an_agent_comes_back_as_it_was_put(self) -> None:
         """Every field survives, whatever characters it holds."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             org_id = await store.read(lambda tx: tx.org_id)
 
             def add(tx: Tx, agent: Agent) -> Agent:
                 return tx.agents.add(agent)
 
-            def found(tx: Tx, agent: Agent) -> tuple[Agent, Agent | None]:
+            def find(tx: Tx, agent: Agent) -> tuple[Agent, Agent | None]:
                 return tx.agents.get(agent.id), tx.agents.find_by_name(agent.name)
 
             for text in AWKWARD:
@@ -70,11 +68,11 @@ class AgentContract(Contract):
                 added = await store.write(add, agent)
 
                 assert replace(added, number=0) == agent
-                assert await store.read(found, agent) == (added, added)
+                assert await store.read(find, agent) == (added, added)
 
     async def test_the_newest_of_a_name_is_found(self) -> None:
         """Names may repeat; the newest one is meant. An unknown name finds nothing."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             await store.write(self.add_agent, "twin")
             newest = await store.write(self.add_agent, "twin")
 
@@ -83,7 +81,7 @@ class AgentContract(Contract):
 
     async def test_the_last_used_agent_is_the_one_with_the_newest_run(self) -> None:
         """Without any run it is the newest agent; without agents there is none."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             assert await store.read(lambda tx: tx.agents.last_used()) is None
 
             older, newer = await store.write(self.add_agent, "older"), await store.write(self.add_agent, "newer")
@@ -97,7 +95,7 @@ class AgentContract(Contract):
 
     async def test_putting_an_agent_raises_its_settings_revision(self) -> None:
         """Every change makes a new revision, also one made from an outdated copy: two settings never share one."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             first = await store.write(lambda tx: tx.agents.put(replace(agent, system="Be kind.")))
             second = await store.write(lambda tx: tx.agents.put(replace(agent, system="Be brief.")))
@@ -109,7 +107,7 @@ class AgentContract(Contract):
 
     async def test_a_change_that_shapes_no_request_leaves_the_revision_alone(self) -> None:
         """A prefix need not be written anew because of a name or a tag."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             renamed = await store.write(lambda tx: tx.agents.put(replace(agent, name="other", tags=("x",))))
 
@@ -117,7 +115,7 @@ class AgentContract(Contract):
 
     async def test_pages_of_agents_go_both_ways(self) -> None:
         """In every order, forwards by `after` and backwards by `before`, each agent is met once."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             made = [await store.write(self.add_agent, f"agent {index}") for index in range(5)]
             await store.write(lambda tx: tx.agents.put(replace(made[1], updated_at=AT + timedelta(seconds=9))))
             await store.write(lambda tx: self.add_run(tx, made[3].id))
@@ -154,7 +152,7 @@ class AgentContract(Contract):
 
     async def test_agents_are_filtered(self) -> None:
         """All conditions hold; texts are looked for as they are, whatever they mean to a database."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             block = await store.write(self.add_block)
             ada = await store.write(self.add_agent, "Ada")
             odd = await store.write(self.add_agent, "50%_! of \\ Ünal")
@@ -166,36 +164,36 @@ class AgentContract(Contract):
                 lambda tx: tx.runs.end(run, reason="end_turn", usage=Usage(), step_count=0, failure=None, at=AT)
             )
 
-            async def found(**conditions: Any) -> list[str]:
+            async def find(**conditions: Any) -> list[str]:
                 where = AgentFilter(**conditions)
                 agents = await store.read(lambda tx: tx.agents.page(where=where, ascending=True))
                 assert await store.read(lambda tx: tx.agents.count(where)) == len(agents)
                 return [{ada.id: "ada", odd.id: "odd"}[agent.id] for agent in agents]
 
-            assert await found() == ["ada", "odd"]
-            assert await found(name="Ada") == ["ada"]
-            assert await found(name="ada") == []
-            assert await found(text="aDA") == ["ada"]
+            assert await find() == ["ada", "odd"]
+            assert await find(name="Ada") == ["ada"]
+            assert await find(name="ada") == []
+            assert await find(text="aDA") == ["ada"]
             for text in ("50%_! of", "%_", "!", "\\ Ünal", "OF"):
-                assert await found(text=text) == ["odd"]
-            assert await found(text="_") == ["odd"]
-            assert await found(tags=("a",)) == ["ada"]
-            assert await found(tags=("A",)) == []
-            assert await found(tags=("a", "b")) == ["ada", "odd"]
-            assert await found(tags=("a", "b"), all_tags=True) == ["ada"]
+                assert await find(text=text) == ["odd"]
+            assert await find(text="_") == ["odd"]
+            assert await find(tags=("a",)) == ["ada"]
+            assert await find(tags=("A",)) == []
+            assert await find(tags=("a", "b")) == ["ada", "odd"]
+            assert await find(tags=("a", "b"), all_tags=True) == ["ada"]
             for tag in ('say "a"', "x\\", *AWKWARD):
-                assert await found(tags=(tag,)) == ["odd"]
-            assert await found(tags=("x",)) == []
-            assert await found(block_id=block.id) == ["ada"]
-            assert await found(created_by="somebody") == []
-            assert await found(stop_reason="end_turn") == ["ada"]
-            assert await found(stop_reason="cancelled") == []
-            assert await found(hidden=False) == ["odd"]
-            assert await found(hidden=True, tags=("b",), text="ad") == ["ada"]
+                assert await find(tags=(tag,)) == ["odd"]
+            assert await find(tags=("x",)) == []
+            assert await find(block_id=block.id) == ["ada"]
+            assert await find(created_by="somebody") == []
+            assert await find(stop_reason="end_turn") == ["ada"]
+            assert await find(stop_reason="cancelled") == []
+            assert await find(hidden=False) == ["odd"]
+            assert await find(hidden=True, tags=("b",), text="ad") == ["ada"]
 
     async def test_what_an_agent_shows_its_model(self) -> None:
         """The ids of its default conversation's messages since the prefix, the newest ones, oldest first."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> tuple[AgentId, list[MessageId]]:
                 agent = self.add_agent(tx)
@@ -229,7 +227,7 @@ class AgentContract(Contract):
 
     async def test_unknown_agents_are_not_found(self) -> None:
         """Getting, changing and deleting what is not there says so."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             ghost = replace(agent, id=AgentId(self.ids.new("agent")))
             with raises(NotFound):
@@ -243,7 +241,7 @@ class AgentContract(Contract):
 
     async def test_an_id_is_given_once(self) -> None:
         """Adding an agent under a taken id is refused and changes nothing."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             with raises(AlreadyExists):
                 await store.write(lambda tx: tx.agents.add(replace(agent, name="impostor")))
@@ -252,7 +250,7 @@ class AgentContract(Contract):
 
     async def test_an_id_leads_to_its_row_without_naming_the_agent(self) -> None:
         """Conversations, messages, runs, steps and passages are found by their ids alone."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> tuple[Any, ...]:
                 agent = self.add_agent(tx)
@@ -286,7 +284,7 @@ class AgentContract(Contract):
 
     async def test_nonsense_is_no_id(self) -> None:
         """Whatever text is looked up as an id, the answer is that there is no such thing."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             for text in (*AWKWARD, "agent-1", "' OR 1=1 --", "%s", ":id"):
                 for look_up in (
                     lambda tx, text: tx.agents.get(AgentId(text)),
@@ -303,7 +301,7 @@ class AgentContract(Contract):
 
     async def test_deleting_an_agent_removes_all_that_was_its_own(self) -> None:
         """Messages, conversations, runs, steps, events, prefixes and what search knew are gone; shared blocks stay."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx, name: str, block_id: BlockId) -> tuple[AgentId, list[str]]:
                 agent = self.add_agent(tx, name)
@@ -361,18 +359,18 @@ class AgentContract(Contract):
                 left += tx.messages.list(gone, engine_kinds=True)
                 left += tx.runs.list(gone)
                 left += tx.blocks.of_agent(gone)
-                left += found_messages(tx, gone, "walrus")
+                left += match_messages(tx, gone, "walrus")
                 return left
 
             assert await store.read(what_is_left) == []
-            assert await store.read(said, kept) == ["the walrus sings"]
-            assert await store.read(found_messages, kept, "walrus") == [0]
+            assert await store.read(list_texts, kept) == ["the walrus sings"]
+            assert await store.read(match_messages, kept, "walrus") == [0]
             assert await store.read(lambda tx: tx.blocks.agents_of(block.id)) == [kept]
             assert await store.read(lambda tx: tx.agents.last_used()) is not None
 
     async def test_a_model_and_tool_rules_are_read_by_themselves(self) -> None:
         """The settings come with rules only; nobody else's agent has either."""
-        async with self.opened() as store, self.opened(org_id=OrgId("org-other")) as other:
+        async with self.open_store() as store, self.open_store(org_id=OrgId("org-other")) as other:
             settings = {"tool_rules": [{"type": "run_first", "tool_name": AWKWARD[1]}], "timezone": "UTC"}
             plain = await store.write(self.add_agent, "plain")
             ruled = await store.write(self.add_agent, "ruled")

@@ -10,8 +10,6 @@ from perdure.core.runs import Run, RunKey, StopReason, Usage
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, Contract, claimed
 
-__all__ = ["AnswerContract"]
-
 OTHER = OrgId("org-other")
 BASH: dict[str, Any] = {"name": "Bash", "description": AWKWARD[0], "parameters": {"properties": {AWKWARD[1]: {}}}}
 
@@ -19,7 +17,7 @@ BASH: dict[str, Any] = {"name": "Bash", "description": AWKWARD[0], "parameters":
 class AnswerContract(Contract):
     async def test_what_waits_is_recorded_with_its_conversation(self) -> None:
         """It is found for one agent and for all, in order of agents and conversations, until nothing waits any more."""
-        async with self.opened() as store, self.opened(org_id=OTHER) as other:
+        async with self.open_store() as store, self.open_store(org_id=OTHER) as other:
 
             def fill(tx: Tx) -> list[Conversation]:
                 agents = [self.add_agent(tx, name) for name in ("ada", "bob")]
@@ -48,7 +46,7 @@ class AnswerContract(Contract):
 
     async def test_a_run_that_goes_on_with_answers_comes_back_as_it_was_put(self) -> None:
         """What was answered is found again, newest first, of its own conversation; what was said along waits too."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> list[Run]:
                 agent = self.add_agent(tx)
@@ -92,7 +90,7 @@ class AnswerContract(Contract):
 
     async def test_tools_of_a_caller_are_kept_once_for_each_agent(self) -> None:
         """By their digest; another agent, another digest and another organisation have none."""
-        async with self.opened() as store, self.opened(org_id=OTHER) as other:
+        async with self.open_store() as store, self.open_store(org_id=OTHER) as other:
 
             def fill(tx: Tx) -> list[Run]:
                 ada, bob = self.add_agent(tx, "ada"), self.add_agent(tx, "bob")
@@ -118,7 +116,7 @@ class AnswerContract(Contract):
 
     async def test_a_run_that_stopped_at_calls_can_be_cancelled(self) -> None:
         """No other that has ended, and none that has not."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             reasons: tuple[StopReason | None, ...] = ("requires_approval", "end_turn", "error", None)
             found: list[tuple[str, str | None]] = []

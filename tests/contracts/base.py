@@ -32,8 +32,6 @@ from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START, SequentialIds
 
-__all__ = ["ADA", "AT", "AWKWARD", "LATER", "UNTIL", "Contract", "found_messages", "found_passages", "raises", "said"]
-
 AT = START
 UNTIL = AT + timedelta(seconds=15)
 """When leases that begin at `AT` run out."""
@@ -83,7 +81,7 @@ class Contract:
         raise NotImplementedError
 
     @contextlib.asynccontextmanager
-    async def opened(self, *, org_id: OrgId = DEFAULT_ORG) -> AsyncIterator[Store]:
+    async def open_store(self, *, org_id: OrgId = DEFAULT_ORG) -> AsyncIterator[Store]:
         store = await self.open(org_id=org_id)
         try:
             yield store
@@ -240,19 +238,19 @@ def claimed(tx: Tx, key: RunKey, owner: str = "here", *, at: datetime = AT, unti
     return run
 
 
-def said(tx: Tx, agent_id: AgentId, *, limit: int = 1000) -> list[str]:
+def list_texts(tx: Tx, agent_id: AgentId, *, limit: int = 1000) -> list[str]:
     """The texts of the agent's history, in order."""
     return [message.text for message in tx.messages.list(agent_id, limit=limit)]
 
 
-def found_messages(
+def match_messages(
     tx: Tx, agent_id: AgentId, text: str, *, where: MessageFilter | None = None, limit: int = 100
 ) -> list[int]:
     """The numbers of the messages that a search for `text` meets, sorted."""
     return sorted(tx.messages.match(agent_id, query_of(text), where=where or MessageFilter(), limit=limit).seqs)
 
 
-def found_passages(
+def match_passages(
     tx: Tx, archive_id: ArchiveId, text: str, *, where: PassageFilter | None = None, limit: int = 100
 ) -> list[int]:
     """The numbers of the passages that a search for `text` meets, sorted."""

@@ -19,8 +19,6 @@ from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, Contract, raises
 
-__all__ = ["BlockContract"]
-
 
 def put_value(tx: Tx, block: Block, value: str) -> Block:
     """The block with another value, if it is still as `block` was read."""
@@ -34,7 +32,7 @@ def labels_of(tx: Tx, agent_id: AgentId) -> list[str]:
 class BlockContract(Contract):
     async def test_every_edit_is_a_version(self) -> None:
         """Versions count from 0 without gaps, newest first, each with its value, diff, author and time."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             block = await store.write(self.add_block, "human", "Ada")
             author = Author(
                 kind="agent",
@@ -84,7 +82,7 @@ class BlockContract(Contract):
 
     async def test_a_block_comes_back_as_it_was_put(self) -> None:
         """Every field survives, whatever characters it holds; so does its history."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             org_id = await store.read(lambda tx: tx.org_id)
 
             def add(tx: Tx, block: Block, author: Author) -> Block:
@@ -131,7 +129,7 @@ class BlockContract(Contract):
 
     async def test_an_outdated_edit_is_a_conflict(self) -> None:
         """Whoever edits a version that is no longer the newest is told both, and nothing is written."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             block = await store.write(self.add_block, "human", "a")
             await store.write(put_value, block, "b")
             with raises(VersionConflict) as caught:
@@ -144,7 +142,7 @@ class BlockContract(Contract):
 
     async def test_concurrent_editors_lose_nothing(self) -> None:
         """Two handles, many tasks, each repeating its edit on a conflict: every line is there, every version is."""
-        async with self.opened() as one, self.opened() as other:
+        async with self.open_store() as one, self.open_store() as other:
             block = await one.write(self.add_block)
 
             async def add_line(store: Store, line: str) -> None:
@@ -169,7 +167,7 @@ class BlockContract(Contract):
 
     async def test_an_edit_without_a_version_is_one_step(self) -> None:
         """An agent's tool edits what the block holds now: two handles at once never get in each other's way."""
-        async with self.opened() as one, self.opened() as other:
+        async with self.open_store() as one, self.open_store() as other:
             agent = await one.write(self.add_agent)
             block = await one.write(lambda tx: self.add_block(tx, "human", agent_id=agent.id))
             lines = [f"line {index}" for index in range(12)]
@@ -185,7 +183,7 @@ class BlockContract(Contract):
 
     async def test_a_shared_block_is_one_block(self) -> None:
         """An edit for one agent is seen by all that share the block, and they are listed in their order."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             ada, bob = await store.write(self.add_agent, "ada"), await store.write(self.add_agent, "bob")
             block = await store.write(lambda tx: self.add_block(tx, "team", "red", agent_id=ada.id))
             await store.write(lambda tx: tx.blocks.attach(bob.id, block.id))
@@ -198,7 +196,7 @@ class BlockContract(Contract):
 
     async def test_an_agent_has_one_block_of_a_label(self) -> None:
         """Attaching a second block of a label is refused; attaching the same one again is no error."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             block = await store.write(lambda tx: self.add_block(tx, "human", agent_id=agent.id))
             other = await store.write(self.add_block, "human")
@@ -215,7 +213,7 @@ class BlockContract(Contract):
             blocks = [self.add_block(tx, f"b{number}") for number in numbers]
             tx.blocks.attach(agent_id, *(block.id for block in blocks))
 
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             most = await store.read(lambda tx: tx.limits.blocks_per_agent)
             await store.write(attach, agent.id, range(most))
@@ -232,7 +230,7 @@ class BlockContract(Contract):
 
     async def test_of_two_blocks_attached_at_once_one_wins(self) -> None:
         """Two handles attach two blocks of one label to one agent: exactly one gets in, the other is told."""
-        async with self.opened() as one, self.opened() as other:
+        async with self.open_store() as one, self.open_store() as other:
 
             def attach(tx: Tx, agent_id: AgentId, block_id: BlockId) -> None:
                 tx.blocks.attach(agent_id, block_id)
@@ -249,7 +247,7 @@ class BlockContract(Contract):
 
     async def test_of_two_blocks_renamed_at_once_one_wins(self) -> None:
         """Two handles give two blocks of one agent the same label: exactly one gets it, the other is told."""
-        async with self.opened() as one, self.opened() as other:
+        async with self.open_store() as one, self.open_store() as other:
 
             def two_blocks(tx: Tx) -> tuple[AgentId, list[Block]]:
                 agent = self.add_agent(tx)
@@ -269,7 +267,7 @@ class BlockContract(Contract):
 
     async def test_renaming_cannot_double_a_label(self) -> None:
         """A block is not given a label that one of its agents has already, also not a shared block."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             ada, bob = await store.write(self.add_agent, "ada"), await store.write(self.add_agent, "bob")
             await store.write(lambda tx: self.add_block(tx, "human", agent_id=ada.id))
             shared = await store.write(lambda tx: self.add_block(tx, "notes", agent_id=bob.id))
@@ -288,7 +286,7 @@ class BlockContract(Contract):
 
     async def test_blocks_stand_in_the_order_they_were_attached(self) -> None:
         """Detaching closes the gap; attaching again puts a block last."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
 
             def fill(tx: Tx) -> list[Block]:
@@ -305,7 +303,7 @@ class BlockContract(Contract):
 
     async def test_a_deleted_block_is_gone_everywhere(self) -> None:
         """Its agents no longer have it, and its history is gone; other blocks stay."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             block = await store.write(lambda tx: self.add_block(tx, "human", agent_id=agent.id))
             other = await store.write(lambda tx: self.add_block(tx, "persona", agent_id=agent.id))
@@ -324,7 +322,7 @@ class BlockContract(Contract):
 
     async def test_an_older_value_is_restored_as_a_new_version(self) -> None:
         """History goes on: nothing of it is lost, and the conflict rule holds for restoring too."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             block = await store.write(self.add_block, "human", "first")
             await store.write(put_value, block, "second")
             with raises(VersionConflict):
@@ -337,7 +335,7 @@ class BlockContract(Contract):
 
     async def test_blocks_are_listed_oldest_first(self) -> None:
         """By label if asked, in pages that follow each other."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             for label in ("human", "persona", "human", "human"):
                 await store.write(self.add_block, label)
 
@@ -355,7 +353,7 @@ class BlockContract(Contract):
 
     async def test_pages_of_blocks_go_both_ways(self) -> None:
         """Forwards by `after` and backwards by `before`, each block is met once."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             made = [(await store.write(self.add_block, f"b{index}")).id for index in range(5)]
 
             def walk(tx: Tx, ascending: bool) -> list[list[BlockId]]:
@@ -382,7 +380,7 @@ class BlockContract(Contract):
 
     async def test_blocks_are_filtered(self) -> None:
         """All conditions hold; texts are looked for as they are, whatever they mean to a database."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agents = [await store.write(self.add_agent, name) for name in ("ada", "bob")]
             tea = await store.write(lambda tx: self.add_block(tx, "human", "Tea, 100% of it"))
             odd = await store.write(lambda tx: self.add_block(tx, "human", "co_ffee"))
@@ -394,32 +392,32 @@ class BlockContract(Contract):
             for agent in agents:
                 await store.write(lambda tx, agent: tx.blocks.attach(agent.id, tea.id), agent)
 
-            async def found(**conditions: Any) -> list[str]:
+            async def find(**conditions: Any) -> list[str]:
                 where = BlockFilter(**conditions)
                 blocks = await store.read(lambda tx: tx.blocks.page(where=where))
                 assert await store.read(lambda tx: tx.blocks.count(where)) == len(blocks)
                 return [{tea.id: "tea", odd.id: "odd"}[block.id] for block in blocks]
 
-            assert await found() == ["tea", "odd"]
-            assert await found(label="human") == ["tea", "odd"]
-            assert await found(label="hum") == []
-            assert await found(label_text="HUM") == ["tea", "odd"]
-            assert await found(value_text="tEA, 100%") == ["tea"]
-            assert await found(value_text="_") == ["odd"]
-            assert await found(description_text="what else") == ["odd"]
-            assert await found(tags=("a", "b")) == ["tea", "odd"]
-            assert await found(tags=("a", "b"), all_tags=True) == ["tea"]
-            assert await found(templates_only=True) == ["tea"]
-            assert await found(holding=("name", 'the "tea"')) == ["tea"]
-            assert await found(holding=("name", "the")) == []
-            assert await found(hidden=False) == ["tea"]
-            assert await found(agents_min=1) == await found(agents_in=(2, 7)) == ["tea"]
-            assert await found(agents_max=1) == await found(agents_in=(0,)) == ["odd"]
-            assert await found(agents_max=-1) == []
+            assert await find() == ["tea", "odd"]
+            assert await find(label="human") == ["tea", "odd"]
+            assert await find(label="hum") == []
+            assert await find(label_text="HUM") == ["tea", "odd"]
+            assert await find(value_text="tEA, 100%") == ["tea"]
+            assert await find(value_text="_") == ["odd"]
+            assert await find(description_text="what else") == ["odd"]
+            assert await find(tags=("a", "b")) == ["tea", "odd"]
+            assert await find(tags=("a", "b"), all_tags=True) == ["tea"]
+            assert await find(templates_only=True) == ["tea"]
+            assert await find(holding=("name", 'the "tea"')) == ["tea"]
+            assert await find(holding=("name", "the")) == []
+            assert await find(hidden=False) == ["tea"]
+            assert await find(agents_min=1) == await find(agents_in=(2, 7)) == ["tea"]
+            assert await find(agents_max=1) == await find(agents_in=(0,)) == ["odd"]
+            assert await find(agents_max=-1) == []
 
     async def test_unknown_blocks_and_agents_are_told(self) -> None:
         """Nothing is edited, attached or detached that is not there, nor added twice."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             block = await store.write(self.add_block)
             ghost = replace(block, id=BlockId(self.ids.new("block")))

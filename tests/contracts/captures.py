@@ -10,21 +10,19 @@ from perdure.core.messages import Role
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, Contract, raises
 
-__all__ = ["CaptureContract"]
-
 
 class CaptureContract(Contract):
     async def test_what_waits_is_what_was_said_since_and_is_still_there(self) -> None:
         """Of one conversation, by users and assistants; up to another row if asked."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
 
             def fill(tx: Tx) -> list[int]:
                 roles: tuple[Role, ...] = ("user", "assistant", "system", "user", "assistant", "user")
                 drafts = [self.draft(f"line {number}", role=role) for number, role in enumerate(roles)]
-                said = tx.messages.append(agent.id, drafts, conversation_seq=0, at=AT, tokens=[1, 2, 4, 8, 16, 32])
-                tx.messages.revise(said[-1].id, None, author=Author(kind="user", id="user-1"), at=AT)
-                return [message.seq for message in said]
+                messages = tx.messages.append(agent.id, drafts, conversation_seq=0, at=AT, tokens=[1, 2, 4, 8, 16, 32])
+                tx.messages.revise(messages[-1].id, None, author=Author(kind="user", id="user-1"), at=AT)
+                return [message.seq for message in messages]
 
             seqs = await store.write(fill)
 

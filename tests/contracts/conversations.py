@@ -13,8 +13,6 @@ from perdure.core.ids import AgentId, ConversationId
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, Contract, raises
 
-__all__ = ["ConversationContract"]
-
 ALL = ConversationFilter()
 
 
@@ -34,7 +32,7 @@ class ConversationContract(Contract):
 
     async def test_pages_leave_out_first_and_hidden_ones(self) -> None:
         """Of one agent or of all, newest first unless asked otherwise; each page goes on where the one before ended."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             ada, ben = await store.write(self.add_agent), await store.write(self.add_agent, "ben")
 
             def fill(tx: Tx) -> list[Conversation]:
@@ -59,7 +57,7 @@ class ConversationContract(Contract):
 
     async def test_they_are_sorted_by_what_happened_in_them(self) -> None:
         """By the last message, or the last run that ended; those without come last."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
 
             def fill(tx: Tx) -> list[Conversation]:
@@ -78,28 +76,28 @@ class ConversationContract(Contract):
 
     async def test_what_is_said_about_one_can_be_changed_and_looked_for(self) -> None:
         """Its summary, its settings, and whether it is archived."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             line = await store.write(lambda tx: self.begin(tx, agent.id, summary="On Walruses", settings={"a": 1}))
             other = await store.write(self.begin, agent.id)
             changed = replace(line, summary="100% seals", settings={"b": 2}, archived_at=LATER)
 
-            async def found(where: ConversationFilter) -> list[ConversationId]:
+            async def find(where: ConversationFilter) -> list[ConversationId]:
                 return [one.id for one in await store.read(lambda tx: tx.conversations.page(where))]
 
             assert await store.read(lambda tx: tx.conversations.get(line.id)) == line
-            assert await found(ConversationFilter(text="walrus")) == [line.id]
+            assert await find(ConversationFilter(text="walrus")) == [line.id]
             stored = await store.write(lambda tx: tx.conversations.put(changed, at=LATER))
             assert stored == replace(changed, updated_at=LATER)
             assert await store.read(lambda tx: tx.conversations.get(line.id)) == stored
-            assert await found(ConversationFilter(text="walrus")) == []
-            assert await found(ConversationFilter(text="0% S")) == [line.id]
-            assert await found(ConversationFilter(archived=True)) == [line.id]
-            assert await found(ConversationFilter(archived=False)) == [other.id]
+            assert await find(ConversationFilter(text="walrus")) == []
+            assert await find(ConversationFilter(text="0% S")) == [line.id]
+            assert await find(ConversationFilter(archived=True)) == [line.id]
+            assert await find(ConversationFilter(archived=False)) == [other.id]
 
     async def test_a_removed_one_is_neither_got_nor_listed(self) -> None:
         """Its number is not given again, and it can't be changed; its rows are still there."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             line = await store.write(self.begin, agent.id)
             await store.write(self.say, agent.id, "hello", conversation_seq=1)

@@ -17,9 +17,6 @@ from tests.contracts.base import LATER, Contract, raises
 from tests.contracts.isolation import calls_of, outcome_of, undone
 from tests.contracts.organisations import Property, fill
 
-__all__ = ["DeleteContract"]
-
-
 TELLS = {("upkeep", "carry_out_deletes"), ("upkeep", "unfinished_deletes")}
 """The verbs that see a difference."""
 
@@ -34,7 +31,7 @@ def without_revisions(value: Any) -> Any:
 class DeleteContract(Contract):
     async def test_a_deleted_agent_is_gone_from_the_first_step_on(self) -> None:
         """Every verb of the store gives or raises what it will at last, whichever step of one row was the last."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             await store.write(self.add_agent)
             own = await store.write(lambda tx: fill(self, tx))
 
@@ -71,7 +68,7 @@ class DeleteContract(Contract):
 
     async def test_a_deleted_block_is_gone_from_the_first_step_on(self) -> None:
         """Also for its agents, whose label is free; its versions and places go behind it."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             own = await store.write(lambda tx: fill(self, tx))
             first, steps = await self.carry_out(store, own, lambda tx: tx.blocks.delete(own.block.id))
             assert steps >= 2
@@ -79,7 +76,7 @@ class DeleteContract(Contract):
 
     async def test_a_deleted_tool_is_gone_from_the_first_step_on(self) -> None:
         """Its name is free; each of its agents has another settings revision once its place is removed."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             own = await store.write(lambda tx: fill(self, tx))
             before = (await store.read(lambda tx: tx.agents.get(own.agent.id))).settings_revision
             first, steps = await self.carry_out(store, own, lambda tx: tx.tools.delete(own.tool.id))
@@ -89,7 +86,7 @@ class DeleteContract(Contract):
 
     async def test_a_deleted_folder_is_gone_from_the_first_step_on(self) -> None:
         """And with it its archive."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             own = await store.write(lambda tx: fill(self, tx))
 
             def delete_files(tx: Tx) -> None:
@@ -105,7 +102,7 @@ class DeleteContract(Contract):
 
     async def test_a_deleted_archive_is_gone_from_the_first_step_on(self) -> None:
         """Its vectors go in steps too."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             own = await store.write(lambda tx: fill(self, tx))
 
             def delete_passages(tx: Tx) -> None:
@@ -118,7 +115,7 @@ class DeleteContract(Contract):
 
     async def test_views_of_a_deleted_file_are_removed_behind_it(self) -> None:
         """Nobody has it open any more when it is deleted; so many views as are asked for go at once."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             own = await store.write(lambda tx: fill(self, tx))
             await store.write(lambda tx: tx.files.delete(own.file.id))
 
@@ -130,7 +127,7 @@ class DeleteContract(Contract):
 
     async def test_a_run_of_a_deleted_agent_is_held_by_nobody(self) -> None:
         """Who drives it learns that it is gone, and nobody takes it over; deleting twice is told."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             own = await store.write(lambda tx: fill(self, tx))
             await store.write(lambda tx: tx.agents.delete(own.agent.id))
 
@@ -142,7 +139,7 @@ class DeleteContract(Contract):
 
     async def test_what_is_said_after_a_delete_is_refused(self) -> None:
         """Also by what was read before it."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             own = await store.write(lambda tx: fill(self, tx))
             await store.write(lambda tx: tx.agents.delete(own.agent.id))
             with contextlib.suppress(NotFound):

@@ -32,8 +32,6 @@ from perdure.core.runs import Failure, Run, RunKey, Usage
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, Contract, raises
 
-__all__ = ["EventContract"]
-
 ODD = "\x00 \ud800 \x1b 🧭 中"
 
 FACTS: tuple[Event, ...] = (
@@ -64,7 +62,7 @@ def delta(text: str) -> DeltaStreamed:
 class EventContract(Contract):
     async def test_every_kind_of_event_is_kept(self) -> None:
         """Numbers begin at 1 and go on without gaps; what is read is what was told."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             run = await store.write(self.add_run, agent.id)
             first = await store.write(lambda tx: tx.events.add(run.key, FACTS[:3], at=AT))
@@ -78,7 +76,7 @@ class EventContract(Contract):
 
     async def test_a_reader_goes_on_from_the_last_number_it_saw(self) -> None:
         """After N come N+1 and the rest, as many as asked for; after the last one nothing."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             run = await store.write(self.add_run, agent.id)
             await store.write(lambda tx: tx.events.add(run.key, [RunQueued(run.id)] * 6, at=AT))
@@ -92,7 +90,7 @@ class EventContract(Contract):
 
     async def test_who_knows_the_last_number_goes_on_from_it(self) -> None:
         """As if it had been looked up."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
 
             def tell(tx: Tx) -> list[int]:
@@ -105,7 +103,7 @@ class EventContract(Contract):
 
     async def test_concurrent_events_leave_no_gap(self) -> None:
         """Many tasks over two handles: every number once, each run on its own count."""
-        async with self.opened() as one, self.opened() as other:
+        async with self.open_store() as one, self.open_store() as other:
             agent = await one.write(self.add_agent)
             runs = [await one.write(self.add_run, agent.id) for _ in range(2)]
 
@@ -121,7 +119,7 @@ class EventContract(Contract):
 
     async def test_added_messages_come_with_the_message(self) -> None:
         """As it is shown now: a revised one with its new parts, a removed one without."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             run = await store.write(self.add_run, agent.id)
             messages = await store.write(lambda tx: self.say(tx, agent.id, "a", "b", "c", run=run))
@@ -146,7 +144,7 @@ class EventContract(Contract):
 
     async def test_trimming_takes_previews_only(self) -> None:
         """Previews that are too old or too many go; facts stay, and numbers are never given again."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             run = await store.write(self.add_run, agent.id)
 
@@ -160,24 +158,24 @@ class EventContract(Contract):
             def trim(tx: Tx, keep: int) -> int:
                 return tx.events.trim_deltas(run.key, keep=keep, since=AT + timedelta(seconds=30))
 
-            def left(tx: Tx) -> list[str]:
+            def list_events(tx: Tx) -> list[str]:
                 return [
                     one.event.delta.text if isinstance(one.event, DeltaStreamed) else one.event.type
                     for one in tx.events.list(run.key)
                 ]
 
             assert await store.write(trim, 3) == 1
-            assert await store.read(left) == ["run.queued", "a", "run.started", "b", "c", "step.started"]
+            assert await store.read(list_events) == ["run.queued", "a", "run.started", "b", "c", "step.started"]
             assert await store.write(trim, 2) == 1
-            assert await store.read(left) == ["run.queued", "run.started", "b", "c", "step.started"]
+            assert await store.read(list_events) == ["run.queued", "run.started", "b", "c", "step.started"]
             assert await store.write(trim, 0) == 2
-            assert await store.read(left) == ["run.queued", "run.started", "step.started"]
+            assert await store.read(list_events) == ["run.queued", "run.started", "step.started"]
             (new,) = await store.write(lambda tx: tx.events.add(run.key, [delta("d")], at=AT))
             assert new.seq == 8
 
     async def test_an_unknown_run_tells_nothing(self) -> None:
         """Adding events to a run that is not there is refused."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             with raises(NotFound):
                 await store.write(
                     lambda tx: tx.events.add(

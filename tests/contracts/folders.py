@@ -12,8 +12,6 @@ from perdure.core.ids import FileId, FolderId, OrgId
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, UNTIL, Contract, raises
 
-__all__ = ["FolderContract"]
-
 OTHER = OrgId("org-other")
 
 
@@ -21,7 +19,7 @@ class FolderContract(Contract):
     async def test_folders_come_back_as_they_were_put(self) -> None:
         """Numbered in order of creation, found by id, name and page; changed fields are kept, counts are the store's
         own."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             added = [
                 await store.write(
                     self.add_folder, f"folder {text}", description=text, instructions=text, metadata={"is": text}
@@ -54,7 +52,7 @@ class FolderContract(Contract):
 
     async def test_a_name_is_one_folders_own(self) -> None:
         """Neither a new folder nor a renamed one can have another's name; another organisation can."""
-        async with self.opened() as store, self.opened(org_id=OTHER) as other:
+        async with self.open_store() as store, self.open_store(org_id=OTHER) as other:
             one, two = await store.write(self.add_folder, "one"), await store.write(self.add_folder, "two")
             with raises(AlreadyExists):
                 await store.write(self.add_folder, "one")
@@ -74,7 +72,7 @@ class FolderContract(Contract):
 
     async def test_no_list_of_archives_shows_a_folders_own(self) -> None:
         """It is the folder's alone: not listed, not deleted but with the folder."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             folder = await store.write(self.add_folder)
             notes = await store.write(self.add_archive)
             assert await store.read(lambda tx: tx.archives.list()) == [notes]
@@ -88,7 +86,7 @@ class FolderContract(Contract):
 
     async def test_files_come_back_as_they_were_put(self) -> None:
         """Numbered within their folder; a name is one file's own there."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             folder = await store.write(self.add_folder)
             added = [
                 await store.write(
@@ -125,7 +123,7 @@ class FolderContract(Contract):
 
     async def test_a_deleted_file_is_gone_at_once(self) -> None:
         """Its name is free; a worker who has it has lost it, and one is told to remove what is left."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             folder = await store.write(self.add_folder)
             file = await store.write(self.add_file, folder.id)
             working = await store.write(lambda tx: tx.files.claim(owner="me", at=AT, until=UNTIL))
@@ -159,7 +157,7 @@ class FolderContract(Contract):
 
     async def test_bytes_are_kept_until_they_are_dropped(self) -> None:
         """In parts, also before their file is added; those of files that never are go when they are old."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             folder = await store.write(self.add_folder)
             data = [bytes(range(256)), b"", b"\x00\xff"]
 
@@ -182,7 +180,7 @@ class FolderContract(Contract):
     async def test_one_works_on_a_file(self) -> None:
         """The oldest first, each claimed once; again when the lease has run out or its holder is known as gone, and
         then the one before can write nothing."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             folder = await store.write(self.add_folder)
             first, second = [await store.write(self.add_file, folder.id, name) for name in ("a", "b")]
 
@@ -223,7 +221,7 @@ class FolderContract(Contract):
     async def test_what_became_of_a_file_is_kept(self) -> None:
         """All that is known of its text; its folder has another version when it can be read, and it is found by its
         bytes."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             folder = await store.write(self.add_folder)
             await store.write(self.add_file, folder.id, "good.md", digest="d")
             await store.write(self.add_file, folder.id, "bad.md", digest="d")
@@ -261,7 +259,7 @@ class FolderContract(Contract):
 
     async def test_what_waits_for_vectors_is_counted_by_file(self) -> None:
         """Only passages that still wait, and only of the folder that is asked for."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             folder = await store.write(self.add_folder)
             one, two = (
                 await store.write(self.add_file, folder.id, "1"),
@@ -285,7 +283,7 @@ class FolderContract(Contract):
 
     async def test_text_is_read_from_any_line(self) -> None:
         """From the part that the line begins in, also when a line before it fills several."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             folder = await store.write(self.add_folder)
             parts = [
                 FilePart(seq=0, first_line=1, text="1 \x00\n2\n"),
@@ -315,7 +313,7 @@ class FolderContract(Contract):
 
     async def test_agents_have_the_files_of_their_folders(self) -> None:
         """Listed in order, found by path, name or the end of a name; gone with the folder."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             one, two = await store.write(self.add_folder, "one"), await store.write(self.add_folder, "two")
             names = [(one.id, "a/x.py"), (one.id, "x.py"), (two.id, "x.py"), (two.id, "%_.md")]
@@ -366,7 +364,7 @@ class FolderContract(Contract):
 
     async def test_open_files_are_known_by_their_views(self) -> None:
         """The one used last first; every view has a version of its own, and is told with the folders'."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             folder = await store.write(self.add_folder)
             files = [await store.write(self.add_file, folder.id, name) for name in "abc"]
@@ -399,7 +397,7 @@ class FolderContract(Contract):
 
     async def test_another_organisation_sees_no_files(self) -> None:
         """Neither the file, nor its bytes and text, nor what an agent has open; and it can attach nothing."""
-        async with self.opened() as store, self.opened(org_id=OTHER) as other:
+        async with self.open_store() as store, self.open_store(org_id=OTHER) as other:
             agent = await store.write(self.add_agent)
             folder = await store.write(self.add_folder)
 
@@ -448,7 +446,7 @@ class FolderContract(Contract):
 
     async def test_files_are_found_by_what_they_are_called(self) -> None:
         """`folder/name`, a name, or the end of one behind a slash: the closest first, in the agent's folders only."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
 
             def fill(tx: Tx) -> tuple[File, File, File]:

@@ -28,8 +28,6 @@ from tests.contracts.base import AT, Contract, raises
 from tests.contracts.isolation_values import Values
 from tests.contracts.organisations import Property, fill
 
-__all__ = ["IsolationContract", "verbs"]
-
 OTHER_ORG = OrgId("org-11111111-1111-4111-8111-111111111111")
 EARLIER_ORG = OrgId("org-00000000-0000-4000-0000-000000000000")
 """Whose things are older than ours, with lower numbers and ids; the other's are younger. Pages are ordered by both."""
@@ -52,9 +50,9 @@ class IsolationContract(Contract):
     async def test_another_organisation_makes_no_difference(self) -> None:
         """Not to a result, an error or a row, whichever arguments are its own."""
         async with (
-            self.opened() as ours,
-            self.opened(org_id=OTHER_ORG) as theirs,
-            self.opened(org_id=EARLIER_ORG) as earlier,
+            self.open_store() as ours,
+            self.open_store(org_id=OTHER_ORG) as theirs,
+            self.open_store(org_id=EARLIER_ORG) as earlier,
         ):
             own = await ours.write(self.fill_from(1))
             # The same things again are there later on.
@@ -64,7 +62,7 @@ class IsolationContract(Contract):
 
     async def test_an_organisation_without_anything_finds_nothing(self) -> None:
         """Also where a verb would fall back to something else, as for want of an agent that was used."""
-        async with self.opened() as ours, self.opened(org_id=OTHER_ORG) as theirs:
+        async with self.open_store() as ours, self.open_store(org_id=OTHER_ORG) as theirs:
             foreign = await undone(theirs, self.fill_from(0))
             await self.check(ours, [theirs], [call for call in calls_of(foreign, foreign) if call.is_theirs])
 
@@ -90,7 +88,7 @@ class IsolationContract(Contract):
 
     async def test_a_full_organisation_leaves_room_in_others(self) -> None:
         """How many secrets there may be is counted for each organisation by itself."""
-        async with self.opened() as ours, self.opened(org_id=OTHER_ORG) as theirs:
+        async with self.open_store() as ours, self.open_store(org_id=OTHER_ORG) as theirs:
 
             def put_all(tx: Tx) -> None:
                 for number in range(tx.limits.secrets_per_owner):
@@ -106,7 +104,7 @@ class IsolationContract(Contract):
 
     async def test_organisations_may_use_the_same_names(self) -> None:
         """Names of agents, tools, folders and servers, and keys of requests, are each organisation's own."""
-        async with self.opened() as ours, self.opened(org_id=OTHER_ORG) as theirs:
+        async with self.open_store() as ours, self.open_store(org_id=OTHER_ORG) as theirs:
             mine, other = await ours.write(lambda tx: fill(self, tx)), await theirs.write(lambda tx: fill(self, tx))
 
             assert await ours.read(lambda tx: tx.agents.find_by_name("ada")) == mine.agent

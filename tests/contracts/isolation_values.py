@@ -26,8 +26,6 @@ from tests.contracts.base import ADA, LATER, UNTIL
 from tests.contracts.nodes import node_of
 from tests.contracts.organisations import MODEL, VECTOR, Property
 
-__all__ = ["Values"]
-
 NEW = "00000000-0000-4000-8000-ffffffffffff"
 
 PLAIN: Mapping[str, Any] = {

@@ -12,8 +12,6 @@ from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, Contract, raises
 
-__all__ = ["McpContract"]
-
 LOOK = Definition(
     name="look",
     description=AWKWARD[0],
@@ -41,7 +39,7 @@ class McpContract(Contract):
 
     async def test_a_server_comes_back_as_it_was_added(self) -> None:
         """Every field; servers are listed in order of creation and found by name."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             files = await store.write(lambda tx: tx.mcp.add(self.server()))
             web = await store.write(
                 lambda tx: tx.mcp.add(
@@ -63,7 +61,7 @@ class McpContract(Contract):
 
     async def test_a_server_changes_and_goes(self) -> None:
         """Its names stay unique; whether it was reached is noted by itself."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             files = await store.write(lambda tx: tx.mcp.add(self.server()))
             web = await store.write(lambda tx: tx.mcp.add(self.server("web")))
             left_out = (LeftOut(name=AWKWARD[0], reason=AWKWARD[1]), LeftOut(name="#2", reason="it is none"))
@@ -92,7 +90,7 @@ class McpContract(Contract):
 
     async def test_tools_of_a_server_are_kept_by_their_names(self) -> None:
         """What was approved and what was seen survive to the digest, whatever order keys come in."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             files = await store.write(lambda tx: tx.mcp.add(self.server()))
             other = await store.write(lambda tx: tx.mcp.add(self.server("other")))
             tool_id = ToolId(self.ids.new("tool"))

@@ -9,8 +9,6 @@ from perdure.core.runs import Lease, Recipe, Run, Step
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, UNTIL, Contract, raises
 
-__all__ = ["MessageIdContract"]
-
 RECIPE = Recipe(prefix_seq=0, upto_message_seq=0, tail="", settings_revision=0, digest="", tokens=1)
 
 
@@ -21,7 +19,7 @@ def draft(id_: MessageId, text: str) -> Draft:
 class MessageIdContract(Contract):
     async def test_what_a_run_made_is_found_by_its_ids(self) -> None:
         """Inputs, answers and steps of several runs of one agent, ended or not, beside messages with other ids."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
 
             def work(tx: Tx) -> tuple[Run, list[Message], Step]:
@@ -78,7 +76,7 @@ class MessageIdContract(Contract):
 
     async def test_an_id_that_leads_to_a_run_needs_the_message_itself(self) -> None:
         """One that no message or step has is not found, though there is such a run; nor is another organisation's."""
-        async with self.opened() as store, self.opened(org_id=OrgId("org-other")) as other:
+        async with self.open_store() as store, self.open_store(org_id=OrgId("org-other")) as other:
             agent = await store.write(self.add_agent)
             run = await store.write(self.add_run, agent.id)
             there = input_id(run.id, 0, self.ids)
@@ -96,7 +94,7 @@ class MessageIdContract(Contract):
 
     async def test_input_that_waited_is_found_by_its_id(self) -> None:
         """Behind the run before it, once it is in the log; also after it was taken out of view."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             first = await store.write(self.add_run, agent.id)
             await store.write(self.say, agent.id, draft(input_id(first.id, 0, self.ids), "first"), run=first)

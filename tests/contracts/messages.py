@@ -10,9 +10,7 @@ from perdure.core.ids import AgentId, ConversationId, MessageId, OrgId, StepId
 from perdure.core.messages import Message, MessageFilter, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.text.words import Matches, Query, query_of
 from perdure.storage.tx import Tx
-from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, claimed, found_messages, raises
-
-__all__ = ["WORDS", "MessageContract"]
+from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, claimed, match_messages, raises
 
 WORDS = (
     # (text, query, whether it is found)
@@ -43,7 +41,7 @@ WORDS = (
 class MessageContract(Contract):
     async def test_messages_are_stored_as_they_were_said(self) -> None:
         """What `append` gives back is what is read from then on, every field of it."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> list[Message]:
                 agent = self.add_agent(tx)
@@ -82,7 +80,7 @@ class MessageContract(Contract):
 
     async def test_any_text_is_stored_and_found(self) -> None:
         """NUL, lone surrogates, escape sequences, emoji: the text comes back exactly, and its words find it."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
 
             def get(tx: Tx, message_id: MessageId) -> Message:
@@ -94,24 +92,24 @@ class MessageContract(Contract):
                 (message,) = await store.write(self.say, agent.id, draft)
 
                 assert await store.read(get, message.id) == message
-                assert await store.read(found_messages, agent.id, f"landmark{index}") == [message.seq]
-                assert await store.read(found_messages, agent.id, text) != []
+                assert await store.read(match_messages, agent.id, f"landmark{index}") == [message.seq]
+                assert await store.read(match_messages, agent.id, text) != []
 
     async def test_a_megabyte_of_text_is_stored_and_found(self) -> None:
         """A long message is whole, and the words at its beginning and its end find it."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             text = "aardvark " + "the quick brown fox jumps over the lazy dog, once again. " * 18_000 + " zeppelin"
             (message,) = await store.write(self.say, agent.id, text)
 
             assert len(text) > 1_000_000
             assert await store.read(lambda tx: tx.messages.get(message.id)) == message
-            assert await store.read(found_messages, agent.id, "aardvark") == [0]
-            assert await store.read(found_messages, agent.id, "zeppelin") == [0]
+            assert await store.read(match_messages, agent.id, "aardvark") == [0]
+            assert await store.read(match_messages, agent.id, "zeppelin") == [0]
 
     async def test_concurrent_appends_leave_no_gap(self) -> None:
         """Many tasks over two handles: every number once, none missing, and each batch side by side."""
-        async with self.opened() as one, self.opened() as other:
+        async with self.open_store() as one, self.open_store() as other:
             agent = await one.write(self.add_agent)
             batches = await asyncio.gather(
                 *(
@@ -130,7 +128,7 @@ class MessageContract(Contract):
 
     async def test_pages_go_both_ways(self) -> None:
         """A page begins after or before a number, forwards or backwards, and is as long as asked for."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             await store.write(self.say, agent.id, *"abcdefg")
 
@@ -158,7 +156,7 @@ class MessageContract(Contract):
 
     async def test_conversations_share_the_count_and_nothing_else(self) -> None:
         """Two conversations of one agent: one numbering over both; pages and views of one never show the other."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> AgentId:
                 agent = self.add_agent(tx)
@@ -186,7 +184,7 @@ class MessageContract(Contract):
 
     async def test_what_the_engine_added_is_in_view_but_not_in_history(self) -> None:
         """Engine messages are shown to the model, and are neither listed, counted nor found unless asked for."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> AgentId:
                 agent = self.add_agent(tx)
@@ -201,7 +199,7 @@ class MessageContract(Contract):
                     [message.seq for message in tx.messages.list(agent_id, engine_kinds=True)],
                     [message.seq for message in tx.messages.view(agent_id, 0, from_seq=0, upto_seq=9)],
                     [message.seq for message in tx.messages.newest(agent_id, where=MessageFilter(), limit=9)],
-                    found_messages(tx, agent_id, "hello"),
+                    match_messages(tx, agent_id, "hello"),
                     [tx.messages.count(agent_id)],
                     [tx.messages.count_after(agent_id, -1, conversation_seq=0), tx.messages.count_after(agent_id, 0)],
                     [tx.messages.count_after(agent_id, -1, conversation_seq=1)],
@@ -211,7 +209,7 @@ class MessageContract(Contract):
 
     async def test_runs_tell_their_messages(self) -> None:
         """`of_run` holds what a run said, and nothing of the runs beside it."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> AgentId:
                 agent = self.add_agent(tx)
@@ -229,13 +227,13 @@ class MessageContract(Contract):
 
     async def test_words_of_all_languages_are_found(self) -> None:
         """Each query finds its text, or does not, as the table of examples says."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             wrong = []
             for text, query, is_found in WORDS:
                 agent = await store.write(self.add_agent)
                 await store.write(self.say, agent.id, text)
                 for rows_after in range(2):  # with few messages it may be found by its row, with more by an index
-                    if bool(await store.read(found_messages, agent.id, query)) != is_found:
+                    if bool(await store.read(match_messages, agent.id, query)) != is_found:
                         wrong.append((text, query, rows_after))
                     await store.write(self.say, agent.id, *["nothing"] * 20)
 
@@ -243,17 +241,17 @@ class MessageContract(Contract):
 
     async def test_search_stays_with_its_agent(self) -> None:
         """Another agent's words are never found, also when both share a query and a number."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             ada, bob = await store.write(self.add_agent, "ada"), await store.write(self.add_agent, "bob")
             await store.write(self.say, ada.id, "a walrus", "a penguin")
             await store.write(self.say, bob.id, "a penguin", "a walrus", "a walrus")
 
-            assert await store.read(found_messages, ada.id, "walrus") == [0]
-            assert await store.read(found_messages, bob.id, "walrus") == [1, 2]
+            assert await store.read(match_messages, ada.id, "walrus") == [0]
+            assert await store.read(match_messages, bob.id, "walrus") == [1, 2]
 
     async def test_search_finds_messages_from_the_moment_they_are_stored(self) -> None:
         """Also while some are revised, removed or reset and others follow: those that hold the words, once each."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             said: dict[int, str] = {}
 
@@ -277,10 +275,10 @@ class MessageContract(Contract):
                     for below in (None, number, number - 5):
                         expected = [seq for seq in held if below is None or seq < below]
                         where = MessageFilter(before_seq=below)
-                        assert found_messages(tx, agent.id, query, where=where) == expected, (number, query, below)
+                        assert match_messages(tx, agent.id, query, where=where) == expected, (number, query, below)
                         where = MessageFilter(before_seq=below, roles=("user",))
                         own = [seq for seq in expected if seq % 2]
-                        assert found_messages(tx, agent.id, query, where=where) == own, (number, query, below)
+                        assert match_messages(tx, agent.id, query, where=where) == own, (number, query, below)
 
             for number in range(40):
                 await store.write(one_more, number)
@@ -290,7 +288,7 @@ class MessageContract(Contract):
 
     async def test_search_keeps_to_its_filter(self) -> None:
         """Role, conversation, dates (both ends included) and number: all that are given hold."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             day = timedelta(days=1)
 
@@ -322,14 +320,14 @@ class MessageContract(Contract):
                 def newest(tx: Tx, where: MessageFilter = where) -> list[int]:
                     return [message.seq for message in tx.messages.newest(agent.id, where=where, limit=9)]
 
-                assert await store.read(found_messages, agent.id, "walrus", where=where) == expected, where
+                assert await store.read(match_messages, agent.id, "walrus", where=where) == expected, where
                 assert await store.read(newest) == expected[::-1], where
 
     async def test_times_are_compared_as_moments(self) -> None:
         """A time with another offset is the same moment: filters and pages don't depend on how it was written."""
         from datetime import timezone  # the offset below is the point
 
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             tokyo = AT.astimezone(timezone(timedelta(hours=9)))
             (message,) = await store.write(lambda tx: self.say(tx, agent.id, self.draft("walrus", occurred_at=tokyo)))
@@ -342,12 +340,12 @@ class MessageContract(Contract):
                 (MessageFilter(since=AT + timedelta(hours=1)), False),
                 (MessageFilter(since=tokyo, until=tokyo), True),
             ):
-                assert bool(await store.read(found_messages, agent.id, "walrus", where=where)) == is_found, where
+                assert bool(await store.read(match_messages, agent.id, "walrus", where=where)) == is_found, where
 
     async def test_search_is_bounded_and_takes_the_rarest_words_first(self) -> None:
         """At most `limit` candidates: what holds more of the query and its rarer words, then what is newer; and how
         many rows hold each clause. A query without words finds nothing."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             await store.write(
                 self.say, agent.id, "a walrus in the zoo", *(f"walrus number {index}" for index in range(9))
@@ -364,7 +362,7 @@ class MessageContract(Contract):
 
     async def test_search_among_very_many_finds_what_is_old(self) -> None:
         """Where thousands hold each word, one that holds both is found however old it is, and one with a rare word."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             await store.write(self.say, agent.id, "the walrus met a penguin", "a zebra and a walrus")
             for _ in range(3):
@@ -380,7 +378,7 @@ class MessageContract(Contract):
 
     async def test_search_does_not_find_earlier_searches(self) -> None:
         """The results of search tools only repeat what is stored: they stay in the log, outside the index."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             drafts = [
                 self.draft(ToolResult("c1", "conversation_search", "walrus"), role="tool"),
@@ -389,12 +387,12 @@ class MessageContract(Contract):
             ]
             await store.write(lambda tx: self.say(tx, agent.id, *drafts))
 
-            assert await store.read(found_messages, agent.id, "walrus") == [2]
+            assert await store.read(match_messages, agent.id, "walrus") == [2]
             assert await store.read(lambda tx: tx.messages.count(agent.id)) == 3
 
     async def test_messages_come_in_the_order_of_the_numbers_asked_for(self) -> None:
         """`by_seqs` keeps the order given and leaves out what is not there."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             await store.write(self.say, agent.id, *"abc")
 
@@ -406,13 +404,13 @@ class MessageContract(Contract):
 
     async def test_an_unknown_agent_takes_no_messages(self) -> None:
         """Appending to an agent that is not there is refused."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             with raises(NotFound):
                 await store.write(self.say, AgentId(self.ids.new("agent")), "hello")
 
     async def test_what_is_known_of_messages_is_read_without_the_rest(self) -> None:
         """Ids that are taken, the next number, what was said when and how long it is, texts by their numbers."""
-        async with self.opened() as store, self.opened(org_id=OrgId("org-other")) as other:
+        async with self.open_store() as store, self.open_store(org_id=OrgId("org-other")) as other:
             agent = await store.write(self.add_agent)
 
             def fill(tx: Tx) -> list[Message]:

@@ -12,8 +12,6 @@ from perdure.core.runs import Prefix, Usage
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, Contract, raises
 
-__all__ = ["NodeContract", "node_of"]
-
 
 def node_of(agent_id: AgentId, *, conversation_seq: int = 0, text: str = "said", level: int = 0) -> SummaryNode:
     return SummaryNode(
@@ -40,7 +38,7 @@ def node_of(agent_id: AgentId, *, conversation_seq: int = 0, text: str = "said",
 class NodeContract(Contract):
     async def test_nodes_are_numbered_within_their_conversation(self) -> None:
         """From 0; each comes back as it was put, by its number and in pages."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
 
             def fill(tx: Tx) -> list[SummaryNode]:
@@ -69,7 +67,7 @@ class NodeContract(Contract):
 
     async def test_another_organisation_has_no_part_in_them(self) -> None:
         """It neither sees nor adds nodes of an agent that is not its own; deleting the agent removes them."""
-        async with self.opened() as store, self.opened(org_id=OrgId("org-other")) as other:
+        async with self.open_store() as store, self.open_store(org_id=OrgId("org-other")) as other:
             agent = await store.write(self.add_agent)
             await store.write(lambda tx: tx.nodes.add(node_of(agent.id)))
 
@@ -83,7 +81,7 @@ class NodeContract(Contract):
 
     async def test_a_conversation_keeps_how_its_rows_are_shown(self) -> None:
         """Stubs, the view's estimate and its correction; appending adds to the estimate and may correct it again."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             before = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
             stubs = {17: 200, 2**40: 3}
@@ -105,7 +103,7 @@ class NodeContract(Contract):
 
     async def test_a_prefix_keeps_what_it_shows_of_the_past(self) -> None:
         """Its summary, the nodes it was made of, and the rows it holds on to."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             prefix = Prefix(
                 agent_id=agent.id,
@@ -124,7 +122,7 @@ class NodeContract(Contract):
 
     async def test_what_a_run_used_besides_its_steps_is_summed(self) -> None:
         """It stands on the run's row before the run ends."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             run = await store.write(lambda tx: self.add_run(tx, self.add_agent(tx).id))
             for _ in range(2):
                 await store.write(lambda tx: tx.runs.spend(run.key, Usage(input_tokens=5, output_tokens=2)))
@@ -133,7 +131,7 @@ class NodeContract(Contract):
 
     async def test_the_newest_factor_of_a_model_is_kept(self) -> None:
         """1 before anything is known; each organisation's own."""
-        async with self.opened() as store, self.opened(org_id=OrgId("org-other")) as other:
+        async with self.open_store() as store, self.open_store(org_id=OrgId("org-other")) as other:
             model = "test/m \x00"
             assert await store.read(lambda tx: tx.steps.factor(model)) == 1.0
             for factor in (1.5, 1.75, 1.25):

@@ -24,8 +24,6 @@ from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, UNTIL, Contract, claimed
 from tests.contracts.nodes import node_of
 
-__all__ = ["MODEL", "Property", "fill"]
-
 MODEL = "test/embedder"
 VECTOR = b"\x00\x3c"
 """1.0 as a 16-bit float."""

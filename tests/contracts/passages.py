@@ -13,16 +13,14 @@ from perdure.core.ids import AgentId, ArchiveId, OrgId, PassageId
 from perdure.core.passages import Archive, Passage, PassageFilter, TagMatch
 from perdure.core.text.words import Matches, query_of
 from perdure.storage.tx import Tx
-from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, found_passages, raises
+from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, match_passages, raises
 from tests.contracts.messages import WORDS
-
-__all__ = ["PassageContract"]
 
 
 class PassageContract(Contract):
     async def test_a_passage_comes_back_as_it_was_put(self) -> None:
         """Every field survives, whatever characters it holds, and its words find it."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             archive = await store.write(self.add_archive)
 
             def add(tx: Tx, passage: Passage) -> Passage:
@@ -46,13 +44,13 @@ class PassageContract(Contract):
 
                 assert added == replace(passage, seq=index)
                 assert await store.read(get, passage.id) == added
-                assert await store.read(found_passages, archive.id, f"landmark{index}") == [index]
+                assert await store.read(match_passages, archive.id, f"landmark{index}") == [index]
                 tagged = PassageFilter(tags=(text,))
-                assert await store.read(found_passages, archive.id, f"landmark{index}", where=tagged) == [index]
+                assert await store.read(match_passages, archive.id, f"landmark{index}", where=tagged) == [index]
 
     async def test_an_archive_comes_back_as_it_was_put(self) -> None:
         """Every field survives, whatever characters it holds."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             org_id = await store.read(lambda tx: tx.org_id)
 
             def add(tx: Tx, archive: Archive) -> Archive:
@@ -78,7 +76,7 @@ class PassageContract(Contract):
 
     async def test_counts_and_tags_follow_every_change(self) -> None:
         """The archive knows how many passages it has and how often each tag is used, the most used first."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             archive = await store.write(self.add_archive)
             for tags in (("red", "round", "red"), ("red",), ("blue",), ()):
                 last = await store.write(self.add_passage, archive.id, "a thing", *tags)
@@ -99,7 +97,7 @@ class PassageContract(Contract):
 
     async def test_a_deleted_passage_is_found_nowhere(self) -> None:
         """It is not listed, got or found any more, and its number is not given again."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             archive = await store.write(self.add_archive)
             gone = await store.write(lambda tx: self.add_passage(tx, archive.id, "a walrus", "sea"))
             kept = await store.write(lambda tx: self.add_passage(tx, archive.id, "another walrus", "sea"))
@@ -108,7 +106,7 @@ class PassageContract(Contract):
 
             assert new.seq == 2
             assert await store.read(lambda tx: tx.passages.list(archive.id)) == [kept, new]
-            assert await store.read(found_passages, archive.id, "walrus") == [kept.seq]
+            assert await store.read(match_passages, archive.id, "walrus") == [kept.seq]
             for _ in range(2):
                 with raises(NotFound):
                     await store.read(lambda tx: tx.passages.get(gone.id))
@@ -116,7 +114,7 @@ class PassageContract(Contract):
 
     async def test_passages_are_numbered_without_gaps(self) -> None:
         """Many tasks over two handles: every number once, and the count agrees."""
-        async with self.opened() as one, self.opened() as other:
+        async with self.open_store() as one, self.open_store() as other:
             archive = await one.write(self.add_archive)
             added = await asyncio.gather(
                 *(
@@ -132,7 +130,7 @@ class PassageContract(Contract):
 
     async def test_passages_are_chosen_by_tags_and_dates(self) -> None:
         """Any or all of the tags, dates with both ends included, in search as in lists."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             archive = await store.write(self.add_archive)
             day = timedelta(days=1)
 
@@ -154,19 +152,19 @@ class PassageContract(Contract):
             )
             for where, expected in cases:
 
-                def listed(tx: Tx, where: PassageFilter = where) -> tuple[list[int], list[int]]:
+                def list_seqs(tx: Tx, where: PassageFilter = where) -> tuple[list[int], list[int]]:
                     return (
                         [passage.seq for passage in tx.passages.list(archive.id, where=where)],
                         [passage.seq for passage in tx.passages.newest(archive.id, where=where, limit=9)],
                     )
 
-                assert await store.read(found_passages, archive.id, "walrus", where=where) == expected, where
-                assert await store.read(listed) == (expected, expected[::-1]), where
+                assert await store.read(match_passages, archive.id, "walrus", where=where) == expected, where
+                assert await store.read(list_seqs) == (expected, expected[::-1]), where
 
     async def test_words_within_a_filter_of_few_passages(self) -> None:
         """Who knows how many the filter lets through gets the same candidates, and exact numbers of those that hold a
         word."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             archive = await store.write(self.add_archive)
 
             def add(tx: Tx) -> None:
@@ -189,7 +187,7 @@ class PassageContract(Contract):
 
     async def test_passages_come_in_pages(self) -> None:
         """A page begins after a number; the newest come newest first; `by_seqs` keeps the order asked for."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             archive = await store.write(self.add_archive)
             for text in "abcde":
                 await store.write(self.add_passage, archive.id, text)
@@ -208,31 +206,31 @@ class PassageContract(Contract):
 
     async def test_passages_of_all_languages_are_found(self) -> None:
         """The same words as in messages."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             wrong = []
             for text, query, is_found in WORDS:
                 archive = await store.write(self.add_archive)
                 await store.write(self.add_passage, archive.id, text)
-                if bool(await store.read(found_passages, archive.id, query)) != is_found:
+                if bool(await store.read(match_passages, archive.id, query)) != is_found:
                     wrong.append((text, query))
 
             assert wrong == []
 
     async def test_search_stays_with_its_archive(self) -> None:
         """Another archive's passages are never found, nor are messages."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             mine, other = await store.write(self.add_archive), await store.write(self.add_archive)
             await store.write(self.say, agent.id, "a walrus")
             await store.write(self.add_passage, other.id, "a walrus")
-            assert await store.read(found_passages, mine.id, "walrus") == []
+            assert await store.read(match_passages, mine.id, "walrus") == []
 
             await store.write(self.add_passage, mine.id, "a walrus")
-            assert await store.read(found_passages, mine.id, "walrus") == [0]
+            assert await store.read(match_passages, mine.id, "walrus") == [0]
 
     async def test_pages_of_passages(self) -> None:
         """Between two numbers, from either end; a text is looked for as it is, in any case."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             archive = await store.write(self.add_archive)
             other = await store.write(self.add_archive)
             for text in ("Alpha", "beta 100%", "gamma_delta", "ALPHA again", "epsilon"):
@@ -256,7 +254,7 @@ class PassageContract(Contract):
 
     async def test_many_passages_come_in_one_go(self) -> None:
         """They are numbered in the order given, and counts, tags and words follow."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             archive = await store.write(self.add_archive)
             passages = [
                 Passage(
@@ -273,7 +271,7 @@ class PassageContract(Contract):
 
             assert added == [replace(passage, seq=index) for index, passage in enumerate(passages)]
             assert await store.read(lambda tx: tx.passages.list(archive.id)) == added
-            assert await store.read(found_passages, archive.id, "bob") == [1]
+            assert await store.read(match_passages, archive.id, "bob") == [1]
             assert (await store.read(lambda tx: tx.archives.tags(archive.id)))[0] == ("sea", 3)
             tagged = PassageFilter(tags=("cyd",))
             assert await store.read(lambda tx: tx.passages.seqs(archive.id, where=tagged)) == [2]
@@ -282,7 +280,7 @@ class PassageContract(Contract):
 
     async def test_a_passage_can_be_changed(self) -> None:
         """Search finds the new text and not the old, and tags are counted anew; place and id stay."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             archive = await store.write(self.add_archive)
             old = await store.write(self.add_passage, archive.id, "a walrus", "sea", "fat")
             new = replace(
@@ -291,8 +289,8 @@ class PassageContract(Contract):
             assert await store.write(lambda tx: tx.passages.put(new)) == new
 
             assert await store.read(lambda tx: tx.passages.get(old.id)) == new
-            assert await store.read(found_passages, archive.id, "walrus") == []
-            assert await store.read(found_passages, archive.id, "penguin") == [old.seq]
+            assert await store.read(match_passages, archive.id, "walrus") == []
+            assert await store.read(match_passages, archive.id, "penguin") == [old.seq]
             assert await store.read(lambda tx: tx.archives.tags(archive.id)) == [("sea", 1), ("slim", 1)]
             assert (await store.read(lambda tx: tx.archives.get(archive.id))).version == 2
             await store.write(lambda tx: tx.passages.delete(archive.id, [old.seq]))
@@ -302,7 +300,7 @@ class PassageContract(Contract):
 
     async def test_texts_are_read_side_by_side_and_far_apart(self) -> None:
         """In the order asked for; numbers that there are not are left out."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             archive = await store.write(self.add_archive)
             other = await store.write(self.add_archive)
             for _ in range(12):
@@ -318,7 +316,7 @@ class PassageContract(Contract):
 
     async def test_what_a_search_reads_of_passages(self) -> None:
         """Texts with their times and origins in the order asked for, and how often each was shown."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             archive = await store.write(self.add_archive)
             first = await store.write(self.add_passage, archive.id, "a walrus", occurred_at=LATER)
             second = await store.write(self.add_passage, archive.id, "a penguin")
@@ -349,7 +347,7 @@ class PassageContract(Contract):
 
     async def test_words_are_looked_for_among_the_passages_of_a_tag(self) -> None:
         """However many others hold them, and after the tags have changed."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             archive = await store.write(self.add_archive)
             old = await store.write(self.add_passage, archive.id, "a walrus", "rare", "Größe 10")
 
@@ -360,22 +358,22 @@ class PassageContract(Contract):
                 passages = [replace(old, id=PassageId(self.ids.new("passage")), tags=("usual",)) for _ in range(100)]
                 await store.write(add, passages)
 
-            async def found(*tags: str, tag_match: TagMatch = "any") -> list[int]:
+            async def find(*tags: str, tag_match: TagMatch = "any") -> list[int]:
                 where = PassageFilter(tags=tags, tag_match=tag_match)
-                return await store.read(found_passages, archive.id, "walrus", where=where, limit=9)
+                return await store.read(match_passages, archive.id, "walrus", where=where, limit=9)
 
-            assert await found("rare") == [0]
-            assert await found("rare", "Größe 10", tag_match="all") == [0]
-            assert await found("rare", "usual", tag_match="all") == []
-            assert len(await found("usual")) == 9
+            assert await find("rare") == [0]
+            assert await find("rare", "Größe 10", tag_match="all") == [0]
+            assert await find("rare", "usual", tag_match="all") == []
+            assert len(await find("usual")) == 9
             await store.write(lambda tx: tx.passages.put(replace(old, tags=("other",))))
-            assert await found("rare") == []
-            assert await found("other") == [0]
+            assert await find("rare") == []
+            assert await find("other") == [0]
 
     async def test_archives_are_listed_changed_and_deleted(self) -> None:
         """In order of creation, by agent and by name; one that has passages is not deleted, and one that has none is
         gone from its agents too."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             one, two, three = [await store.write(self.add_archive) for _ in range(3)]
             changed = replace(two, name="maps", description="of the sea", metadata={"a": 1}, updated_at=LATER)
@@ -415,7 +413,7 @@ class PassageContract(Contract):
 
     async def test_archives_stand_in_the_order_they_were_attached(self) -> None:
         """Several agents may share one; attaching twice is no error."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             ada, bob = await store.write(self.add_agent, "ada"), await store.write(self.add_agent, "bob")
             first, second = await store.write(self.add_archive), await store.write(self.add_archive)
 
@@ -432,7 +430,7 @@ class PassageContract(Contract):
 
     async def test_memory_is_blocks_and_passages_of_all_archives(self) -> None:
         """What an agent remembers, at a glance: versions of its blocks and how many passages; an empty one's too."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             ada, bob = await store.write(self.add_agent, "ada"), await store.write(self.add_agent, "bob")
             first, second = await store.write(self.add_archive), await store.write(self.add_archive)
 
@@ -457,7 +455,7 @@ class PassageContract(Contract):
 
     async def test_an_unknown_archive_takes_nothing(self) -> None:
         """Neither passages nor agents go to an archive that is not there, nor does an archive to an unknown agent."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             archive = await store.write(self.add_archive)
             nowhere = ArchiveId(self.ids.new("archive"))
@@ -473,7 +471,7 @@ class PassageContract(Contract):
 
     async def test_ids_that_are_taken_are_known(self) -> None:
         """With their archives; not those of another organisation."""
-        async with self.opened() as store, self.opened(org_id=OrgId("org-other")) as other:
+        async with self.open_store() as store, self.open_store(org_id=OrgId("org-other")) as other:
             archive = await store.write(self.add_archive)
             passage = await store.write(self.add_passage, archive.id, "tea")
             ids = [passage.id, PassageId(self.ids.new("passage"))]

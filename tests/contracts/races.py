@@ -7,9 +7,7 @@ import threading
 
 from perdure.core.ids import AgentId
 from perdure.storage.tx import Tx
-from tests.contracts.base import Contract, said
-
-__all__ = ["RaceContract"]
+from tests.contracts.base import Contract, list_texts
 
 WAIT_S = 0.2
 """How long one waits for the other to come as far. Where they come one after the other nobody comes meanwhile."""
@@ -19,7 +17,7 @@ class RaceContract(Contract):
     async def test_who_locks_an_agent_decides_alone(self) -> None:
         """What was read under an agent's lock is still true when it is acted on: of two who add a run if there is none,
         one does."""
-        async with self.opened() as one, self.opened() as other:
+        async with self.open_store() as one, self.open_store() as other:
             agent = await one.write(self.add_agent)
             looked = (threading.Event(), threading.Event())
 
@@ -39,7 +37,7 @@ class RaceContract(Contract):
 
     async def test_units_that_lock_each_other_out_are_both_carried_out(self) -> None:
         """Each holds what the other wants next: one is given up and run again, and its caller learns nothing of it."""
-        async with self.opened() as one, self.opened() as other:
+        async with self.open_store() as one, self.open_store() as other:
             first, second = await one.write(self.add_agent), await one.write(self.add_agent, "eve")
             holds = (threading.Event(), threading.Event())
 
@@ -58,4 +56,4 @@ class RaceContract(Contract):
 
             assert sorted(told) == [0, 1]
             for agent in (first, second):
-                assert sorted(await one.read(said, agent.id)) == ["from 0", "from 1"]
+                assert sorted(await one.read(list_texts, agent.id)) == ["from 0", "from 1"]

@@ -11,12 +11,10 @@ from perdure.core.runs import Prefix
 from perdure.core.text.words import query_of
 from perdure.core.upkeep import Fault
 from perdure.storage.tx import Tx
-from tests.contracts.base import ADA, AT, LATER, Contract, found_messages, raises, said
+from tests.contracts.base import ADA, AT, LATER, Contract, list_texts, match_messages, raises
 from tests.contracts.nodes import node_of
 from tests.contracts.upkeep import faults_of
 from tests.contracts.vectors import MODEL, blob, vectors_in
-
-__all__ = ["ResetContract"]
 
 
 class ResetContract(Contract):
@@ -38,7 +36,7 @@ class ResetContract(Contract):
     async def test_what_was_said_is_out_of_view_and_in_the_log(self) -> None:
         """Of the one conversation: it is not listed, counted, found or got any more; other conversations are as before,
         numbers go on, and the next prefix begins behind it."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.two_lines)
             before = await store.read(lambda tx: list(tx.messages.list(agent.id)))
 
@@ -63,9 +61,9 @@ class ResetContract(Contract):
             assert (line.stubs, line.overcount) == ({}, 0)
             assert opened.conversation == line
             assert new.seq == 4
-            assert await store.read(said, agent.id) == ["another walrus", "a walrus again"]
+            assert await store.read(list_texts, agent.id) == ["another walrus", "a walrus again"]
             assert await store.read(lambda tx: tx.messages.count(agent.id)) == 2
-            assert sorted(await store.read(found_messages, agent.id, "walrus")) == [3, 4]
+            assert sorted(await store.read(match_messages, agent.id, "walrus")) == [3, 4]
             assert await store.read(lambda tx: tx.messages.by_seqs(agent.id, [0, 2])) == []
             assert await store.read(lambda tx: tx.messages.view(agent.id, 0, from_seq=0, upto_seq=9)) == [new]
             with raises(NotFound):
@@ -83,22 +81,22 @@ class ResetContract(Contract):
 
     async def test_a_past_request_shows_what_it_showed(self) -> None:
         """By the settings revision it was made with, whatever was taken out of view since."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.two_lines)
 
-            def shown(tx: Tx) -> list[str]:
+            def view_texts(tx: Tx) -> list[str]:
                 rows = tx.messages.view(agent.id, 0, from_seq=0, upto_seq=3, settings_revision=1)
                 return [row.text for row in rows]
 
-            before = await store.read(shown)
+            before = await store.read(view_texts)
             await store.write(lambda tx: tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=LATER))
 
             assert before == ["an old walrus", "{}", "a seal"]
-            assert await store.read(shown) == before
+            assert await store.read(view_texts) == before
 
     async def test_resets_are_counted_and_listed(self) -> None:
         """An empty view is no reset; the newest of a conversation comes first; they go with their agent."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.two_lines)
 
             def reset(tx: Tx, seq: int) -> Reset | None:
@@ -122,7 +120,7 @@ class ResetContract(Contract):
     async def test_a_reset_is_carried_out_in_steps_that_nobody_sees(self) -> None:
         """From its first moment on all that can be read is as it will be, after each step of one row, also of a reset
         that comes meanwhile; nothing that is derived is wrong at any point, and at last nothing is left of it."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.two_lines)
             _, second = await store.write(self.say, agent.id, *["a walrus sleeps"] * 2)
             await store.write(lambda tx: tx.messages.revise(second.id, None, author=ADA, at=AT))
@@ -145,7 +143,7 @@ class ResetContract(Contract):
                     tx.messages.count(agent.id),
                     tx.agents.get(agent.id).message_count,
                     tx.messages.count_after(agent.id, -1),
-                    found_messages(tx, agent.id, "walrus"),
+                    match_messages(tx, agent.id, "walrus"),
                     tx.messages.match(agent.id, query_of("walrus"), where=MessageFilter(roles=("user",)), limit=9).seqs,
                     tx.messages.reset_among([message.id for message in tx.messages.list(agent.id, reset=True)]),
                     tx.conversations.shown(agent.id, 0),
@@ -166,7 +164,7 @@ class ResetContract(Contract):
             assert made is not None
             assert made.message_count == 3
             assert await store.read(lambda tx: tx.resets.out_of_view(agent.id)) == {0: 5}
-            assert await store.read(said, agent.id) == ["another walrus"]
+            assert await store.read(list_texts, agent.id) == ["another walrus"]
             steps = 0
             for resets_more in (True, False):
                 await store.write(self.say, agent.id, "a walrus again", "a seal again")
@@ -195,7 +193,7 @@ class ResetContract(Contract):
 
     async def test_texts_out_of_view_need_no_vectors(self) -> None:
         """While a reset is carried out some have one, and those that waited for one get none: neither is wrong."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> Agent:
                 agent = self.add_agent(tx)
@@ -222,7 +220,7 @@ class ResetContract(Contract):
 
     async def test_what_was_counted_before_spares_counting(self) -> None:
         """Whatever happened since: something was said, removed, or the conversation was reset already."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.two_lines)
 
             def reset(tx: Tx, seq: int = 0) -> Reset | None:
@@ -250,7 +248,7 @@ class ResetContract(Contract):
 
     async def test_an_agent_may_go_while_its_reset_is_carried_out(self) -> None:
         """Nothing is left of either."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.two_lines)
             await store.write(lambda tx: tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=LATER))
             await store.write(lambda tx: tx.resets.carry_out(agent.id, limit=1))
@@ -261,7 +259,7 @@ class ResetContract(Contract):
 
     async def test_nodes_can_be_listed_from_a_message_on(self) -> None:
         """Those before it stand for what a reset took out of view."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             node = await store.write(lambda tx: tx.nodes.add(node_of(agent.id)))
 
@@ -273,7 +271,7 @@ class ResetContract(Contract):
 
     async def test_a_conversation_that_is_not_there_is_not_reset(self) -> None:
         """Whoever deleted its agent was quicker."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             line = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
             await store.write(lambda tx: tx.agents.delete(agent.id))

@@ -7,15 +7,13 @@ from dataclasses import replace
 from perdure.core.errors import NotFound
 from perdure.core.messages import Text
 from perdure.storage.tx import Tx
-from tests.contracts.base import ADA, AT, Contract, found_messages, raises, said
-
-__all__ = ["RevisionContract"]
+from tests.contracts.base import ADA, AT, Contract, list_texts, match_messages, raises
 
 
 class RevisionContract(Contract):
     async def test_a_revised_message_shows_its_new_parts(self) -> None:
         """It keeps number, id and place; every way of reading it shows the newest parts."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             run = await store.write(self.add_run, agent.id)
             before, message, after = await store.write(
@@ -38,41 +36,41 @@ class RevisionContract(Contract):
 
     async def test_search_follows_a_revision(self) -> None:
         """The old words no longer find the message, the new ones do; its neighbours are found as before."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             _, message = await store.write(self.say, agent.id, "walrus here", "walrus there")
             await store.write(lambda tx: tx.messages.revise(message.id, [Text("penguin there")], author=ADA, at=AT))
 
-            assert await store.read(found_messages, agent.id, "walrus") == [0]
-            assert await store.read(found_messages, agent.id, "penguin") == [1]
-            assert await store.read(found_messages, agent.id, "there") == [1]
+            assert await store.read(match_messages, agent.id, "walrus") == [0]
+            assert await store.read(match_messages, agent.id, "penguin") == [1]
+            assert await store.read(match_messages, agent.id, "there") == [1]
 
     async def test_a_message_may_lose_and_regain_its_words(self) -> None:
         """Revising to a text without words and back leaves exactly one entry in the index."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             (message,) = await store.write(self.say, agent.id, "walrus")
             await store.write(lambda tx: tx.messages.revise(message.id, [Text("...")], author=ADA, at=AT))
-            assert await store.read(found_messages, agent.id, "walrus") == []
+            assert await store.read(match_messages, agent.id, "walrus") == []
 
             await store.write(lambda tx: tx.messages.revise(message.id, [Text("walrus")], author=ADA, at=AT))
-            assert await store.read(found_messages, agent.id, "walrus") == [0]
+            assert await store.read(match_messages, agent.id, "walrus") == [0]
 
             await store.write(lambda tx: tx.messages.revise(message.id, None, author=ADA, at=AT))
-            assert await store.read(found_messages, agent.id, "walrus") == []
+            assert await store.read(match_messages, agent.id, "walrus") == []
 
     async def test_a_removed_message_is_out_of_view(self) -> None:
         """It is not listed, counted, found or got any more; its number is not given again."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             _, message, _ = await store.write(self.say, agent.id, "a", "walrus", "c")
             await store.write(lambda tx: tx.messages.revise(message.id, None, author=ADA, at=AT))
             (new,) = await store.write(self.say, agent.id, "d")
 
             assert new.seq == 3
-            assert await store.read(said, agent.id) == ["a", "c", "d"]
+            assert await store.read(list_texts, agent.id) == ["a", "c", "d"]
             assert await store.read(lambda tx: tx.messages.count(agent.id)) == 3
-            assert await store.read(found_messages, agent.id, "walrus") == []
+            assert await store.read(match_messages, agent.id, "walrus") == []
             assert await store.read(lambda tx: tx.messages.by_seqs(agent.id, [1])) == []
             with raises(NotFound):
                 await store.read(lambda tx: tx.messages.get(message.id))
@@ -81,7 +79,7 @@ class RevisionContract(Contract):
 
     async def test_a_revision_makes_the_prefix_new(self) -> None:
         """A request that showed the old parts must not be built on, so the settings revision grows."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             (message,) = await store.write(self.say, agent.id, "a")
             await store.write(lambda tx: tx.messages.revise(message.id, [Text("b")], author=ADA, at=AT))
@@ -90,6 +88,6 @@ class RevisionContract(Contract):
 
     async def test_an_unknown_message_is_not_revised(self) -> None:
         """Revising what is not there is refused."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             with raises(NotFound):
                 await store.write(lambda tx: tx.messages.revise(self.draft("a").id, [Text("b")], author=ADA, at=AT))

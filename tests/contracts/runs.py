@@ -16,8 +16,6 @@ from perdure.core.runs import FAILED_REASONS, Failure, Lease, Run, RunFilter, Ru
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, UNTIL, Contract, claimed, raises
 
-__all__ = ["RunContract"]
-
 SECOND = timedelta(seconds=1)
 
 
@@ -36,7 +34,7 @@ def _put(tx: Tx, agent: Agent) -> Agent:
 class RunContract(Contract):
     async def test_a_run_waits_until_it_is_claimed(self) -> None:
         """It is queued, numbered by its agent, and knows its conversation; claiming makes it run under lease 1."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             first = await store.write(self.add_run, agent.id)
             conversation = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
@@ -54,7 +52,7 @@ class RunContract(Contract):
 
     async def test_what_waits_for_a_request_stands_on_the_run(self) -> None:
         """It is there whoever reads the run, until something else, or nothing, takes its place."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             run = await store.write(self.add_run, agent.id)
             assert run.context == ()
@@ -69,7 +67,7 @@ class RunContract(Contract):
 
     async def test_a_run_takes_the_numbers_of_its_messages(self) -> None:
         """What a conversation's next run begins from is seen in one look; what is reckoned of it is what is stored."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             await store.write(self.say, agent.id, "before")
             drafts = [self.draft("hello"), self.draft("a note", role="system", kind="memory_delta")]
@@ -109,7 +107,7 @@ class RunContract(Contract):
 
     async def test_only_the_oldest_run_of_a_conversation_is_claimed(self) -> None:
         """The next one's turn comes when it has ended; another conversation does not wait."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> list[Run]:
                 agent = self.add_agent(tx)
@@ -135,7 +133,7 @@ class RunContract(Contract):
 
     async def test_a_held_run_is_not_claimed(self) -> None:
         """Neither by another process nor by the holder again, until the lease has run out."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             run = await store.write(self.add_run, agent.id)
             await store.write(claimed, run.key, "here")
@@ -156,7 +154,7 @@ class RunContract(Contract):
 
     async def test_a_reservation_is_its_owners(self) -> None:
         """Whoever accepted a run may claim it at once; others may when the reservation has run out."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agents = [await store.write(self.add_agent) for _ in range(2)]
             runs = await store.write(
                 lambda tx: [self.add_run(tx, agent.id, owner="here", until=UNTIL) for agent in agents]
@@ -173,7 +171,7 @@ class RunContract(Contract):
 
     async def test_a_dead_holders_lease_is_void(self) -> None:
         """Who knows that the holder is gone needs not wait; naming somebody else gives nothing."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             run = await store.write(self.add_run, agent.id)
             await store.write(claimed, run.key, "dead")
@@ -189,7 +187,7 @@ class RunContract(Contract):
 
     async def test_a_process_that_leaves_gives_its_runs_back(self) -> None:
         """What it held or had reserved may be claimed at once; its ended runs and other holders' stay as they are."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> list[RunKey]:
                 keys = [self.add_run(tx, self.add_agent(tx).id, owner="here", until=UNTIL).key for _ in range(3)]
@@ -209,7 +207,7 @@ class RunContract(Contract):
 
     async def test_an_older_lease_can_hold_nothing(self) -> None:
         """After a take-over the first holder is told so, whatever its name; the new one goes on."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             run = await store.write(self.add_run, agent.id)
             await store.write(claimed, run.key, "here")
@@ -231,7 +229,7 @@ class RunContract(Contract):
 
     async def test_of_many_claims_exactly_one_wins(self) -> None:
         """Two handles race for the same runs: each run has one holder, under lease 1."""
-        async with self.opened() as one, self.opened() as other:
+        async with self.open_store() as one, self.open_store() as other:
             runs = []
             for _ in range(5):
                 agent = await one.write(self.add_agent)
@@ -259,7 +257,7 @@ class RunContract(Contract):
 
     async def test_a_race_in_one_conversation_runs_one_run(self) -> None:
         """Two handles claim both runs of a conversation at once: the older one runs, the younger one waits."""
-        async with self.opened() as one, self.opened() as other:
+        async with self.open_store() as one, self.open_store() as other:
             agent = await one.write(self.add_agent)
             runs = [await one.write(self.add_run, agent.id) for _ in range(2)]
 
@@ -275,7 +273,7 @@ class RunContract(Contract):
 
     async def test_an_ended_run_says_how_it_ended(self) -> None:
         """Reason, status, usage, steps and failure are kept, its lease is gone; ending twice changes nothing."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             reasons: tuple[StopReason, ...] = ("end_turn", "max_steps", "cancelled", "error", "llm_api_error")
             usage = Usage(input_tokens=1, output_tokens=2, cached_input_tokens=3, cache_write_tokens=4)
@@ -310,7 +308,7 @@ class RunContract(Contract):
 
     async def test_a_key_leads_to_its_run(self) -> None:
         """Within its conversation; an unknown key, or another conversation's, leads nowhere."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> tuple[AgentId, list[Run]]:
                 agent = self.add_agent(tx)
@@ -333,7 +331,7 @@ class RunContract(Contract):
 
     async def test_a_run_is_asked_to_stop_once(self) -> None:
         """The first request counts; a second one, or one to an ended run, is told so. The lease holder sees it."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             added = await store.write(self.add_run, agent.id)
             run = await store.write(claimed, added.key)
@@ -351,7 +349,7 @@ class RunContract(Contract):
 
     async def test_waiting_input_is_kept_until_it_begins(self) -> None:
         """It comes back exactly, and is gone once the run's messages are in the log."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
 
             def wait(tx: Tx, text: str) -> Run:
@@ -374,7 +372,7 @@ class RunContract(Contract):
 
     async def test_started_calls_remember_their_lease(self) -> None:
         """A call that was started again is known under the newest lease."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             run = await store.write(self.add_run, agent.id)
             other = await store.write(self.add_run, agent.id)
@@ -392,7 +390,7 @@ class RunContract(Contract):
 
     async def test_runs_are_listed_newest_first(self) -> None:
         """In pages that follow each other."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             for _ in range(5):
                 await store.write(self.add_run, agent.id)
@@ -406,7 +404,7 @@ class RunContract(Contract):
 
     async def test_runs_of_all_agents_come_in_pages(self) -> None:
         """Both ways, forwards and backwards, in the order of time; pages that follow each other miss none."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agents = [await store.write(self.add_agent, name) for name in ("ada", "bob")]
             made = []
             for index in range(6):
@@ -439,7 +437,7 @@ class RunContract(Contract):
 
     async def test_runs_are_filtered(self) -> None:
         """By conversation, status, reason and background; all conditions hold."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             side = await store.write(
                 lambda tx: tx.conversations.add(agent.id, ConversationId(self.ids.new("conversation")), at=AT)
@@ -448,21 +446,21 @@ class RunContract(Contract):
             await store.write(ended, first.key, reason="max_steps")
             second = await store.write(self.add_run, agent.id, conversation_seq=1)
 
-            async def found(**conditions: Any) -> list[int]:
+            async def find(**conditions: Any) -> list[int]:
                 runs = await store.read(lambda tx: tx.runs.page(RunFilter(**conditions), newest_first=False))
                 return [run.key.seq for run in runs]
 
-            assert await found(statuses=("completed",)) == [first.key.seq]
-            assert await found(statuses=("queued", "running", "completed")) == [first.key.seq, second.key.seq]
-            assert await found(conversation_id=side.id) == [second.key.seq]
-            assert await found(conversation_seq=0, stop_reason="max_steps") == [first.key.seq]
-            assert await found(conversation_seq=1, stop_reason="max_steps") == []
-            assert await found(background=False, agent_ids=(agent.id,)) == [first.key.seq, second.key.seq]
-            assert await found(background=True) == []
+            assert await find(statuses=("completed",)) == [first.key.seq]
+            assert await find(statuses=("queued", "running", "completed")) == [first.key.seq, second.key.seq]
+            assert await find(conversation_id=side.id) == [second.key.seq]
+            assert await find(conversation_seq=0, stop_reason="max_steps") == [first.key.seq]
+            assert await find(conversation_seq=1, stop_reason="max_steps") == []
+            assert await find(background=False, agent_ids=(agent.id,)) == [first.key.seq, second.key.seq]
+            assert await find(background=True) == []
 
     async def test_a_run_needs_its_agent_and_conversation(self) -> None:
         """Without either there is no run, and nothing is left behind."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             units: tuple[Callable[[Tx], Any], ...] = (
                 lambda tx: self.add_run(tx, AgentId(self.ids.new("agent"))),

@@ -7,15 +7,13 @@ from perdure.core.ids import AgentId
 from perdure.core.secrets import ORGANISATION
 from tests.contracts.base import AT, LATER, Contract, raises
 
-__all__ = ["SecretContract"]
-
 ANY_BYTES = bytes(range(256))
 
 
 class SecretContract(Contract):
     async def test_a_secret_comes_back_as_it_was_sealed(self) -> None:
         """Any bytes; put again it is the same secret with another value, and keeps the time it was made."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             made = await store.write(lambda tx: tx.secrets.put(ORGANISATION, "TOKEN", ANY_BYTES, at=AT))
             assert (made.sealed, made.created_at, made.updated_at) == (ANY_BYTES, AT, AT)
             assert await store.read(lambda tx: tx.secrets.find(ORGANISATION, "TOKEN")) == made
@@ -26,7 +24,7 @@ class SecretContract(Contract):
 
     async def test_secrets_belong_to_their_owner(self) -> None:
         """The same name of the organisation and of an agent are two; they are listed by name."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             for owner, name in ((ORGANISATION, "B"), (agent.id, "B"), (agent.id, "A")):
                 await store.write(lambda tx, owner=owner, name=name: tx.secrets.put(owner, name, b"x", at=AT))  # type: ignore[misc]
@@ -43,7 +41,7 @@ class SecretContract(Contract):
 
     async def test_secrets_go_with_their_agent(self) -> None:
         """Deleting the agent removes them; an agent that is not there can own none."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             await store.write(lambda tx: tx.secrets.put(agent.id, "A", b"x", at=AT))
             await store.write(lambda tx: tx.agents.delete(agent.id))

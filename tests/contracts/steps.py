@@ -12,8 +12,6 @@ from perdure.core.runs import Failure, Lease, Prefix, Recipe, Run, RunKey, Step,
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, Contract, claimed, raises
 
-__all__ = ["StepContract"]
-
 RECIPE = Recipe(
     prefix_seq=3,
     upto_message_seq=9,
@@ -26,7 +24,7 @@ RECIPE = Recipe(
 class StepContract(Contract):
     async def test_conversations_are_numbered_from_the_default_one(self) -> None:
         """The first has number 0; pages follow their numbers."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             for _ in range(3):
                 await store.write(
@@ -50,7 +48,7 @@ class StepContract(Contract):
 
     async def test_a_conversation_knows_what_its_log_shows(self) -> None:
         """`show` records the block versions; with a new prefix, the view's tokens are counted from where it begins."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             await store.write(lambda tx: self.say(tx, agent.id, "a", "b", "c", tokens=10, at=LATER))
             seen = {"block-1": 4}
@@ -85,7 +83,7 @@ class StepContract(Contract):
 
     async def test_a_step_keeps_its_recipe_and_outcome(self) -> None:
         """A step comes back as it was recorded, pending first, then as it ended."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> tuple[Run, list[Step]]:
                 agent = self.add_agent(tx)
@@ -126,7 +124,7 @@ class StepContract(Contract):
 
     async def test_a_step_keeps_what_went_over_the_wire(self) -> None:
         """Any text of it; a second exchange replaces the first; nothing where there was none."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> tuple[Step, Step]:
                 run = self.add_run(tx, self.add_agent(tx).id)
@@ -155,7 +153,7 @@ class StepContract(Contract):
 
     async def test_steps_are_listed_from_the_newest(self) -> None:
         """Of an agent, or of one conversation; pages follow each other; another agent's are not among them."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> tuple[AgentId, list[Step]]:
                 agent, other = self.add_agent(tx), self.add_agent(tx)
@@ -201,7 +199,7 @@ class StepContract(Contract):
 
     async def test_an_unknown_run_has_no_steps(self) -> None:
         """A step is not recorded for a run that is not there."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             run = await store.write(self.add_run, agent.id)
             ghost = replace(run, key=RunKey(agent.id, 7))
@@ -222,7 +220,7 @@ class StepContract(Contract):
 
     async def test_the_last_model_call_is_known(self) -> None:
         """Over all runs of the agent; None before the first."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             assert await store.read(lambda tx: tx.steps.last_at(agent.id)) is None
 
@@ -244,7 +242,7 @@ class StepContract(Contract):
 
     async def test_a_prefix_is_kept_byte_for_byte(self) -> None:
         """System text, tools with the order of their keys, and what was folded in come back as they were sent."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             prefix = Prefix(
                 agent_id=agent.id,

@@ -13,8 +13,6 @@ from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, Contract, raises
 
-__all__ = ["ToolContract"]
-
 CODE = ToolCode(
     source="def look(at: str):\n    'Look. \x00 \ud800 🧭'\n",
     function="look",
@@ -47,7 +45,7 @@ class ToolContract(Contract):
 
     async def test_a_tool_comes_back_as_it_was_put(self) -> None:
         """Every field of its spec survives; tools are listed by name."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             look = self.tool(
                 kind="function",
                 tool_type="custom",
@@ -66,7 +64,7 @@ class ToolContract(Contract):
 
     async def test_putting_an_unchanged_tool_changes_nothing(self) -> None:
         """The same tool under a fresh id is the stored one, and its agents keep their revision."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             tool = await store.write(lambda tx: tx.tools.put(self.tool(), at=AT))
             await store.write(lambda tx: tx.tools.attach(agent.id, "look"))
@@ -77,7 +75,7 @@ class ToolContract(Contract):
 
     async def test_a_changed_tool_makes_a_new_revision(self) -> None:
         """It keeps its id; agents that have it get a new settings revision, others don't."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent, other = await store.write(self.add_agent), await store.write(self.add_agent)
             tool = await store.write(lambda tx: tx.tools.put(self.tool(), at=AT))
             await store.write(lambda tx: tx.tools.attach(agent.id, "look"))
@@ -90,7 +88,7 @@ class ToolContract(Contract):
 
     async def test_attaching_and_detaching_make_new_revisions(self) -> None:
         """Each time, but not for attaching what is attached; an agent's tools are sorted by name."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             await store.write(lambda tx: [tx.tools.put(self.tool(name), at=AT) for name in ("b", "a")])
 
@@ -112,7 +110,7 @@ class ToolContract(Contract):
 
     async def test_a_tool_is_found_by_its_id(self) -> None:
         """And by nobody else's."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             tool = await store.write(lambda tx: tx.tools.put(self.tool(), at=AT))
 
             assert await store.read(lambda tx: tx.tools.get(tool.id)) == tool
@@ -121,7 +119,7 @@ class ToolContract(Contract):
 
     async def test_unknown_tools_and_agents_are_told(self) -> None:
         """Nothing is attached or detached that is not there."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             await store.write(lambda tx: tx.tools.put(self.tool(), at=AT))
             units: tuple[Callable[[Tx], Any], ...] = (
@@ -138,7 +136,7 @@ class ToolContract(Contract):
 
     async def test_a_tool_keeps_the_source_that_it_runs(self) -> None:
         """Every field of it; what is put without source has none."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             look, ask = self.tool(kind="custom"), self.tool("ask")
             assert await store.write(lambda tx: tx.tools.add(look, code=CODE, at=AT)) == look
             await store.write(lambda tx: tx.tools.put(ask, at=AT))
@@ -152,7 +150,7 @@ class ToolContract(Contract):
 
     async def test_a_name_and_an_id_are_taken_once(self) -> None:
         """Adding what is there is refused, and leaves it as it was."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             look = await store.write(lambda tx: tx.tools.add(self.tool(), code=CODE, at=AT))
             for twin in (self.tool(description="Mine."), replace(self.tool("ask"), id=look.id)):
                 with raises(AlreadyExists):
@@ -163,7 +161,7 @@ class ToolContract(Contract):
 
     async def test_a_tool_is_changed_by_its_id(self) -> None:
         """Its name too, unless another has it; a change of its source alone makes no new revision of its agents."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             look = await store.write(lambda tx: tx.tools.add(self.tool(kind="custom"), code=CODE, at=AT))
             ask = await store.write(lambda tx: tx.tools.add(self.tool("ask"), at=AT))
@@ -190,7 +188,7 @@ class ToolContract(Contract):
 
     async def test_a_deleted_tool_is_gone_from_its_agents(self) -> None:
         """Their settings revision grows; those of others don't."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent, other = await store.write(self.add_agent), await store.write(self.add_agent)
             look = await store.write(lambda tx: tx.tools.add(self.tool(), code=CODE, at=AT))
             await store.write(lambda tx: tx.tools.attach(agent.id, "look"))
@@ -213,7 +211,7 @@ class ToolContract(Contract):
 
     async def test_tools_are_listed_in_order_of_creation(self) -> None:
         """By pages both ways, each tool once; a page begins at no tool that is not there."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             made = [await store.write(partial(add, self.tool(name))) for name in ("c", "a", "e", "b", "d")]
 
             def page(tx: Tx, ascending: bool, cursor: ToolId | None, backwards: bool) -> Sequence[Tool]:
@@ -239,7 +237,7 @@ class ToolContract(Contract):
 
     async def test_tools_are_found_by_what_they_are(self) -> None:
         """Each condition alone and two together; none of a list lets nothing through."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             look = await store.write(lambda tx: tx.tools.add(self.tool("look_up"), at=AT))
             ask = await store.write(

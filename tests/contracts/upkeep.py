@@ -14,10 +14,8 @@ from perdure.core.upkeep import Fault
 from perdure.core.vectors import OwnerKind
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
-from tests.contracts.base import ADA, AT, AWKWARD, Contract, found_messages, found_passages
+from tests.contracts.base import ADA, AT, AWKWARD, Contract, match_messages, match_passages
 from tests.contracts.vectors import MODEL, blob
-
-__all__ = ["KINDS", "UpkeepContract", "faults_of"]
 
 KINDS: tuple[OwnerKind, ...] = ("agent", "archive")
 
@@ -38,7 +36,7 @@ class UpkeepContract(Contract):
     async def test_what_was_written_has_checksums_that_agree(self) -> None:
         """Of messages, their revisions and tombstones, passages that were changed, and each version of a block, a few
         at a time."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> None:
                 agent, archive = self.add_agent(tx), self.add_archive(tx)
@@ -71,7 +69,7 @@ class UpkeepContract(Contract):
 
     async def test_what_is_derived_agrees_with_the_rows(self) -> None:
         """After adding, changing, tagging, removing and deleting, with vectors and without; rebuilt it still does."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> tuple[AgentId, ArchiveId]:
                 for embedded in (False, True):
@@ -106,13 +104,13 @@ class UpkeepContract(Contract):
                 while at := await store.write(_rebuild, kind, 500):
                     assert at > (0, 0)
             assert await store.read(faults_of) == []
-            assert len(await store.read(lambda tx: found_messages(tx, agent_id, "walrus"))) == 1
-            assert len(await store.read(lambda tx: found_passages(tx, archive_id, "penguin"))) == 1
+            assert len(await store.read(lambda tx: match_messages(tx, agent_id, "walrus"))) == 1
+            assert len(await store.read(lambda tx: match_passages(tx, archive_id, "penguin"))) == 1
 
     async def test_an_index_is_made_anew_in_steps_while_others_write(self) -> None:
         """After each step something is said, revised, reset, changed, deleted, added; searches find at every point what
         is there, and in the end nothing differs."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def fill(tx: Tx) -> tuple[AgentId, ArchiveId]:
                 agent, other = self.add_agent(tx), self.add_agent(tx, "other")
@@ -142,11 +140,11 @@ class UpkeepContract(Contract):
             )
 
             def there(tx: Tx) -> bool:
-                said = {one.seq for one in tx.messages.list(agent_id) if "walrus" in one.text}
+                messages = {one.seq for one in tx.messages.list(agent_id) if "walrus" in one.text}
                 kept = {one.seq for one in tx.passages.list(archive_id) if "walrus" in one.text}
-                return (said, kept) == (
-                    set(found_messages(tx, agent_id, "walrus")),
-                    set(found_passages(tx, archive_id, "walrus")),
+                return (messages, kept) == (
+                    set(match_messages(tx, agent_id, "walrus")),
+                    set(match_passages(tx, archive_id, "walrus")),
                 )
 
             for kind, limit in itertools.product(KINDS, (1, 2, 4)):
@@ -166,7 +164,7 @@ class UpkeepContract(Contract):
 
     async def test_several_may_make_an_index_anew_at_once(self) -> None:
         """Each does some of the steps."""
-        async with self.opened() as store, self.opened() as other:
+        async with self.open_store() as store, self.open_store() as other:
 
             def fill(tx: Tx) -> ArchiveId:
                 archive = self.add_archive(tx)
@@ -182,7 +180,7 @@ class UpkeepContract(Contract):
             await asyncio.gather(*map(work, (store, other, store, other)))
             assert await store.read(lambda tx: tx.upkeep.rebuilding()) == []
             assert await store.read(faults_of) == []
-            assert len(await store.read(lambda tx: found_passages(tx, archive_id, "walrus"))) == 12
+            assert len(await store.read(lambda tx: match_passages(tx, archive_id, "walrus"))) == 12
 
 
 def _rebuild(tx: Tx, kind: OwnerKind, limit: int) -> tuple[int, int] | None:

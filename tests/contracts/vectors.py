@@ -16,8 +16,6 @@ from perdure.core.vectors import Claim, Scope, VectorBlock
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, LATER, UNTIL, Contract, raises
 
-__all__ = ["MODEL", "VectorContract", "blob"]
-
 MODEL = "test/words \x00"
 
 
@@ -53,7 +51,7 @@ class VectorContract(Contract):
 
     async def test_a_new_scope_has_nothing_and_nothing_to_look_through(self) -> None:
         """Opening twice leaves it as it is; what is not there can't be opened."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent, archive = await store.write(self.add_embedded)
             again = await store.write(lambda tx: tx.vectors.open(agent.number, "agent", agent.id, "other/model"))
             assert (again.model, again.owner_kind, again.owner_id) == (MODEL, "agent", agent.id)
@@ -71,15 +69,15 @@ class VectorContract(Contract):
 
     async def test_what_is_said_to_an_embedded_agent_waits_for_its_vector(self) -> None:
         """Users' and assistants' texts; not those of tools, of the engine, without text, or of other agents."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent, _ = await store.write(self.add_embedded)
             call = self.draft(ToolCall("c", "look", "{}"), role="assistant")
             result = self.draft(ToolResult("c", "look", "seen"), role="tool")
-            said = ("hello", self.draft("hi", role="assistant"), call, result, self.draft("x", kind="alert"))
+            messages = ("hello", self.draft("hi", role="assistant"), call, result, self.draft("x", kind="alert"))
 
             def say(tx: Tx) -> int:
                 before = tx.vectors.queued
-                self.say(tx, agent.id, *said, self.draft("  \n"), self.draft("last"))
+                self.say(tx, agent.id, *messages, self.draft("  \n"), self.draft("last"))
                 self.say(tx, self.add_agent(tx, "bob").id, "not embedded")
                 return tx.vectors.queued - before
 
@@ -90,7 +88,7 @@ class VectorContract(Contract):
 
     async def test_passages_of_an_embedded_archive_wait_for_their_vectors(self) -> None:
         """Whatever their text is; those of other archives don't, and what is deleted waits no more."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             _, archive = await store.write(self.add_embedded)
 
             def fill(tx: Tx) -> list[int]:
@@ -105,7 +103,7 @@ class VectorContract(Contract):
 
     async def test_a_claim_is_one_workers_until_it_runs_out(self) -> None:
         """Nobody else gets it before; then anybody, and the tries are counted. Released it is free at once or later."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             _, archive = await store.write(self.add_embedded)
             await store.write(lambda tx: [self.add_passage(tx, archive.id, text) for text in "abc"])
             first = await store.write(lambda tx: tx.vectors.claim(MODEL, at=AT, until=UNTIL, limit=2))
@@ -131,7 +129,7 @@ class VectorContract(Contract):
 
     async def test_a_claim_is_kept_for_longer_by_its_worker(self) -> None:
         """From then on it is known by its new end; one that ran out and is another's is not theirs to keep."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             _, archive = await store.write(self.add_embedded)
             await store.write(lambda tx: [self.add_passage(tx, archive.id, text) for text in "ab"])
             first = await store.write(lambda tx: tx.vectors.claim(MODEL, at=AT, until=UNTIL, limit=1))
@@ -150,7 +148,7 @@ class VectorContract(Contract):
 
     async def test_what_is_added_is_embedded_from_the_beginning(self) -> None:
         """Agents and archives, where it was asked for and nowhere else."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def add(tx: Tx) -> list[str | None]:
                 with tx.vectors.embedding_new(MODEL):
@@ -163,7 +161,7 @@ class VectorContract(Contract):
 
     async def test_blocks_of_any_size_give_each_vector_once_and_in_order(self) -> None:
         """However far apart their numbers are, and in whatever order they were put."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             _, archive = await store.write(self.add_embedded)
             number, seqs = archive.number, [0, 1, 2, 7, 8, 40, 41, 99]
             await store.write(lambda tx: [self.add_passage(tx, archive.id, f"text {index}") for index in range(100)])
@@ -185,7 +183,7 @@ class VectorContract(Contract):
 
     async def test_a_vector_takes_its_text_from_the_queue(self) -> None:
         """It is there at the version it made; another one for the same text takes its place."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             _, archive = await store.write(self.add_embedded)
             number = archive.number
             await store.write(lambda tx: [self.add_passage(tx, archive.id, text) for text in "abc"])
@@ -230,7 +228,7 @@ class VectorContract(Contract):
 
     async def test_a_block_has_every_byte_of_its_vectors(self) -> None:
         """Whatever bytes they are, in order of the numbers; removed ones are told apart."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             _, archive = await store.write(self.add_embedded)
             number = archive.number
             vectors = [bytes((start + at) % 256 for at in range(512)) for start in (0, 129, 255)]
@@ -249,7 +247,7 @@ class VectorContract(Contract):
 
     async def test_vectors_of_another_model_or_length_are_refused(self) -> None:
         """The error names both, and nothing is written."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             _, archive = await store.write(self.add_embedded)
             number = archive.number
             await store.write(lambda tx: [self.add_passage(tx, archive.id, text) for text in "ab"])
@@ -269,7 +267,7 @@ class VectorContract(Contract):
 
     async def test_a_text_that_went_or_changed_meanwhile_gets_no_stale_vector(self) -> None:
         """What a worker brings for a claim that is no longer the text's is left out; nothing else is."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent, archive = await store.write(self.add_embedded)
 
             def fill(tx: Tx) -> None:
@@ -301,7 +299,7 @@ class VectorContract(Contract):
 
     async def test_vectors_go_with_what_a_reset_takes_out_of_view(self) -> None:
         """And so does the work on them; other conversations keep theirs."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent, _ = await store.write(self.add_embedded)
 
             def fill(tx: Tx) -> None:
@@ -319,7 +317,7 @@ class VectorContract(Contract):
 
     async def test_what_is_removed_is_told_to_whoever_knew_it(self) -> None:
         """A vector goes with its text: as a change of the next version, once, and the count follows."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent, archive = await store.write(self.add_embedded)
 
             def fill(tx: Tx) -> None:
@@ -344,7 +342,7 @@ class VectorContract(Contract):
 
     async def test_what_was_there_before_is_looked_through_in_bounded_steps(self) -> None:
         """A scope opened late, or begun again: every text without a vector of this model is queued, a few at a time."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
 
             def late(tx: Tx) -> tuple[Agent, Archive]:
                 agent, archive = self.add_agent(tx), self.add_archive(tx)
@@ -381,7 +379,7 @@ class VectorContract(Contract):
 
     async def test_a_refused_text_is_told_and_kept_until_somebody_asks_again(self) -> None:
         """It is tried again when told so; given up, it is counted with its reason, and `refill` brings it back."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             _, archive = await store.write(self.add_embedded)
             number = archive.number
             await store.write(lambda tx: [self.add_passage(tx, archive.id, text) for text in "abc"])
@@ -403,7 +401,7 @@ class VectorContract(Contract):
 
     async def test_a_scope_that_is_closed_leaves_nothing(self) -> None:
         """Nor does one whose agent or archive is deleted; what is written afterwards waits for nothing."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             agent, archive = await store.write(self.add_embedded)
 
             def fill(tx: Tx) -> None:
@@ -425,7 +423,7 @@ class VectorContract(Contract):
 
     async def test_vectors_are_of_their_organisation(self) -> None:
         """Another one neither sees, claims, changes nor closes them."""
-        async with self.opened() as store, self.opened(org_id=OrgId("org-other")) as other:
+        async with self.open_store() as store, self.open_store(org_id=OrgId("org-other")) as other:
             agent, archive = await store.write(self.add_embedded)
             number = archive.number
             await store.write(self.add_passage, archive.id, "a")
@@ -447,7 +445,7 @@ class VectorContract(Contract):
 
     async def test_vectors_are_remembered_by_content(self) -> None:
         """For their model only; many more than there is room for take each other's place."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             first, second = bytes(16), b"\1" * 16
             await store.write(lambda tx: tx.vectors.cache(MODEL, [(first, blob(1, 0)), (second, blob(0, 1))]))
             assert await store.read(lambda tx: tx.vectors.cached(MODEL, [first, second, b"\2" * 16])) == {
@@ -462,7 +460,7 @@ class VectorContract(Contract):
 
     async def test_texts_are_embedded_anew_when_they_are_put_into_the_queue(self) -> None:
         """Each is claimed once, however often it was put there."""
-        async with self.opened() as store:
+        async with self.open_store() as store:
             _, archive = await store.write(self.add_embedded)
             passages = [await store.write(self.add_passage, archive.id, text) for text in ("tea", "milk")]
             claim = await store.write(claimed_seqs)

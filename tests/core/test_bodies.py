@@ -58,7 +58,7 @@ async def test_a_bomb_is_left_at_its_limit() -> None:
     bomb = gzip.compress(bytes(100_000_000), 1)
     taken = 0
 
-    async def told(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def count_bytes(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         nonlocal taken
         async for part in parts:
             taken += len(part)
@@ -67,7 +67,7 @@ async def test_a_bomb_is_left_at_its_limit() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(DataTooLarge):
-            await read_body(told(pieces(bomb, 16_384)), "gzip", 1_000_000)
+            await read_body(count_bytes(pieces(bomb, 16_384)), "gzip", 1_000_000)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -12,8 +12,6 @@ from perdure.cli.app import app
 from perdure.cli.chat.slash import COMMANDS
 from tests.docs.markdown import ROOT
 
-__all__ = ["PAGE", "help_section", "slash_section", "written"]
-
 PAGE = ROOT / "docs" / "cli.md"
 WIDTH = "80"
 
@@ -30,7 +28,7 @@ def slash_section() -> str:
     return f"```text\n{''.join(lines)}```\n"
 
 
-def written(page: str) -> str:
+def rewrite_sections(page: str) -> str:
     """The page with both sections as they are now."""
     for name, section in (("help", help_section()), ("slash", slash_section())):
         before, begin, rest = page.partition(f"<!-- {name} begins -->\n")
@@ -58,7 +56,7 @@ def _help(path: tuple[str, ...]) -> str:
 
 
 def main(page: Path = PAGE) -> None:
-    page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
+    page.write_text(rewrite_sections(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PAGES", "ROOT", "RUN_PAGES", "Fence", "anchors", "fences", "headings", "links", "page_name"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     *(ROOT / name for name in ("README.md", "README.zh.md", "CHANGELOG.md", "CONTRIBUTING.md")),

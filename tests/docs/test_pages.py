@@ -20,7 +20,7 @@ from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.library import sync
 from perdure.settings import Settings
 from tests.docs.cli_help import PAGE as CLI_PAGE
-from tests.docs.cli_help import written
+from tests.docs.cli_help import rewrite_sections
 from tests.docs.markdown import PAGES, ROOT, anchors, fences, headings, links, page_name
 
 DOCS = ROOT / "docs"
@@ -72,7 +72,7 @@ def test_the_help_in_the_cli_page_is_what_the_command_prints() -> None:
     """`python -m tests.docs.cli_help` writes it anew."""
     page = CLI_PAGE.read_text(encoding="utf-8")
 
-    assert page == written(page)
+    assert page == rewrite_sections(page)
 
 
 def test_both_readmes_have_the_same_parts_and_the_same_code() -> None:

@@ -48,14 +48,14 @@ def document(text: str, kind: FileKind = "markdown", name: str = "a") -> Documen
     return Document(name=name, kind=kind, text=text)
 
 
-def cut(text: str, kind: FileKind = "markdown", name: str = "a", sizes: ChunkSizes = SMALL) -> Sequence[Chunk]:
+def split(text: str, kind: FileKind = "markdown", name: str = "a", sizes: ChunkSizes = SMALL) -> Sequence[Chunk]:
     return chunks(document(text, kind, name), sizes=sizes)
 
 
 def test_a_document_without_text_has_no_chunks() -> None:
     """Neither has one of blank lines."""
-    assert cut("") == []
-    assert cut(" \n\n\t\n", "text") == []
+    assert split("") == []
+    assert split(" \n\n\t\n", "text") == []
 
 
 @given(documents())
@@ -105,7 +105,7 @@ def test_sections_are_cut_at_their_headings_and_know_what_they_stand_under() -> 
     """The heading that a chunk begins with is in its text; those above it are beside it."""
     text = f"# Guide\n\n{'intro ' * 8}\n\n## Install\n\n{'steps ' * 8}\n\n{'more ' * 9}\n\n# End\n\n{'bye ' * 9}"
 
-    found = cut(text)
+    found = split(text)
 
     assert [chunk.text.split()[:2] for chunk in found] == [
         ["#", "Guide"],
@@ -119,7 +119,9 @@ def test_sections_are_cut_at_their_headings_and_know_what_they_stand_under() -> 
 
 def test_an_underlined_heading_is_one() -> None:
     """And a line of dashes below a paragraph of several lines is not."""
-    found = cut(f"Big\n===\n\n{'a ' * 25}\n\nSmall\n-----\n\n{'b ' * 25}\n\n{'c ' * 10}\n{'c ' * 15}\n---\n{'d ' * 30}")
+    found = split(
+        f"Big\n===\n\n{'a ' * 25}\n\nSmall\n-----\n\n{'b ' * 25}\n\n{'c ' * 10}\n{'c ' * 15}\n---\n{'d ' * 30}"
+    )
 
     assert [chunk.headings for chunk in found] == [(), ("Big",), ("Big", "Small"), ("Big", "Small")]
     assert found[1].text.startswith("Small\n-----")
@@ -127,14 +129,14 @@ def test_an_underlined_heading_is_one() -> None:
 
 def test_a_heading_is_not_left_alone() -> None:
     """It stays with what follows, even where another cut would be nearer to the target."""
-    found = cut(f"{'a ' * 12}\n\n## Head\n\n{'b ' * 26}")
+    found = split(f"{'a ' * 12}\n\n## Head\n\n{'b ' * 26}")
 
     assert [chunk.text[0] for chunk in found] == ["a", "#"]
 
 
 def test_a_hash_inside_a_fence_is_no_heading() -> None:
     """Nor are dashes in the settings at the top of a page."""
-    found = cut(f"---\ntitle: x\n---\n# A\n```sh\n# comment {'x' * 40}\n```\n\n{'after ' * 10}")
+    found = split(f"---\ntitle: x\n---\n# A\n```sh\n# comment {'x' * 40}\n```\n\n{'after ' * 10}")
 
     assert found[-1].headings == ("A",)
 
@@ -143,7 +145,7 @@ def test_the_rows_of_a_table_carry_its_head() -> None:
     """Each chunk that begins inside the table; the rows themselves stand once."""
     rows = [f"| {i} | value {i} |" for i in range(12)]
 
-    found = cut("\n".join(["before", "", "| n | v |", "|---|---|", *rows, "", "after"]))
+    found = split("\n".join(["before", "", "| n | v |", "|---|---|", *rows, "", "after"]))
 
     assert len(found) > 3
     assert {chunk.header for chunk in found[1:-1]} == {"| n | v |\n|---|---|"}
@@ -153,7 +155,7 @@ def test_the_rows_of_a_table_carry_its_head() -> None:
 
 def test_a_head_that_is_longer_than_its_rows_is_not_repeated() -> None:
     """It would leave no room for them."""
-    found = cut("\n".join([f"| {'n' * 40} | v |", "|---|---|", *(f"| {i} | value |" for i in range(12))]))
+    found = split("\n".join([f"| {'n' * 40} | v |", "|---|---|", *(f"| {i} | value |" for i in range(12))]))
 
     assert {chunk.header for chunk in found} == {""}
 
@@ -190,7 +192,7 @@ class Box:
 
 def test_python_is_cut_at_its_definitions() -> None:
     """With decorators and comments; strings are not taken for code; methods are known by their class."""
-    found = cut(PYTHON, "code", "a.py", ChunkSizes(target=120, most=160))
+    found = split(PYTHON, "code", "a.py", ChunkSizes(target=120, most=160))
 
     assert [chunk.text.split("\n")[0].strip() for chunk in found] == [
         '"""What the tests cut."""',
@@ -205,7 +207,7 @@ def test_python_that_does_not_parse_is_cut_like_other_code() -> None:
     """At lines that are not indented, after blank ones."""
     text = f"def a(:\n    return 1  # {'a' * 13}\n\n    more({'a' * 17})\n\ndef b():\n    return 2  # {'b' * 10}\n"
 
-    assert [chunk.first_line for chunk in cut(text, "code", "a.py", ChunkSizes(target=90, most=95))] == [1, 6]
+    assert [chunk.first_line for chunk in split(text, "code", "a.py", ChunkSizes(target=90, most=95))] == [1, 6]
 
 
 def test_code_in_other_languages_is_cut_between_functions() -> None:
@@ -213,7 +215,7 @@ def test_code_in_other_languages_is_cut_between_functions() -> None:
     body = "    call(one, two, three);\n\n    call(four);\n"
     text = "".join(f"// Says {name}.\nfunc {name}() {{\n{body}}}\n" for name in ("a", "b", "c"))
 
-    found = cut(text, "code", "a.go", ChunkSizes(target=90, most=120))
+    found = split(text, "code", "a.go", ChunkSizes(target=90, most=120))
 
     assert [chunk.text.split("\n")[0] for chunk in found] == ["// Says a.", "// Says b.", "// Says c."]
 
@@ -222,7 +224,7 @@ def test_json_is_cut_at_its_top_level_members() -> None:
     """And knows the keys it stands under."""
     text = json.dumps({"one": {"a": "x" * 30}, "two": {"b": ["y" * 40, "z" * 40]}, "three": 3}, indent=2)
 
-    found = cut(text, "json")
+    found = split(text, "json")
 
     assert [chunk.text.split("\n")[0].strip(' {:"') for chunk in found][:2] == ["", "two"]
     assert found[1].headings == ()
@@ -233,7 +235,7 @@ def test_plain_text_is_cut_at_paragraphs_then_sentences() -> None:
     """Lines that end a sentence before lines that don't."""
     paragraph = "One two three four and five.\nSix seven eight nine ten\neleven twelve thirteen fourteen.\nfifteen\n"
 
-    found = cut(f"{paragraph}\n{paragraph}", "text", sizes=ChunkSizes(target=75, most=80))
+    found = split(f"{paragraph}\n{paragraph}", "text", sizes=ChunkSizes(target=75, most=80))
 
     assert [chunk.first_line for chunk in found] == [1, 2, 6, 7]
 
@@ -242,16 +244,16 @@ def test_text_without_spaces_is_cut_at_its_sentences() -> None:
     """Chinese and Japanese, in one line longer than a chunk; else at commas, else anywhere."""
     chinese = "今天天气很好，我们去公园散步吧。" * 20
 
-    found = cut(chinese, "text")
+    found = split(chinese, "text")
 
     assert all(chunk.text.endswith("。") and chunk.first_line == 1 for chunk in found)
-    assert all(chunk.text.endswith("，") for chunk in cut("今天天气很好，" * 40, "text"))
-    assert [len(chunk.text) for chunk in cut("天" * 150, "text")] == [60, 90]
+    assert all(chunk.text.endswith("，") for chunk in split("今天天气很好，" * 40, "text"))
+    assert [len(chunk.text) for chunk in split("天" * 150, "text")] == [60, 90]
 
 
 def test_a_character_is_not_cut_from_its_accent() -> None:
     """Nor an emoji from what joins it to the next."""
-    found = cut("e\u0301" * 29 + "n" + "e\u0301" * 60, "text")
+    found = split("e\u0301" * 29 + "n" + "e\u0301" * 60, "text")
 
     assert not any(chunk.text.startswith("\u0301") for chunk in found)
 
@@ -275,6 +277,6 @@ def test_a_long_document_takes_linear_steps(kind: FileKind) -> None:
     """Chunks of a text repeated are as many times more, whatever it is made of: nothing is looked at from afar."""
     part = "# H\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n" + "x" * 30 + "\n" + "{\n" * 3 + "word. " * 500 + "\n"
 
-    once, often = (len(cut(part * times, kind, sizes=ChunkSizes())) for times in (10, 100))
+    once, often = (len(split(part * times, kind, sizes=ChunkSizes())) for times in (10, 100))
 
     assert often == pytest.approx(once * 10, rel=0.2)

@@ -36,7 +36,7 @@ CALL = MessageId("message-of-the-call")
 COUNTER = ScriptTokenCounter()
 
 
-async def opened(
+async def run_tool(
     s: AgentInRun, name: str, *, cap: int = 4_000, counter: TokenCounter = COUNTER, **arguments: Any
 ) -> str:
     """What a context tool answers, within a window that allows results of `cap` tokens."""
@@ -58,11 +58,11 @@ async def opened(
 
 
 async def expand(s: AgentInRun, handle: str, **arguments: Any) -> str:
-    return await opened(s, "context_expand", handle=handle, **arguments)
+    return await run_tool(s, "context_expand", handle=handle, **arguments)
 
 
 async def grep(s: AgentInRun, pattern: str, **arguments: Any) -> str:
-    return await opened(s, "context_grep", pattern=pattern, **arguments)
+    return await run_tool(s, "context_grep", pattern=pattern, **arguments)
 
 
 async def say(
@@ -839,7 +839,7 @@ async def _calls_to(s: AgentInRun, handle: str, seq: int, *, cap: int) -> int:
     arguments: dict[str, Any] = {"handle": handle}
     while True:
         calls += 1
-        answer = await opened(s, "context_expand", cap=cap, **arguments)
+        answer = await run_tool(s, "context_expand", cap=cap, **arguments)
         own = [line for line in answer.split("\n") if not re.match(r"\d+(:\d+\.\.\d+ of \d+)?\| |\| ", line)]
         if any(line.startswith(f"msg-{seq}, ") for line in own):
             return calls

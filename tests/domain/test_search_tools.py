@@ -15,7 +15,7 @@ from perdure.testing.clock import START
 from tests.support.agents import AgentInRun, agent_in_run
 
 
-async def found(s: AgentInRun, **arguments: Any) -> list[str]:
+async def search_contents(s: AgentInRun, **arguments: Any) -> list[str]:
     """The contents that conversation_search gives."""
     return [result["content"] for result in (await s.json("conversation_search", **arguments))["results"]]
 
@@ -60,11 +60,11 @@ async def test_roles_are_kept_to() -> None:
     await s.say("walrus two", role="assistant")
     await s.say(ToolResult("c", "look", "walrus three"), role="tool")
 
-    assert await found(s, query="walrus", roles=["assistant"]) == ["walrus two"]
-    assert sorted(await found(s, query="walrus", roles=["user", "tool"])) == ["walrus one", "walrus three"]
-    assert len(await found(s, query="walrus")) == 3
+    assert await search_contents(s, query="walrus", roles=["assistant"]) == ["walrus two"]
+    assert sorted(await search_contents(s, query="walrus", roles=["user", "tool"])) == ["walrus one", "walrus three"]
+    assert len(await search_contents(s, query="walrus")) == 3
     with pytest.raises(InvalidArguments, match="must be one of"):
-        await found(s, query="walrus", roles=["user'); DROP TABLE messages --"])
+        await search_contents(s, query="walrus", roles=["user'); DROP TABLE messages --"])
 
 
 async def test_dates_are_the_agents_own() -> None:
@@ -78,14 +78,14 @@ async def test_dates_are_the_agents_own() -> None:
     ):
         await s.say(text, at=datetime(2026, 11, 19, tzinfo=UTC) + timedelta(hours=hour))
 
-    day = await found(s, query="walrus", start_date="2026-11-20", end_date="2026-11-20")
+    day = await search_contents(s, query="walrus", start_date="2026-11-20", end_date="2026-11-20")
     assert sorted(day) == ["walrus at its end", "walrus at midnight"]
-    assert await found(s, query="walrus", end_date="2026-11-19") == ["walrus before"]
-    assert await found(s, query="walrus", start_date="2026-11-21") == ["walrus after"]
-    assert await found(s, query="walrus", start_date="2026-11-21T00:00", end_date="2026-11-21T00:00") == [
+    assert await search_contents(s, query="walrus", end_date="2026-11-19") == ["walrus before"]
+    assert await search_contents(s, query="walrus", start_date="2026-11-21") == ["walrus after"]
+    assert await search_contents(s, query="walrus", start_date="2026-11-21T00:00", end_date="2026-11-21T00:00") == [
         "walrus after"
     ]
-    assert await found(s, query="walrus", end_date="2026-11-19T14:30:00Z") == ["walrus before"]
+    assert await search_contents(s, query="walrus", end_date="2026-11-19T14:30:00Z") == ["walrus before"]
 
 
 async def test_dates_that_are_none_are_told() -> None:
@@ -93,7 +93,7 @@ async def test_dates_that_are_none_are_told() -> None:
     s = await agent_in_run()
     for text in ("yesterday", "2026-13-01", "20.11.2026", "2026-11-20T25:00"):
         with pytest.raises(InvalidInput, match="2026-11-20T15:30"):
-            await found(s, query="walrus", start_date=text)
+            await search_contents(s, query="walrus", start_date=text)
 
 
 async def test_results_are_limited() -> None:
@@ -102,8 +102,12 @@ async def test_results_are_limited() -> None:
     for index in range(MAX_RESULTS + 5):
         await s.say(f"walrus {index}")
 
-    assert [len(await found(s, query="walrus", **limit)) for limit in ({}, {"limit": 7}, {"limit": 999})] == [5, 7, 50]
-    assert len(await found(s, query="walrus", limit=-3)) == 1
+    assert [len(await search_contents(s, query="walrus", **limit)) for limit in ({}, {"limit": 7}, {"limit": 999})] == [
+        5,
+        7,
+        50,
+    ]
+    assert len(await search_contents(s, query="walrus", limit=-3)) == 1
 
 
 async def test_what_is_being_said_just_now_is_not_found() -> None:
@@ -113,8 +117,8 @@ async def test_what_is_being_said_just_now_is_not_found() -> None:
     await s.begin_run()
     await s.say("where is the walrus?")
 
-    assert await found(s, query="walrus") == ["an old walrus"]
-    assert await found(s) == ["an old walrus"]
+    assert await search_contents(s, query="walrus") == ["an old walrus"]
+    assert await search_contents(s) == ["an old walrus"]
 
 
 @pytest.mark.parametrize("query", [{}, {"query": ""}, {"query": "  "}])
@@ -126,8 +130,8 @@ async def test_without_a_query_the_newest_come(query: dict[str, str]) -> None:
             f"message {index}", role="assistant" if index == 3 else "user", at=START - timedelta(days=9 - index)
         )
 
-    assert await found(s, limit=2, **query) == ["message 3", "message 2"]
-    assert await found(s, roles=["user"], end_date="2026-11-12", **query) == ["message 1", "message 0"]
+    assert await search_contents(s, limit=2, **query) == ["message 3", "message 2"]
+    assert await search_contents(s, roles=["user"], end_date="2026-11-12", **query) == ["message 1", "message 0"]
 
 
 async def test_a_phrase_is_loosened_only_when_it_finds_nothing() -> None:
@@ -136,8 +140,8 @@ async def test_a_phrase_is_loosened_only_when_it_finds_nothing() -> None:
     await s.say("the big red dog")
     await s.say("the red and big house")
 
-    assert await found(s, query='"big red"') == ["the big red dog"]
-    assert sorted(await found(s, query='"red big"')) == ["the big red dog", "the red and big house"]
+    assert await search_contents(s, query='"big red"') == ["the big red dog"]
+    assert sorted(await search_contents(s, query='"red big"')) == ["the big red dog", "the red and big house"]
 
 
 async def test_words_without_spaces_between_them_are_loosened_too() -> None:
@@ -145,8 +149,8 @@ async def test_words_without_spaces_between_them_are_loosened_too() -> None:
     s = await agent_in_run()
     await s.say("我喜欢喝绿茶")
 
-    assert await found(s, query="喝绿茶") == ["我喜欢喝绿茶"]
-    assert await found(s, query="他喜欢什么茶") == ["我喜欢喝绿茶"]
+    assert await search_contents(s, query="喝绿茶") == ["我喜欢喝绿茶"]
+    assert await search_contents(s, query="他喜欢什么茶") == ["我喜欢喝绿茶"]
 
 
 async def test_finding_nothing_is_said() -> None:
@@ -161,7 +165,7 @@ async def test_long_messages_are_cut_in_results() -> None:
     """With the number of characters left out; the message itself stays whole."""
     s = await agent_in_run()
     await s.say("walrus " + "x" * SHOWN_CHARS)
-    (content,) = await found(s, query="walrus")
+    (content,) = await search_contents(s, query="walrus")
 
     assert content.endswith("… [7 more characters]")
     assert len(content) < SHOWN_CHARS + 40
@@ -173,7 +177,7 @@ async def test_only_what_was_said_is_searched() -> None:
     await s.say(Reasoning("walrus"), ToolCall("c", "look", '{"for": "walrus"}'), "I look.", role="assistant")
     await s.say(ToolResult("c", "conversation_search", "walrus"), role="tool")
 
-    assert await found(s, query="walrus") == []
+    assert await search_contents(s, query="walrus") == []
 
 
 async def test_ages_are_told_in_the_largest_unit() -> None:

@@ -24,7 +24,7 @@ LONG = "The walrus at the pier of Torshavn eats clams every morning before the f
 
 
 @asynccontextmanager
-async def _opened(*script: Any) -> AsyncIterator[AsyncPerdure]:
+async def _open_library(*script: Any) -> AsyncIterator[AsyncPerdure]:
     settings = Settings(model=MODEL, embedding="none")
     models = {MODEL: ScriptedModel(*script)}
     async with await AsyncPerdure.open(store=InlineStore(), models=models, settings=settings) as perdure:
@@ -39,7 +39,7 @@ async def _captured(perdure: AsyncPerdure, agent: Any) -> list[Passage]:
 
 async def test_what_the_threshold_collected_is_stored_with_its_origin() -> None:
     """Nothing before; then all turns, who said them and when, and from where to where."""
-    async with _opened(says("Which pier?"), says("I see.")) as perdure:
+    async with _open_library(says("Which pier?"), says("I see.")) as perdure:
         agent = await perdure.create_agent(settings=ON)
         await agent.send("I saw a walrus.")
         assert await _captured(perdure, agent) == []
@@ -69,7 +69,7 @@ async def test_what_the_threshold_collected_is_stored_with_its_origin() -> None:
 
 async def test_nothing_is_stored_twice() -> None:
     """Whoever tries again: the next run, or somebody who thought that it was still due."""
-    async with _opened() as perdure:
+    async with _open_library() as perdure:
         agent = await perdure.create_agent(settings=ON)
         store, ids, now = perdure.app.store, perdure.app.ports.ids, perdure.app.ports.clock.now()
         for _ in range(3):
@@ -89,7 +89,7 @@ async def test_nothing_is_stored_twice() -> None:
 
 async def test_a_capture_that_failed_is_made_up_for_after_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answers come all the same."""
-    async with _opened() as perdure:
+    async with _open_library() as perdure:
         agent = await perdure.create_agent(settings=ON)
         store = perdure.app.store
         write = store.write
@@ -112,7 +112,7 @@ async def test_a_capture_that_failed_is_made_up_for_after_the_next_run(monkeypat
 
 async def test_what_was_removed_is_not_captured_and_what_was_revised_as_it_is_shown() -> None:
     """Before the capture; what is captured stays as it was then."""
-    async with _opened() as perdure:
+    async with _open_library() as perdure:
         agent = await perdure.create_agent(settings={"auto_capture": {"commit_token_threshold": 5_000}})
         await agent.send("My password is quince.")
         await agent.send("I live in Torshavn.")
@@ -133,7 +133,7 @@ async def test_what_was_removed_is_not_captured_and_what_was_revised_as_it_is_sh
 
 async def test_a_bypassed_conversation_is_not_captured() -> None:
     """Nor one of an agent without the setting."""
-    async with _opened() as perdure:
+    async with _open_library() as perdure:
         on = {**ON, "bypass_session_patterns": ["0"]}
         for settings in ({}, on):
             agent = await perdure.create_agent(settings=settings)
@@ -146,7 +146,7 @@ async def test_a_bypassed_conversation_is_not_captured() -> None:
 
 async def test_a_long_history_is_captured_in_steps_and_long_turns_in_parts() -> None:
     """At most 200 rows in a transaction; passages of a size that an embedder reads."""
-    async with _opened() as perdure:
+    async with _open_library() as perdure:
         agent = await perdure.create_agent(settings=ON)
         history = [("user", None, f"Fact {number}.", perdure.app.ports.clock.now()) for number in range(450)]
         await agent.import_messages(history)
@@ -161,7 +161,7 @@ async def test_a_long_history_is_captured_in_steps_and_long_turns_in_parts() -> 
 
 async def test_captures_go_to_the_archive_of_the_setting_and_are_found_by_others() -> None:
     """The agent itself is shown its turns, not the passage that repeats them."""
-    async with _opened() as perdure:
+    async with _open_library() as perdure:
         shared = await perdure.archives.create("shared")
         settings = {"auto_capture": {"commit_token_threshold": 100, "archive": shared.id}}
         agent = await perdure.create_agent(settings=settings)
@@ -180,7 +180,7 @@ async def test_captures_go_to_the_archive_of_the_setting_and_are_found_by_others
 
 async def test_two_captures_at_the_same_time_store_once() -> None:
     """As two processes would, with the same row in mind."""
-    async with _opened() as perdure:
+    async with _open_library() as perdure:
         agent = await perdure.create_agent(settings={"auto_capture": {"commit_token_threshold": 100_000}})
         for number in range(120):
             await agent.send(f"Fact {number}.")
@@ -200,7 +200,7 @@ async def test_two_captures_at_the_same_time_store_once() -> None:
 
 async def test_a_reset_takes_what_had_not_reached_the_threshold() -> None:
     """Of every conversation that it empties, once, and not of those that go past capture."""
-    async with _opened(*[says("Which pier?")] * 3) as perdure:
+    async with _open_library(*[says("Which pier?")] * 3) as perdure:
         agent = await perdure.create_agent(settings=ON | {"bypass_session_patterns": ["2"]})
         other = await agent.new_conversation()
         private = await agent.new_conversation()
@@ -220,7 +220,7 @@ async def test_a_reset_takes_what_had_not_reached_the_threshold() -> None:
 
 
 async def test_a_reset_goes_on_where_the_archive_of_capture_is_gone(caplog: pytest.LogCaptureFixture) -> None:
-    async with _opened(says("I see.")) as perdure:
+    async with _open_library(says("I see.")) as perdure:
         house = await perdure.archives.create("house")
         agent = await perdure.create_agent(
             settings={"auto_capture": {"commit_token_threshold": 100, "archive": house.id}}
@@ -235,7 +235,7 @@ async def test_a_reset_goes_on_where_the_archive_of_capture_is_gone(caplog: pyte
 
 
 async def test_what_is_said_while_a_reset_captures_is_captured_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with _opened(*[says("Which pier?")] * 2) as perdure:
+    async with _open_library(*[says("Which pier?")] * 2) as perdure:
         agent = await perdure.create_agent(settings=ON)
         await agent.send("I saw a walrus.")
         store = perdure.app.store
@@ -260,7 +260,7 @@ async def test_what_is_said_while_a_reset_captures_is_captured_too(monkeypatch: 
 
 
 async def test_of_a_conversation_that_is_deleted_nothing_more_is_captured() -> None:
-    async with _opened(says("Which pier?")) as perdure:
+    async with _open_library(says("Which pier?")) as perdure:
         agent = await perdure.create_agent(settings=ON)
         line = await agent.new_conversation()
         await agent.send("I saw a walrus.", conversation=line.id)

@@ -22,13 +22,13 @@ INSERT = calls("memory_insert", label="human", new_string="Likes clams.")
 ON = {"auto_recall": {"budget_tokens": 200, "floor": 0.3}}
 
 
-async def _opened(*script: Any, embedder: Any = None) -> AsyncPerdure:
+async def _open_library(*script: Any, embedder: Any = None) -> AsyncPerdure:
     settings = Settings(model=MODEL, embedding="none")
     model = ScriptedModel(*script)
     return await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, settings=settings, embedder=embedder)
 
 
-async def _said(agent: Any, text: str, **more: Any) -> list[Any]:
+async def _send(agent: Any, text: str, **more: Any) -> list[Any]:
     """The events of a run."""
     return [sent.event async for sent in agent.stream(text, **more) if isinstance(sent, StoredEvent)]
 
@@ -41,11 +41,11 @@ async def _tails(agent: Any) -> list[str]:
 
 async def test_what_memory_has_goes_with_the_message_and_is_told() -> None:
     """In the tail of every request of the run, the same in each; rebuilt byte for byte; an own part in its account."""
-    async with await _opened(INSERT, "Clams.") as perdure:
+    async with await _open_library(INSERT, "Clams.") as perdure:
         agent = await perdure.create_agent(settings=ON)
         passage = await agent.archive("Walruses eat clams.")
 
-        events = await _said(agent, "What do walruses eat?")
+        events = await _send(agent, "What do walruses eat?")
 
         first, second = await _tails(agent)
         assert "Walruses eat clams." in first
@@ -66,18 +66,18 @@ async def test_what_memory_has_goes_with_the_message_and_is_told() -> None:
 )
 async def test_the_number_of_an_option_is_looked_up_nowhere(text: str, recalled: bool) -> None:
     """It would be found in any list."""
-    async with await _opened() as perdure:
+    async with await _open_library() as perdure:
         agent = await perdure.create_agent(settings=ON)
         await agent.archive("2 walruses at the pier, 海象.")
 
-        told = [event for event in await _said(agent, text) if isinstance(event, MemoryRecalled)]
+        told = [event for event in await _send(agent, text) if isinstance(event, MemoryRecalled)]
 
         assert bool(told) is recalled
 
 
 async def test_what_is_in_view_is_not_recalled_again() -> None:
     """A conversation's own messages are in front of the model; those of another one are not."""
-    async with await _opened() as perdure:
+    async with await _open_library() as perdure:
         agent = await perdure.create_agent(settings=ON)
         await agent.send("I saw a walrus at the pier.")
         await agent.send("Where was the walrus?")
@@ -90,7 +90,7 @@ async def test_what_is_in_view_is_not_recalled_again() -> None:
 
 async def test_a_bypassed_conversation_is_left_alone() -> None:
     """By its id here; the agent's other conversations go on as they were."""
-    async with await _opened() as perdure:
+    async with await _open_library() as perdure:
         agent = await perdure.create_agent(settings=ON)
         await agent.archive("Walruses eat clams.")
         private = (await agent.new_conversation()).id
@@ -106,7 +106,7 @@ async def test_a_slow_search_delays_no_answer_for_long(monkeypatch: pytest.Monke
     """A query's vector that does not come in time leaves the words; a search that does not, nothing but a note."""
     embedder = ScriptedEmbedder()
     embedder.hang()
-    async with await _opened(embedder=embedder) as perdure:
+    async with await _open_library(embedder=embedder) as perdure:
         ports = perdure.app.ports
         runner: Runner = perdure.app.runner
         runner._ports = replace(ports, settings=replace(ports.settings, recall_timeout_s=3.0))
@@ -120,7 +120,7 @@ async def test_a_slow_search_delays_no_answer_for_long(monkeypatch: pytest.Monke
 
         monkeypatch.setattr(ports.search, "recall", stuck)
         runner._ports = replace(ports, settings=replace(ports.settings, recall_timeout_s=0.2))
-        events = await _said(agent, "What do walruses eat?")
+        events = await _send(agent, "What do walruses eat?")
         (told,) = [event for event in events if isinstance(event, MemoryRecalled)]
         assert (told.sources, told.problem) == ((), "it was not done within 0.2 s")
         assert (await _tails(agent))[-1] == ""
@@ -133,7 +133,7 @@ async def _tails_after(agent: Any, text: str) -> list[str]:
 
 async def test_what_is_recalled_goes_first_when_the_window_is_full() -> None:
     """A message that leaves no room for it is answered without it."""
-    async with await _opened() as perdure:
+    async with await _open_library() as perdure:
         on = {"auto_recall": {"budget_tokens": 1_000, "floor": 0}, "context_window_tokens": 6_000}
         agent = await perdure.create_agent(settings=on)
         for number in range(40):
@@ -163,13 +163,13 @@ async def test_agents_without_it_search_nothing(tmp_path: Path, monkeypatch: pyt
         await plain.archive("Walruses eat clams.")
         for agent in (plain, fresh):
             for text in ("What do walruses eat?", "And seals?"):
-                events = await _said(agent, text)
+                events = await _send(agent, text)
                 assert not [event for event in events if isinstance(event, MemoryRecalled)]
 
 
 async def test_a_message_that_waited_is_looked_up_when_its_turn_comes() -> None:
     """Behind another run of its conversation it has no request yet."""
-    async with await _opened() as perdure:
+    async with await _open_library() as perdure:
         agent = await perdure.create_agent(settings=ON)
         await agent.archive("Walruses eat clams.")
         accepted = [await agent.submit(text) for text in ("Hello.", "What do walruses eat?")]
@@ -198,7 +198,7 @@ async def test_a_message_that_waited_is_looked_up_when_its_turn_comes() -> None:
 )
 async def test_settings_that_can_not_be_worked_by_are_refused(settings: dict[str, Any], message: str) -> None:
     """With field and value; no agent is made."""
-    async with await _opened() as perdure:
+    async with await _open_library() as perdure:
         with pytest.raises(InvalidInput, match=message):
             await perdure.create_agent(settings=settings)
         assert await perdure.agents() == []

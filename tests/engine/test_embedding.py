@@ -99,7 +99,7 @@ async def soon(true: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def done(counts: ScopeCounts) -> bool:
+def is_complete(counts: ScopeCounts) -> bool:
     return counts.waiting == 0 and counts.scope.fill_from is None
 
 
@@ -138,7 +138,7 @@ async def test_equal_texts_are_embedded_once(tmp_path: Path) -> None:
         await until(store, lambda counts: counts.scope.row_count == 3, number=other.number)
         passage = (await store.read(lambda tx: tx.passages.list(other.id)))[0]
         await store.write(lambda tx: tx.passages.put(replace(passage, text="changed")))
-        await until(store, lambda counts: counts.scope.version >= 3 and done(counts), number=other.number)
+        await until(store, lambda counts: counts.scope.version >= 3 and is_complete(counts), number=other.number)
 
     assert sorted(text for asked in first.asked for text in asked) == ["other", "same"]
     assert sorted(text for asked in second.asked for text in asked) == ["changed", "new"]
@@ -234,7 +234,7 @@ async def test_what_was_there_before_is_embedded_by_reindex(tmp_path: Path) -> N
     version = counts.scope.version
     async with working(path, ScriptedEmbedder(handle="test/two", dimensions=16)) as store:
         assert await store.write(reindex, scopes, "test/two") == 0
-        counts = await until(store, done, number=archive.number)
+        counts = await until(store, is_complete, number=archive.number)
         assert counts.scope.version == version
         assert await store.write(lambda tx: reindex(tx, scopes, "test/two", force=True)) == 1
         await until(store, lambda counts: counts.scope.row_count == 40, number=archive.number)

@@ -15,7 +15,7 @@ def delta(step: str, text: str) -> Delta:
     return Delta(StepId(step), MessageId("message-1"), "text", text)
 
 
-def stored(seq: int, event: Event) -> StoredEvent:
+def build_event(seq: int, event: Event) -> StoredEvent:
     return StoredEvent(agent_id=AgentId("agent-1"), run_seq=0, seq=seq, event=event, created_at=START)
 
 
@@ -23,10 +23,10 @@ async def test_no_preview_of_a_step_comes_after_it_was_told_to_be_abandoned() ->
     """The model's call of a process that lost the run goes on for a moment, and what it says is void."""
     publications: list[Publication] = [
         delta("step-1", "a"),
-        stored(1, StepAbandoned(StepId("step-1"))),
+        build_event(1, StepAbandoned(StepId("step-1"))),
         delta("step-1", "b"),
         delta("step-2", "c"),
-        stored(2, RunEnded(RunId("run-1"), "end_turn", Usage(), 2)),
+        build_event(2, RunEnded(RunId("run-1"), "end_turn", Usage(), 2)),
     ]
 
     async def load(after: int) -> Sequence[StoredEvent]:

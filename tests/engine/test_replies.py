@@ -20,7 +20,7 @@ MODEL = "test/scripted"
 SENT = Exchange(request={"url": "http://127.0.0.1/v1"}, response={"id": "answer-1"})
 
 
-async def opened(model: ScriptedModel) -> AsyncPerdure:
+async def open_library(model: ScriptedModel) -> AsyncPerdure:
     return await AsyncPerdure.open(store=InlineStore(), models={MODEL: model})
 
 
@@ -38,7 +38,7 @@ async def test_a_model_that_ignores_the_tool_choice_is_caught(
 ) -> None:
     """Its answer is not stored, nothing is run, and the next message is answered."""
     model = ScriptedModel(answer)
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await perdure.create_agent("a", model=MODEL, settings={"tool_choice": choice})
 
         with pytest.raises(RunFailed, match=what) as caught:
@@ -54,7 +54,7 @@ async def test_the_options_of_an_agent_reach_its_model() -> None:
     """Those that are options; what else stands in its settings does not."""
     model = ScriptedModel()
     settings = {"temperature": 0.5, "max_output_tokens": 99, "tool_choice": ["memory"], "wire": {"x": 1}}
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await perdure.create_agent("a", model=MODEL, settings=settings)
         with pytest.raises(RunFailed):
             await agent.send("hello")
@@ -78,7 +78,7 @@ class Traced(ScriptedModel):
 
 async def test_each_step_keeps_what_went_over_the_wire() -> None:
     """Also a step that failed."""
-    async with await opened(Traced()) as perdure:
+    async with await open_library(Traced()) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
         run_ids = [(await agent.send("one")).run_id]
         with pytest.raises(RunFailed) as failed:
@@ -99,7 +99,7 @@ async def test_each_step_keeps_what_went_over_the_wire() -> None:
 async def test_a_model_that_never_sends_usable_arguments_is_stopped() -> None:
     """Each time it was told what is wrong; nothing was run."""
     model = ScriptedModel(otherwise=calls("conversation_search", limit="many"))
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
 
         with pytest.raises(RunFailed, match="4 times in a row") as caught:
@@ -123,7 +123,7 @@ async def test_arguments_that_are_too_long_are_an_error_result(names: str) -> No
         content=LONG,
     )
     model = ScriptedModel(answer, says("I see"))
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await perdure.create_agent("a", model=MODEL, tools=("core_memory_append", "conversation_search"))
         if names:
             await agent.require_approval(names)
@@ -143,7 +143,7 @@ async def test_calls_of_one_answer_share_what_their_arguments_may_take() -> None
     """A name and an id that no tool has are cut too."""
     each = json.dumps({"label": "human", "content": "word " * 800})
     model = ScriptedModel(ModelReply(parts=tuple(ToolCall(LONG, "x" * 999, each) for _ in range(4))), says("I see"))
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await perdure.create_agent("a", model=MODEL, settings={"context_window_tokens": 16_000})
         reply = await agent.send("hello")
 
@@ -174,7 +174,7 @@ async def test_what_is_said_beside_a_call_is_shown_in_part_where_it_is_too_long(
     """The call is run and the run goes on, also where a person had to approve it; the rest is behind a handle."""
     opens = calls("context_expand", handle="msg-1", lines="1:200000..200020")
     model = ScriptedModel(search(*before), opens, search(Text("short")), says("I see"))
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await perdure.create_agent("a", model=MODEL, settings=SMALL)
         if approved:
             await agent.require_approval("conversation_search")
@@ -203,7 +203,7 @@ async def test_the_words_beside_a_call_come_before_the_thoughts() -> None:
     """And signed reasoning is as its provider wants it back."""
     thought = Reasoning("hm " * 100, signature="s")
     model = ScriptedModel(search(thought, Reasoning(BESIDE), Text("I look for tea.")), says("I see"))
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await perdure.create_agent("a", model=MODEL, settings=SMALL)
         assert (await agent.send("hello")).stop_reason == "end_turn"
 
@@ -214,7 +214,7 @@ async def test_the_words_beside_a_call_come_before_the_thoughts() -> None:
 
 
 async def test_a_provider_s_long_error_is_cut() -> None:
-    async with await opened(ScriptedModel(fails("no" * 1_000_000))) as perdure:
+    async with await open_library(ScriptedModel(fails("no" * 1_000_000))) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
         with pytest.raises(RunFailed, match=r"\[cut: 2,000,000 characters\]") as caught:
             await agent.send("hello")

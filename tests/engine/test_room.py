@@ -26,7 +26,7 @@ WINDOW = 8_000
 FILLER = "word " * 300
 
 
-async def opened(model: Any, **options: Any) -> AsyncPerdure:
+async def open_library(model: Any, **options: Any) -> AsyncPerdure:
     return await AsyncPerdure.open(
         store=options.pop("store", None) or InlineStore(),
         models={MODEL: model},
@@ -40,7 +40,7 @@ async def small(perdure: AsyncPerdure, window: int = WINDOW, **options: Any) -> 
     return await perdure.create_agent("a", model=MODEL, settings={"context_window_tokens": window}, **options)
 
 
-def kept(events: list[Any], kind: type[Any]) -> list[Any]:
+def select_events(events: list[Any], kind: type[Any]) -> list[Any]:
     stored = [sent.event for sent in events if isinstance(sent, StoredEvent)]
     return [event for event in stored if isinstance(event, kind)]
 
@@ -48,7 +48,7 @@ def kept(events: list[Any], kind: type[Any]) -> list[Any]:
 async def compactions(agent: AsyncAgent, *messages: str) -> list[ViewCompacted]:
     found: list[ViewCompacted] = []
     for message in messages:
-        found += kept([sent async for sent in agent.stream(message)], ViewCompacted)
+        found += select_events([sent async for sent in agent.stream(message)], ViewCompacted)
     return found
 
 
@@ -61,7 +61,7 @@ def summary(request: ModelRequest) -> dict[str, Any]:
 async def test_what_left_the_view_stands_behind_a_summary_of_the_model_s() -> None:
     """Marked as history, with the handle that opens it; the model was shown what it summarised, and no tools."""
     model = ScriptedModel(summarises=says("Message 0 and the next: word after word."))
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await small(perdure)
         done = await compactions(agent, *(f"message {number} {FILLER}" for number in range(20)))
 
@@ -79,7 +79,7 @@ async def test_what_left_the_view_stands_behind_a_summary_of_the_model_s() -> No
 async def test_without_a_summary_from_the_model_an_extract_stands_there() -> None:
     """Why is recorded; what a user told of themselves is in it."""
     model = ScriptedModel()  # it fails when it is asked for a summary
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await small(perdure)
         done = await compactions(agent, "My name is Ada Lovelace and my order is A-4711.", *(FILLER for _ in range(20)))
 
@@ -123,7 +123,7 @@ async def test_fifty_compactions_with_a_bad_summariser_lose_nothing(adversary: s
     """No loop, at most one call each; all that was said is behind a handle, and the next message is answered."""
     model = ScriptedModel(summarises=ADVERSARIES[adversary])
     store = InlineStore()
-    async with await opened(model, store=store) as perdure:
+    async with await open_library(model, store=store) as perdure:
         agent = await small(perdure, 6_000)
         done: list[ViewCompacted] = []
         number = 0
@@ -154,7 +154,7 @@ async def hidden_and_shown(store: InlineStore, agent: AsyncAgent) -> list[int]:
 async def test_fifty_compactions_with_a_summariser_that_does_not_answer_lose_nothing() -> None:
     """Each is given up after its time, the extract takes its place, and every message is answered."""
     model, store = Slow(), InlineStore()
-    async with await opened(model, store=store) as perdure:
+    async with await open_library(model, store=store) as perdure:
         ports = perdure.app.ports
         object.__setattr__(ports, "settings", replace(ports.settings, summary_timeout_s=0.02))
         agent = await small(perdure, 6_000)
@@ -177,7 +177,7 @@ async def test_a_run_can_be_cancelled_while_a_summary_is_made() -> None:
         async for _ in agent.follow(run_id):
             pass
 
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await small(perdure)
         for _ in range(20):
             run_id = (await agent.submit(FILLER)).run.id
@@ -206,7 +206,7 @@ async def test_a_message_larger_than_the_window_is_shown_in_part_with_a_handle_t
         return calls("context_expand", handle=handle, pattern="needle")
 
     model = ScriptedModel(look, lambda request: says(request.messages[-1].text))
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await small(perdure)
         reply = await agent.send(text)
         assert (await agent.messages())[0].text == text  # what was said stays whole
@@ -218,7 +218,7 @@ async def test_a_message_larger_than_the_window_is_shown_in_part_with_a_handle_t
 async def test_without_tools_a_message_that_does_not_fit_ends_the_run_before_the_call() -> None:
     """The sizes are told; the message is kept, and the next one is answered."""
     model = ScriptedModel()
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await small(perdure, tools=[])
         with pytest.raises(
             RunFailed, match=r"window of 8,000 tokens, 2,000 of them kept .*newest turn [\d,]{6}"
@@ -235,7 +235,7 @@ async def test_without_tools_a_message_that_does_not_fit_ends_the_run_before_the
 async def test_blocks_larger_than_the_window_end_the_run_before_the_call() -> None:
     """And once they are shortened, the agent answers."""
     model = ScriptedModel()
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await small(perdure)
         await agent.blocks.create("long", "hay " * 20_000, limit_chars=1_000_000)
         with pytest.raises(RunFailed, match="memory blocks"):
@@ -252,14 +252,14 @@ async def test_a_large_result_is_cut_before_older_messages_leave() -> None:
         return "row\n" * 20_000
 
     model = ScriptedModel(says("one"), calls("big"), says("two"))
-    async with await opened(model, tools=[big]) as perdure:
+    async with await open_library(model, tools=[big]) as perdure:
         agent = await small(perdure, tools=["big"])
         await agent.send("hello")
         events = [sent async for sent in agent.stream("now the big one")]
 
-    assert len(kept(events, RowsCut)) >= 1
-    assert kept(events, ViewCompacted) == []
-    assert kept(events, PrefixRewritten) == []  # nothing that was sent has changed
+    assert len(select_events(events, RowsCut)) >= 1
+    assert select_events(events, ViewCompacted) == []
+    assert select_events(events, PrefixRewritten) == []  # nothing that was sent has changed
     assert model.asked[-1].messages[0].text == "hello"
     assert 'context_expand("msg-4")' in model.asked[-1].messages[-1].text
     assert tokens_of_request(model.asked[-1]) <= WINDOW
@@ -278,12 +278,12 @@ async def test_a_run_longer_than_the_window_keeps_what_it_was_asked() -> None:
 
     looks = [calls("look", number=number) for number in range(40)]
     model = ScriptedModel(says("hello"), *looks, says("done"))
-    async with await opened(model, tools=[look]) as perdure:
+    async with await open_library(model, tools=[look]) as perdure:
         agent = await small(perdure, tools=["look"])
         await agent.send("before")
         events = [sent async for sent in agent.stream("please look at all of them")]
 
-    assert len(kept(events, ViewCompacted)) > 3
+    assert len(select_events(events, ViewCompacted)) > 3
     for request in model.asked[2:]:
         assert "please look at all of them" in [message.text for message in request.messages]
         assert tokens_of_request(request) <= WINDOW
@@ -310,7 +310,7 @@ class Strict:
 async def test_an_overflow_despite_the_certificate_is_corrected_once() -> None:
     """The estimate is corrected, something leaves the view, and the second request fits: the run goes on."""
     model = Strict(6_000)
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await small(perdure, 12_000)
         replies = [await agent.send(f"{number} {FILLER}") for number in range(40)]
 
@@ -323,7 +323,7 @@ async def test_an_overflow_despite_the_certificate_is_corrected_once() -> None:
 async def test_an_overflow_that_stays_ends_the_run_with_its_reason() -> None:
     """Two calls and no more; the message is kept."""
     model = Strict(100)
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await small(perdure)
         with pytest.raises(RunFailed, match=r"its provider refused about [\d,]+ as too large"):
             await agent.send("hello")
@@ -351,7 +351,7 @@ async def test_what_the_provider_measured_lets_more_stay_in_view() -> None:
     counts = []
     for factor in (0.0, 1.0):
         model = Weighing(factor)
-        async with await opened(model) as perdure:
+        async with await open_library(model) as perdure:
             agent = await small(perdure, 20_000)
             counts.append(len(await compactions(agent, *(f"{number} {FILLER}" for number in range(120)))))
         assert all(tokens_of_request(request) <= 15_000 for request in model.asked)
@@ -362,7 +362,7 @@ async def test_what_the_provider_measured_lets_more_stay_in_view() -> None:
 async def test_a_model_that_counts_more_than_estimated_is_remembered() -> None:
     """Its next conversation begins with the factor that was measured, and so fits from the start."""
     model = Weighing(2.5)
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await small(perdure, 20_000)
         await agent.send(FILLER)
         factor = await perdure.app.store.read(lambda tx: tx.steps.factor(MODEL))
@@ -377,7 +377,7 @@ async def test_a_model_that_counts_more_than_estimated_is_remembered() -> None:
 async def test_what_was_measured_of_tools_and_prompt_outlives_a_rewrite() -> None:
     """By the estimate alone they would fill this window; measured once, there is room, also behind a new prefix."""
     model = Weighing()
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await small(perdure, 4_900)
         done = await compactions(agent, *(f"{number} {FILLER[:600]}" for number in range(40)))
         await agent.tools.detach("memory_insert")

@@ -21,7 +21,7 @@ from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds
 MODEL = "test/scripted"
 
 
-async def opened(model: ScriptedModel) -> AsyncPerdure:
+async def open_library(model: ScriptedModel) -> AsyncPerdure:
     return await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, clock=FakeClock(), ids=SequentialIds())
 
 
@@ -37,7 +37,7 @@ async def test_a_defect_in_driving_reaches_the_one_who_waits(
         raise RequestDefect from ZeroDivisionError("not begun")
 
     caplog.set_level(logging.CRITICAL)
-    async with await opened(ScriptedModel()) as perdure:
+    async with await open_library(ScriptedModel()) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
         with monkeypatch.context() as patch:
             patch.setattr("perdure.engine.run.begin._begin", not_begun)
@@ -60,7 +60,7 @@ async def test_runs_are_taken_over_while_a_long_reset_is_carried_out(monkeypatch
         await may_end.wait()
 
     monkeypatch.setattr("perdure.engine.run.runner.carry_out_left", long)
-    async with await opened(ScriptedModel()) as perdure:
+    async with await open_library(ScriptedModel()) as perdure:
         for _ in range(2):
             async with asyncio.timeout(5):
                 await perdure.app.runner.recover()
@@ -71,7 +71,7 @@ async def test_runs_are_taken_over_while_a_long_reset_is_carried_out(monkeypatch
 
 async def test_events_are_numbered_and_messages_come_with_them() -> None:
     """A reader needs nothing else to show what happens."""
-    async with await opened(ScriptedModel(says("hi"))) as perdure:
+    async with await open_library(ScriptedModel(says("hi"))) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
 
         events = [sent async for sent in agent.stream("hello") if isinstance(sent, StoredEvent)]
@@ -84,7 +84,7 @@ async def test_events_are_numbered_and_messages_come_with_them() -> None:
 async def test_a_shared_block_renamed_from_outside_is_told_with_both_labels() -> None:
     """The model must not go on editing a label that is gone."""
     model = ScriptedModel(says("one"), says("two"), says("three"))
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await perdure.create_agent("a", model=MODEL, blocks=[NewBlock(label="plan", value="x")])
         await agent.send("1")
         await agent.blocks.change("plan", label="goal")
@@ -101,7 +101,7 @@ async def test_a_shared_block_renamed_from_outside_is_told_with_both_labels() ->
 async def test_a_memory_edit_is_in_the_run_log_that_the_loop_goes_on_with() -> None:
     """The log that a transaction gives back is the one in the store, memory tools included."""
     model = ScriptedModel(calls("memory_insert", label="human", new_string="Ada"), says("noted"))
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
         reply = await agent.send("I am Ada")
 

@@ -30,13 +30,13 @@ TALK: tuple[tuple[Role, str, str], ...] = (
 START = datetime(2023, 5, 8, 13, tzinfo=UTC)
 
 
-async def opened(folder: Path, embedder: ScriptedEmbedder | None = None, *, late_ms: int = 0) -> AsyncPerdure:
+async def open_library(folder: Path, embedder: ScriptedEmbedder | None = None, *, late_ms: int = 0) -> AsyncPerdure:
     settings = Settings(model="test/scripted", embedding="none", late_interaction_ms=late_ms)
     models = {"test/scripted": ScriptedModel()}
     return await AsyncPerdure.open(folder / "agents.db", models=models, settings=settings, embedder=embedder)
 
 
-async def told(perdure: AsyncPerdure) -> AsyncAgent:
+async def create_talker(perdure: AsyncPerdure) -> AsyncAgent:
     """An agent with `TALK` behind it, a session a day."""
     agent = await perdure.create_agent("ada")
     await agent.import_messages(
@@ -52,8 +52,8 @@ async def embedded(perdure: AsyncPerdure) -> None:
 
 
 async def test_without_an_embedder_words_search_alone_and_it_is_said(tmp_path: Path) -> None:
-    async with await opened(tmp_path) as perdure:
-        agent = await told(perdure)
+    async with await open_library(tmp_path) as perdure:
+        agent = await create_talker(perdure)
         hits = await agent.search("the bicycle")
 
         assert hits[0].message.text == TALK[2][2]
@@ -66,8 +66,8 @@ async def test_without_an_embedder_words_search_alone_and_it_is_said(tmp_path: P
 async def test_vectors_find_what_shares_no_word_of_the_index(tmp_path: Path) -> None:
     """Both arms run; a text without a vector yet is said to wait."""
     embedder = ScriptedEmbedder()
-    async with await opened(tmp_path, embedder) as perdure:
-        agent = await told(perdure)
+    async with await open_library(tmp_path, embedder) as perdure:
+        agent = await create_talker(perdure)
         await embedded(perdure)
         hits = await agent.search("painted kitchens")
         assert hits[0].message.text == TALK[3][2]
@@ -88,8 +88,8 @@ async def test_a_search_goes_on_without_an_embedder_that_does_not_answer(
     """It finds by words and says what did not run, whether the embedder fails or hangs."""
     monkeypatch.setattr(search_module, "QUERY_TIMEOUT_S", 0.05)
     embedder = ScriptedEmbedder()
-    async with await opened(tmp_path, embedder) as perdure:
-        agent = await told(perdure)
+    async with await open_library(tmp_path, embedder) as perdure:
+        agent = await create_talker(perdure)
         await embedded(perdure)
         getattr(embedder, failing)()
         hits = await agent.search("bicycle")
@@ -104,11 +104,11 @@ async def test_a_search_goes_on_without_an_embedder_that_does_not_answer(
 
 async def test_vectors_of_another_model_are_not_compared(tmp_path: Path) -> None:
     """The search says so, and what to type."""
-    async with await opened(tmp_path, ScriptedEmbedder()) as perdure:
-        agent = await told(perdure)
+    async with await open_library(tmp_path, ScriptedEmbedder()) as perdure:
+        agent = await create_talker(perdure)
         await embedded(perdure)
         name = agent.name
-    async with await opened(tmp_path, ScriptedEmbedder(handle="test/other", dimensions=32)) as perdure:
+    async with await open_library(tmp_path, ScriptedEmbedder(handle="test/other", dimensions=32)) as perdure:
         hits = await (await perdure.agent(name)).search("bicycle")
         assert hits[0].message.text == TALK[2][2]
         assert hits.ran.arms == ("words",)
@@ -118,8 +118,8 @@ async def test_vectors_of_another_model_are_not_compared(tmp_path: Path) -> None
 
 async def test_each_hit_says_why_it_was_found(tmp_path: Path) -> None:
     """The parts sum to the score; the answer beside the question names it as its neighbour."""
-    async with await opened(tmp_path) as perdure:
-        agent = await told(perdure)
+    async with await open_library(tmp_path) as perdure:
+        agent = await create_talker(perdure)
         hits = await agent.search("the opera in Verona", explain=True)
 
         by_text = {hit.message.text: hit for hit in hits}
@@ -136,7 +136,7 @@ async def test_each_hit_says_why_it_was_found(tmp_path: Path) -> None:
 
 async def test_a_speaker_and_a_time_in_the_query_count(tmp_path: Path) -> None:
     """Who is named comes first among equals, and so does the day that is named; nobody is left out for it."""
-    async with await opened(tmp_path) as perdure:
+    async with await open_library(tmp_path) as perdure:
         agent = await perdure.create_agent("ada")
         words = "the harbour was full of boats"
         await agent.import_messages(
@@ -157,7 +157,7 @@ async def test_a_speaker_and_a_time_in_the_query_count(tmp_path: Path) -> None:
 
 async def test_what_a_reset_took_away_leaves_room_for_the_rest_of_a_named_time(tmp_path: Path) -> None:
     """Also in a process that searched before: a time finds its newest rows, and those of a reset are none any more."""
-    async with await opened(tmp_path) as perdure:
+    async with await open_library(tmp_path) as perdure:
         agent = await perdure.create_agent("ada")
         kept: list[tuple[Role, str, str, datetime]] = [
             ("user", "Sam", f"We saw {bird}.", START) for bird in ("a heron", "an egret", "a stork")
@@ -176,8 +176,8 @@ async def test_what_a_reset_took_away_leaves_room_for_the_rest_of_a_named_time(t
 
 async def test_late_interaction_runs_where_it_is_set_and_has_time(tmp_path: Path) -> None:
     """It is an arm of its own; without time the order stays and it is said."""
-    async with await opened(tmp_path, ScriptedEmbedder(), late_ms=5_000) as perdure:
-        agent = await told(perdure)
+    async with await open_library(tmp_path, ScriptedEmbedder(), late_ms=5_000) as perdure:
+        agent = await create_talker(perdure)
         await embedded(perdure)
         hits = await agent.search("painted the kitchen", explain=True)
         assert hits.ran.arms == ("words", "vectors", "late")
@@ -193,8 +193,8 @@ async def test_late_interaction_runs_where_it_is_set_and_has_time(tmp_path: Path
 
 async def test_a_filter_holds_for_neighbours_too(tmp_path: Path) -> None:
     """What the filter leaves out is not shown as the neighbour of a hit either."""
-    async with await opened(tmp_path) as perdure:
-        agent = await told(perdure)
+    async with await open_library(tmp_path) as perdure:
+        agent = await create_talker(perdure)
         search = perdure.app.search
         found = await search.messages(agent.id, "opera in Verona", where=MessageFilter(roles=("user",)), limit=9)
         assert {hit.message.role for hit in found} == {"user"}
@@ -204,8 +204,8 @@ async def test_a_filter_holds_for_neighbours_too(tmp_path: Path) -> None:
 
 async def test_a_search_sees_what_was_said_and_removed_since_the_last_one(tmp_path: Path) -> None:
     """What a search keeps in memory never shows: new messages are found at once, removed ones not any more."""
-    async with await opened(tmp_path) as perdure:
-        agent = await told(perdure)
+    async with await open_library(tmp_path) as perdure:
+        agent = await create_talker(perdure)
         assert len(await agent.search("bicycle")) >= 1
         await agent.import_messages([("user", "Sam", "My new bicycle is red.", START + timedelta(days=5))])
         found = await agent.search("bicycle")
@@ -219,7 +219,7 @@ async def test_a_search_sees_what_was_said_and_removed_since_the_last_one(tmp_pa
 
 async def test_texts_that_say_the_same_are_shown_once(tmp_path: Path) -> None:
     """The newest of them stands for the others, which it names."""
-    async with await opened(tmp_path) as perdure:
+    async with await open_library(tmp_path) as perdure:
         agent = await perdure.create_agent("ada")
         for _ in range(3):
             await agent.archive("The boiler is serviced in October, every year, by Mr Hall.")
@@ -230,7 +230,7 @@ async def test_texts_that_say_the_same_are_shown_once(tmp_path: Path) -> None:
 
 async def test_a_search_goes_on_behind_its_first_hits(tmp_path: Path) -> None:
     """Pages hold every match once; as many as are asked for are given, however many that is."""
-    async with await opened(tmp_path) as perdure:
+    async with await open_library(tmp_path) as perdure:
         agent = await perdure.create_agent("ada")
         for number in range(150):
             await agent.archive(f"yak number {number} of the herd")
@@ -242,7 +242,7 @@ async def test_a_search_goes_on_behind_its_first_hits(tmp_path: Path) -> None:
 
 async def test_last_week_is_counted_from_the_newest_message_wherever_it_stands(tmp_path: Path) -> None:
     """An old history that is imported later does not turn the clock back."""
-    async with await opened(tmp_path) as perdure:
+    async with await open_library(tmp_path) as perdure:
         agent = await perdure.create_agent("ada")
         await agent.import_messages([("user", "Sam", "The walrus was fed.", START)])
         elsewhere = await agent.new_conversation()
@@ -261,25 +261,25 @@ async def test_a_query_of_any_length_is_bounded() -> None:
 
 
 async def test_a_search_goes_by_words_as_they_are_now_whatever_was_looked_for_before(tmp_path: Path) -> None:
-    async with await opened(tmp_path) as perdure:
+    async with await open_library(tmp_path) as perdure:
         archive = await perdure.archives.create("notes")
 
-        async def found(tags: Sequence[str] = ()) -> list[str]:
+        async def search_texts(tags: Sequence[str] = ()) -> list[str]:
             return sorted(hit.passage.text for hit in await archive.search("harbour", tags=tags))
 
-        assert await found() == []
+        assert await search_texts() == []
         old = await archive.insert("The harbour was empty.", tags=["a"])
-        assert await found() == await found() == ["The harbour was empty."]
+        assert await search_texts() == await search_texts() == ["The harbour was empty."]
         new = await archive.insert("A second harbour.", tags=["b"])
-        assert await found() == ["A second harbour.", "The harbour was empty."]
-        assert await found(tags=["b"]) == ["A second harbour."]
+        assert await search_texts() == ["A second harbour.", "The harbour was empty."]
+        assert await search_texts(tags=["b"]) == ["A second harbour."]
         await archive.update_passage(new.id, tags=["a"])
-        assert await found(tags=["b"]) == []
-        assert await found(tags=["a"]) == ["A second harbour.", "The harbour was empty."]
+        assert await search_texts(tags=["b"]) == []
+        assert await search_texts(tags=["a"]) == ["A second harbour.", "The harbour was empty."]
         await archive.update_passage(old.id, text="A church.")
-        assert await found() == ["A second harbour."]
+        assert await search_texts() == ["A second harbour."]
         await archive.delete_passage(new.id)
-        assert await found() == []
+        assert await search_texts() == []
 
 
 async def test_what_a_model_thought_makes_its_answer_no_longer(tmp_path: Path) -> None:
@@ -299,11 +299,11 @@ async def test_what_a_model_thought_makes_its_answer_no_longer(tmp_path: Path) -
 
 async def test_texts_without_vectors_are_found_by_words_as_if_there_were_no_embedder(tmp_path: Path) -> None:
     """As many candidates are ranked, though with vectors fewer would do."""
-    async with await opened(tmp_path) as perdure:
+    async with await open_library(tmp_path) as perdure:
         agent = await perdure.create_agent("ada")
         await agent.import_messages([("user", None, f"the boiler of flat {flat}", START) for flat in range(140)])
         without = await agent.search("boiler")
-    async with await opened(tmp_path, ScriptedEmbedder()) as perdure:
+    async with await open_library(tmp_path, ScriptedEmbedder()) as perdure:
         hits = await (await perdure.agent("ada")).search("boiler")
 
         assert "vectors" in hits.ran.left_out

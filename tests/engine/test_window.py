@@ -20,7 +20,7 @@ WINDOW = 8_200
 FILLER = "word " * 400  # about 800 tokens by the estimate
 
 
-async def opened(model: ScriptedModel, clock: FakeClock | None = None) -> AsyncPerdure:
+async def open_library(model: ScriptedModel, clock: FakeClock | None = None) -> AsyncPerdure:
     return await AsyncPerdure.open(
         store=InlineStore(), models={MODEL: model}, clock=clock or FakeClock(), ids=SequentialIds()
     )
@@ -30,7 +30,7 @@ def tokens(request: ModelRequest) -> int:
     return ScriptTokenCounter().count(canonical(request).decode())
 
 
-def shown(request: ModelRequest) -> list[Message]:
+def log_messages(request: ModelRequest) -> list[Message]:
     """The rows of the log that a request shows, without the summary before them."""
     return [message for message in request.messages if message.kind != "summary"]
 
@@ -45,14 +45,14 @@ async def test_a_conversation_longer_than_the_window_goes_on_with_its_newest_run
     """Every request fits; what went out of view went by whole runs, with a reason, and is still found."""
     model = ScriptedModel(otherwise=lambda request: says("noted"))
     rewritten: list[str] = []
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await perdure.create_agent("a", model=MODEL, settings={"context_window_tokens": WINDOW})
         for number in range(20):
             rewritten += reasons([sent async for sent in agent.stream(f"message {number} {FILLER}")])
         found = await agent.search('"message 3"')
 
     assert all(tokens(request) <= WINDOW for request in model.asked)
-    assert all(shown(request)[0].role == "user" for request in model.asked)
+    assert all(log_messages(request)[0].role == "user" for request in model.asked)
     assert [request.messages[-1].text.split()[1] for request in model.asked] == [str(number) for number in range(20)]
     assert set(rewritten) == {"first", "window"}
     assert 1 < rewritten.count("window") < 10  # each makes room for several runs
@@ -64,7 +64,7 @@ async def test_a_run_that_calls_tools_is_never_cut_in_two() -> None:
     model = ScriptedModel()
     for _ in range(8):
         model._script += [calls("memory_insert", label="notes", new_string=FILLER[:200]), says("noted")]
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await perdure.create_agent(
             "a",
             model=MODEL,
@@ -75,14 +75,14 @@ async def test_a_run_that_calls_tools_is_never_cut_in_two() -> None:
             await agent.send(f"{number} {FILLER}")
 
     for request in model.asked:
-        assert shown(request)[0].role == "user"
+        assert log_messages(request)[0].role == "user"
         assert tokens(request) <= WINDOW
 
 
 async def test_a_smaller_window_holds_from_the_next_request_on() -> None:
     """The settings are the reason; the cut comes with it."""
     model = ScriptedModel()
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
         for number in range(12):
             await agent.send(f"{number} {FILLER}")
@@ -97,7 +97,7 @@ async def test_a_smaller_window_holds_from_the_next_request_on() -> None:
 async def test_after_a_new_prefix_the_last_word_on_a_block_is_the_newest(reason: str) -> None:
     """An older delta still in view must not stand behind a prefix that knows better."""
     model, clock = ScriptedModel(), FakeClock()
-    async with await opened(model, clock) as perdure:
+    async with await open_library(model, clock) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
         await agent.send("1")
         await agent.blocks.update("human", "name is Ada")

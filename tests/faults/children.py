@@ -18,8 +18,6 @@ from perdure.library import AsyncPerdure
 from tests.support.kill_target import MODEL, TOOLS, effect_tools, obedient_model
 from tests.support.warm import KILL, killed, warm
 
-__all__ = ["Child", "Line", "Place", "make_agents", "open_store"]
-
 SRC = Path(__file__).resolve().parents[2] / "src"
 START_S = 20.0
 LIMIT_CHARS = 100_000

@@ -11,8 +11,6 @@ from typing import Any, NoReturn
 
 from perdure.cli import main
 
-__all__ = ["PID_FILE"]
-
 PID_FILE = "pid"
 
 

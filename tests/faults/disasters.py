@@ -18,8 +18,6 @@ from tests.faults.disaster_program import PID_FILE
 from tests.support.programs import environment
 from tests.support.warm import KILL, warm
 
-__all__ = ["PROGRAM", "Served", "serving"]
-
 PROGRAM = Path(__file__).with_name("disaster_program.py")
 STOP_S = 30.0
 SERVE = ("serve", "--port", "0")

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["COMPILER", "Operation", "layer_variables", "lines_told", "read_record", "run_recorded", "write_cut"]
-
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 ROOT = Path(__file__).resolve().parents[2]
 SECTOR_BYTES = 512

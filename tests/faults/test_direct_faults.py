@@ -43,7 +43,7 @@ def events(name: str) -> list[bytes]:
     return [event + b"\n\n" for event in whole.strip().split(b"\n\n")]
 
 
-def stored(name: str) -> Payload:
+def load_payload(name: str) -> Payload:
     return Payload.sse(b"".join(events(name)))
 
 
@@ -103,7 +103,7 @@ def calls(provider: str, count: int) -> list[Payload]:
     return [anthropic_answer(blocks, "tool_use")]
 
 
-ANSWER = {ANTHROPIC: stored("anthropic_text"), GOOGLE: stored("gemini_text")}
+ANSWER = {ANTHROPIC: load_payload("anthropic_text"), GOOGLE: load_payload("gemini_text")}
 """Both say "Hello!"."""
 
 RICH = {ANTHROPIC: events("anthropic_thinking_tools"), GOOGLE: events("gemini_thoughts_tools")}
@@ -191,8 +191,8 @@ FINAL = (
     Fault(GOOGLE, "401", gemini_401(), AUTH),
     Fault(GOOGLE, "400 for the key", of_file("gemini", "ModelAuthenticationFailed", 400), AUTH),
     Fault(GOOGLE, "overflow", of_file("gemini", "ModelOverflow", 400), OVERFLOW, FLOOR),
-    Fault(GOOGLE, "safety", stored("gemini_safety"), REFUSED, INVALID),
-    Fault(GOOGLE, "blocked prompt", stored("gemini_blocked_prompt"), REFUSED, INVALID),
+    Fault(GOOGLE, "safety", load_payload("gemini_safety"), REFUSED, INVALID),
+    Fault(GOOGLE, "blocked prompt", load_payload("gemini_blocked_prompt"), REFUSED, INVALID),
 )
 
 

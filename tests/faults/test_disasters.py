@@ -17,7 +17,7 @@ import pytest
 
 from tests.faults.disasters import Served, serving
 from tests.faults.file_layer import COMPILER, layer_variables
-from tests.support.programs import called, perdure
+from tests.support.programs import perdure, run_inside
 
 pytestmark = pytest.mark.faults
 
@@ -156,7 +156,7 @@ def left_by_a_kill(home: Path) -> tuple[str, int]:
 def assert_refused(home: Path, told: str) -> None:
     """The server does not start, `doctor` says why, and so does the server's log."""
     served = perdure(home, "serve", "--port", "0", PERDURE_LOG="json")
-    checked = called(home, "doctor", "--json", PERDURE_PORT="1")
+    checked = run_inside(home, "doctor", "--json", PERDURE_PORT="1")
     lines = [json.loads(line) for line in served.stderr.splitlines()]
     assert (served.returncode, served.stdout) == (1, "")
     assert lines[-1]["level"] == "error"
@@ -191,7 +191,7 @@ def test_a_log_without_its_store_and_a_store_without_its_log_are_refused(tmp_pat
 
     log.unlink()
     assert_refused(home, "`perdure verify --accept-loss` goes on")
-    assert "All agrees" in called(home, "verify", "--accept-loss").stdout
+    assert "All agrees" in run_inside(home, "verify", "--accept-loss").stdout
     with serving(home) as served:
         assert served.client.get("/v1/agents/").status_code == 200
         assert served.stop() == 0
@@ -235,14 +235,14 @@ def test_a_letter_or_a_page_that_changed_is_found(tmp_path: Path) -> None:
         assert served.send(agent, SAID).status_code == 200
         assert served.stop() == 0
     store = home / "perdure.db"
-    assert "All agrees." in called(home, "verify").stdout
+    assert "All agrees." in run_inside(home, "verify").stdout
     whole = store.read_bytes()
 
     with contextlib.closing(sqlite3.connect(store)) as connection:
         (parts,) = connection.execute("SELECT parts FROM messages WHERE seq = 0").fetchone()
     assert whole.count(parts.encode()) == 1
     store.write_bytes(whole.replace(parts.encode(), parts.replace("Zanzibar", "Zanzibor").encode()))
-    flipped = called(home, "verify")
+    flipped = run_inside(home, "verify")
     assert flipped.returncode == 1
     assert "1 messages that are not as they were written: number 0" in flipped.stdout
     assert "restore a backup" in flipped.stderr
@@ -253,7 +253,7 @@ def test_a_letter_or_a_page_that_changed_is_found(tmp_path: Path) -> None:
         read = served.client.get(f"{agent}/messages")
         other = served.client.get("/v1/models/")
         assert served.stop() == 0
-    zeroed = called(home, "verify")
+    zeroed = run_inside(home, "verify")
     assert (read.status_code, other.status_code) == (503, 200)
     assert "is damaged" in read.json()["detail"]
     assert "restore a backup" in read.json()["detail"]

@@ -23,7 +23,7 @@ DELAY_S = 0.04
 pytestmark = pytest.mark.faults
 
 
-async def _asked(place: Place) -> tuple[Line, str]:
+async def _prepare_waiting_call(place: Place) -> tuple[Line, str]:
     """An agent whose call waits, in a process that was killed after it had asked."""
     async with await open_store(place) as perdure:
         agent = await perdure.create_agent(model=MODEL, tools=("guarded",))
@@ -47,7 +47,7 @@ def test_a_kill_around_a_decision_runs_the_call_once_or_says_so(tmp_path: Path, 
     chance, place = random.Random(seed), Place(tmp_path)
 
     async def torment() -> None:
-        line, call_id = await _asked(place)
+        line, call_id = await _prepare_waiting_call(place)
         for _ in range(chance.randint(1, 3)):
             child = await Child.start(place)
             await child.ready()

@@ -49,7 +49,7 @@ def nothing_done() -> Iterator[None]:
     yield
 
 
-def opened(*script: Any) -> tuple[Perdure, ScriptedModel]:
+def open_library(*script: Any) -> tuple[Perdure, ScriptedModel]:
     model = ScriptedModel(*script)
     return Perdure(store=InlineStore(), models={MODEL: model}, tools=[pay, look], settings=SETTINGS), model
 
@@ -60,7 +60,7 @@ def texts(request: ModelRequest) -> list[str]:
 
 def test_a_call_that_needs_approval_stops_the_run_and_approved_it_is_run_once() -> None:
     """Its free neighbour has run before; the decision itself is never shown to the model."""
-    perdure, model = opened(calls("pay", ToolCall("", "look", "{}"), n=1), says("done"))
+    perdure, model = open_library(calls("pay", ToolCall("", "look", "{}"), n=1), says("done"))
     with perdure:
         agent = perdure.create_agent(tools=("pay", "look"), settings=APPROVED)
         reply = agent.send("go")
@@ -84,7 +84,7 @@ def test_a_call_that_needs_approval_stops_the_run_and_approved_it_is_run_once() 
 
 
 def test_while_a_call_waits_nothing_else_is_said() -> None:
-    perdure, _ = opened(calls("pay"), says("done"), says("again"))
+    perdure, _ = open_library(calls("pay"), says("done"), says("again"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
         reply = agent.send("go")
@@ -100,7 +100,7 @@ def test_while_a_call_waits_nothing_else_is_said() -> None:
 
 
 def test_a_denied_call_is_told_with_its_reason() -> None:
-    perdure, model = opened(calls("pay"), says("pity"))
+    perdure, model = open_library(calls("pay"), says("pity"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
         agent.send("go")
@@ -114,7 +114,7 @@ def test_a_denied_call_is_told_with_its_reason() -> None:
 
 def test_several_calls_may_be_decided_one_by_one() -> None:
     """The run goes on with the last of them; what was decided before stays decided."""
-    perdure, model = opened(
+    perdure, model = open_library(
         calls("pay", ToolCall("b", "pay", '{"n": 2}'), ToolCall("c", "pay", '{"n": 3}')), says("ok")
     )
     with perdure:
@@ -140,7 +140,7 @@ def test_several_calls_may_be_decided_one_by_one() -> None:
 
 def test_arguments_may_be_changed_and_the_model_is_told() -> None:
     """What the model asked stays in the log; what is run is what the person wrote, if it fits the tool."""
-    perdure, model = opened(calls("pay", n=900), says("ok"))
+    perdure, model = open_library(calls("pay", n=900), says("ok"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
         agent.send("go")
@@ -156,7 +156,7 @@ def test_arguments_may_be_changed_and_the_model_is_told() -> None:
 
 @pytest.mark.parametrize(("arguments", "told"), [('{"n": ', "not"), ('{"n": "many"}', "'n'"), ('{"m": 1}', "'m'")])
 def test_nobody_is_asked_about_a_call_that_can_not_be_run(arguments: str, told: str) -> None:
-    perdure, model = opened(calls("look", ToolCall("b", "pay", arguments)), says("ok"))
+    perdure, model = open_library(calls("look", ToolCall("b", "pay", arguments)), says("ok"))
     with perdure:
         agent = perdure.create_agent(tools=("pay", "look"), settings=APPROVED)
 
@@ -166,7 +166,7 @@ def test_nobody_is_asked_about_a_call_that_can_not_be_run(arguments: str, told: 
 
 
 def test_what_is_said_along_with_an_answer_comes_behind_the_results() -> None:
-    perdure, model = opened(calls("pay"), says("both"))
+    perdure, model = open_library(calls("pay"), says("both"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
         call_id = agent.send("go").pending[0].call_id
@@ -180,7 +180,7 @@ def test_what_is_said_along_with_an_answer_comes_behind_the_results() -> None:
 def test_a_run_that_goes_on_may_stop_again() -> None:
     """Rules count over the whole request: the third call is one too many, and nobody is asked about it."""
     settings = {"tool_rules": rules_to_settings([RequiresApproval("pay"), MaxCount("pay", 2), RunFirst("pay")])}
-    perdure, model = opened(calls("pay"), calls("pay", n=1), calls("pay", n=2), says("ok"))
+    perdure, model = open_library(calls("pay"), calls("pay", n=1), calls("pay", n=2), says("ok"))
     with perdure:
         agent = perdure.create_agent(tools=("pay", "look"), settings=settings)
         agent.send("go")
@@ -196,7 +196,7 @@ def test_a_run_that_goes_on_may_stop_again() -> None:
 
 def test_calls_behind_one_that_waits_are_not_run_before_it_where_order_matters() -> None:
     settings = {"tool_rules": rules_to_settings([RequiresApproval("pay"), RunFirst("pay"), ExitLoop("look")])}
-    perdure, _ = opened(calls("pay", ToolCall("b", "look", "{}")))
+    perdure, _ = open_library(calls("pay", ToolCall("b", "look", "{}")))
     with perdure:
         agent = perdure.create_agent(tools=("pay", "look"), settings=settings)
         agent.send("go")
@@ -208,7 +208,7 @@ def test_calls_behind_one_that_waits_are_not_run_before_it_where_order_matters()
 
 
 def test_a_cancelled_request_gives_its_calls_up() -> None:
-    perdure, model = opened(calls("pay"), says("never mind"))
+    perdure, model = open_library(calls("pay"), says("never mind"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
         run_id = agent.send("go", idempotency_key="k").run_id
@@ -224,7 +224,7 @@ def test_a_cancelled_request_gives_its_calls_up() -> None:
 
 
 def test_a_tool_may_ask_for_approval_by_itself_and_an_agent_waive_it() -> None:
-    perdure, _ = opened(calls("pay"), says("one"), calls("pay", n=1), says("two"))
+    perdure, _ = open_library(calls("pay"), says("one"), calls("pay", n=1), says("two"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",))
         agent.require_approval("pay")
@@ -285,7 +285,7 @@ BASH = {
 
 def test_a_tool_of_the_caller_stops_the_run_which_goes_on_with_what_it_brings_back() -> None:
     """The next model call is offered the same tools, so the prompt stays as it was."""
-    perdure, model = opened(calls("Bash", c="ls"), says("I see"), says("bye"))
+    perdure, model = open_library(calls("Bash", c="ls"), says("I see"), says("bye"))
     with perdure:
         agent = perdure.create_agent(tools=("look",))
         reply = agent.send("go", client_tools=[BASH])
@@ -305,7 +305,7 @@ def test_a_tool_of_the_caller_stops_the_run_which_goes_on_with_what_it_brings_ba
 
 def test_what_the_caller_says_went_wrong_is_an_error_in_the_log() -> None:
     """What it brings back is kept with its status, what it printed, and for the model to see."""
-    perdure, model = opened(calls("Bash", c="ls"), says("I see"))
+    perdure, model = open_library(calls("Bash", c="ls"), says("I see"))
     with perdure:
         agent = perdure.create_agent(tools=("look",))
         agent.send("go", client_tools=[BASH])
@@ -326,7 +326,7 @@ def test_functions_of_the_caller_are_run_by_the_library() -> None:
             raise ValueError("too far")
         return f"looked {n}"
 
-    perdure, model = opened(calls("look", n=1), calls("look", n=2), calls("look", n="x"), says("ok"))
+    perdure, model = open_library(calls("look", n=1), calls("look", n=2), calls("look", n="x"), says("ok"))
     with perdure:
         agent = perdure.create_agent(tools=("look", "pay"))
         reply = agent.send("go", client_tools=[look])
@@ -338,7 +338,7 @@ def test_functions_of_the_caller_are_run_by_the_library() -> None:
 
 
 def test_what_the_caller_brings_back_is_cut_at_a_fifth_of_the_window() -> None:
-    perdure, _ = opened(calls("Bash"), says("ok"))
+    perdure, _ = open_library(calls("Bash"), says("ok"))
     with perdure:
         agent = perdure.create_agent(tools=(), settings={"context_window_tokens": 8_000})
         (call,) = agent.send("go", client_tools=[BASH]).pending
@@ -353,7 +353,7 @@ def test_what_the_caller_brings_back_is_cut_at_a_fifth_of_the_window() -> None:
     [([BASH, BASH], "more than once"), ([{"name": ""}], "name"), ([BASH | {"parameters": 5}], "JSON schema")],
 )
 def test_tools_that_are_none_are_refused(tools: list[Any], why: str) -> None:
-    perdure, _ = opened()
+    perdure, _ = open_library()
     with perdure:
         agent = perdure.create_agent(tools=())
         with pytest.raises(InvalidInput, match=why):
@@ -365,7 +365,7 @@ def test_ids_of_calls_that_a_model_counts_anew_are_never_taken_for_ones_answered
     """A late retry of the first answer must not approve the second call."""
     one = calls("pay", call_id="call_0", n=1)
     two = calls("pay", call_id="call_0", n=2)
-    perdure, _ = opened(one, says("a"), two, says("b"))
+    perdure, _ = open_library(one, says("a"), two, says("b"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
         agent.send("go")
@@ -383,7 +383,7 @@ def test_ids_of_calls_that_a_model_counts_anew_are_never_taken_for_ones_answered
 def test_an_approval_that_comes_after_its_call_was_cancelled_approves_no_other() -> None:
     """A model that counts its calls anew gives the next one the same id; it is kept under another."""
     first, second = calls("pay", call_id="call_0", n=1), calls("pay", call_id="call_0", n=9)
-    perdure, _ = opened(first, second, says("done"))
+    perdure, _ = open_library(first, second, says("done"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
         stopped = agent.send("go")
@@ -410,7 +410,7 @@ NO_ANSWERS: dict[str, Any] = {
 @pytest.mark.parametrize("why", NO_ANSWERS)
 def test_an_answer_with_a_field_of_another_type_is_none(why: str) -> None:
     """What is not False is no yes."""
-    perdure, _ = opened(calls("pay", n=1), says("done"))
+    perdure, _ = open_library(calls("pay", n=1), says("done"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
         agent.send("go")
@@ -423,7 +423,7 @@ def test_an_answer_with_a_field_of_another_type_is_none(why: str) -> None:
 
 def test_arguments_that_a_person_changed_stand_before_a_rule_s() -> None:
     """The person has seen what the rule put there."""
-    perdure, _ = opened(calls("pay", n=1), says("done"))
+    perdure, _ = open_library(calls("pay", n=1), says("done"))
     with perdure:
         rules = rules_to_settings([RequiresApproval("pay"), RunFirst("pay", {"n": 2})])
         agent = perdure.create_agent(tools=("pay",), settings={"tool_rules": rules})
@@ -435,7 +435,7 @@ def test_arguments_that_a_person_changed_stand_before_a_rule_s() -> None:
 
 def test_the_limit_of_model_calls_holds_over_approvals() -> None:
     """What was approved is run all the same; an answer may bring a limit of its own."""
-    perdure, model = opened(*(calls("pay", n=n) for n in range(1, 9)))
+    perdure, model = open_library(*(calls("pay", n=n) for n in range(1, 9)))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
         agent.send("go", max_steps=2)
@@ -451,7 +451,7 @@ def test_the_limit_of_model_calls_holds_over_approvals() -> None:
 
 
 def test_of_a_deleted_agent_nothing_waits() -> None:
-    perdure, _ = opened()
+    perdure, _ = open_library()
     with perdure:
         agent = perdure.create_agent()
         perdure.delete_agent(agent.id)
@@ -469,7 +469,7 @@ async def transfer(to: str, amount: int) -> str:
 
 def test_changed_arguments_are_read_as_they_will_be_when_the_call_is_run() -> None:
     """A name that is given twice is refused to the person, who can write it anew, not to the model afterwards."""
-    perdure, _ = opened(calls("pay", call_id="a", n=1), says("done"))
+    perdure, _ = open_library(calls("pay", call_id="a", n=1), says("done"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
         agent.send("go")

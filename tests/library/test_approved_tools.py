@@ -12,7 +12,7 @@ from perdure.core.answers import ToolReturn
 from perdure.core.messages import ToolCall, ToolDecision
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
-from tests.library.test_custom_tools import MODEL, NOTE, SETTINGS, Boxed, opened, results
+from tests.library.test_custom_tools import MODEL, NOTE, SETTINGS, Boxed, open_library, results
 
 WARY: dict[str, Any] = {"requires_approval": True}
 LOUDER = NOTE.replace("return text", "return text.upper()")
@@ -38,7 +38,7 @@ CHANGED = (
 async def test_a_tool_that_was_changed_while_its_call_waited_is_not_run(what: str) -> None:
     """The model reads so, asks again, and what is approved then is run."""
     box, again = Boxed(), {"words" if what == "schema" else "text": "b"}
-    async with opened(box, calls("note", text="a"), calls("note", **again), says("done")) as (perdure, _):
+    async with open_library(box, calls("note", text="a"), calls("note", **again), says("done")) as (perdure, _):
         await perdure.tools.create(NOTE, **WARY)
         agent = await perdure.create_agent("ann", model=MODEL, tools=["note"])
         await agent.send("note it")
@@ -55,7 +55,7 @@ async def test_a_tool_that_was_changed_while_its_call_waited_is_not_run(what: st
 @pytest.mark.parametrize("what", SAME)
 async def test_what_says_nothing_of_what_a_tool_does_may_change_meanwhile(what: str) -> None:
     box = Boxed()
-    async with opened(box, calls("note", text="a"), says("done")) as (perdure, _):
+    async with open_library(box, calls("note", text="a"), says("done")) as (perdure, _):
         await perdure.tools.create(NOTE, **WARY)
         agent = await perdure.create_agent("ann", model=MODEL, tools=["note"])
         await agent.send("note it")
@@ -68,7 +68,7 @@ async def test_what_says_nothing_of_what_a_tool_does_may_change_meanwhile(what: 
 async def test_a_changed_tool_is_not_run_with_arguments_that_a_person_changed_either() -> None:
     """Nor is it said that it was."""
     box = Boxed()
-    async with opened(box, calls("note", text="a"), says("done")) as (perdure, _):
+    async with open_library(box, calls("note", text="a"), says("done")) as (perdure, _):
         await perdure.tools.create(NOTE, **WARY)
         agent = await perdure.create_agent("ann", model=MODEL, tools=["note"])
         await agent.send("note it")
@@ -101,7 +101,10 @@ async def test_a_tool_that_is_changed_while_a_hook_thinks_about_its_call_is_not_
 
 async def test_a_tool_that_was_deleted_meanwhile_is_missed_and_one_like_it_is_run() -> None:
     box = Boxed()
-    async with opened(box, calls("note", text="a"), says("one"), calls("note", text="b"), says("two")) as (perdure, _):
+    async with open_library(box, calls("note", text="a"), says("one"), calls("note", text="b"), says("two")) as (
+        perdure,
+        _,
+    ):
         await perdure.tools.create(NOTE, **WARY)
         agent = await perdure.create_agent("ann", model=MODEL, tools=["note"])
         await agent.send("note it")
@@ -168,7 +171,7 @@ async def test_a_waiver_is_of_one_tool_and_not_of_the_next_of_its_name() -> None
     """It stays with the tool: changed, or taken away and given back."""
     box = Boxed()
     asked = [part for text in "abc" for part in (calls("note", text=text), says("done"))]
-    async with opened(box, *asked) as (perdure, _):
+    async with open_library(box, *asked) as (perdure, _):
         await perdure.tools.create(NOTE, **WARY)
         agent = await perdure.create_agent("ann", model=MODEL, tools=["note"])
         await agent.require_approval("note", False)
@@ -189,7 +192,7 @@ async def test_a_waiver_is_of_one_tool_and_not_of_the_next_of_its_name() -> None
 
 async def test_a_waiver_that_an_older_store_kept_by_name_is_none() -> None:
     """Of which tool it was is not known any more: a person is asked, and may waive it anew."""
-    async with opened(Boxed(), calls("note", text="a"), says("done")) as (perdure, _):
+    async with open_library(Boxed(), calls("note", text="a"), says("done")) as (perdure, _):
         await perdure.tools.create(NOTE, **WARY)
         older = {"approval_waived": ["note"]}
         agent = await perdure.create_agent("ann", model=MODEL, tools=["note"], settings=older)

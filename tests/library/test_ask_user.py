@@ -15,14 +15,14 @@ from tests.support.library import MODEL
 COLOURS = Question("Which colour?", ("red", "dark blue"))
 
 
-def opened(path: Path, *script: object) -> tuple[Perdure, ScriptedModel]:
+def open_library(path: Path, *script: object) -> tuple[Perdure, ScriptedModel]:
     model = ScriptedModel(*script)  # type: ignore[arg-type]
     return Perdure(path / "agents.db", models={MODEL: model}), model
 
 
 def test_the_question_is_the_reply_and_the_next_message_the_answer(tmp_path: Path) -> None:
     """The run ends without asking the model again; afterwards the model sees its call, the question, the answer."""
-    perdure, model = opened(tmp_path, calls("ask_user", question="Which colour?", options=["red", "dark  blue"]))
+    perdure, model = open_library(tmp_path, calls("ask_user", question="Which colour?", options=["red", "dark  blue"]))
     with perdure:
         agent = perdure.create_agent(model=MODEL)
         agent.tools.attach("ask_user")
@@ -44,7 +44,9 @@ def test_several_calls_of_an_answer_all_have_their_results_before_the_run_ends(t
         ToolCall("2", "memory_insert", '{"label": "human", "new_string": "Has a door"}'),
         ToolCall("3", "ask_user", '{"question": "And when?"}'),
     )
-    perdure, model = opened(tmp_path, calls("ask_user", *more, question="Which colour?", options=["red", "dark blue"]))
+    perdure, model = open_library(
+        tmp_path, calls("ask_user", *more, question="Which colour?", options=["red", "dark blue"])
+    )
     with perdure:
         agent = perdure.create_agent(model=MODEL)
         agent.tools.attach("ask_user")
@@ -61,7 +63,7 @@ def test_several_calls_of_an_answer_all_have_their_results_before_the_run_ends(t
 @pytest.mark.parametrize("arguments", [{"question": " "}, {"question": "x", "options": ["a"] * 21}, {}])
 def test_what_is_no_question_is_not_asked(tmp_path: Path, arguments: dict[str, Any]) -> None:
     """The model is told, and may ask better or go on."""
-    perdure, model = opened(tmp_path, calls("ask_user", **arguments), says("never mind"))
+    perdure, model = open_library(tmp_path, calls("ask_user", **arguments), says("never mind"))
     with perdure:
         agent = perdure.create_agent(model=MODEL)
         agent.tools.attach("ask_user")

@@ -39,7 +39,7 @@ def nothing_ran() -> Iterator[None]:
     yield
 
 
-def opened(*script: Any) -> Perdure:
+def open_library(*script: Any) -> Perdure:
     return Perdure(store=InlineStore(), models={MODEL: ScriptedModel(*script)}, tools=[pay], settings=SETTINGS)
 
 
@@ -58,7 +58,7 @@ BOTH = calls("here", ToolCall("b", "here", '{"n": 2}'), call_id="a", n=1)
 
 def test_functions_are_run_while_a_message_is_streamed() -> None:
     """The events of the runs that go on follow those of the one that stopped."""
-    with opened(BOTH, calls("here", n=3), says("ok")) as perdure:
+    with open_library(BOTH, calls("here", n=3), says("ok")) as perdure:
         agent = perdure.create_agent(tools=())
         events = list(agent.stream("go", client_tools=[here]))
 
@@ -77,7 +77,7 @@ ANSWERS: dict[str, Callable[[Any, Any], Any]] = {
 def test_functions_are_run_behind_an_answer(how: str) -> None:
     """Also what waits already beside the calls that are answered."""
     batch = calls("pay", ToolCall("b", "here", '{"n": 2}'), call_id="a")
-    with opened(batch, calls("here", n=3), says("ok")) as perdure:
+    with open_library(batch, calls("here", n=3), says("ok")) as perdure:
         agent = perdure.create_agent(tools=("pay",))
         agent.require_approval("pay")
         reply = agent.send("go", client_tools=[here])
@@ -135,7 +135,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("why", REFUSED)
 def test_what_a_provider_would_refuse_is_refused_before_anything_is_stored(why: str) -> None:
-    with opened(says("ok")) as perdure:
+    with open_library(says("ok")) as perdure:
         agent = perdure.create_agent(tools=())
         with pytest.raises(InvalidInput, match=why):
             agent.send("go", client_tools=[REFUSED[why]])

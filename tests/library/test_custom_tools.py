@@ -59,7 +59,7 @@ class Boxed:
 
 
 @asynccontextmanager
-async def opened(box: Boxed, *script: Any) -> AsyncIterator[tuple[AsyncPerdure, ScriptedModel]]:
+async def open_library(box: Boxed, *script: Any) -> AsyncIterator[tuple[AsyncPerdure, ScriptedModel]]:
     model = ScriptedModel(*script)
     app = await start(SETTINGS, models={MODEL: model}, store=InlineStore(), sandbox=box)
     async with AsyncPerdure(app) as perdure:
@@ -73,7 +73,7 @@ def results(reply: Any) -> list[Any]:
 async def test_a_call_runs_the_source_with_what_the_tool_was_given() -> None:
     """Its environment with secrets, over it the agent's own; limits; the agent; nothing for what nobody fills."""
     box = Boxed(SandboxResult(status="success", value={"a": None}, stdout="hi\n", stderr="oh\n"))
-    async with opened(box, calls("note", text=5), says("done")) as (perdure, _):
+    async with open_library(box, calls("note", text=5), says("done")) as (perdure, _):
         await perdure.secrets.set("SHARED", "s1")
         await perdure.tools.create(
             NOTE,
@@ -121,7 +121,7 @@ async def test_a_call_runs_the_source_with_what_the_tool_was_given() -> None:
 )
 async def test_what_goes_wrong_in_the_sandbox_is_a_result(answer: Answer, told: str) -> None:
     """The model sees it, and the run goes on."""
-    async with opened(Boxed(answer), calls("note", text="x"), says("done")) as (perdure, _):
+    async with open_library(Boxed(answer), calls("note", text="x"), says("done")) as (perdure, _):
         await perdure.tools.create(NOTE)
         agent = await perdure.create_agent(model=MODEL, tools=["note"])
         reply = await agent.send("Go.")
@@ -144,7 +144,7 @@ async def test_a_secret_that_a_tool_gives_back_is_not_shown_and_not_stored() -> 
         return SandboxResult(status="success", value={told: [told]}, stdout=told, stderr=told, agent=blocks)
 
     script = (calls("note", text="return"), calls("note", text="raise"), says("done"))
-    async with opened(Boxed(answer), *script) as (perdure, model):
+    async with open_library(Boxed(answer), *script) as (perdure, model):
         await perdure.secrets.set("SHARED", value)
         await perdure.tools.create(NOTE, environment={"KEY": "secret:SHARED", "PLAIN": "Release"})
         agent = await perdure.create_agent(model=MODEL, human="Ann", tools=["note"])
@@ -179,7 +179,7 @@ async def test_a_value_of_the_tool_itself_is_masked_as_a_secret_is() -> None:
         blocks = {"human": told} if job.agent else None
         return SandboxResult(status="success", value=told, stdout=told, stderr=told, agent=blocks)
 
-    async with opened(Boxed(answer), calls("note", text="x"), says("done")) as (perdure, _):
+    async with open_library(Boxed(answer), calls("note", text="x"), says("done")) as (perdure, _):
         await perdure.tools.create(NOTE, environment=environment)
         agent = await perdure.create_agent(model=MODEL, human="Ann", tools=["note"])
         (called,) = results(await agent.send("Go."))
@@ -193,7 +193,7 @@ async def test_a_value_of_the_tool_itself_is_masked_as_a_secret_is() -> None:
 
 async def test_a_requirement_is_checked_when_a_tool_is_made() -> None:
     """By the same rule as when it is installed."""
-    async with opened(Boxed()) as (perdure, _):
+    async with open_library(Boxed()) as (perdure, _):
         for wrong in ("a" * 201, "-r x", "a @ http://x", "a==1;x"):
             with pytest.raises(InvalidInput, match="can't be used"):
                 await perdure.tools.create(NOTE, requirements=[wrong])
@@ -203,7 +203,7 @@ async def test_a_requirement_is_checked_when_a_tool_is_made() -> None:
 async def test_a_missing_secret_is_a_result() -> None:
     """The tool is not run."""
     box = Boxed()
-    async with opened(box, calls("note", text="x"), says("done")) as (perdure, _):
+    async with open_library(box, calls("note", text="x"), says("done")) as (perdure, _):
         await perdure.tools.create(NOTE, environment={"KEY": "secret:GONE"})
         agent = await perdure.create_agent(model=MODEL, tools=["note"])
         (result,) = results(await agent.send("Go."))
@@ -215,7 +215,7 @@ async def test_a_missing_secret_is_a_result() -> None:
 async def test_changed_blocks_are_edits_by_the_agent() -> None:
     """With the result, as new versions; the next request shows the new value."""
     box = Boxed(SandboxResult(status="success", value="ok", agent={"human": "Ann, 36"}))
-    async with opened(box, calls("note", text="x"), says("done")) as (perdure, model):
+    async with open_library(box, calls("note", text="x"), says("done")) as (perdure, model):
         await perdure.tools.create(NOTE)
         agent = await perdure.create_agent(model=MODEL, human="Ann", tools=["note"])
         reply = await agent.send("Go.")
@@ -231,7 +231,7 @@ async def test_changed_blocks_are_edits_by_the_agent() -> None:
 async def test_changes_that_can_not_be_stored_leave_nothing_half_written() -> None:
     """A block changed meanwhile, read-only or too small: none of the changes holds, and the result says so."""
     box = Boxed()
-    async with opened(box, *[calls("note", text="x"), says("done")] * 3) as (perdure, _):
+    async with open_library(box, *[calls("note", text="x"), says("done")] * 3) as (perdure, _):
         await perdure.tools.create(NOTE)
         agent = await perdure.create_agent(model=MODEL, human="Ann", tools=["note"])
         await agent.blocks.create("small", "s", limit_chars=5)
@@ -268,7 +268,7 @@ async def test_changes_that_can_not_be_stored_leave_nothing_half_written() -> No
 async def test_a_tool_is_tried_by_hand() -> None:
     """With the same checks; for an agent, its block edits are the caller's."""
     box = Boxed(SandboxResult(status="success", value="ok", agent={"human": "Ann!"}))
-    async with opened(box) as (perdure, _):
+    async with open_library(box) as (perdure, _):
         made = await perdure.tools.create(NOTE)
         agent = await perdure.create_agent(model=MODEL, human="Ann", tools=["note"])
         refused = await perdure.tools.test("note", {"text": 1.5})
@@ -294,7 +294,7 @@ async def test_tools_are_made_found_changed_and_deleted() -> None:
         """Say it loud."""
         return text.upper()
 
-    async with opened(Boxed()) as (perdure, _):
+    async with open_library(Boxed()) as (perdure, _):
         made = await perdure.tools.create(shout, tags=["loud"])
         code = await perdure.tools.code("shout")
         assert code is not None
@@ -347,7 +347,7 @@ def test_names_of_functions_and_custom_tools_do_not_meet(tmp_path: Path) -> None
 async def test_a_malformed_schema_is_not_stored() -> None:
     """Neither by create nor by update; nothing is left of it."""
     source = "def pick(x: int) -> str:\n    'Pick.'\n    return str(x)\n"
-    async with opened(Boxed()) as (perdure, _):
+    async with open_library(Boxed()) as (perdure, _):
         broken: Any
         for broken in ({"anyOf": 5}, {"enum": 5}, {"$ref": "#/$defs/No"}, 5, {"type": "int"}):
             with pytest.raises(InvalidInput, match=r"properties\.x"):
@@ -362,7 +362,7 @@ async def test_a_malformed_schema_is_not_stored() -> None:
 
 async def test_the_same_source_with_other_options_is_not_dropped() -> None:
     """What is given and differs is named; what is not given may be as it is."""
-    async with opened(Boxed()) as (perdure, _):
+    async with open_library(Boxed()) as (perdure, _):
         made = await perdure.tools.create(NOTE, requires_approval=True, tags=["a"], environment={"A": "1"})
         assert made.name == "note"
         assert await perdure.tools.create(NOTE) == made
@@ -382,7 +382,7 @@ async def test_what_is_no_value_of_a_field_or_argument_is_refused() -> None:
     box = Boxed()
     loop: dict[str, Any] = {}
     loop["a"] = loop
-    async with opened(box) as (perdure, _):
+    async with open_library(box) as (perdure, _):
         made = await perdure.tools.create(NOTE)
         given: Any
         for given in ({"text": b"x"}, loop, {"text": 10**6000}, {1: 2}, {"text": [float("nan")]}):
@@ -407,7 +407,7 @@ async def test_a_tool_that_takes_the_agent_is_run_for_one_that_has_it() -> None:
     """Without an agent it is refused, by what helps; so is a tool that the agent hasn't got."""
     box = Boxed()
     source = NOTE.replace("agent_state=None", "agent_state").replace("client, ", "")
-    async with opened(box) as (perdure, _):
+    async with open_library(box) as (perdure, _):
         await perdure.tools.create(source)
         for trial in (perdure.tools.test("note", {"text": "x"}), perdure.tools.test_source(source, {"text": "x"})):
             with pytest.raises(InvalidInput, match=r"takes agent_state: use agent\.tools\.run"):
@@ -421,7 +421,7 @@ async def test_a_tool_that_takes_the_agent_is_run_for_one_that_has_it() -> None:
 
 
 async def test_a_lambda_is_no_tool() -> None:
-    async with opened(Boxed()) as (perdure, _):
+    async with open_library(Boxed()) as (perdure, _):
         with pytest.raises(SourceInvalid, match="a lambda can't be a tool: it has no name"):
             await perdure.tools.create(lambda x: x)
 
@@ -440,7 +440,7 @@ async def test_a_lambda_is_no_tool() -> None:
 async def test_a_result_is_shown_as_python_writes_it(value: Any, text: str) -> None:
     """As the wire has it."""
     box = Boxed(SandboxResult(status="success", value=value))
-    async with opened(box, calls("note", text="x"), says("done")) as (perdure, _):
+    async with open_library(box, calls("note", text="x"), says("done")) as (perdure, _):
         await perdure.tools.create(NOTE)
         agent = await perdure.create_agent(model=MODEL, tools=["note"])
         (result,) = results(await agent.send("Go."))
@@ -450,7 +450,7 @@ async def test_a_result_is_shown_as_python_writes_it(value: Any, text: str) -> N
 
 async def test_more_time_than_a_call_gets_is_refused() -> None:
     """When it is made, changed or tried; the limit is named with its setting, and nothing is stored."""
-    async with opened(Boxed()) as (perdure, _):
+    async with open_library(Boxed()) as (perdure, _):
         assert perdure.app.settings.sandbox_timeout_s == 600
         too_long = "timeout_s is 601, and a call takes at most 600 s here: PERDURE_SANDBOX_TIMEOUT_S"
         for make in (perdure.tools.create, perdure.tools.upsert):
@@ -468,7 +468,7 @@ async def test_more_time_than_a_call_gets_is_refused() -> None:
 
 async def test_more_memory_than_a_call_gets_is_refused() -> None:
     """When it is made, changed or tried; the cap is named, and nothing is stored."""
-    async with opened(Boxed()) as (perdure, _):
+    async with open_library(Boxed()) as (perdure, _):
         cap = perdure.app.settings.sandbox_memory_mb
         too_much = f"memory_mb is {cap + 1:,}, and a call gets at most {cap:,} MiB"
         for make in (perdure.tools.create, perdure.tools.upsert):

@@ -23,7 +23,7 @@ BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 MESSAGES = 1_000
 
 
-async def opened(path: Path) -> AsyncPerdure:
+async def open_library(path: Path) -> AsyncPerdure:
     return await AsyncPerdure.open(path / "p.db", models={MODEL: ScriptedModel()})
 
 
@@ -49,7 +49,7 @@ def rows_of(path: Path, agent_id: str) -> int:
 
 async def test_a_large_agent_is_removed_in_small_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others write between any two of them; none of them changes more than some hundred rows."""
-    perdure = await opened(tmp_path)
+    perdure = await open_library(tmp_path)
     agent_id = await talkative(perdure)
     left = [rows_of(tmp_path, agent_id)]
     write = perdure.app.store.write
@@ -71,14 +71,14 @@ async def test_a_large_agent_is_removed_in_small_transactions(tmp_path: Path, mo
 
 async def test_what_a_process_left_of_a_deleted_agent_goes_when_the_store_is_opened(tmp_path: Path) -> None:
     """It is not seen meanwhile, and its name is free."""
-    perdure = await opened(tmp_path)
+    perdure = await open_library(tmp_path)
     agent_id = await talkative(perdure)
     await perdure.app.store.write(lambda tx: tx.agents.delete(agent_id))  # type: ignore[arg-type]
     await perdure.app.store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=10))
     await perdure.close()
     assert rows_of(tmp_path, agent_id) > MESSAGES
 
-    perdure = await opened(tmp_path)
+    perdure = await open_library(tmp_path)
     with pytest.raises(NotFound):
         await perdure.agent(agent_id)
     with pytest.raises(NotFound):
@@ -95,7 +95,7 @@ async def test_a_full_disk_behind_the_delete_is_no_failure_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent is gone, which its deleter is told; its rows go when there is room."""
-    perdure = await opened(tmp_path)
+    perdure = await open_library(tmp_path)
     agent_id = await talkative(perdure)
     write, written = perdure.app.store.write, 0
 
@@ -121,7 +121,7 @@ async def test_a_full_disk_behind_the_delete_is_no_failure_of_it(
 @pytest.mark.parametrize("parts", ['[{"type":', '[{"type":"text"}]'])
 async def test_a_damaged_text_does_not_keep_deleted_agents(tmp_path: Path, parts: str) -> None:
     """Neither this one nor the next; and until then verify names it, whether it has a checksum or not."""
-    perdure = await opened(tmp_path)
+    perdure = await open_library(tmp_path)
     agent_id = await talkative(perdure)
     damaging = sqlite3.connect(tmp_path / "p.db")
     damaging.execute("UPDATE messages SET parts = ?, checksum = NULL WHERE agent_id = ? AND seq = 7", [parts, agent_id])
@@ -143,7 +143,7 @@ async def test_a_reset_that_is_stored_is_no_failure_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its messages are out of view; what is left to do is done when there is room."""
-    perdure = await opened(tmp_path)
+    perdure = await open_library(tmp_path)
     agent = await perdure.agent(await talkative(perdure))
     write = perdure.app.store.write
 
@@ -165,7 +165,7 @@ async def test_a_reset_that_is_stored_is_no_failure_on_a_full_disk(
 
 async def test_a_reset_of_damaged_messages_keeps_no_other_waiting(tmp_path: Path) -> None:
     """It is told in the log, and the next agent's is carried out."""
-    perdure = await opened(tmp_path)
+    perdure = await open_library(tmp_path)
     first, second = [await perdure.agent(await talkative(perdure)) for _ in range(2)]
     damaging = sqlite3.connect(tmp_path / "p.db")
     damaging.execute("UPDATE messages SET parts = '[{' WHERE agent_id = ? AND seq = 7", [first.id])

@@ -34,7 +34,7 @@ def results(perdure: Perdure, reply: Any) -> list[ToolResult]:
     return [result for message in reply.messages for result in message.results]
 
 
-def opened(path: Path, *script: Any) -> tuple[Perdure, ScriptedModel]:
+def open_library(path: Path, *script: Any) -> tuple[Perdure, ScriptedModel]:
     model = ScriptedModel(*script)
     return Perdure(path / "agents.db", models={MODEL: model}, settings=_settings()), model
 
@@ -340,7 +340,7 @@ def deltas(request: ModelRequest) -> list[dict[str, Any]]:
 
 def test_an_agent_reads_lines_and_says_which(tmp_path: Path) -> None:
     """Every result names file and lines; what was opened stays open; sent bytes stay sent."""
-    perdure, model = opened(
+    perdure, model = open_library(
         tmp_path,
         calls("semantic_search_files", query="line 17"),
         calls("grep_files", pattern="line 1[78]", include="*.md"),
@@ -379,7 +379,7 @@ def test_an_agent_reads_lines_and_says_which(tmp_path: Path) -> None:
 
 def test_what_others_open_is_told_by_a_small_message(tmp_path: Path) -> None:
     """Also what they close, delete or add; nothing that was sent changes."""
-    perdure, model = opened(tmp_path)
+    perdure, model = open_library(tmp_path)
     with perdure:
         folder = perdure.folders.create("docs", instructions="Read before you answer.")
         folder.upload(PLAN.encode() * 100, name="plan.md")
@@ -414,7 +414,7 @@ def test_what_others_open_is_told_by_a_small_message(tmp_path: Path) -> None:
 
 def test_files_of_a_new_folder_are_opened_where_there_is_room(tmp_path: Path) -> None:
     """From the first, as many as may be open; later ones too; none is closed for it."""
-    perdure, model = opened(tmp_path)
+    perdure, model = open_library(tmp_path)
     with perdure:
         folder = perdure.folders.create("docs")
         for number in range(4):
@@ -437,7 +437,7 @@ def test_the_one_used_longest_ago_is_closed_first(tmp_path: Path) -> None:
     def ask(*numbers: int, **more: Any) -> Any:
         return calls("open_files", file_requests=[{"file_name": f"{number}.txt"} for number in numbers], **more)
 
-    perdure, model = opened(
+    perdure, model = open_library(
         tmp_path,
         ask(0),
         ask(1),
@@ -469,7 +469,7 @@ def test_the_section_never_takes_more_than_its_share(tmp_path: Path) -> None:
     from perdure.context.sections.directories import directories_section
     from perdure.context.window.tokens import ScriptTokenCounter
 
-    perdure, model = opened(tmp_path)
+    perdure, model = open_library(tmp_path)
     with perdure:
         for name in ("docs", "more"):
             folder = perdure.folders.create(name, description="d" * 3_000)
@@ -500,9 +500,9 @@ def test_a_long_file_leaves_room_for_those_behind_it(tmp_path: Path) -> None:
         agent = perdure.create_agent("ann")
 
         agent.files.attach("docs")
-        opened = {file.file.name: file.last_line for file in agent.files.list(is_open=True)}
-        assert (opened["b.txt"], opened["c.txt"]) == (1, 1)
-        assert 100 < opened["long.txt"] < 2_000
+        open_library = {file.file.name: file.last_line for file in agent.files.list(is_open=True)}
+        assert (open_library["b.txt"], open_library["c.txt"]) == (1, 1)
+        assert 100 < open_library["long.txt"] < 2_000
 
 
 @pytest.mark.parametrize(
@@ -528,7 +528,7 @@ def test_a_long_file_leaves_room_for_those_behind_it(tmp_path: Path) -> None:
 )
 def test_what_tools_refuse(tmp_path: Path, name: str, arguments: dict[str, Any], says_so: str) -> None:
     """With what helps; a pattern that would take for ever is stopped within a second."""
-    perdure, _ = opened(tmp_path, calls(name, **arguments))
+    perdure, _ = open_library(tmp_path, calls(name, **arguments))
     with perdure:
         folder = perdure.folders.create("docs")
         folder.upload(
@@ -548,7 +548,7 @@ def test_grep_goes_on_page_by_page(tmp_path: Path) -> None:
     """Every match once, over all files, in order."""
     pages = [calls("grep_files", pattern="walrus", context_lines=0, offset=offset) for offset in (0, 20, 40)]
     others = [calls("grep_files", pattern="penguin"), calls("grep_files", pattern="x", include="*.c")]
-    perdure, _ = opened(tmp_path, *pages, *others)
+    perdure, _ = open_library(tmp_path, *pages, *others)
     with perdure:
         folder = perdure.folders.create("docs")
         for number in range(3):
@@ -567,7 +567,7 @@ def test_grep_goes_on_page_by_page(tmp_path: Path) -> None:
 
 def test_callers_change_a_folders_archive_only_by_its_files(tmp_path: Path) -> None:
     """Nothing of it goes, comes or changes, whatever is asked; the file itself can still be deleted."""
-    perdure, _ = opened(tmp_path)
+    perdure, _ = open_library(tmp_path)
     with perdure:
         folder = perdure.folders.create("docs")
         file = folder.upload(b"the walrus sleeps", name="plan.md")
@@ -645,12 +645,12 @@ def test_what_is_recalled_names_a_file_as_its_tools_do(tmp_path: Path) -> None:
         folder.update(name="papers")
         found = agent.recall("walrus", budget_tokens=400)
         paths += [line.removeprefix("### ") for line in found.text.splitlines() if line.startswith("### ")]
-        (opened,) = results(perdure, agent.send("Read them."))
+        (open_library,) = results(perdure, agent.send("Read them."))
 
     assert paths == [f"papers/{name}", f"plans/{name}"]
     assert [source.path for source in found.sources if source.kind == "passage"] == paths
-    assert opened.status == "success"
-    assert "the walrus of plans sleeps" in opened.text
+    assert open_library.status == "success"
+    assert "the walrus of plans sleeps" in open_library.text
 
 
 def test_lines_are_asked_for_in_order(tmp_path: Path) -> None:

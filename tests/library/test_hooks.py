@@ -23,7 +23,7 @@ from tests.support.library import MODEL
 Hooked = Callable[[Any], Verdict | None]
 
 
-def opened(
+def open_library(
     path: Path, *script: Any, hooks: tuple[Any, ...], tools: Any = (), **given: Any
 ) -> tuple[Perdure, ScriptedModel]:
     """A store in `path` with these hooks, and the model that its agents have."""
@@ -55,13 +55,13 @@ def events_of(perdure: Perdure, run_id: RunId) -> list[Any]:
     return perdure._portal.run(read())
 
 
-def shown(request: Any, kind: str = "hook") -> list[dict[str, Any]]:
+def engine_messages(request: Any, kind: str = "hook") -> list[dict[str, Any]]:
     """The engine's messages of one kind, without the marker."""
     shapes = [json.loads(message.text) for message in request.messages if message.kind == kind]
     return [{name: value for name, value in shape.items() if name != "marker"} for shape in shapes]
 
 
-def called(name: str, **arguments: Any) -> ToolCall:
+def build_call(name: str, **arguments: Any) -> ToolCall:
     """One more call of an answer."""
     return ToolCall("", name, json.dumps(arguments))
 
@@ -74,7 +74,7 @@ def double(number: int) -> int:
 def test_every_point_of_a_run_is_told_in_order(tmp_path: Path) -> None:
     """With whom it is about, and what is going on there; each can be written as JSON."""
     watcher, told = at(*HOOK_POINTS)
-    perdure, _ = opened(tmp_path, calls("double", number="4"), says("It is 8."), hooks=(watcher,), tools=[double])
+    perdure, _ = open_library(tmp_path, calls("double", number="4"), says("It is 8."), hooks=(watcher,), tools=[double])
     with perdure:
         agent = perdure.create_agent()
         reply = agent.send("Double four")
@@ -104,7 +104,7 @@ def test_every_point_of_a_run_is_told_in_order(tmp_path: Path) -> None:
 def test_a_message_that_is_blocked_is_not_kept(tmp_path: Path, point: str) -> None:
     """It is refused with the reason; nothing of it is in the log, and the model is not asked."""
     watcher, _ = at(point, verdict=Verdict(block="no passwords here"))
-    perdure, model = opened(tmp_path, hooks=(watcher,))
+    perdure, model = open_library(tmp_path, hooks=(watcher,))
     with perdure:
         agent = perdure.create_agent()
         with pytest.raises(HookBlocked, match="blocked by hook 'watcher': no passwords here") as blocked:
@@ -125,7 +125,7 @@ def test_a_blocked_model_call_ends_the_run_with_the_reason(tmp_path: Path, point
         return next(said)
 
     script = [says("a secret"), says("Hello.")][point == "before_model" :]
-    perdure, model = opened(tmp_path, *script, hooks=(budget,))
+    perdure, model = open_library(tmp_path, *script, hooks=(budget,))
     with perdure:
         agent = perdure.create_agent()
         with pytest.raises(RunFailed, match="blocked by hook 'budget': not today") as failed:
@@ -153,8 +153,8 @@ def test_a_blocked_tool_is_not_run(tmp_path: Path) -> None:
     def limit(call: Any) -> Verdict | None:
         return Verdict(block=f"{call.tool} needs an adult")
 
-    more = [called("memory_insert", label="human", new_string="rich"), called("double", number=2)]
-    perdure, _ = opened(tmp_path, calls("pay", *more, amount=5), hooks=(limit,), tools=[pay, double])
+    more = [build_call("memory_insert", label="human", new_string="rich"), build_call("double", number=2)]
+    perdure, _ = open_library(tmp_path, calls("pay", *more, amount=5), hooks=(limit,), tools=[pay, double])
     with perdure:
         agent = perdure.create_agent()
         reply = agent.send("pay")
@@ -170,7 +170,7 @@ def test_a_blocked_tool_is_not_run(tmp_path: Path) -> None:
 def test_a_result_can_be_withheld(tmp_path: Path) -> None:
     """The tool was run, but the model does not see what it said."""
     watcher, told = at("after_tool", verdict=Verdict(block="it holds a key"))
-    perdure, model = opened(tmp_path, calls("double", number=21), hooks=(watcher,), tools=[double])
+    perdure, model = open_library(tmp_path, calls("double", number=21), hooks=(watcher,), tools=[double])
     with perdure:
         perdure.create_agent().send("go")
 
@@ -186,8 +186,8 @@ def test_what_hooks_add_is_in_the_next_request_and_stays(tmp_path: Path) -> None
     watcher, _ = at(
         "run_start", "before_model", "after_model", "before_tool", "after_tool", verdict=Verdict(context="be brief")
     )
-    first = calls("double", called("double", number=3), number=2)
-    perdure, model = opened(tmp_path, first, says("done"), hooks=(watcher,), tools=[double])
+    first = calls("double", build_call("double", number=3), number=2)
+    perdure, model = open_library(tmp_path, first, says("done"), hooks=(watcher,), tools=[double])
     with perdure:
         agent = perdure.create_agent()
         reply = agent.send("go")
@@ -195,15 +195,15 @@ def test_what_hooks_add_is_in_the_next_request_and_stays(tmp_path: Path) -> None
         rebuilt = [agent.request(step.id) for step in steps]
         listed = [message.kind for message in agent.messages()]
 
-    assert [entry["point"] for entry in shown(model.asked[0])] == ["run_start", "before_model"]
-    assert shown(model.asked[0])[0] == {
+    assert [entry["point"] for entry in engine_messages(model.asked[0])] == ["run_start", "before_model"]
+    assert engine_messages(model.asked[0])[0] == {
         "type": "hook_context",
         "hook": "watcher",
         "point": "run_start",
         "text": "be brief",
     }
     roles = [message.role for message in model.asked[1].messages]
-    assert [entry["point"] for entry in shown(model.asked[1])][2:] == [
+    assert [entry["point"] for entry in engine_messages(model.asked[1])][2:] == [
         *("after_model", "before_tool", "after_tool", "before_tool", "after_tool", "before_model"),
     ]
     assert roles[roles.index("assistant") :] == ["assistant", "tool", "tool", *["system"] * 6]
@@ -215,19 +215,19 @@ def test_what_hooks_add_is_in_the_next_request_and_stays(tmp_path: Path) -> None
 def test_context_of_the_end_is_for_the_next_message(tmp_path: Path, points: tuple[str, ...]) -> None:
     """Also of an answer without calls: it stands in the log when the next request is made."""
     watcher, _ = at(*points, verdict=Verdict(context="be kind"))
-    perdure, model = opened(tmp_path, hooks=(watcher,))
+    perdure, model = open_library(tmp_path, hooks=(watcher,))
     with perdure:
         agent = perdure.create_agent()
         agent.send("one")
         agent.send("two")
 
-    assert [entry["point"] for entry in shown(model.asked[1])] == [*points]
+    assert [entry["point"] for entry in engine_messages(model.asked[1])] == [*points]
 
 
 def test_compaction_is_told(tmp_path: Path) -> None:
     """What has to leave the window leaves it; a hook may have something said right after."""
     watcher, told = at("before_compaction", "after_compaction", verdict=Verdict(context="remember"))
-    perdure, model = opened(tmp_path, hooks=(watcher,))
+    perdure, model = open_library(tmp_path, hooks=(watcher,))
     with perdure:
         agent = perdure.create_agent(settings={"context_window_tokens": 6_200})
         for _ in range(8):
@@ -235,13 +235,13 @@ def test_compaction_is_told(tmp_path: Path) -> None:
 
     assert {payload.point for payload in told} == {"before_compaction", "after_compaction"}
     assert told[0].by in ("evict", "merge", "stub") and told[0].budget_tokens > 0
-    assert "after_compaction" in {entry["point"] for request in model.asked for entry in shown(request)}
+    assert "after_compaction" in {entry["point"] for request in model.asked for entry in engine_messages(request)}
 
 
 def test_a_compaction_that_is_blocked_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
     """Nothing leaves the window and the model is not asked: the error names the hook, its reason, and what helps."""
     watcher, told = at("before_compaction", verdict=Verdict(block="keep it all"))
-    perdure, model = opened(tmp_path, hooks=(watcher,))
+    perdure, model = open_library(tmp_path, hooks=(watcher,))
     with perdure:
         agent = perdure.create_agent(settings={"context_window_tokens": 6_200})
         with pytest.raises(RunFailed, match="blocked by hook 'watcher': keep it all") as failed:
@@ -291,7 +291,7 @@ def test_a_hook_that_fails_is_told_and_counts_as_was_set(
     """Open, the run goes on; closed, it is as if the hook had blocked. Log and events say so."""
     for if_it_fails in ("go_on", "block"):
         marked = hook("before_tool", name="broken", timeout_s=0.05, if_it_fails=if_it_fails)(function)
-        perdure, _ = opened(tmp_path / if_it_fails, calls("double", number=2), hooks=(marked,), tools=[double])
+        perdure, _ = open_library(tmp_path / if_it_fails, calls("double", number=2), hooks=(marked,), tools=[double])
         with perdure, caplog.at_level(logging.WARNING):
             reply = perdure.create_agent().send("go")
             events = [event for event in events_of(perdure, reply.run_id) if isinstance(event, HookAnswered)]
@@ -308,7 +308,7 @@ def test_the_first_that_blocks_is_the_last_that_is_asked(tmp_path: Path) -> None
     first, told_first = at("before_tool", verdict=Verdict(context="first"))
     second, told_second = at("before_tool", verdict=Verdict(block="second"))
     third, told_third = at("before_tool", verdict=Verdict(block="third"))
-    perdure, _ = opened(tmp_path, calls("double", number=2), hooks=(first, second, third), tools=[double])
+    perdure, _ = open_library(tmp_path, calls("double", number=2), hooks=(first, second, third), tools=[double])
     with perdure:
         reply = perdure.create_agent().send("go")
         events = [event for event in events_of(perdure, reply.run_id) if isinstance(event, HookAnswered)]
@@ -325,7 +325,7 @@ def test_the_same_message_again_is_not_looked_at_again(tmp_path: Path) -> None:
     def once(payload: Any) -> Verdict:
         return next(verdicts)
 
-    perdure, model = opened(tmp_path, hooks=(once,))
+    perdure, model = open_library(tmp_path, hooks=(once,))
     with perdure:
         agent = perdure.create_agent()
         replies = [agent.send("hi", idempotency_key="k") for _ in range(2)]
@@ -337,7 +337,7 @@ def test_the_same_message_again_is_not_looked_at_again(tmp_path: Path) -> None:
 def test_a_failed_run_is_told_at_its_end(tmp_path: Path) -> None:
     """With why; and a cancelled one too."""
     watcher, told = at("run_end")
-    perdure, _ = opened(tmp_path, fails("the provider is down"), hooks=(watcher,))
+    perdure, _ = open_library(tmp_path, fails("the provider is down"), hooks=(watcher,))
     with perdure, pytest.raises(RunFailed):
         perdure.create_agent().send("hi")
 
@@ -353,7 +353,7 @@ def test_a_hook_that_waits_can_be_cancelled(tmp_path: Path) -> None:
         began.append(time.monotonic())
         await asyncio.sleep(60)
 
-    perdure, model = opened(tmp_path, hooks=(waits,))
+    perdure, model = open_library(tmp_path, hooks=(waits,))
     with perdure:
         agent = perdure.create_agent()
         for event in agent.stream("hi"):

@@ -36,7 +36,7 @@ def nothing_done() -> Iterator[None]:
     yield
 
 
-def opened(*script: Any) -> tuple[Perdure, ScriptedModel]:
+def open_library(*script: Any) -> tuple[Perdure, ScriptedModel]:
     model = ScriptedModel(*script)
     settings = Settings(model=MODEL, embedding="none")
     return Perdure(store=InlineStore(), models={MODEL: model}, tools=[pay], settings=settings), model
@@ -44,7 +44,7 @@ def opened(*script: Any) -> tuple[Perdure, ScriptedModel]:
 
 def test_the_same_answer_again_gives_the_same_reply() -> None:
     """A decision is applied once; another one for the same call comes too late."""
-    perdure, _ = opened(calls("pay"), says("done"), says("never"))
+    perdure, _ = open_library(calls("pay"), says("done"), says("never"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
         call_id = agent.send("go").pending[0].call_id
@@ -61,7 +61,7 @@ def test_the_same_answer_again_gives_the_same_reply() -> None:
 
 def test_what_is_said_along_with_an_answer_is_never_lost() -> None:
     """It is refused where it could not be kept: beside a part of the answers, and beside answers given before."""
-    perdure, _ = opened(calls("pay", ToolCall("b", "pay", "{}"), call_id="a"), says("done"))
+    perdure, _ = open_library(calls("pay", ToolCall("b", "pay", "{}"), call_id="a"), says("done"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
         agent.send("go")
@@ -80,7 +80,7 @@ def test_what_is_said_along_with_an_answer_is_never_lost() -> None:
 def test_a_decision_said_again_changes_nothing() -> None:
     """By itself or with the others, one by one or all at once; what is never given again is the reply before."""
     batch = calls("pay", ToolCall("b", "pay", '{"n": 2}'), ToolCall("c", "Bash", "{}"), call_id="a", n=1)
-    perdure, _ = opened(batch, says("ok"), says("never"))
+    perdure, _ = open_library(batch, says("ok"), says("never"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
         agent.send("go", client_tools=[BASH])
@@ -110,7 +110,7 @@ def test_a_decision_said_again_changes_nothing() -> None:
 
 def test_approving_again_is_the_same_reply() -> None:
     """As long as nothing was said since; another decision is told what was decided."""
-    perdure, _ = opened(calls("pay", ToolCall("b", "pay", "{}"), n=1), says("ok"), says("and now"))
+    perdure, _ = open_library(calls("pay", ToolCall("b", "pay", "{}"), n=1), says("ok"), says("and now"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
         with pytest.raises(AnswerInvalid, match="no call waits for approval"):
@@ -128,7 +128,7 @@ def test_approving_again_is_the_same_reply() -> None:
 
 
 def test_what_the_server_runs_is_not_brought_back() -> None:
-    perdure, _ = opened(calls("pay", call_id="a"), says("ok"))
+    perdure, _ = open_library(calls("pay", call_id="a"), says("ok"))
     with perdure:
         agent = perdure.create_agent(tools=("pay",), settings=APPROVED)
         agent.send("go")

@@ -21,7 +21,7 @@ MODEL = "openai/gpt-4.1"  # its prices are in the catalog
 FILLER = "word " * 400
 
 
-async def opened(model: ScriptedModel, clock: FakeClock | None = None, path: Path | None = None) -> AsyncPerdure:
+async def open_library(model: ScriptedModel, clock: FakeClock | None = None, path: Path | None = None) -> AsyncPerdure:
     store = InlineStore() if path is None else InlineStore(path)
     return await AsyncPerdure.open(
         store=store, models={MODEL: model}, settings=Settings(model=MODEL), clock=clock or FakeClock()
@@ -44,7 +44,7 @@ def measured(request: ModelRequest) -> ModelReply:
 async def test_every_request_is_built_again_byte_for_byte() -> None:
     """Whatever happened since: memory edits, evictions, stubs, other settings, a removed message."""
     model = ScriptedModel(calls("memory_insert", label="human", new_string="Name: Ada"), otherwise=measured)
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await perdure.create_agent("Ada", settings={"context_window_tokens": 8_000})
         await agent.send("I am Ada.")
         for number in range(12):
@@ -68,7 +68,7 @@ async def test_every_request_is_built_again_byte_for_byte() -> None:
 async def test_a_request_that_was_sent_otherwise_is_an_error(tmp_path: Path) -> None:
     """A store that was tampered with is told from one that was not; so is one of which something is missing."""
     path = tmp_path / "perdure.db"
-    async with await opened(ScriptedModel(otherwise=measured), path=path) as perdure:
+    async with await open_library(ScriptedModel(otherwise=measured), path=path) as perdure:
         agent = await perdure.create_agent("Ada")
         await agent.send("I am Ada.")
         (step,) = await agent.steps()
@@ -91,7 +91,7 @@ async def test_a_request_that_was_sent_otherwise_is_an_error(tmp_path: Path) -> 
 async def test_a_step_of_an_older_store_is_rebuilt_without_a_check(tmp_path: Path) -> None:
     """It recorded no digest: there is nothing to compare with, and its explanation says so."""
     path = tmp_path / "perdure.db"
-    async with await opened(ScriptedModel(otherwise=measured), path=path) as perdure:
+    async with await open_library(ScriptedModel(otherwise=measured), path=path) as perdure:
         agent = await perdure.create_agent("Ada")
         await agent.send("I am Ada.")
         (step,) = await agent.steps()
@@ -106,7 +106,7 @@ async def test_steps_are_listed_newest_first() -> None:
     """Of the agent, of a conversation, of a run; page by page; with what each took and where the cache was lost."""
     clock = FakeClock()
     model = ScriptedModel(calls("conversation_search", query="x"), otherwise=measured)
-    async with await opened(model, clock) as perdure:
+    async with await open_library(model, clock) as perdure:
         agent = await perdure.create_agent("Ada")
         first = await agent.send("one")
         line = await agent.new_conversation()
@@ -134,7 +134,7 @@ async def test_steps_are_listed_newest_first() -> None:
 async def test_a_failed_step_is_listed_with_its_estimate() -> None:
     """Nothing was measured of it, so it has no price; the request that failed can be looked at."""
     model = ScriptedModel(fails("the provider is down"))
-    async with await opened(model) as perdure:
+    async with await open_library(model) as perdure:
         agent = await perdure.create_agent("Ada")
         async for _ in agent.stream("hello"):
             pass
@@ -150,7 +150,7 @@ async def test_a_failed_step_is_listed_with_its_estimate() -> None:
 
 async def test_an_explanation_adds_up_to_what_was_measured() -> None:
     """The parts are those of the request; the price is the step's."""
-    async with await opened(ScriptedModel(otherwise=measured)) as perdure:
+    async with await open_library(ScriptedModel(otherwise=measured)) as perdure:
         agent = await perdure.create_agent("Ada", human="Name: Ada")
         await agent.send("one")
         await agent.send("two")
@@ -166,7 +166,7 @@ async def test_an_explanation_adds_up_to_what_was_measured() -> None:
 
 async def test_another_agent_s_steps_are_not_found() -> None:
     """Whether they exist or not."""
-    async with await opened(ScriptedModel(says("hi"))) as perdure:
+    async with await open_library(ScriptedModel(says("hi"))) as perdure:
         agent, other = await perdure.create_agent("Ada"), await perdure.create_agent("Bob")
         sent = await agent.send("hello")
         (step,) = await agent.steps()

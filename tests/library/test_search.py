@@ -61,13 +61,13 @@ def test_passages_are_found_by_words_and_tags(tmp_path: Path) -> None:
         first = agent.archive("quince jam needs lemon", tags=["recipe", "fruit"])
         second = agent.archive("quince trees need sun", tags=["garden", "fruit"])
 
-        def found(text: str, *tags: str, **more: str) -> set[str]:
+        def search_ids(text: str, *tags: str, **more: str) -> set[str]:
             return {hit.passage.id for hit in agent.search_archive(text, tags=tags, **more)}  # type: ignore[arg-type]
 
-        assert found("quince") == {first.id, second.id}
-        assert found("quince lemon", "recipe", "garden") == {first.id, second.id}
-        assert found("quince", "fruit", "garden", tag_match="all") == {second.id}
-        assert found("", "recipe") == {first.id}
+        assert search_ids("quince") == {first.id, second.id}
+        assert search_ids("quince lemon", "recipe", "garden") == {first.id, second.id}
+        assert search_ids("quince", "fruit", "garden", tag_match="all") == {second.id}
+        assert search_ids("", "recipe") == {first.id}
         assert first.tags == ("recipe", "fruit")
         with pytest.raises(InvalidInput):
             agent.archive("  ")

@@ -29,7 +29,7 @@ def files_with(text: str, folder: Path) -> list[str]:
     return [file.name for file in folder.iterdir() if text.encode() in file.read_bytes()]
 
 
-async def stored(perdure: AsyncPerdure, tool_id: str) -> ToolCode:
+async def load_code(perdure: AsyncPerdure, tool_id: str) -> ToolCode:
     """As the store has it."""
     code = await perdure.app.store.read(lambda tx: tx.tools.code(ToolId(tool_id)))
     assert code is not None
@@ -38,7 +38,7 @@ async def stored(perdure: AsyncPerdure, tool_id: str) -> ToolCode:
 
 async def values(perdure: AsyncPerdure, tool_id: str) -> dict[str, str]:
     """What the tool is given of its own environment."""
-    code, cipher = await stored(perdure, tool_id), perdure.app.cipher
+    code, cipher = await load_code(perdure, tool_id), perdure.app.cipher
     return await perdure.app.store.read(lambda tx: open_environment(tx, ToolId(tool_id), code, cipher=cipher))
 
 
@@ -49,7 +49,7 @@ async def test_a_value_is_encrypted_and_not_shown(tmp_path: Path) -> None:
         code = await perdure.tools.code("note")
         assert code is not None
         assert (code.environment, code.sealed) == ({"KEY": "secret:SHARED", "TOKEN": ""}, {})
-        assert CANARY not in repr(await stored(perdure, made.id))
+        assert CANARY not in repr(await load_code(perdure, made.id))
         assert await values(perdure, made.id) == {"TOKEN": CANARY, "KEY": "secret:SHARED"}
         assert files_with(CANARY, tmp_path) == [] != files_with("def note", tmp_path)
 
@@ -75,11 +75,11 @@ async def test_the_same_again_changes_nothing(tmp_path: Path) -> None:
     """Though the same value encrypted is other bytes each time."""
     async with await open_async(tmp_path / "agents.db") as perdure:
         made = await perdure.tools.create(SOURCE, environment={"A": CANARY})
-        before = await stored(perdure, made.id)
+        before = await load_code(perdure, made.id)
         assert await perdure.tools.create(SOURCE, environment={"A": CANARY}) == made
         await perdure.tools.upsert(SOURCE, environment={"A": CANARY})
         await perdure.tools.update("note", environment={"A": CANARY})
-        assert await stored(perdure, made.id) == before
+        assert await load_code(perdure, made.id) == before
         with pytest.raises(AlreadyExists, match="environment"):
             await perdure.tools.create(SOURCE, environment={"A": "other"})
 
@@ -89,7 +89,7 @@ async def test_a_value_of_another_tool_can_not_be_read(tmp_path: Path) -> None:
     async with await open_async(tmp_path / "agents.db") as perdure:
         one = await perdure.tools.create(SOURCE, environment={"A": CANARY, "B": "2"})
         two = await perdure.tools.create(OTHER, environment={"A": "mine"})
-        theirs, mine = await stored(perdure, one.id), await stored(perdure, two.id)
+        theirs, mine = await load_code(perdure, one.id), await load_code(perdure, two.id)
         for sealed in ({"A": theirs.sealed["A"]}, {"B": mine.sealed["A"]}):
             await put(perdure, two.id, replace(mine, sealed=sealed))
             with pytest.raises(SecretUnreadable):
@@ -109,7 +109,7 @@ async def test_what_an_older_version_stored_is_encrypted_when_the_store_is_opene
     async with await open_async(path) as perdure:
         made = [await perdure.tools.create(SOURCE.replace("note", f"note{number}")) for number in range(3)]
         for number, tool in enumerate(made):
-            code = await stored(perdure, tool.id)
+            code = await load_code(perdure, tool.id)
             old: dict[str, Any] = {"A": f"{CANARY}-{number}", "B": "secret:X"} if number else {"B": "secret:X"}
             await put(perdure, tool.id, replace(code, environment=old))
         code_shown = await perdure.tools.code("note1")
@@ -120,7 +120,7 @@ async def test_what_an_older_version_stored_is_encrypted_when_the_store_is_opene
         )
     async with await open_async(path) as perdure:
         assert await perdure.app.store.read(unsealed_tools, limit=100) == []
-        assert (await stored(perdure, made[1].id)).environment == {"B": "secret:X"}
+        assert (await load_code(perdure, made[1].id)).environment == {"B": "secret:X"}
         assert await values(perdure, made[1].id) == {"A": f"{CANARY}-1", "B": "secret:X"}
 
 

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Effect", "broken"]
-
 Rule = Mapping[str, Any]
 
 

@@ -103,10 +103,10 @@ async def test_a_message_is_accepted_once_per_key(happenings: list[tuple[str, st
     for conversation_seq in (0, 1):
         texts = [text for (_, seq), (text, _) in accepted.items() if seq == conversation_seq]
 
-        def stored(tx: Tx, seq: int = conversation_seq) -> list[str]:
+        def list_texts(tx: Tx, seq: int = conversation_seq) -> list[str]:
             return [message.text for message in tx.messages.list(agent_id, conversation_seq=seq)]
 
-        assert await store.read(stored) == texts
+        assert await store.read(list_texts) == texts
     runs = await store.read(lambda tx: tx.runs.list(agent_id))
     assert sorted(run.id for run in runs) == sorted(run_id for _, run_id in accepted.values())
     assert {run.status for run in runs} <= {"completed"}

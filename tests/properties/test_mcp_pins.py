@@ -37,7 +37,7 @@ def _listing(said: Mapping[str, str | None]) -> ToolListing:
     )
 
 
-def _shown(tx: Tx) -> dict[str, str]:
+def _descriptions(tx: Tx) -> dict[str, str]:
     """What agents are shown of each tool."""
     specs: dict[str, ToolSpec] = {tool.spec.name: tool.spec for tool in tx.tools.list()}
     return {name: spec.description for name, spec in specs.items()}
@@ -65,12 +65,12 @@ def test_what_agents_are_shown_of_a_tool_changes_only_by_approval(trusted: bool,
         await store.write(lambda tx: tx.mcp.add(server))
         first = True
         for what in happenings:
-            before = await store.read(_shown)
+            before = await store.read(_descriptions)
             if what == "approve":
                 await store.write(approve_tools, server_id, ids=units.ids, at=AT)
                 continue
             await store.write(sync_tools, server_id, _listing(what), ids=units.ids, at=AT)
-            after = await store.read(_shown)
+            after = await store.read(_descriptions)
             said = {f"files__{name}": text for name, text in what.items() if text is not None}
 
             assert {name: after.get(name) for name in before} == before

@@ -27,7 +27,7 @@ ROUNDING = 1e-5
 class Step:
     kind: str
     seq: int
-    said: list[str]
+    texts: list[str]
 
 
 STEPS = st.lists(
@@ -49,17 +49,17 @@ async def test_what_is_remembered_changes_no_search(steps: list[Step]) -> None:
     await store.write(lambda tx: tx.vectors.open(archive.number, "archive", archive.id, embedder.handle))
     lasting = Search(store, clock, embedder=embedder)
 
-    async def found(search: Search, text: str, where: PassageFilter) -> tuple[list[Passage], list[float]]:
+    async def search_hits(search: Search, text: str, where: PassageFilter) -> tuple[list[Passage], list[float]]:
         hits = await search.passages([archive.id], text, where=where, limit=4)
         return [hit.passage for hit in hits], [hit.score for hit in hits]
 
     for step in [Step("add", 0, ["walrus", "gull"])] * 3 + steps:
-        text = " ".join(step.said)
+        text = " ".join(step.texts)
         if step.kind != "search":
             await store.write(_changed, archive, step, text, embedder.handle)
         for where in (RED, EVERYTHING):
-            expected, expected_scores = await found(Search(store, clock, embedder=embedder), text, where)
-            hits, scores = await found(lasting, text, where)
+            expected, expected_scores = await search_hits(Search(store, clock, embedder=embedder), text, where)
+            hits, scores = await search_hits(lasting, text, where)
             # A product is rounded by where its row lies, so hits of equal scores may change places.
             assert scores == pytest.approx(expected_scores, abs=ROUNDING)
             for hit, score in zip(hits, scores, strict=True):
@@ -79,7 +79,7 @@ def _changed(tx: Tx, archive: Archive, step: Step, text: str, model: str) -> Non
         return
     for there in tx.passages.by_seqs(archive.id, [step.seq]):
         if step.kind == "put":
-            tx.passages.put(replace(there, text=text, metadata={"said": step.said}))
+            tx.passages.put(replace(there, text=text, metadata={"said": step.texts}))
         elif step.kind == "tag":
             tx.passages.put(replace(there, tags=() if there.tags else ("red",)))
         elif step.kind == "delete":

@@ -15,7 +15,7 @@ from perdure.core.text.words import query_of
 from perdure.engine.search.search import Search
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore
-from tests.contracts.base import ADA, AT, Contract, found_messages
+from tests.contracts.base import ADA, AT, Contract, match_messages
 from tests.support.strategies import any_text, effort, sentences
 
 units = Contract()
@@ -85,7 +85,7 @@ async def test_every_visible_word_is_found_and_no_other(steps: list[Step]) -> No
         visible = model.texts[agent.id].values()
         for word in VOCABULARY:
             holding = sorted(seq for seq, text in visible if word in (one.casefold() for one in text.split(" ")))
-            assert await store.read(found_messages, agent.id, word) == holding, word
+            assert await store.read(match_messages, agent.id, word) == holding, word
         assert await store.read(numbers, agent) == sorted(seq for seq, _ in visible)
     await store.close()
 

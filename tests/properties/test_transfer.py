@@ -40,7 +40,7 @@ def test_what_was_written_is_read_again(
     same store too, and once only."""
 
     async def run() -> None:
-        async with await _opened() as one, await _opened() as other:
+        async with await _open_library() as one, await _open_library() as other:
             archive = await one.archives.create(name, description=description, metadata=metadata)
             stored = await archive.insert_many(new)
             lines = [line async for line in one.services.transfer.export_archive(archive.id)]
@@ -64,5 +64,5 @@ def test_what_was_written_is_read_again(
     asyncio.run(run())
 
 
-async def _opened() -> AsyncPerdure:
+async def _open_library() -> AsyncPerdure:
     return await AsyncPerdure.open(store=InlineStore(), settings=Settings(embedding="none"))

@@ -98,7 +98,7 @@ def check(tx: Tx, indexes: VectorIndexes, number: int, seed: int, only: list[int
     assert set(few.seqs.tolist()) <= set(there) and len(few.seqs) == min(2, len(there))
 
 
-def driven(work: Coroutine[Any, Any, T]) -> T:
+def run_without_waiting(work: Coroutine[Any, Any, T]) -> T:
     """What a coroutine that never waits returns: for a write while another transaction is open."""
     try:
         work.send(None)
@@ -124,7 +124,7 @@ def test_a_search_sees_exactly_what_its_transaction_sees(steps: list[Step], form
             tx.vectors.open(archive.number, "archive", archive.id, MODEL)
             return archive
 
-        number = driven(store.write(make)).number
+        number = run_without_waiting(store.write(make)).number
 
         def put(tx: Tx, step: Step) -> None:
             rows = vectors_of(step.seqs, step.seed)
@@ -142,36 +142,38 @@ def test_a_search_sees_exactly_what_its_transaction_sees(steps: list[Step], form
 
         def search_behind(tx: Tx, step: Step) -> None:
             check(tx, indexes, number, step.seed, None)
-            driven(other.write(put, step))
-            driven(other.write(remove, step.seqs[:2]))
-            driven(other.read(check, indexes, number, step.seed, None))
-            driven(other.write(put, Step("put", [step.seqs[-1], 62], step.seed + 1)))
-            driven(other.read(check, indexes, number, step.seed, step.seqs))
+            run_without_waiting(other.write(put, step))
+            run_without_waiting(other.write(remove, step.seqs[:2]))
+            run_without_waiting(other.read(check, indexes, number, step.seed, None))
+            run_without_waiting(other.write(put, Step("put", [step.seqs[-1], 62], step.seed + 1)))
+            run_without_waiting(other.read(check, indexes, number, step.seed, step.seqs))
             if step.seed % 3 == 0:
-                driven(other.write(lambda tx: tx.vectors.restart(number, MODEL)))
-                driven(other.read(check, indexes, number, step.seed, None))
+                run_without_waiting(other.write(lambda tx: tx.vectors.restart(number, MODEL)))
+                run_without_waiting(other.read(check, indexes, number, step.seed, None))
             check(tx, indexes, number, step.seed, None)
             check(tx, indexes, number, step.seed, step.seqs)
 
         for step in steps:
             match step.kind:
                 case "put":
-                    driven(store.write(put, step))
+                    run_without_waiting(store.write(put, step))
                 case "remove":
-                    driven(store.write(remove, step.seqs))
+                    run_without_waiting(store.write(remove, step.seqs))
                 case "search":
-                    driven(store.read(check, indexes, number, step.seed, step.seqs if step.seed % 2 else None))
+                    run_without_waiting(
+                        store.read(check, indexes, number, step.seed, step.seqs if step.seed % 2 else None)
+                    )
                 case "undone":
                     with pytest.raises(Undone):
-                        driven(store.write(put_and_search, step))
+                        run_without_waiting(store.write(put_and_search, step))
                 case "behind":
-                    driven(store.read(search_behind, step))
+                    run_without_waiting(store.read(search_behind, step))
                 case "restart":
-                    driven(store.write(lambda tx: tx.vectors.restart(number, MODEL)))
+                    run_without_waiting(store.write(lambda tx: tx.vectors.restart(number, MODEL)))
                 case "reopen":
                     store.crash()
                     store, indexes = InlineStore(path), indexes if step.seed % 2 else VectorIndexes()
-        driven(store.read(check, indexes, number, 1, None))
+        run_without_waiting(store.read(check, indexes, number, 1, None))
         store.crash()
         other.crash()
 

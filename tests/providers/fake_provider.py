@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Asked", "FakeProvider", "fake_provider", "tool_call"]
-
 
 @dataclass(frozen=True)
 class Asked:

@@ -55,7 +55,7 @@ def encoded(asked: ModelRequest, dialect: Dialect = OPEN, *, stream: bool = True
     return build_body(asked, model="test", dialect=dialect, stream=stream).data
 
 
-def sent(asked: ModelRequest, dialect: Dialect = OPEN, *, stream: bool = True) -> dict[str, Any]:
+def request_body(asked: ModelRequest, dialect: Dialect = OPEN, *, stream: bool = True) -> dict[str, Any]:
     body = json.loads(encoded(asked, dialect, stream=stream))
     assert isinstance(body, dict)
     return body
@@ -63,7 +63,7 @@ def sent(asked: ModelRequest, dialect: Dialect = OPEN, *, stream: bool = True) -
 
 def test_a_conversation_is_sent_in_the_order_of_the_log() -> None:
     """System prompt, then what was said; every result right behind its call; the tail last."""
-    body = sent(
+    body = request_body(
         request(
             message(1, "user", Text("hi")),
             message(2, "assistant", Reasoning("hm"), Text("I look."), ToolCall("c1", "look", '{"at": 1}')),
@@ -91,7 +91,7 @@ def test_a_conversation_is_sent_in_the_order_of_the_log() -> None:
 
 def test_where_roles_must_alternate_the_engine_speaks_within_the_users_message() -> None:
     """Templates of open models refuse a later system message, and two messages of one role."""
-    body = sent(
+    body = request_body(
         request(
             message(1, "system", Text('{"type": "memory_delta"}'), kind="memory_delta"),
             message(2, "user", Text('hi "you"')),
@@ -106,8 +106,8 @@ def test_what_is_no_persons_has_the_engines_role() -> None:
     """Also a system message: the view has made an engine's message of one that somebody sent."""
     asked = request(message(1, "system", Text("be brief")), message(2, "user", Text("hi")))
 
-    assert sent(asked)["messages"][1] == {"role": "user", "content": "be brief\n\nhi"}
-    assert sent(asked, OWN)["messages"][1] == {"role": "system", "content": "be brief"}
+    assert request_body(asked)["messages"][1] == {"role": "user", "content": "be brief\n\nhi"}
+    assert request_body(asked, OWN)["messages"][1] == {"role": "system", "content": "be brief"}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_broken_arguments_in_the_log_are_sent_as_legal_ones(arguments: str) -> N
         message(1, "assistant", ToolCall("c1", "look", arguments)), message(2, "tool", ToolResult("c1", "look", "no"))
     )
 
-    wired = sent(asked)["messages"][1]["tool_calls"][0]["function"]["arguments"]
+    wired = request_body(asked)["messages"][1]["tool_calls"][0]["function"]["arguments"]
 
     assert json.loads(wired) == {"_unparsed": arguments}
 
@@ -131,7 +131,7 @@ def test_names_and_ids_that_servers_refuse_are_made_legal() -> None:
         message(1, "assistant", ToolCall(long, "no such/tool!", "")), message(2, "tool", ToolResult(long, "x", "no"))
     )
 
-    _, said, answered = sent(asked)["messages"]
+    _, said, answered = request_body(asked)["messages"]
 
     call = said["tool_calls"][0]
     assert call["function"] == {"name": "no_such_tool_", "arguments": "{}"}
@@ -141,15 +141,15 @@ def test_names_and_ids_that_servers_refuse_are_made_legal() -> None:
 
 def test_an_answer_that_said_nothing_is_left_out() -> None:
     """Servers refuse an assistant message with neither text nor calls."""
-    assert len(sent(request(message(1, "assistant", Reasoning("hm"))))["messages"]) == 1
+    assert len(request_body(request(message(1, "assistant", Reasoning("hm"))))["messages"]) == 1
 
 
 def test_reasoning_is_sent_back_only_where_it_is_wanted() -> None:
     """Under the field's name there."""
     asked = request(message(1, "assistant", Reasoning("hm"), Text("yes")))
 
-    assert sent(asked)["messages"][1] == {"role": "assistant", "content": "yes"}
-    assert sent(asked, Dialect(reasoning_back="reasoning"))["messages"][1]["reasoning"] == "hm"
+    assert request_body(asked)["messages"][1] == {"role": "assistant", "content": "yes"}
+    assert request_body(asked, Dialect(reasoning_back="reasoning"))["messages"][1]["reasoning"] == "hm"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_tool_choice_never_changes_the_tools(choice: Any, open_server: Any, ow
     asked = request(tools=[TOOL, TOOL | {"name": "see"}, TOOL | {"name": "smell"}], tool_choice=choice)
 
     for dialect, expected in ((OPEN, open_server), (OWN, own)):
-        body = sent(asked, dialect)
+        body = request_body(asked, dialect)
         assert body.get("tool_choice") == expected
         assert len(body["tools"]) == 3
 
@@ -189,7 +189,9 @@ def test_a_tool_choice_never_changes_the_tools(choice: Any, open_server: Any, ow
 def test_options_are_sent_under_the_servers_names() -> None:
     """What nobody asked for is left out; what stands in `extra` wins."""
     options: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_output_tokens": 7, "reasoning_effort": "low"}
-    body = sent(request(**options, parallel_tool_calls=False, extra={"temperature": 1, "seed": 3}), stream=False)
+    body = request_body(
+        request(**options, parallel_tool_calls=False, extra={"temperature": 1, "seed": 3}), stream=False
+    )
 
     assert {name: value for name, value in body.items() if name not in ("messages", "model")} == {
         "temperature": 1,
@@ -199,8 +201,8 @@ def test_options_are_sent_under_the_servers_names() -> None:
         "stream": False,
         "seed": 3,
     }
-    assert sent(request(max_output_tokens=7), OWN)["max_completion_tokens"] == 7
-    router = sent(request(reasoning_effort="low"), Dialect(reasoning="object"))
+    assert request_body(request(max_output_tokens=7), OWN)["max_completion_tokens"] == 7
+    router = request_body(request(reasoning_effort="low"), Dialect(reasoning="object"))
     assert router["reasoning"] == {"effort": "low"}
 
 
@@ -231,7 +233,9 @@ def test_any_text_can_be_sent(texts: list[str]) -> None:
 
 def test_half_a_character_is_replaced_and_two_halves_are_joined() -> None:
     """JSON text can hold a lone surrogate, UTF-8 can't."""
-    assert sent(request(message(1, "user", Text("a\ud83db \ud83d\ude00"))))["messages"][1]["content"] == "a�b 😀"
+    assert (
+        request_body(request(message(1, "user", Text("a\ud83db \ud83d\ude00"))))["messages"][1]["content"] == "a�b 😀"
+    )
 
 
 def test_a_history_is_only_ever_appended_to() -> None:
@@ -245,7 +249,7 @@ def test_a_history_is_only_ever_appended_to() -> None:
 def marks(*messages: Message, tail: str = TAIL, model: str = "anthropic/claude-haiku-4.5") -> list[tuple[str, str]]:
     """(role, text) of the messages with a mark, as they are sent to OpenRouter."""
     dialect = dialect_of("openrouter", "https://openrouter.ai/api/v1", model)
-    bodies = [sent(request(*messages, tail=tail), dialect), sent(request(*messages, tail=tail))]
+    bodies = [request_body(request(*messages, tail=tail), dialect), request_body(request(*messages, tail=tail))]
     marked, plain = (body["messages"] for body in bodies)
     found = []
     for one, same in zip(marked, plain, strict=True):
@@ -280,7 +284,7 @@ def test_without_a_system_text_only_the_conversation_is_marked() -> None:
     log = [message(1, "user", Text("one")), message(2, "assistant", Text("two")), message(3, "user", Text("three"))]
     dialect = dialect_of("openrouter", "https://openrouter.ai/api/v1", "anthropic/claude-haiku-4.5")
 
-    body = sent(replace(request(*log), system=""), dialect)
+    body = request_body(replace(request(*log), system=""), dialect)
 
     assert [type(one["content"]) for one in body["messages"]] == [str, list, str]
 
@@ -331,8 +335,11 @@ def test_a_budget_is_an_effort_where_there_is_no_field_for_it(budget: int, effor
     """An effort that was set wins."""
     own = dialect_of("openai", "https://api.openai.com/v1", "gpt-5-mini")
 
-    assert sent(request(max_reasoning_tokens=budget), own)["reasoning_effort"] == effort
-    assert sent(request(max_reasoning_tokens=budget, reasoning_effort="minimal"), own)["reasoning_effort"] == "minimal"
+    assert request_body(request(max_reasoning_tokens=budget), own)["reasoning_effort"] == effort
+    assert (
+        request_body(request(max_reasoning_tokens=budget, reasoning_effort="minimal"), own)["reasoning_effort"]
+        == "minimal"
+    )
 
 
 @pytest.mark.parametrize(
@@ -348,6 +355,6 @@ def test_a_budget_that_nobody_takes_is_left_out(provider: str, base_url: str, mo
     """A server would refuse the whole request; OpenRouter has a field for it."""
     asked = request(max_reasoning_tokens=5)
 
-    assert not {"reasoning", "reasoning_effort"} & sent(asked, dialect_of(provider, base_url, model)).keys()
+    assert not {"reasoning", "reasoning_effort"} & request_body(asked, dialect_of(provider, base_url, model)).keys()
     router = dialect_of("openrouter", "https://openrouter.ai/api/v1", "x")
-    assert sent(asked, router)["reasoning"] == {"max_tokens": 5}
+    assert request_body(asked, router)["reasoning"] == {"max_tokens": 5}

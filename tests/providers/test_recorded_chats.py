@@ -66,7 +66,7 @@ def entry(message: dict[str, Any]) -> tuple[Role, tuple[Part, ...]]:
     return message["role"], (*parts, *calls)
 
 
-def said(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def normalize_messages(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages in which an answer without text has none, however a client writes that."""
     return [message | {"content": message["content"] or None} for message in messages]
 
@@ -147,7 +147,9 @@ async def test_what_ollama_was_asked_after_a_call() -> None:
     """The call under its id, and its result; our log writes the messages that Ollama was recorded to take."""
     _, body = await replay("ollama_after_tools_stream")
 
-    assert said(body["messages"]) == said(Recorded("ollama_after_tools_stream").request()["messages"])
+    assert normalize_messages(body["messages"]) == normalize_messages(
+        Recorded("ollama_after_tools_stream").request()["messages"]
+    )
 
 
 async def test_a_call_of_ollamas_goes_back_under_its_id() -> None:

@@ -64,7 +64,7 @@ def add_scope(tx: Tx, vectors: Floats) -> int:
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[Store]:
+async def open_store(folder: Path) -> AsyncIterator[Store]:
     store = SqliteStore.open(folder / "perdure.db", at=START)
     try:
         yield store
@@ -85,7 +85,7 @@ async def test_many_rows_are_found_by_their_signs(
     only = np.arange(0, 12_000, 3)
     exact = vectors.astype(np.float16).astype(np.float32) @ queries.T
     indexes, met, met_within = VectorIndexes(), 0, 0
-    async with opened(tmp_path) as store:
+    async with open_store(tmp_path) as store:
         number = await store.write(add_scope, vectors)
         for query, cosines in zip(queries, exact.T, strict=True):
             dense = await store.read(nearest, indexes, number, query, limit=10)
@@ -103,7 +103,7 @@ async def test_many_rows_are_found_by_their_signs(
 
 async def test_an_empty_scope_has_no_best(tmp_path: Path) -> None:
     """Before its first vector any query may be asked, and after its last one is gone."""
-    async with opened(tmp_path) as store:
+    async with open_store(tmp_path) as store:
         archive = await store.write(units.add_archive)
         await store.write(lambda tx: tx.vectors.open(archive.number, "archive", archive.id, MODEL))
         indexes, query = VectorIndexes(), mixture(1)[0]
@@ -117,7 +117,7 @@ async def test_an_empty_scope_has_no_best(tmp_path: Path) -> None:
 
 async def test_matrices_used_last_are_kept(tmp_path: Path) -> None:
     """Together they stay within the bound, if one alone does; what was let go of is found again all the same."""
-    async with opened(tmp_path) as store:
+    async with open_store(tmp_path) as store:
         numbers = [await store.write(add_scope, mixture(200, seed=seed)) for seed in range(6)]
         indexes, query = VectorIndexes(max_bytes=500_000), mixture(1)[0]
         first = [await store.read(nearest, indexes, number, query, limit=3) for number in numbers]
@@ -134,7 +134,7 @@ async def test_matrices_used_last_are_kept(tmp_path: Path) -> None:
 async def test_many_may_search_while_others_write(tmp_path: Path) -> None:
     """Readers in several threads, appends, replacements and removals at once: each sees the rows of one version."""
     vectors = mixture(600, seed=5)
-    async with opened(tmp_path) as store:
+    async with open_store(tmp_path) as store:
         number = await store.write(add_scope, vectors[:100])
         indexes = VectorIndexes()
 

@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["KINDS", "Schemas", "bodies", "json_of", "operations", "queries"]
-
 Schema = Mapping[str, Any]
 
 DEPTH = 90

@@ -27,8 +27,6 @@ from perdure.server.openapi import Api
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
 
-__all__ = ["Found", "probe"]
-
 MODEL = "test/scripted"
 HOST = "testserver"
 """Where schemathesis's in-process client sends its requests."""
@@ -160,27 +158,27 @@ async def _things(app: Api, headers: Mapping[str, str]) -> dict[str, list[str]]:
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=headers) as client:
 
-        async def made(path: str, body: Any = None, **options: Any) -> Any:
+        async def create(path: str, body: Any = None, **options: Any) -> Any:
             answer = await client.post(path, json=body, **options)
             assert answer.status_code == 200, answer.text
             return answer.json()
 
         block = {"label": "human", "value": "She likes Go."}
-        agent = await made("/v1/agents/", {"name": "ann", "model": MODEL, "memory_blocks": [block]})
+        agent = await create("/v1/agents/", {"name": "ann", "model": MODEL, "memory_blocks": [block]})
         of_agent = f"/v1/agents/{agent['id']}"
-        reply = await made(f"{of_agent}/messages", {"input": "hello"})
-        run = await made(f"{of_agent}/messages/async", {"input": "hello again"})
+        reply = await create(f"{of_agent}/messages", {"input": "hello"})
+        run = await create(f"{of_agent}/messages/async", {"input": "hello again"})
         steps = (await client.get(f"/v1/runs/{run['id']}/steps")).json()
-        conversation = await made(f"/v1/conversations/?agent_id={agent['id']}", {})
-        archive = await made("/v1/archives/", {"name": "notes"})
-        passage = await made(f"/v1/archives/{archive['id']}/passages", {"text": "Ada wrote notes."})
-        (memory,) = await made(f"{of_agent}/archival-memory", {"text": "Ada wrote more."})
-        folder = await made("/v1/folders/", {"name": "papers"})
+        conversation = await create(f"/v1/conversations/?agent_id={agent['id']}", {})
+        archive = await create("/v1/archives/", {"name": "notes"})
+        passage = await create(f"/v1/archives/{archive['id']}/passages", {"text": "Ada wrote notes."})
+        (memory,) = await create(f"{of_agent}/archival-memory", {"text": "Ada wrote more."})
+        folder = await create("/v1/folders/", {"name": "papers"})
         paper = {"file": ("paper.md", b"# Paper", "text/markdown")}
         answer = await client.post(
             f"/v1/folders/{folder['id']}/upload", files=paper, headers={"x-requested-with": "tests"}
         )
-        tool = await made("/v1/tools/", {"source_code": SOURCE})
+        tool = await create("/v1/tools/", {"source_code": SOURCE})
         await client.patch(f"{of_agent}/tools/attach/{tool['id']}")
         await client.patch(f"{of_agent}/folders/attach/{folder['id']}")
     return {

@@ -12,8 +12,6 @@ from starlette.routing import Match, Route
 
 from perdure.server.openapi import Api
 
-__all__ = ["documented"]
-
 OF_BODIES = {413, 415}
 """What any request with a body can be answered, also where the document says that there is none."""
 

@@ -18,8 +18,6 @@ from perdure.domain.mcp import register_server
 from perdure.storage.tx import Tx
 from tests.server.largest import Largest, Operation, Text, words
 
-__all__ = ["FullStore", "fill"]
-
 AUTHOR = Author(kind="user", id="ada")
 AGENTS = 50
 """That share a block, a tool and a folder."""

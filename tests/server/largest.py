@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Largest", "Operation", "Text", "operations", "words"]
-
 Shape = Mapping[str, Any]
 
 ITEMS = 20_000

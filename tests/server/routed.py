@@ -19,8 +19,6 @@ from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
 from tests.server.documented import documented
 
-__all__ = ["GPT", "JSON", "MODEL", "Routed", "keys", "new_agent", "routed"]
-
 BASE = "http://127.0.0.1:8283"
 MODEL = "test/scripted"
 JSON = {"content-type": "application/json"}

@@ -360,24 +360,24 @@ async def test_lists_are_filtered() -> None:
         for name, fields in made.items():
             await new_agent(server, name, **fields)
 
-        async def listed(**params: Any) -> list[str]:
+        async def list_names(**params: Any) -> list[str]:
             return names(await server.get("/v1/agents/", order="asc", **params))
 
-        assert await listed() == ["Ann", "Anna", "Bob"]
-        assert await listed(show_hidden_agents=True) == ["Ann", "Anna", "Bob", "ghost", "helper"]
-        assert await listed(name="Ann") == ["Ann"]
-        assert await listed(query_text="aNN") == ["Ann", "Anna"]
-        assert await listed(query_text="%") == []
-        assert await listed(tags="red") == ["Ann", "Anna"]
-        assert await listed(tags=["red", "bi"]) == ["Ann", "Anna", "Bob"]
-        assert await listed(tags=["red", "big"], match_all_tags=True) == ["Ann"]
-        assert await listed(tags="a \"quoted\" 'tag' 100%") == ["Bob"]
-        assert await listed(tags="RED") == []
-        assert await listed(created_by_id="user-00000000-0000-4000-8000-000000000000") == ["Ann", "Anna", "Bob"]
-        assert await listed(created_by_id="somebody") == []
-        assert await listed(last_stop_reason="end_turn") == []
-        assert await listed(identity_id="identity-1") == []
-        assert await listed(include=["agent.tools", "agent.blocks"]) == ["Ann", "Anna", "Bob"]
+        assert await list_names() == ["Ann", "Anna", "Bob"]
+        assert await list_names(show_hidden_agents=True) == ["Ann", "Anna", "Bob", "ghost", "helper"]
+        assert await list_names(name="Ann") == ["Ann"]
+        assert await list_names(query_text="aNN") == ["Ann", "Anna"]
+        assert await list_names(query_text="%") == []
+        assert await list_names(tags="red") == ["Ann", "Anna"]
+        assert await list_names(tags=["red", "bi"]) == ["Ann", "Anna", "Bob"]
+        assert await list_names(tags=["red", "big"], match_all_tags=True) == ["Ann"]
+        assert await list_names(tags="a \"quoted\" 'tag' 100%") == ["Bob"]
+        assert await list_names(tags="RED") == []
+        assert await list_names(created_by_id="user-00000000-0000-4000-8000-000000000000") == ["Ann", "Anna", "Bob"]
+        assert await list_names(created_by_id="somebody") == []
+        assert await list_names(last_stop_reason="end_turn") == []
+        assert await list_names(identity_id="identity-1") == []
+        assert await list_names(include=["agent.tools", "agent.blocks"]) == ["Ann", "Anna", "Bob"]
         assert await server.get("/v1/agents/count") == 3
         assert (await server.refused("GET", "/v1/agents/", order_by="colour"))[0] == 422
 

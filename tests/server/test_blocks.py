@@ -202,28 +202,28 @@ async def test_lists_are_filtered() -> None:
             await new_agent(server, agent, block_ids=[blocks[0]["id"]])
         await new_agent(server, "three", block_ids=[blocks[1]["id"]])
 
-        async def found(**params: Any) -> list[int]:
+        async def find(**params: Any) -> list[int]:
             ids = [block["id"] for block in blocks]
             return [ids.index(block["id"]) for block in await server.get("/v1/blocks/", **params)]
 
-        assert await found() == [0, 1, 2]
-        assert await found(order="desc") == [2, 1, 0]
+        assert await find() == [0, 1, 2]
+        assert await find(order="desc") == [2, 1, 0]
         assert len(await server.get("/v1/blocks/", show_hidden_blocks=True)) == 4
-        assert await found(label="human") == [0, 1]
-        assert await found(label_search="ERSO") == [2]
-        assert await found(value_search="LIKES") == [0, 1]
-        assert await found(value_search="100%") == [2]
-        assert await found(value_search="1_0") == []
-        assert await found(description_search="2ND") == [1]
-        assert await found(templates_only=True) == [2]
-        assert await found(name="robot") == [2]
-        assert await found(name="other") == []
-        assert await found(tags="a") == [0, 1]
-        assert await found(tags=["a", "b"], match_all_tags=True) == [0]
-        assert await found(connected_to_agents_count_gt=0) == [0, 1]
-        assert await found(connected_to_agents_count_lt=2) == [1, 2]
-        assert await found(connected_to_agents_count_eq=[0, 2]) == [0, 2]
-        assert await found(identity_id="identity-1") == []
+        assert await find(label="human") == [0, 1]
+        assert await find(label_search="ERSO") == [2]
+        assert await find(value_search="LIKES") == [0, 1]
+        assert await find(value_search="100%") == [2]
+        assert await find(value_search="1_0") == []
+        assert await find(description_search="2ND") == [1]
+        assert await find(templates_only=True) == [2]
+        assert await find(name="robot") == [2]
+        assert await find(name="other") == []
+        assert await find(tags="a") == [0, 1]
+        assert await find(tags=["a", "b"], match_all_tags=True) == [0]
+        assert await find(connected_to_agents_count_gt=0) == [0, 1]
+        assert await find(connected_to_agents_count_lt=2) == [1, 2]
+        assert await find(connected_to_agents_count_eq=[0, 2]) == [0, 2]
+        assert await find(identity_id="identity-1") == []
         assert await server.get("/v1/blocks/count") == 3
         assert (await server.refused("GET", "/v1/blocks/", connected_to_agents_count_gt=-1))[0] == 422
 

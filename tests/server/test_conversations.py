@@ -48,17 +48,21 @@ async def test_lists_page_through_those_that_were_made() -> None:
         theirs = await begin(server, other["id"])
         await server.patch(f"/v1/conversations/{made[1]['id']}", {"archived": True})
 
-        async def listed(**query: Any) -> list[Any]:
+        async def list_ids(**query: Any) -> list[Any]:
             return [one.id for one in await server.letta.conversations.list(**query)]
 
         one, two, three = [conversation["id"] for conversation in made]
-        assert await listed() == [theirs["id"], three, one]
-        assert await listed(agent_id=agent["id"], order="asc") == [one, three]
-        assert await listed(agent_id=agent["id"], limit=1) == [three]
-        assert await listed(agent_id=agent["id"], limit=1, after=three) == [one]
-        assert await listed(archive_status="archived") == [two]
-        assert await listed(agent_id=agent["id"], archive_status="all", order_by="last_message_at") == [three, two, one]
-        assert await listed(summary_search="BER 2") == [three]
+        assert await list_ids() == [theirs["id"], three, one]
+        assert await list_ids(agent_id=agent["id"], order="asc") == [one, three]
+        assert await list_ids(agent_id=agent["id"], limit=1) == [three]
+        assert await list_ids(agent_id=agent["id"], limit=1, after=three) == [one]
+        assert await list_ids(archive_status="archived") == [two]
+        assert await list_ids(agent_id=agent["id"], archive_status="all", order_by="last_message_at") == [
+            three,
+            two,
+            one,
+        ]
+        assert await list_ids(summary_search="BER 2") == [three]
 
 
 async def test_lists_are_sorted_by_the_last_run_that_ended() -> None:
@@ -70,13 +74,13 @@ async def test_lists_are_sorted_by_the_last_run_that_ended() -> None:
         for line in (three, theirs, one):
             await server.post(f"/v1/conversations/{line}/messages", {"input": "hi", "streaming": False})
 
-        async def listed(**query: Any) -> list[Any]:
+        async def list_ids(**query: Any) -> list[Any]:
             return [one.id for one in await server.letta.conversations.list(order_by="last_run_completion", **query)]
 
-        assert await listed() == [one, theirs, three, two]
-        assert await listed(agent_id=agent["id"], order="asc") == [two, three, one]
-        assert await listed(agent_id=agent["id"], limit=1, after=one) == [three]
-        assert await listed(limit=2, after=theirs) == [three, two]
+        assert await list_ids() == [one, theirs, three, two]
+        assert await list_ids(agent_id=agent["id"], order="asc") == [two, three, one]
+        assert await list_ids(agent_id=agent["id"], limit=1, after=one) == [three]
+        assert await list_ids(limit=2, after=theirs) == [three, two]
 
 
 async def test_messages_go_to_one_line_and_are_listed_there() -> None:

@@ -24,7 +24,7 @@ log = logging.getLogger("perdure.test")
 
 
 @contextmanager
-def written(
+def capture_log(
     form: str = "console", level: str = "info", environment: Mapping[str, str] | None = None
 ) -> Iterator[io.StringIO]:
     stream = io.StringIO()
@@ -47,7 +47,7 @@ def test_a_line_says_when_what_and_of_which_request() -> None:
     """As text and as JSON."""
     token = current_trace.set(trace := Trace())
     try:
-        with written() as text, written("json") as lines:
+        with capture_log() as text, capture_log("json") as lines:
             log.warning("the store is %s", "busy")
     finally:
         current_trace.reset(token)
@@ -65,10 +65,10 @@ def test_a_line_says_when_what_and_of_which_request() -> None:
 
 def test_a_defect_has_its_traceback_and_not_what_was_said() -> None:
     """The lines of code, also of what caused it; the text of an error only where it is ours, or at debug."""
-    with written("json") as lines, written() as text:
+    with capture_log("json") as lines, capture_log() as text:
         fail(ValueError(SAID))
         fail(StoreFull("no space left"))
-    with written(level="debug") as debug:
+    with capture_log(level="debug") as debug:
         fail(ValueError(SAID))
     first, second = objects(lines)
 
@@ -83,7 +83,7 @@ def test_what_caused_an_error_is_told_before_it() -> None:
     """A chain that never ends is cut."""
     first, second = KeyError("a"), TypeError("b is no number")
     second.__cause__, first.__context__ = first, second
-    with written("json") as lines:
+    with capture_log("json") as lines:
         fail(second)
     kinds = [line.partition(":")[0] for line in objects(lines)[0]["traceback"] if not line.startswith("  ")]
 
@@ -93,7 +93,7 @@ def test_what_caused_an_error_is_told_before_it() -> None:
 def test_secrets_and_control_characters_never_stand_in_a_line() -> None:
     """Whoever sends a path or a key can't write lines of the log."""
     environment = {"OPENAI_API_KEY": SECRET, "EDITOR": "an ordinary value"}
-    with written(environment=environment) as text, written("json", environment=environment) as lines:
+    with capture_log(environment=environment) as text, capture_log("json", environment=environment) as lines:
         log.warning("key %s, path %s, %s", SECRET, "/a\n2026 ERROR x\x1b[2J", "an ordinary value")
 
     for stream in (text, lines):
@@ -111,11 +111,11 @@ def test_levels_and_other_packages() -> None:
             logging.getLogger(name).info("%s tells", name)
             logging.getLogger(name).warning("%s warns", name)
 
-    with written(level="info") as info:
+    with capture_log(level="info") as info:
         tell()
-    with written(level="error") as error:
+    with capture_log(level="error") as error:
         tell()
-    with written("off") as off:
+    with capture_log("off") as off:
         log.warning("nothing")
 
     shown = [line.split(": ", 1)[1] for line in info.getvalue().splitlines()]
@@ -125,7 +125,7 @@ def test_levels_and_other_packages() -> None:
 
 def test_the_same_line_again_and_again_is_counted() -> None:
     """So that bad requests don't fill the disk; a traceback is always written."""
-    with written() as text:
+    with capture_log() as text:
         for _ in range(10 * REPEATS_MAX):
             logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
         for _ in range(2 * REPEATS_MAX):
@@ -142,7 +142,7 @@ def test_a_thread_that_stops_is_told() -> None:
     def broken() -> None:
         raise RuntimeError
 
-    with written() as text:
+    with capture_log() as text:
         thread = threading.Thread(target=broken, name="perdure-write")
         thread.start()
         thread.join()

@@ -109,7 +109,7 @@ async def test_search_finds_what_fits() -> None:
         await put_away(server, agent, "A quiet house", created_at="2024-03-01T22:30:00Z")
         path = f"/v1/agents/{agent['id']}/archival-memory/search"
 
-        async def found(query: str = "walrus", **params: Any) -> list[str]:
+        async def search_contents(query: str = "walrus", **params: Any) -> list[str]:
             answer = await server.get(path, query=query, **params)
             PassageSearchResponse.model_validate(answer)
             assert answer["count"] == len(answer["results"])
@@ -117,16 +117,16 @@ async def test_search_finds_what_fits() -> None:
             return sorted(result["content"] for result in answer["results"])
 
         sings, sleeps, house = "The walrus sings", "The walrus sleeps", "A quiet house"
-        assert await found() == [sings, sleeps]
-        assert await found("walrus sings", top_k=1) == [sings]
-        assert await found(tags="song") == [sings]
-        assert await found(tags=["sea", "song"], tag_match_mode="all") == [sings]
-        assert await found(tags=["sea", "song"], tag_match_mode="any") == [sings, sleeps]
-        assert await found(start_datetime="2024-01-15") == [sleeps]
-        assert await found(end_datetime="2024-01-01") == [sings]
-        assert await found(end_datetime="2024-01-01T11:00:00+00:00") == []
-        assert await found("house", end_datetime="2024-03-01") == [house]  # half past eleven in Rome
-        assert await found("nothing like it") == []
+        assert await search_contents() == [sings, sleeps]
+        assert await search_contents("walrus sings", top_k=1) == [sings]
+        assert await search_contents(tags="song") == [sings]
+        assert await search_contents(tags=["sea", "song"], tag_match_mode="all") == [sings]
+        assert await search_contents(tags=["sea", "song"], tag_match_mode="any") == [sings, sleeps]
+        assert await search_contents(start_datetime="2024-01-15") == [sleeps]
+        assert await search_contents(end_datetime="2024-01-01") == [sings]
+        assert await search_contents(end_datetime="2024-01-01T11:00:00+00:00") == []
+        assert await search_contents("house", end_datetime="2024-03-01") == [house]  # half past eleven in Rome
+        assert await search_contents("nothing like it") == []
 
         for params, named in (
             ({}, "query"),

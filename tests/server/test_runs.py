@@ -102,25 +102,25 @@ async def test_runs_are_listed_and_filtered(tmp_path: Path) -> None:
         runs = [(await agent.send("hi")).run_id for agent in (ada, bob, ada)]
         runs.append((await ada.send("hi", conversation=other)).run_id)
 
-        async def found(**query: object) -> list[int]:
+        async def find(**query: object) -> list[int]:
             answered = await client.get("/v1/runs/", params=query)  # type: ignore[arg-type]
             assert answered.status_code == 200, answered.text
             RUNS.validate_python(answered.json())
             return [runs.index(run["id"]) for run in answered.json()]
 
-        assert await found() == [3, 2, 1, 0]
-        assert await found(order="asc", limit=2) == await found(ascending=True, limit=2) == [0, 1]
-        assert await found(after=runs[2]) == [1, 0]
-        assert await found(after=runs[2], order="asc") == [3]
-        assert await found(before=runs[0], limit=2) == [2, 1]
-        assert await found(agent_id=bob.id) == [1]
-        assert await found(agent_ids=[ada.id, bob.id], statuses="completed") == [3, 2, 1, 0]
-        assert await found(agent_id=ada.id, after=runs[2]) == [0]
-        assert await found(agent_id=ada.id, conversation_id="default") == [2, 0]
-        assert await found(conversation_id=other) == [3]
-        assert await found(stop_reason="end_turn", background=False) == [3, 2, 1, 0]
-        assert await found(statuses=["failed", "cancelled"]) == await found(active=True) == []
-        assert await found(active=True, statuses="completed") == await found(background=True) == []
+        assert await find() == [3, 2, 1, 0]
+        assert await find(order="asc", limit=2) == await find(ascending=True, limit=2) == [0, 1]
+        assert await find(after=runs[2]) == [1, 0]
+        assert await find(after=runs[2], order="asc") == [3]
+        assert await find(before=runs[0], limit=2) == [2, 1]
+        assert await find(agent_id=bob.id) == [1]
+        assert await find(agent_ids=[ada.id, bob.id], statuses="completed") == [3, 2, 1, 0]
+        assert await find(agent_id=ada.id, after=runs[2]) == [0]
+        assert await find(agent_id=ada.id, conversation_id="default") == [2, 0]
+        assert await find(conversation_id=other) == [3]
+        assert await find(stop_reason="end_turn", background=False) == [3, 2, 1, 0]
+        assert await find(statuses=["failed", "cancelled"]) == await find(active=True) == []
+        assert await find(active=True, statuses="completed") == await find(background=True) == []
         foreign = await client.get("/v1/runs/", params={"agent_id": bob.id, "after": runs[0]})
         assert foreign.status_code == 404
 

@@ -29,7 +29,7 @@ async def put_away(server: Routed, name: str, *texts: str) -> str:
     return archive_id
 
 
-async def told(server: Routed, agent: Any, *texts: str) -> None:
+async def import_texts(server: Routed, agent: Any, *texts: str) -> None:
     """Have the agent's history hold these, a month apart."""
     messages = [
         {"role": "user" if month % 2 else "assistant", "text": text, "occurred_at": f"2024-0{month}-01T12:00:00Z"}
@@ -46,21 +46,21 @@ async def test_passages_are_found_in_archives() -> None:
         agent = await new_agent(server, timezone="Europe/Rome")
         await server.patch(f"/v1/agents/{agent['id']}/archives/attach/{land}")
 
-        async def found(**body: Any) -> list[str]:
+        async def search_texts(**body: Any) -> list[str]:
             answer = await server.post("/v1/passages/search", body)
             TypeAdapter(PassageSearchResponse).validate_python(answer)
             assert all(list(hit) == ["passage", "score", "metadata"] for hit in answer)
             return sorted(hit["passage"]["text"] for hit in answer)
 
         everything = ["A walrus on land", "The walrus sings", "The walrus sleeps"]
-        assert await found(query="walrus") == everything
-        assert await found(query="walrus", archive_id=sea) == everything[1:]
-        assert await found(query="walrus", agent_id=agent["id"]) == everything[:1]
-        assert await found(query="walrus", agent_id=agent["id"], archive_id=land) == everything[:1]
-        assert await found(query="walrus", tags=["land"]) == everything[:1]
-        assert await found(query="walrus", start_date="2024-02-01") == everything[2:]
-        assert await found(query="walrus", end_date="2024-01-01", archive_id=sea) == everything[1:2]
-        assert await found(archive_id=sea, limit=1) == everything[2:]
+        assert await search_texts(query="walrus") == everything
+        assert await search_texts(query="walrus", archive_id=sea) == everything[1:]
+        assert await search_texts(query="walrus", agent_id=agent["id"]) == everything[:1]
+        assert await search_texts(query="walrus", agent_id=agent["id"], archive_id=land) == everything[:1]
+        assert await search_texts(query="walrus", tags=["land"]) == everything[:1]
+        assert await search_texts(query="walrus", start_date="2024-02-01") == everything[2:]
+        assert await search_texts(query="walrus", end_date="2024-01-01", archive_id=sea) == everything[1:2]
+        assert await search_texts(archive_id=sea, limit=1) == everything[2:]
         found_by_client = await server.letta.passages.search(query="walrus", archive_id=sea, limit=1)
         assert [hit.passage.archive_id for hit in found_by_client] == [sea]
 
@@ -69,8 +69,8 @@ async def test_messages_are_found_in_histories() -> None:
     """Of one agent, one conversation, or all of them; by words and dates; in the shape of the client's types."""
     async with routed() as server:
         ann, bob = await new_agent(server, "ann"), await new_agent(server, "bob")
-        await told(server, ann, "I planted a quince.", "A quince tree? Lovely!")
-        await told(server, bob, "Where do quinces grow?")
+        await import_texts(server, ann, "I planted a quince.", "A quince tree? Lovely!")
+        await import_texts(server, bob, "Where do quinces grow?")
         other = await (await server.library.agent(ann["id"])).new_conversation()
         await server.post(
             f"/v1/agents/{ann['id']}/messages/import",
@@ -80,7 +80,7 @@ async def test_messages_are_found_in_histories() -> None:
             },
         )
 
-        async def found(**body: Any) -> list[str]:
+        async def search_texts(**body: Any) -> list[str]:
             answer = await server.post("/v1/messages/search", {"query": "quince", **body})
             TypeAdapter(MessageSearchResponse).validate_python(answer)
             return sorted(hit["content"] for hit in answer)
@@ -89,13 +89,13 @@ async def test_messages_are_found_in_histories() -> None:
             *("Where do quinces grow?", "A quince tree? Lovely!"),
             *("I planted a quince.", "Quince jam"),
         )
-        assert await found() == sorted([asked, lovely, planted, jam])
-        assert await found(agent_id=ann["id"]) == sorted([lovely, planted, jam])
-        assert await found(conversation_id=other.id) == [jam]
-        assert await found(conversation_id="default", agent_id=ann["id"]) == sorted([lovely, planted])
-        assert await found(agent_id=ann["id"], start_date="2024-02-01", end_date="2024-03-01") == [lovely]
-        assert await found(agent_id=ann["id"], search_mode="fts", limit=1) in ([lovely], [planted], [jam])
-        assert await found(query="dragonfruit") == []
+        assert await search_texts() == sorted([asked, lovely, planted, jam])
+        assert await search_texts(agent_id=ann["id"]) == sorted([lovely, planted, jam])
+        assert await search_texts(conversation_id=other.id) == [jam]
+        assert await search_texts(conversation_id="default", agent_id=ann["id"]) == sorted([lovely, planted])
+        assert await search_texts(agent_id=ann["id"], start_date="2024-02-01", end_date="2024-03-01") == [lovely]
+        assert await search_texts(agent_id=ann["id"], search_mode="fts", limit=1) in ([lovely], [planted], [jam])
+        assert await search_texts(query="dragonfruit") == []
         (hit,) = await server.post("/v1/messages/search", {"query": "jam", "agent_id": ann["id"]})
         assert (hit["message_type"], hit["agent_id"], hit["conversation_id"]) == ("user_message", ann["id"], other.id)
         assert hit["created_at"] == "2024-05-01T12:00:00.000000Z"
@@ -109,7 +109,9 @@ async def test_every_search_explains_itself() -> None:
         agent = await new_agent(server)
         for text in ("The walrus sings", "A walrus sleeps on the ice all day, and so do the others"):
             await server.post(f"/v1/agents/{agent['id']}/archival-memory", {"text": text})
-        await told(server, agent, "A walrus!", "A penguin.", "There is no walrus here, or is there one over there?")
+        await import_texts(
+            server, agent, "A walrus!", "A penguin.", "There is no walrus here, or is there one over there?"
+        )
         path = f"/v1/agents/{agent['id']}/archival-memory/search"
         own = await server.get(path, query="walrus", explain=True)
         plain = await server.http.get(path, params={"query": "walrus"})

@@ -311,7 +311,7 @@ def look(n: int = 0) -> str:
     return "seen"
 
 
-def shown(messages: list[Any]) -> dict[tuple[str, str], list[str]]:
+def merge_pieces(messages: list[Any]) -> dict[tuple[str, str], list[str]]:
     """What is shown, in order: (message type, otid) -> ids of its calls; pieces of one message joined."""
     found: dict[tuple[str, str], list[str]] = {}
     for message in messages:
@@ -359,8 +359,8 @@ async def test_calls_are_streamed_as_they_are_kept(tmp_path: Path, batch: str, b
         chunks = [chunk for _, chunk in await streamed(client, agent.id, stream_tokens=True, background=background)]
         kept = (await client.get(f"/v1/agents/{agent.id}/messages", params={"order": "asc"})).json()
 
-        assert list(shown(chunks).items()) == list(shown(kept).items())
-        assert [message_type for message_type, _ in shown(chunks)] == types
+        assert list(merge_pieces(chunks).items()) == list(merge_pieces(kept).items())
+        assert [message_type for message_type, _ in merge_pieces(chunks)] == types
         numbers = [chunk["seq_id"] for chunk in chunks if chunk.get("seq_id")]
         assert numbers == sorted(set(numbers))
         assert background == bool(numbers)

@@ -35,7 +35,7 @@ async def put(server: Routed, body: Any) -> Any:
     return answer.json()
 
 
-async def told(server: Routed, body: Any) -> list[dict[str, Any]]:
+async def connect_events(server: Routed, body: Any) -> list[dict[str, Any]]:
     """The events of `connect`."""
     answer = await server.http.post(f"{BASE}/connect", json=body)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
@@ -96,14 +96,14 @@ async def test_a_server_is_tried_without_being_registered(web: Running) -> None:
     """At once, or told as it happens; also under a name that is taken."""
     async with routed() as server:
         tried = await server.post(f"{BASE}/test", config(web))
-        attempt, success = await told(server, config(web))
+        attempt, success = await connect_events(server, config(web))
         assert tried["status"] == "success"
         assert tried["tools"] == success["tools"]
         assert {"add", "look"} < {tool["name"] for tool in tried["tools"]}
         assert (attempt["event"], success["event"]) == ("connection_attempt", "success")
         away = {"server_name": "away", "server_url": "http://127.0.0.1:9/mcp", "auth_token": CANARY}
         assert (await server.refused("POST", f"{BASE}/test", away))[0] == 502
-        (_, error) = await told(server, away)
+        (_, error) = await connect_events(server, away)
         assert (error["event"], "can't be reached" in error["message"], CANARY in error["message"]) == (
             "error",
             True,

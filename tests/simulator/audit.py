@@ -22,8 +22,6 @@ from perdure.storage.database.base import iso
 from perdure.storage.tx import Tx
 from tests.simulator.invariants import Violation, check_resets
 
-__all__ = ["Audit", "Facts"]
-
 _EVERYTHING = 1_000_000
 
 _TRIGGERS = """

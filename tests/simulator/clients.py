@@ -22,8 +22,6 @@ from tests.simulator.invariants import Violation
 from tests.simulator.process import LEASE_S, Process, retrieve_error
 from tests.simulator.world import CLIENT_TOOL, PLAN_LETTERS, World
 
-__all__ = ["Clients"]
-
 
 class Clients:
     """Clients of one history.

@@ -15,8 +15,6 @@ from perdure.storage.tx import Tx
 from perdure.testing.inline_store import InlineStore
 from tests.simulator.invariants import Violation
 
-__all__ = ["CommitCheck"]
-
 
 class CommitCheck:
     """Reads the store through a connection that belongs to no process.

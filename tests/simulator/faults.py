@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from perdure.core.errors import ModelUnreachable, StoreBusy
 
-__all__ = ["Crash", "FaultRates", "Faults"]
-
 
 class Crash(BaseException):
     """The process is gone. Not an `Exception`, because nothing that a program does can handle it."""

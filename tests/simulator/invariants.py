@@ -22,8 +22,6 @@ from perdure.engine.run.log import open_calls_in
 from perdure.engine.run.request import load_view
 from perdure.storage.tx import Tx
 
-__all__ = ["Violation", "check_agent", "check_moment", "check_resets", "check_summaries"]
-
 _EVERYTHING = 1_000_000
 
 

@@ -16,19 +16,6 @@ from perdure.domain.agents.units import AgentChanges, update_agent
 from perdure.domain.blocks.units import edit_block
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "ELSEWHERE",
-    "OUTSIDE",
-    "add_conversation",
-    "change_agent",
-    "edit",
-    "last_message",
-    "no_fault",
-    "stop_runs",
-    "take_runs",
-    "unended",
-]
-
 OUTSIDE = Author(kind="user", id="outside")
 ELSEWHERE = "process-elsewhere"
 

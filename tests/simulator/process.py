@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["EMBEDDER", "LEASE_S", "Place", "Process", "retrieve_error"]
-
 LEASE_S = 15.0
 EMBEDDER = "test/words"
 

@@ -46,8 +46,6 @@ from tests.simulator.process import EMBEDDER, LEASE_S, Place, Process, retrieve_
 from tests.simulator.virtual_time import UnhandledErrors, VirtualClock, run_virtually
 from tests.simulator.world import MODEL, SUMMARY_USAGE, World, WorldTools
 
-__all__ = ["Report", "simulate"]
-
 PATIENCE_S = 600.0
 
 

@@ -17,8 +17,6 @@ from tests.simulator.audit import Audit, Facts
 from tests.simulator.invariants import Violation
 from tests.simulator.virtual_time import VirtualClock
 
-__all__ = ["SimulatedStore"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 from perdure.testing.clock import START
 from tests.simulator.faults import Crash
 
-__all__ = ["UnhandledErrors", "VirtualClock", "VirtualLoop", "run_virtually"]
-
 T = TypeVar("T")
 
 

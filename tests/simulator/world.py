@@ -18,8 +18,6 @@ from perdure.core.ports import CallContext
 from perdure.core.runs import Usage
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
 
-__all__ = ["CLIENT_TOOL", "MODEL", "PLAN_LETTERS", "SUMMARY_USAGE", "PlannedModel", "World", "WorldTools"]
-
 MODEL = "simulated/planned"
 
 SUMMARY_USAGE = Usage(input_tokens=7, output_tokens=3)

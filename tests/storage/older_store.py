@@ -17,8 +17,6 @@ from typing import Any
 from perdure.library import AsyncPerdure, NewBlock
 from perdure.testing import ScriptedEmbedder, ScriptedModel, calls, says, thinks
 
-__all__ = ["MODEL", "build_store", "open_store", "read_store"]
-
 MODEL = "test/scripted"
 SOURCE = '''
 def reverse(text: str) -> str:

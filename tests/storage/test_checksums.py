@@ -33,7 +33,7 @@ def fill(tx: Tx) -> None:
     units.add_block(tx, "human", agent_id=agent.id)
 
 
-def made(path: Path) -> None:
+def create_store(path: Path) -> None:
     async def make() -> None:
         store = SqliteStore.open(path, at=START)
         await store.write(fill)
@@ -82,7 +82,7 @@ def compared(path: Path, *, repair: bool = False) -> tuple[Sequence[Fault], int]
 def test_a_letter_that_changed_is_found_and_not_accepted(tmp_path: Path, table: str, column: str, where: str) -> None:
     """By a repair neither: it can't know what was written."""
     path = tmp_path / "perdure.db"
-    made(path)
+    create_store(path)
     assert compared(path) == ([], 0)
     assert change(path, f"UPDATE {table} SET {column} = COALESCE({column}, '') || '.' WHERE {where}") == 1
     for repair in (False, True, False):
@@ -107,7 +107,7 @@ def test_a_checksum_is_of_every_column_that_does_not_change(
 ) -> None:
     """A new column is either in the checksum or listed here as one that changes by itself."""
     path = tmp_path / "perdure.db"
-    made(path)
+    create_store(path)
     with contextlib.closing(sqlite3.connect(path)) as connection:
         columns = {row[1] for row in connection.execute(f"PRAGMA table_info({summed.table})")}
 
@@ -117,7 +117,7 @@ def test_a_checksum_is_of_every_column_that_does_not_change(
 def test_rows_of_before_get_a_checksum_by_a_repair(tmp_path: Path) -> None:
     """Until then they are counted, and no fault."""
     path = tmp_path / "perdure.db"
-    made(path)
+    create_store(path)
     tables = ("messages", "message_revisions", "passages", "block_versions")
     rows = sum(change(path, f"UPDATE {table} SET checksum = NULL") for table in tables)
 
@@ -140,7 +140,7 @@ def test_rows_of_before_get_a_checksum_by_a_repair(tmp_path: Path) -> None:
 def test_a_row_that_can_not_be_read_is_damage(tmp_path: Path, sql: str) -> None:
     """And its text is not quoted."""
     path = tmp_path / "perdure.db"
-    made(path)
+    create_store(path)
     change(path, sql)
     store = SqliteStore.open(path, at=START)
 

@@ -17,7 +17,7 @@ from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.migrations import MIGRATIONS, SCHEMA_VERSION, Migration
 from perdure.testing.clock import START
-from tests.contracts.base import Contract, found_messages, said
+from tests.contracts.base import Contract, list_texts, match_messages
 from tests.support.postgres_server import address_of_a_new_schema, run_sql
 
 pytestmark = pytest.mark.migrates
@@ -81,8 +81,8 @@ async def test_an_older_file_is_brought_up_with_its_data(tmp_path: Path) -> None
     path = tmp_path / "perdure.db"
     agent_id = await create_store(path)
     store = SqliteStore.open(path, at=START, migrations=with_new(add_nickname))
-    assert await store.read(said, agent_id) == ["a walrus", "a penguin"]
-    assert await store.read(found_messages, agent_id, "penguin") == [1]
+    assert await store.read(list_texts, agent_id) == ["a walrus", "a penguin"]
+    assert await store.read(match_messages, agent_id, "penguin") == [1]
     await store.write(units.say, agent_id, "a third")
     await store.close()
 
@@ -99,7 +99,7 @@ async def test_an_upgrade_that_fails_leaves_the_older_file(tmp_path: Path) -> No
 
     assert "nickname" not in {row[1] for row in rows(path, "PRAGMA table_info(agents)")}
     store = SqliteStore.open(path, at=START)
-    assert await store.read(said, agent_id) == ["a walrus", "a penguin"]
+    assert await store.read(list_texts, agent_id) == ["a walrus", "a penguin"]
     await store.close()
 
 

@@ -31,7 +31,7 @@ from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel
 from perdure.testing.clock import START
-from tests.contracts.base import ADA, AT, Contract, said
+from tests.contracts.base import ADA, AT, Contract, list_texts
 from tests.simulator.invariants import check_moment
 from tests.support.postgres_server import address_of_an_empty_store
 
@@ -81,7 +81,7 @@ def one_begins(tx: Tx, agent_id: AgentId) -> None:
     """The second of two messages waits behind the run of the first."""
     runs = sorted(tx.runs.list(agent_id), key=lambda run: run.key.seq)
     assert [(run.key.seq, run.first_message_seq) for run in runs] == [(0, 2), (1, None)]
-    assert len(said(tx, agent_id)) == 3
+    assert len(list_texts(tx, agent_id)) == 3
 
 
 def both_changes_hold(tx: Tx, agent_id: AgentId) -> None:
@@ -98,7 +98,7 @@ def captured_once(tx: Tx, agent_id: AgentId) -> None:
 
 def reset_once(tx: Tx, agent_id: AgentId) -> None:
     assert len(tx.resets.list(agent_id)) == 1
-    assert said(tx, agent_id) == []
+    assert list_texts(tx, agent_id) == []
 
 
 @pytest.fixture
@@ -132,11 +132,11 @@ def store_where_units_meet(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]
             self._meet()
             return super().update(table, change, where, params, returning=returning)
 
-    async def opened() -> tuple[Store, Callable[[], None]]:
+    async def open_store() -> tuple[Store, Callable[[], None]]:
         return await PostgresStore.open(address, at=START), lambda: barrier.append(threading.Barrier(2))
 
     monkeypatch.setattr(postgres, "PostgresDatabase", Meeting)
-    return opened
+    return open_store
 
 
 @pytest.mark.parametrize(

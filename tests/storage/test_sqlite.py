@@ -27,7 +27,7 @@ from perdure.storage.database import sqlite
 from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START, SequentialIds
-from tests.contracts.base import ADA, Contract, found_messages, said
+from tests.contracts.base import ADA, Contract, list_texts, match_messages
 
 pytestmark = pytest.mark.migrates
 
@@ -35,7 +35,7 @@ units = Contract()
 """For its units of work; it opens nothing."""
 
 
-def opened(path: Path, *, max_pages: int | None = None) -> SqliteStore:
+def open_store(path: Path, *, max_pages: int | None = None) -> SqliteStore:
     return SqliteStore.open(path, at=START, max_pages=max_pages)
 
 
@@ -83,7 +83,7 @@ WRITER = """
 async def test_two_processes_write_into_one_file(tmp_path: Path) -> None:
     """Nothing is lost, nothing doubled, the numbers have no gap, and each process's messages are in its order."""
     path = tmp_path / "perdure.db"
-    store = opened(path)
+    store = open_store(path)
     agent = await store.write(units.add_agent)
     processes = [python(WRITER, path, agent.id, number) for number in (1, 2)]
     for index in range(20):
@@ -145,7 +145,7 @@ def test_opening_a_new_store_from_many_threads_is_safe(tmp_path: Path) -> None:
     """As with processes, and often enough to meet the moment when the journal changes."""
 
     async def open_and_close(path: Path) -> None:
-        store = await asyncio.to_thread(opened, path)
+        store = await asyncio.to_thread(open_store, path)
         await store.read(lambda tx: tx.agents.list())
         await store.close()
 
@@ -163,14 +163,14 @@ def test_opening_a_new_store_from_many_threads_is_safe(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_created_is_told(folder: str) -> None:
     """The error names the folder and the setting that chooses another."""
     with pytest.raises(StoreReadOnly, match=f"{folder} can't be created .*PERDURE_HOME"):
-        opened(Path(folder) / "perdure.db")
+        open_store(Path(folder) / "perdure.db")
 
 
 def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
     """A file stands where the data folder should be."""
     (tmp_path / "data").write_text("mine")
     with pytest.raises(StoreReadOnly, match="can't be created"):
-        opened(tmp_path / "data" / "perdure.db")
+        open_store(tmp_path / "data" / "perdure.db")
 
     assert (tmp_path / "data").read_text() == "mine"
 
@@ -179,7 +179,7 @@ def test_a_path_that_is_a_folder_is_told(tmp_path: Path) -> None:
     """A folder stands where the store's file should be."""
     (tmp_path / "perdure.db").mkdir()
     with pytest.raises(StoreReadOnly, match="can't be opened"):
-        opened(tmp_path / "perdure.db")
+        open_store(tmp_path / "perdure.db")
 
 
 UNPRIVILEGED = """
@@ -212,7 +212,7 @@ def test_a_read_only_folder_is_told(is_there: bool) -> None:
         folder = Path(name)
         path = folder / "perdure.db"
         if is_there:
-            asyncio.run(opened(path).close())
+            asyncio.run(open_store(path).close())
             path.chmod(0o444)
         folder.chmod(0o555)
 
@@ -239,7 +239,7 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
     for path in (text, foreign, marked):
         before = path.read_bytes()
         with pytest.raises(NotAStore, match=str(path)):
-            opened(path)
+            open_store(path)
 
         assert path.read_bytes() == before, path
     assert names_in(tmp_path) == ["foreign.db", "marked.db", "notes.db"]
@@ -249,7 +249,7 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
     """A file that `touch` or `mktemp` made is as good as none."""
     path = tmp_path / "perdure.db"
     path.touch()
-    store = opened(path)
+    store = open_store(path)
     asyncio.run(store.close())
 
     with sqlite3.connect(path) as connection:
@@ -264,7 +264,7 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
 async def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     """Writing ends in a typed error that leaves nothing behind, reading goes on; with more room writing does too."""
     path = tmp_path / "perdure.db"
-    store = opened(path, max_pages=150)
+    store = open_store(path, max_pages=150)
     agent = await store.write(units.add_agent)
     acknowledged: list[str] = []
     failure: PerdureError | None = None
@@ -279,14 +279,14 @@ async def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -
 
     assert acknowledged
     assert str(path) in str(failure)
-    assert await store.read(said, agent.id) == acknowledged
+    assert await store.read(list_texts, agent.id) == acknowledged
     assert await store.read(lambda tx: tx.messages.count(agent.id)) == len(acknowledged)
-    assert len(await store.read(found_messages, agent.id, "walrus", limit=1000)) == len(acknowledged)
+    assert len(await store.read(match_messages, agent.id, "walrus", limit=1000)) == len(acknowledged)
     await store.close()
 
-    store = opened(path, max_pages=400)
+    store = open_store(path, max_pages=400)
     (message,) = await store.write(units.say, agent.id, "there is room again")
-    found = await store.read(found_messages, agent.id, "room")
+    found = await store.read(match_messages, agent.id, "room")
     await store.close()
     assert message.seq == len(acknowledged)
     assert found == [message.seq]
@@ -294,7 +294,7 @@ async def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -
 
 async def test_a_full_disk_is_usable_again_once_something_is_deleted(tmp_path: Path) -> None:
     """Deleting an agent needs no more room than there is, and makes some."""
-    store = opened(tmp_path / "perdure.db", max_pages=200)
+    store = open_store(tmp_path / "perdure.db", max_pages=200)
     big, small = await store.write(units.add_agent, "big"), await store.write(units.add_agent, "small")
     with pytest.raises(StoreFull):
         for _ in range(1000):
@@ -305,14 +305,14 @@ async def test_a_full_disk_is_usable_again_once_something_is_deleted(tmp_path: P
     for _ in range(20):
         await store.write(units.say, small.id, "penguin " + "x" * 3000)
 
-    assert len(await store.read(found_messages, small.id, "penguin")) == 20
+    assert len(await store.read(match_messages, small.id, "penguin")) == 20
     await store.close()
 
 
 async def test_units_that_were_waiting_when_the_disk_filled_are_each_told(tmp_path: Path) -> None:
     """Of many writes at once on a full disk, each is either durable or refused, never neither."""
     path = tmp_path / "perdure.db"
-    store = opened(path, max_pages=150)
+    store = open_store(path, max_pages=150)
     agent = await store.write(units.add_agent)
     texts = [f"message {index} " + "x" * 2000 for index in range(200)]
     outcomes = await asyncio.gather(*(store.write(units.say, agent.id, text) for text in texts), return_exceptions=True)
@@ -320,8 +320,8 @@ async def test_units_that_were_waiting_when_the_disk_filled_are_each_told(tmp_pa
 
     kept = [text for text, outcome in zip(texts, outcomes, strict=True) if not isinstance(outcome, BaseException)]
     refused = {type(outcome) for outcome in outcomes if isinstance(outcome, BaseException)}
-    store = opened(path)
-    stored = await store.read(said, agent.id)
+    store = open_store(path)
+    stored = await store.read(list_texts, agent.id)
     await store.close()
     assert refused == {StoreFull}
     assert stored == kept
@@ -333,7 +333,7 @@ async def test_units_that_were_waiting_when_the_disk_filled_are_each_told(tmp_pa
 async def test_writes_that_arrive_together_share_a_commit(tmp_path: Path) -> None:
     """A hundred units at once take far fewer commits than a hundred, and each is on the disk when it is told."""
     path = tmp_path / "perdure.db"
-    store = opened(path)
+    store = open_store(path)
     agent = await store.write(units.add_agent)
     commits: set[int] = set()
 
@@ -342,7 +342,7 @@ async def test_writes_that_arrive_together_share_a_commit(tmp_path: Path) -> Non
         commits.add(_commits_seen_from_outside(path))
 
     await asyncio.gather(*(store.write(unit, index) for index in range(100)))
-    stored = await store.read(said, agent.id)
+    stored = await store.read(list_texts, agent.id)
     await store.close()
 
     assert stored == [f"message {index}" for index in range(100)]
@@ -361,7 +361,7 @@ def _commits_seen_from_outside(path: Path) -> int:
 async def test_what_is_acknowledged_is_committed(tmp_path: Path) -> None:
     """Another program that looks at the file after the acknowledgement sees the message."""
     path = tmp_path / "perdure.db"
-    store = opened(path)
+    store = open_store(path)
     agent = await store.write(units.add_agent)
     for index in range(1, 6):
         await store.write(units.say, agent.id, "hello")
@@ -372,7 +372,7 @@ async def test_what_is_acknowledged_is_committed(tmp_path: Path) -> None:
 async def test_closing_finishes_what_was_accepted(tmp_path: Path) -> None:
     """Writes that were given before `close` are done and told; those after it are refused."""
     path = tmp_path / "perdure.db"
-    store = opened(path)
+    store = open_store(path)
     agent = await store.write(units.add_agent)
     writes = [asyncio.create_task(store.write(units.say, agent.id, f"message {index}")) for index in range(50)]
     await asyncio.sleep(0)  # each task has now given its unit away
@@ -381,20 +381,20 @@ async def test_closing_finishes_what_was_accepted(tmp_path: Path) -> None:
         await store.write(units.say, agent.id, "too late")
 
     assert [(await write)[0].seq for write in writes] == list(range(50))
-    store = opened(path)
-    assert len(await store.read(said, agent.id)) == 50
+    store = open_store(path)
+    assert len(await store.read(list_texts, agent.id)) == 50
     await store.close()
 
 
 async def test_a_caller_that_gave_up_disturbs_nobody(tmp_path: Path) -> None:
     """A cancelled write may or may not be done; those around it are done and told."""
-    store = opened(tmp_path / "perdure.db")
+    store = open_store(tmp_path / "perdure.db")
     agent = await store.write(units.add_agent)
     writes = [asyncio.create_task(store.write(units.say, agent.id, f"message {index}")) for index in range(9)]
     await asyncio.sleep(0)
     writes[4].cancel()
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
-    stored = await store.read(said, agent.id)
+    stored = await store.read(list_texts, agent.id)
     await store.close()
 
     others = [outcome for index, outcome in enumerate(outcomes) if index != 4]
@@ -405,7 +405,7 @@ async def test_a_caller_that_gave_up_disturbs_nobody(tmp_path: Path) -> None:
 async def test_a_deleted_agent_leaves_no_row_behind(tmp_path: Path) -> None:
     """Looked at from outside, no table and no index knows anything of it."""
     path = tmp_path / "perdure.db"
-    store = opened(path)
+    store = open_store(path)
     ids = SequentialIds(salt=7)
     agent = Agent(
         id=AgentId(ids.new("agent")),
@@ -474,7 +474,7 @@ async def test_a_copy_made_by_sqlite_works_as_fast_as_the_original(tmp_path: Pat
 
 async def test_a_number_that_no_column_holds_is_bad_input(tmp_path: Path) -> None:
     """Reading and writing refuse it alike, and the store works on."""
-    store = opened(tmp_path / "perdure.db")
+    store = open_store(tmp_path / "perdure.db")
     agent = await store.write(units.add_agent)
     for verb in (store.read, store.write):
         with pytest.raises(InvalidInput, match="a number is too large for the database"):
@@ -500,14 +500,14 @@ async def test_finding_what_a_run_said_takes_as_long_in_a_long_log_as_in_a_short
     """By an id that leads to the run, and by the run; counted in steps of SQLite's machine, with what other
     conversations said in between."""
     path = tmp_path / "perdure.db"
-    store = opened(path)
+    store = open_store(path)
 
     def fill(tx: Tx) -> tuple[Agent, Run, MessageId]:
         agent = units.add_agent(tx)
         tx.conversations.add(agent.id, ConversationId(units.ids.new("conversation")), at=START)
-        return agent, *answered(tx, agent.id, 0)
+        return agent, *add_answered_run(tx, agent.id, 0)
 
-    def answered(tx: Tx, agent_id: AgentId, conversation_seq: int) -> tuple[Run, MessageId]:
+    def add_answered_run(tx: Tx, agent_id: AgentId, conversation_seq: int) -> tuple[Run, MessageId]:
         run = units.add_run(tx, agent_id, conversation_seq=conversation_seq)
         ids = (input_id(run.id, 0, units.ids), answer_id(run.id, 0, units.ids))
         drafts = [Draft(id=id_, role="user", parts=(Text("hello"),)) for id_ in ids]
@@ -516,7 +516,7 @@ async def test_finding_what_a_run_said_takes_as_long_in_a_long_log_as_in_a_short
 
     agent, run, answer = await store.write(fill)
 
-    def taken() -> list[int]:
+    def count_steps() -> list[int]:
         return [
             steps(path, lambda tx: tx.messages.place(answer)),
             steps(path, lambda tx: tx.messages.known([answer])),
@@ -525,12 +525,12 @@ async def test_finding_what_a_run_said_takes_as_long_in_a_long_log_as_in_a_short
 
     def more(tx: Tx, runs: int) -> None:
         for index in range(runs):
-            answered(tx, agent.id, min(index, 1))  # of the first conversation only one
+            add_answered_run(tx, agent.id, min(index, 1))  # of the first conversation only one
 
     await store.write(more, 3)
-    short = await asyncio.to_thread(taken)
+    short = await asyncio.to_thread(count_steps)
     await store.write(more, 300)
-    long = await asyncio.to_thread(taken)
+    long = await asyncio.to_thread(count_steps)
     await store.close()
 
     assert min(short) > 0
@@ -540,7 +540,7 @@ async def test_finding_what_a_run_said_takes_as_long_in_a_long_log_as_in_a_short
 async def test_reading_a_conversation_takes_as_long_whatever_others_say_meanwhile(tmp_path: Path) -> None:
     """Of the same agent; also resetting it, and each step of carrying that out."""
     path = tmp_path / "perdure.db"
-    store = opened(path)
+    store = open_store(path)
 
     def fill(tx: Tx) -> Agent:
         agent = units.add_agent(tx)
@@ -558,7 +558,7 @@ async def test_reading_a_conversation_takes_as_long_whatever_others_say_meanwhil
         assert tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=START, counted=counted)
         tx.resets.carry_out(agent.id, limit=4)
 
-    def taken() -> list[int]:
+    def count_steps() -> list[int]:
         return [
             steps(path, lambda tx: tx.messages.view(agent.id, 0, from_seq=0, upto_seq=2**40)),
             steps(path, lambda tx: tx.messages.view(agent.id, 0, from_seq=0, upto_seq=2**40, settings_revision=0)),
@@ -571,13 +571,13 @@ async def test_reading_a_conversation_takes_as_long_whatever_others_say_meanwhil
 
     agent = await store.write(fill)
     await store.write(talk, 0)
-    alone = await asyncio.to_thread(taken)
+    alone = await asyncio.to_thread(count_steps)
     await store.write(lambda tx: tx.agents.delete(agent.id))
     while await store.write(lambda tx: tx.upkeep.carry_out_deletes()):
         pass
     agent = await store.write(fill)
     await store.write(talk, 60)
-    among_others = await asyncio.to_thread(taken)
+    among_others = await asyncio.to_thread(count_steps)
     await store.close()
 
     assert min(alone) > 0
@@ -586,7 +586,7 @@ async def test_reading_a_conversation_takes_as_long_whatever_others_say_meanwhil
 
 async def test_units_that_take_long_don_t_wait_for_each_other(tmp_path: Path) -> None:
     """Of many that arrive together only as many share a commit as take a moment; small ones still share it."""
-    store = opened(tmp_path / "perdure.db")
+    store = open_store(tmp_path / "perdure.db")
     commits: list[int] = []
     done: list[int] = []
     commit = store._database.commit

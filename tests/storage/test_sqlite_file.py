@@ -16,7 +16,7 @@ from perdure.core.errors import NotAStore, StoreDamaged
 from perdure.storage.database import sqlite_file
 from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.testing.clock import START
-from tests.contracts.base import Contract, said
+from tests.contracts.base import Contract, list_texts
 
 units = Contract()
 
@@ -42,13 +42,13 @@ def killed(home: Path, *, texts: int = 3) -> Path:
     return path
 
 
-def opened(path: Path) -> list[str]:
+def read_texts(path: Path) -> list[str]:
     """What was said, of a store that opens."""
 
     async def read() -> list[str]:
         store = SqliteStore.open(path, at=START)
         agents = await store.read(lambda tx: tx.agents.list())
-        found = await store.read(said, agents[0].id) if agents else []
+        found = await store.read(list_texts, agents[0].id) if agents else []
         await store.close()
         return list(found)
 
@@ -57,7 +57,7 @@ def opened(path: Path) -> list[str]:
 
 def test_a_killed_store_opens(tmp_path: Path) -> None:
     """With its log nothing is lost, and nothing is told."""
-    assert opened(killed(tmp_path)) == ["message 0", "message 1", "message 2"]
+    assert read_texts(killed(tmp_path)) == ["message 0", "message 1", "message 2"]
 
 
 def test_a_log_that_is_gone_is_told(tmp_path: Path) -> None:
@@ -67,11 +67,11 @@ def test_a_log_that_is_gone_is_told(tmp_path: Path) -> None:
     before = path.read_bytes()
     for _ in range(2):
         with pytest.raises(StoreDamaged, match=r"its log perdure\.db-wal is gone, .*--accept-loss"):
-            opened(path)
+            read_texts(path)
     assert path.read_bytes() == before
     sqlite_file.forget_mark(path)
 
-    assert len(opened(path)) < 3
+    assert len(read_texts(path)) < 3
 
 
 def test_a_log_that_was_cut_is_told(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_log_that_was_cut_is_told(tmp_path: Path) -> None:
     os.utime(log, ns=(at.st_atime_ns, at.st_mtime_ns))
 
     with pytest.raises(StoreDamaged, match="is gone, or was cut"):
-        opened(path)
+        read_texts(path)
 
 
 def test_an_empty_store_beside_a_log_is_refused(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_an_empty_store_beside_a_log_is_refused(tmp_path: Path) -> None:
         spoil(path)
         log = path.with_name("perdure.db-wal").read_bytes()
         with pytest.raises(StoreDamaged, match=r"is empty, but its log perdure\.db-wal is not .* restore a backup"):
-            opened(path)
+            read_texts(path)
 
         assert path.with_name("perdure.db-wal").read_bytes() == log
 
@@ -140,7 +140,7 @@ def test_a_backup_that_is_put_back_is_no_loss(
         (tmp_path / rest).unlink(missing_ok=True)
     restore(path, backup)
 
-    assert opened(path) == ["before"]
+    assert read_texts(path) == ["before"]
 
 
 def test_a_store_that_is_deleted_and_made_anew_is_no_loss(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_store_that_is_deleted_and_made_anew_is_no_loss(tmp_path: Path) -> Non
     path.with_name("perdure.db-wal").unlink()
     path.unlink()
 
-    assert opened(path) == []
+    assert read_texts(path) == []
 
 
 def test_a_mark_is_written_once_a_second_at_most(tmp_path: Path) -> None:
@@ -179,11 +179,11 @@ def test_a_header_that_is_gone_is_damage(tmp_path: Path, bytes_gone: int) -> Non
     with path.open("r+b") as file:
         file.write(bytes(bytes_gone))
     with pytest.raises(StoreDamaged, match=r"is damaged \(its header is gone\): restore a backup"):
-        opened(path)
+        read_texts(path)
     path.write_bytes(b"no database, certainly none " * 1_000)
 
     with pytest.raises(NotAStore, match="choose another path"):
-        opened(path)
+        read_texts(path)
 
 
 def test_tables_or_an_id_that_are_gone_are_damage(tmp_path: Path) -> None:
@@ -192,11 +192,11 @@ def test_tables_or_an_id_that_are_gone_are_damage(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as empty:
         empty.execute("PRAGMA application_id = 0x50455244")
     with pytest.raises(StoreDamaged, match="its tables are gone"):
-        opened(path)
+        read_texts(path)
     path.unlink()
     asyncio.run(SqliteStore.open(path, at=START).close())
     with contextlib.closing(sqlite3.connect(path)) as spoilt:
         spoilt.execute("PRAGMA application_id = 7")
 
     with pytest.raises(StoreDamaged, match="its application id is 0x7"):
-        opened(path)
+        read_texts(path)

@@ -16,7 +16,7 @@ from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
-from tests.contracts.base import Contract, found_messages, found_passages
+from tests.contracts.base import Contract, match_messages, match_passages
 from tests.contracts.upkeep import KINDS, faults_of
 from tests.contracts.vectors import MODEL, blob, vectors_in
 from tests.support.postgres_server import address_of_a_new_schema, run_sql
@@ -39,7 +39,7 @@ DAMAGES = {
 }
 
 
-async def opened(folder: Path, database: str) -> tuple[Store, Run]:
+async def open_store(folder: Path, database: str) -> tuple[Store, Run]:
     """A store, and a way to damage it."""
     if database == "postgres":
         address = address_of_a_new_schema()
@@ -75,7 +75,7 @@ def fill(tx: Tx) -> tuple[AgentId, ArchiveId, int]:
 @pytest.mark.parametrize("damage", DAMAGES)
 async def test_damage_is_found_and_repaired(tmp_path: Path, database: str, damage: str) -> None:
     """Told as what it is; after the repair nothing differs, and a second one finds nothing to do."""
-    store, run = await opened(tmp_path, database)
+    store, run = await open_store(tmp_path, database)
     await store.write(fill)
     assert await store.read(faults_of) == []
     run(damage)
@@ -92,7 +92,7 @@ async def test_damage_is_found_and_repaired(tmp_path: Path, database: str, damag
 
 async def test_a_lost_index_is_made_anew(tmp_path: Path) -> None:
     """An emptied full-text index, a damaged vector: both are as they were, the vector once it is embedded again."""
-    store, run = await opened(tmp_path, "sqlite")
+    store, run = await open_store(tmp_path, "sqlite")
     agent_id, archive_id, number = await store.write(fill)
     run("INSERT INTO passage_words (passage_words) VALUES ('delete-all')")
     run("INSERT INTO message_words (message_words) VALUES ('delete-all')")
@@ -102,8 +102,8 @@ async def test_a_lost_index_is_made_anew(tmp_path: Path) -> None:
     await store.write(lambda tx: faults_of(tx, repair=True))
 
     assert await store.read(faults_of) == []
-    assert await store.read(lambda tx: found_messages(tx, agent_id, "walrus")) == [0]
-    assert await store.read(lambda tx: found_passages(tx, archive_id, "gull")) == [2]
+    assert await store.read(lambda tx: match_messages(tx, agent_id, "walrus")) == [0]
+    assert await store.read(lambda tx: match_passages(tx, archive_id, "gull")) == [2]
     assert await store.read(vectors_in, number) == {}
     assert await store.read(lambda tx: tx.vectors.waits(MODEL, at=START))
     await store.close()
@@ -121,7 +121,7 @@ def counted(faults: Sequence[Fault], kind: str) -> int:
 
 async def test_a_repair_adds_nothing_twice_to_an_index_that_is_made_anew(tmp_path: Path) -> None:
     """What the one in use has lost is in the new one, which is made of the texts."""
-    store, run = await opened(tmp_path, "sqlite")
+    store, run = await open_store(tmp_path, "sqlite")
     await store.write(fill)
     run("DELETE FROM passage_words_docsize WHERE id & 4294967295 = 1")
     assert await store.write(lambda tx: tx.upkeep.rebuild_words("archive", limit=3))

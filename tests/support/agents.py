@@ -26,8 +26,6 @@ from perdure.engine.search.tools import SEARCH_TOOLS, SearchCall
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, SequentialIds
 
-__all__ = ["USER", "AgentInRun", "agent_in_run"]
-
 USER = Author(kind="user", id="user-1")
 
 

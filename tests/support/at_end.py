@@ -4,7 +4,5 @@ from __future__ import annotations
 
 import contextlib
 
-__all__ = ["at_end"]
-
 at_end = contextlib.ExitStack()
 """Closed by `conftest.py` after the last test of a process."""

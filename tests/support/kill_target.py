@@ -39,8 +39,6 @@ from perdure.library.agent import AsyncAgent
 from perdure.testing.scripted_model import ScriptedModel, says
 from perdure.toolbox.functions import tool
 
-__all__ = ["MODEL", "STEPS", "TOOLS", "answer", "effect_tools", "obedient_model"]
-
 MODEL = "test/obedient"
 
 STEPS: dict[str, tuple[str, dict[str, str]]] = {

@@ -12,8 +12,6 @@ from perdure import AsyncPerdure, ModelDelta, ModelReply, ModelRequest, Perdure
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, says
 
-__all__ = ["MODEL", "SlowSpeaker", "open_async", "open_sync"]
-
 MODEL = "test/scripted"
 
 Tools = Sequence[Callable[..., Any]]

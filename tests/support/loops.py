@@ -6,8 +6,6 @@ import asyncio
 
 import pytest
 
-__all__ = ["new_loop"]
-
 
 def new_loop(kind: str) -> asyncio.AbstractEventLoop:
     """A new event loop, `asyncio` or `uvloop`; without uvloop the test is skipped."""

@@ -17,8 +17,6 @@ from perdure.storage.migrations import MIGRATIONS, Migration
 from perdure.testing import inline_store
 from perdure.testing.clock import START
 
-__all__ = ["copied_stores"]
-
 _upgrade = sqlite.upgrade
 _template_lock = threading.Lock()
 

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator
 
 from perdure.testing import HttpModel
 
-__all__ = ["HANGS_S", "time_passes", "when_it_hangs"]
-
 HANGS_S = 5.0
 """A time limit that no answer needs; `when_it_hangs` lets it pass at once."""
 

@@ -18,8 +18,6 @@ from perdure.storage.database.postgres import PostgresStore
 from perdure.testing.clock import START
 from tests.support.at_end import at_end
 
-__all__ = ["address_of_a_new_schema", "address_of_an_empty_store", "run_sql"]
-
 EMPTY = """
     DO $$
     DECLARE

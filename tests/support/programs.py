@@ -27,8 +27,6 @@ from perdure.testing import InlineStore, ScriptedModel
 from tests.support.library import MODEL
 from tests.support.warm import warm
 
-__all__ = ["Chat", "Screen", "called", "environment", "open_chat", "perdure", "perdure_from_cold"]
-
 SRC = Path(__file__).resolve().parents[2] / "src"
 
 
@@ -71,7 +69,7 @@ def _run(
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def called(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+def run_inside(home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """The same inside this process, which is quicker; there is nothing on stdin to read."""
     env = {"PERDURE_HOME": str(home), "PERDURE_MODEL": "", **more}
     done = CliRunner().invoke(app, arguments, prog_name="perdure", env=env)

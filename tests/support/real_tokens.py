@@ -10,8 +10,6 @@ from typing import Any
 from perdure.core.messages import Part, Reasoning, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.models import ModelRequest
 
-__all__ = ["real_tokens", "tokens_of_request"]
-
 AROUND_A_MESSAGE = 4  # role and separators, as OpenAI's chat format has them
 
 

@@ -21,8 +21,6 @@ from perdure.settings import Settings
 from perdure.testing import ScriptedModel
 from tests.server.documented import documented
 
-__all__ = ["BASE", "MODEL", "chunks_of", "in_process", "letta", "served"]
-
 MODEL = "test/scripted"
 BASE = "http://127.0.0.1:8283"
 
@@ -30,7 +28,7 @@ Tools = Sequence[Callable[..., Any]]
 
 
 @contextlib.asynccontextmanager
-async def _opened(path: Path, model: Model, tools: Tools) -> AsyncIterator[AsyncPerdure]:
+async def _open_library(path: Path, model: Model, tools: Tools) -> AsyncIterator[AsyncPerdure]:
     settings = replace(Settings(), model=MODEL)
     perdure = await AsyncPerdure.open(path / "p.db", models={MODEL: model}, tools=tools, settings=settings)
     async with perdure:
@@ -42,7 +40,7 @@ async def in_process(
     path: Path, *script: Any, model: Model | None = None, tools: Tools = (), config: ServerConfig | None = None
 ) -> AsyncIterator[tuple[httpx.AsyncClient, AsyncPerdure]]:
     """A client of the application itself; it sees an answer when it is complete."""
-    async with _opened(path, model or ScriptedModel(*script), tools) as perdure:
+    async with _open_library(path, model or ScriptedModel(*script), tools) as perdure:
         app = create_app(perdure, config or ServerConfig())
         hooks = {"response": [documented(app, has_key=bool(config and config.api_key))]}
         transport = httpx.ASGITransport(app)
@@ -55,7 +53,7 @@ async def served(
     path: Path, *script: Any, model: Model | None = None, tools: Tools = (), config: ServerConfig | None = None
 ) -> AsyncIterator[tuple[str, AsyncPerdure]]:
     """The address of a server that listens on a free port, in a task of this loop."""
-    async with _opened(path, model or ScriptedModel(*script), tools) as perdure:
+    async with _open_library(path, model or ScriptedModel(*script), tools) as perdure:
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(serve(perdure, config or ServerConfig(port=0), on_ready=ready.set_result))
         try:

@@ -20,8 +20,6 @@ from pathlib import Path
 from tests.support.at_end import at_end
 from tests.support.warm_server import LENGTH_BYTES
 
-__all__ = ["KILL", "killed", "warm"]
-
 SERVER = Path(__file__).parent / "warm_server.py"
 SHARED = (
     *("perdure.cli", "perdure.testing", "perdure.providers.extractive", "typer._adapters", "perdure.server"),

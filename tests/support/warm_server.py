@@ -23,8 +23,6 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["LENGTH_BYTES"]
-
 LENGTH_BYTES = 8
 """Of a request: first its length, with the three streams beside it, then JSON.
 

@@ -7,8 +7,6 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["PUBLIC", "PUBLIC_TOO", "Names", "certificate"]
-
 PUBLIC, PUBLIC_TOO = "93.184.216.34", "2606:4700:4700::1111"
 
 

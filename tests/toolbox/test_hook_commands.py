@@ -86,12 +86,12 @@ async def test_a_command_gets_json_in_its_own_folder(tmp_path: Path) -> None:
 )
 async def test_what_a_command_may_answer(tmp_path: Path, command: Any, block: str | None, context: str | None) -> None:
     """By its exit code, or by JSON on stdout; what is no JSON is chatter."""
-    (hook,) = command_hooks(_written(tmp_path, command))
+    (hook,) = command_hooks(_write_hooks(tmp_path, command))
 
     assert await hook(PAYLOAD) == Verdict(block=block, context=context)
 
 
-def _written(folder: Path, command: Any) -> Path:
+def _write_hooks(folder: Path, command: Any) -> Path:
     configured(folder, command)
     return folder / "hooks.toml"
 

@@ -128,16 +128,16 @@ async def test_code_is_run_in_the_sandbox_of_this_machine() -> None:
             pytest.skip(f"this machine can't hold code back: {found.summary}")
         box = toolbox(sandbox)
 
-        async def told(code: str) -> str:
+        async def run_code(code: str) -> str:
             return (await box.call(tool("run_code"), {"code": code}, CONTEXT)).text
 
         texts = [
-            await told("import math\nprint('hi')\nx = 6\nmath.factorial(x)"),
-            await told("1j"),
-            await told("def f():\n    return 1 / 0\nf()"),
-            await told("x"),
-            await told("import socket\nsocket.create_connection(('127.0.0.1', 80), 2)"),
-            await told("this is no Python"),
+            await run_code("import math\nprint('hi')\nx = 6\nmath.factorial(x)"),
+            await run_code("1j"),
+            await run_code("def f():\n    return 1 / 0\nf()"),
+            await run_code("x"),
+            await run_code("import socket\nsocket.create_connection(('127.0.0.1', 80), 2)"),
+            await run_code("this is no Python"),
         ]
     finally:
         await sandbox.close()

@@ -95,7 +95,7 @@ def at(site: Site, engine: type[Any]) -> SearchEngine:
     return found
 
 
-def said(shape: Any) -> bytes:
+def json_page(shape: Any) -> bytes:
     return page(json.dumps(shape).encode(), kind="application/json")
 
 
@@ -106,7 +106,7 @@ ANSWERS = {Exa: EXA, Tavily: TAVILY, Brave: BRAVE, SearXNG: SEARXNG}
 @pytest.mark.parametrize("engine", PATHS, ids=lambda engine: engine.__name__)
 async def test_each_engine_is_asked_and_read(engine: type[Any]) -> None:
     """Title, address, day and excerpt of each result, in order, marked as data."""
-    async with serving({PATHS[engine]: said(ANSWERS[engine])}) as site:
+    async with serving({PATHS[engine]: json_page(ANSWERS[engine])}) as site:
         outcome = await WebSearch(at(site, engine)).search({"query": "how  bees\ndance"})
 
     more = " … And the distance." if engine in (Exa, Brave) else ""
@@ -132,7 +132,7 @@ FILTERED = {
 
 
 async def test_exa_is_told_all_that_it_knows() -> None:
-    async with serving({"/search": said(EXA)}) as site:
+    async with serving({"/search": json_page(EXA)}) as site:
         await WebSearch(at(site, Exa)).search(FILTERED)
 
     assert f"x-api-key: {KEY}" in site.asked[0]
@@ -151,7 +151,7 @@ async def test_exa_is_told_all_that_it_knows() -> None:
 
 
 async def test_tavily_is_told_all_that_it_knows() -> None:
-    async with serving({"/search": said(TAVILY)}) as site:
+    async with serving({"/search": json_page(TAVILY)}) as site:
         await WebSearch(at(site, Tavily)).search(FILTERED | {"include_text": True})
 
     assert f"Authorization: Bearer {KEY}" in site.asked[0]
@@ -169,7 +169,7 @@ async def test_tavily_is_told_all_that_it_knows() -> None:
 
 
 async def test_brave_is_told_all_that_it_knows() -> None:
-    async with serving({"/res/v1/web/search": said(BRAVE)}) as site:
+    async with serving({"/res/v1/web/search": json_page(BRAVE)}) as site:
         await WebSearch(at(site, Brave)).search(FILTERED)
 
     assert f"X-Subscription-Token: {KEY}" in site.asked[0]
@@ -185,7 +185,7 @@ async def test_brave_is_told_all_that_it_knows() -> None:
 async def test_searxng_is_told_all_that_it_knows() -> None:
     """A range of time that holds the first day; the rest is looked at in what it finds."""
     today = datetime.now(UTC).date().isoformat()
-    async with serving({"/search": said(SEARXNG)}) as site:
+    async with serving({"/search": json_page(SEARXNG)}) as site:
         await WebSearch(at(site, SearXNG)).search({"query": "bees", "category": "news", "start_published_date": today})
 
     assert asked_fields(site) == {"q": "bees", "format": "json", "categories": "news", "time_range": "day"}
@@ -209,7 +209,7 @@ async def test_results_are_bounded_and_what_was_asked_for() -> None:
         {"title": "too old", "url": "https://bees.example/old", "content": "", "publishedDate": "2020-01-01T00:00:00"},
         "no result at all",
     ]
-    async with serving({"/search": said({"results": [*others, *entries]})}) as site:
+    async with serving({"/search": json_page({"results": [*others, *entries]})}) as site:
         search = WebSearch(at(site, SearXNG))
         outcome = await search.search(
             {
@@ -250,10 +250,10 @@ async def test_what_is_no_answer_is_told() -> None:
         search = WebSearch(at(site, Exa))
         with pytest.raises(ToolError, match="no JSON"):
             await search.search({"query": "bees"})
-        site.pages = {"/search": said([1])}
+        site.pages = {"/search": json_page([1])}
         with pytest.raises(ToolError, match="no search result"):
             await search.search({"query": "bees"})
-        site.pages = {"/search": said({"results": "none"})}
+        site.pages = {"/search": json_page({"results": "none"})}
         nothing = await search.search({"query": "bees"})
         site.pages = {"/search": page(b" " * 5_000_000)}
         with pytest.raises(ToolError, match="larger than 4,000,000 bytes"):

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from ssl import SSLContext
 
-__all__ = ["Page", "Site", "page", "serving"]
-
 Write = Callable[[bytes], Awaitable[None]]
 Page = bytes | Callable[[Write], Awaitable[None]]
 """A whole answer, or what writes one."""
@@ -45,12 +43,12 @@ async def serving(pages: Mapping[str, Page], *, ssl: SSLContext | None = None) -
         task = asyncio.current_task()
         answering.add(task)
         try:
-            await answered(reader, writer)
+            await serve(reader, writer)
         finally:
             answering.discard(task)
             writer.close()
 
-    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             site.asked.append(head)

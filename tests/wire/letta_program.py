@@ -21,7 +21,7 @@ BLOCKS = [{"label": "human", "value": "Name: Ann."}, {"label": "persona", "value
 TOOLS = ["archival_memory_insert", "archival_memory_search", "core_memory_append", "core_memory_replace"]
 
 
-def said(text: str) -> list[Any]:
+def user_message(text: str) -> list[Any]:
     return [{"role": "user", "content": text}]
 
 
@@ -47,7 +47,7 @@ def create(client: Any, model: str) -> str:
 
 def send(client: Any, agent_id: str) -> None:
     """One message, one answer; the user's own is not in the reply."""
-    reply = client.agents.messages.create(agent_id, messages=said("hello"))
+    reply = client.agents.messages.create(agent_id, messages=user_message("hello"))
     assert kinds(reply.messages) == ["assistant_message"], reply
     assert reply.messages[0].content == "done"
     assert reply.stop_reason.stop_reason == "end_turn"
@@ -58,7 +58,9 @@ def send(client: Any, agent_id: str) -> None:
 def stream(client: Any, agent_id: str) -> None:
     """Pieces with one id, then the whole; steps as whole messages; both end with the reason and the usage."""
     for tokens in (True, False):
-        events = list(client.agents.messages.stream(agent_id, messages=said("hello ! append"), stream_tokens=tokens))
+        events = list(
+            client.agents.messages.stream(agent_id, messages=user_message("hello ! append"), stream_tokens=tokens)
+        )
         found = [event.message_type for event in events]
         assert found[-2:] == ["stop_reason", "usage_statistics"], found
         assert "tool_call_message" in found, found
@@ -78,7 +80,7 @@ def stream(client: Any, agent_id: str) -> None:
 def five_tools(client: Any, agent_id: str) -> None:
     """Five calls one after the other, each with its return, then the answer."""
     reply = client.agents.messages.create(
-        agent_id, messages=said("go ! append insert_passage search_passage search_history replace")
+        agent_id, messages=user_message("go ! append insert_passage search_passage search_history replace")
     )
     assert kinds(reply.messages) == ["tool_call_message", "tool_return_message"] * 5 + ["assistant_message"]
     returns = [message for message in reply.messages if message.message_type == "tool_return_message"]
@@ -91,13 +93,13 @@ def five_tools(client: Any, agent_id: str) -> None:
 def questions(client: Any, model: str) -> None:
     """A question of the agent is what it says last, in streams too, and the next message answers it."""
     made = client.agents.create(model=model, memory_blocks=BLOCKS, tools=["ask_user"])
-    asked = client.agents.messages.create(made.id, messages=said("door ! ask"))
+    asked = client.agents.messages.create(made.id, messages=user_message("door ! ask"))
     assert kinds(asked.messages) == ["tool_call_message", "tool_return_message", "assistant_message"], asked
     assert asked.messages[-1].content == "Which colour for the door?"
     assert asked.stop_reason.stop_reason == "end_turn"
-    assert client.agents.messages.create(made.id, messages=said("red")).messages[-1].content == "done"
+    assert client.agents.messages.create(made.id, messages=user_message("red")).messages[-1].content == "done"
     for tokens in (True, False):
-        events = list(client.agents.messages.stream(made.id, messages=said("gate ! ask"), stream_tokens=tokens))
+        events = list(client.agents.messages.stream(made.id, messages=user_message("gate ! ask"), stream_tokens=tokens))
         pieces = [event.content for event in events if event.message_type == "assistant_message"]
         assert pieces == ["Which colour for the gate?"], events
     client.agents.delete(made.id)
@@ -181,7 +183,7 @@ def tools(client: Any, agent_id: str) -> None:
     else:
         ran = client.post(f"/v1/agents/{agent_id}/tools/roll/run", cast_to=object, body=body)
     assert (ran["status"], ran["func_return"], ran["stdout"]) == ("success", "x rolled 1", ["rolling\n"]), ran
-    reply = client.agents.messages.create(agent_id, messages=said("go ! roll manage"))
+    reply = client.agents.messages.create(agent_id, messages=user_message("go ! roll manage"))
     returns = [message.tool_return for message in reply.messages if message.message_type == "tool_return_message"]
     assert returns == ["7 rolled 1", "{'sku': 'A1', 'change': 2}"], returns
     client.agents.tools.detach(made.id, agent_id=agent_id)
@@ -212,13 +214,13 @@ def approvals(client: Any, model: str) -> None:
     def decide(**decision: Any) -> dict[str, Any]:
         return {"type": "approval", "approvals": [{"type": "approval", **decision}]}
 
-    asked = client.agents.messages.create(agent.id, messages=said("tea ! append"))
+    asked = client.agents.messages.create(agent.id, messages=user_message("tea ! append"))
     assert kinds(asked.messages) == ["approval_request_message"], asked
     assert asked.stop_reason.stop_reason == "requires_approval"
     (call,) = asked.messages[0].tool_calls
     state = client.agents.retrieve(agent.id, include=["agent.pending_approval"])
     assert state.pending_approval.tool_calls[0].tool_call_id == call.tool_call_id
-    for wrong, status in ((said("hello?"), 409), ([decide(tool_call_id="call_x", approve=True)], 400)):
+    for wrong, status in ((user_message("hello?"), 409), ([decide(tool_call_id="call_x", approve=True)], 400)):
         try:
             client.agents.messages.create(agent.id, messages=wrong)
         except letta_client.APIStatusError as error:
@@ -242,7 +244,7 @@ def approvals(client: Any, model: str) -> None:
         "assistant_message",
     ], history
 
-    streamed = [*client.agents.messages.stream(agent.id, messages=said("milk ! append"), stream_tokens=True)]
+    streamed = [*client.agents.messages.stream(agent.id, messages=user_message("milk ! append"), stream_tokens=True)]
     pieces = [chunk for chunk in streamed if chunk.message_type == "approval_request_message"]
     assert pieces[0].tool_call.name == "core_memory_append", pieces
     assert streamed[-2].stop_reason == "requires_approval", streamed[-2]
@@ -253,11 +255,11 @@ def approvals(client: Any, model: str) -> None:
 
     client.agents.tools.update_approval("core_memory_append", agent_id=agent.id, body_requires_approval=False)
     assert client.agents.retrieve(agent.id).tool_rules == []
-    free = client.agents.messages.create(agent.id, messages=said("cake ! append"))
+    free = client.agents.messages.create(agent.id, messages=user_message("cake ! append"))
     assert free.stop_reason.stop_reason == "end_turn"
 
     tools: Any = {"client_tools": [BASH]}
-    stopped = client.agents.messages.create(agent.id, messages=said("look ! bash"), **tools)
+    stopped = client.agents.messages.create(agent.id, messages=user_message("look ! bash"), **tools)
     assert kinds(stopped.messages) == ["approval_request_message"], stopped
     call_id = stopped.messages[0].tool_call.tool_call_id
     brought: Any = {"type": "tool", "tool_call_id": call_id, "tool_return": "file.txt", "status": "success"}
@@ -266,10 +268,10 @@ def approvals(client: Any, model: str) -> None:
     )
     assert [message.message_type for message in following.messages] == ["tool_return_message", "assistant_message"]
     assert following.messages[0].tool_return == "file.txt"
-    *_, stop, _ = client.agents.messages.stream(agent.id, messages=said("see ! bash"), **tools)
+    *_, stop, _ = client.agents.messages.stream(agent.id, messages=user_message("see ! bash"), **tools)
     assert stop.stop_reason == "requires_approval", stop
     assert client.agents.messages.cancel(agent.id)
-    assert client.agents.messages.create(agent.id, messages=said("hello")).messages[0].content == "done"
+    assert client.agents.messages.create(agent.id, messages=user_message("hello")).messages[0].content == "done"
     client.agents.delete(agent.id)
 
 
@@ -351,7 +353,7 @@ def cancel(client: Any, agent_id: str) -> None:
     got: list[Any] = []
 
     def talk() -> None:
-        got.append(client.agents.messages.create(agent_id, messages=said("slowly")))
+        got.append(client.agents.messages.create(agent_id, messages=user_message("slowly")))
 
     talking = threading.Thread(target=talk)
     talking.start()
@@ -363,7 +365,7 @@ def cancel(client: Any, agent_id: str) -> None:
     talking.join(20)
     assert got[0].stop_reason.stop_reason == "cancelled", got
     assert client.runs.retrieve(active[0].id).status == "cancelled"
-    assert client.agents.messages.create(agent_id, messages=said("hello")).messages[-1].content == "done"
+    assert client.agents.messages.create(agent_id, messages=user_message("hello")).messages[-1].content == "done"
 
 
 def conversations(client: Any, agent_id: str) -> None:
@@ -372,17 +374,19 @@ def conversations(client: Any, agent_id: str) -> None:
     assert (made.agent_id, made.summary, made.in_context_message_ids) == (agent_id, "on boats", [])
     assert [line.id for line in client.conversations.list(agent_id=agent_id, summary_search="boat")] == [made.id]
     for tokens in (True, False):
-        events = list(client.conversations.messages.create(made.id, messages=said("hi"), stream_tokens=tokens))
+        events = list(client.conversations.messages.create(made.id, messages=user_message("hi"), stream_tokens=tokens))
         assert "".join(str(one.content) for one in events if one.message_type == "assistant_message") == "done"
         assert [one.message_type for one in events][-2:] == ["stop_reason", "usage_statistics"]
-    events = list(client.conversations.messages.create("default", agent_id=agent_id, messages=said("hi, first")))
+    events = list(
+        client.conversations.messages.create("default", agent_id=agent_id, messages=user_message("hi, first"))
+    )
     assert "assistant_message" in kinds(events), events
     listed = list(client.conversations.messages.list(made.id, order="asc"))
     assert [message.content for message in listed] == ["hi", "done"] * 2, listed
     assert len(client.conversations.retrieve(made.id).in_context_message_ids) == 4
     assert client.conversations.update(made.id, summary="on ships").summary == "on ships"
     tools: Any = {"client_tools": [BASH], "background": True}
-    events = list(client.conversations.messages.create(made.id, messages=said("go ! bash"), **tools))
+    events = list(client.conversations.messages.create(made.id, messages=user_message("go ! bash"), **tools))
     (call,) = [one.tool_call for one in events if one.message_type == "approval_request_message"]
     returned = {"type": "tool", "tool_call_id": call.tool_call_id, "tool_return": "a.txt", "status": "success"}
     answer: Any = [{"type": "approval", "approvals": [returned], "otid": "otid-of-answer"}]
@@ -390,7 +394,7 @@ def conversations(client: Any, agent_id: str) -> None:
     of_answer: Any = {"otid": "otid-of-answer"}  # the older client has no name for it
     again = list(client.conversations.messages.stream(made.id, starting_after=0, extra_body=of_answer))
     assert [one.message_type for one in again] == [one.message_type for one in events], again
-    list(client.conversations.messages.create(made.id, messages=said("go ! bash"), **tools))
+    list(client.conversations.messages.create(made.id, messages=user_message("go ! bash"), **tools))
     assert set(client.conversations.cancel(made.id).values()) == {"cancelled"}
     client.conversations.delete(made.id)
     assert client.conversations.list(agent_id=agent_id) == []
@@ -399,12 +403,12 @@ def conversations(client: Any, agent_id: str) -> None:
 def reset(client: Any, model: str) -> None:
     """What was said is in no list and no search any more; blocks are, and the agent answers."""
     made = client.agents.create(model=model, memory_blocks=BLOCKS, tools=TOOLS)
-    client.agents.messages.create(made.id, messages=said("walrus ! append"))
+    client.agents.messages.create(made.id, messages=user_message("walrus ! append"))
     client.agents.messages.reset(made.id, add_default_initial_messages=True)
     assert list(client.agents.messages.list(made.id)) == []
     assert client.messages.search(query="walrus", agent_id=made.id) == []
     assert "walrus" in client.agents.blocks.retrieve("human", agent_id=made.id).value
-    assert client.agents.messages.create(made.id, messages=said("hello")).messages[-1].content == "done"
+    assert client.agents.messages.create(made.id, messages=user_message("hello")).messages[-1].content == "done"
     client.agents.messages.reset(made.id)
     client.agents.delete(made.id)
 

@@ -20,8 +20,6 @@ from perdure.testing import HttpModel, says
 from perdure.testing.http_model import HttpLine, Later
 from tests.support.warm import KILL, killed, warm
 
-__all__ = ["MODEL", "Server", "free_port", "obey", "served"]
-
 MODEL = "openai/test"
 SRC = Path(__file__).resolve().parents[2] / "src"
 START_S = 30.0

@@ -11,8 +11,6 @@ from typing import Any
 
 from tests.server.routed import MODEL, Routed
 
-__all__ = ["ID", "Exchange", "differences", "exchanges", "replay"]
-
 FOLDER = Path(__file__).parent / "recordings"
 ID = re.compile(r"(?:agent|tool|message|run|step|call)[-_][0-9a-f][0-9a-f-]{7,}")
 CLOSED = frozenset({"message_type", "type", "stop_reason", "status", "tool_type", "source_type", "agent_type"})

@@ -52,7 +52,7 @@ OTHERWISE = {
 """Where we answer otherwise on purpose -> why."""
 
 
-async def found(name: str) -> list[str]:
+async def find_differences(name: str) -> list[str]:
     """All differences of a recording."""
     async with routed(*SCRIPTS[name]) as server:
         lines = []
@@ -65,12 +65,12 @@ async def found(name: str) -> list[str]:
 @pytest.mark.parametrize("name", SCRIPTS)
 async def test_the_recorded_requests_are_answered_in_the_recorded_shapes(name: str) -> None:
     """Fields, their order, their types, kinds of messages and their order, and how it ended."""
-    assert [line for line in await found(name) if line not in OTHERWISE] == []
+    assert [line for line in await find_differences(name) if line not in OTHERWISE] == []
 
 
 async def test_what_is_answered_otherwise_on_purpose_is_still_so() -> None:
     """A reason without a difference would hide the next one."""
-    lines = {line for name in SCRIPTS for line in await found(name)}
+    lines = {line for name in SCRIPTS for line in await find_differences(name)}
 
     assert OTHERWISE.keys() - lines == set()
 

@@ -13,8 +13,6 @@ import pytest
 
 from perdure.providers.embeddings.weights import PACKAGE, find_installed
 
-__all__ = ["SIZE", "minilm_folder", "needs_minilm", "tiny_model", "tiny_tensors"]
-
 SIZE, WIDE, LAYERS, HEADS, PLACES = 16, 32, 2, 4, 12
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "red", "wine", "blue", "sky", "##s", "a", "b", "c", ".")
 

@@ -77,6 +77,6 @@ _BERT: Bert
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _loaded(bert: Bert) -> None:
+def _set_bert(bert: Bert) -> None:
     global _BERT
     _BERT = bert

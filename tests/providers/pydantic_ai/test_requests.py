@@ -100,7 +100,7 @@ async def test_openai_messages() -> None:
 
 async def test_anthropic_reasoning_goes_back_unchanged() -> None:
     _, reply, _ = await answer(ANTHROPIC, sse("anthropic_thinking_tools"))
-    body = await wire(ANTHROPIC, asking(ANTHROPIC, answered(reply.parts)))
+    body = await wire(ANTHROPIC, asking(ANTHROPIC, turn_of(reply.parts)))
     assert body["messages"][1]["content"][:3] == [
         {
             "type": "thinking",
@@ -114,7 +114,7 @@ async def test_anthropic_reasoning_goes_back_unchanged() -> None:
 
 async def test_gemini_signatures_go_back_on_the_pieces_they_came_with() -> None:
     _, reply, _ = await answer(GOOGLE, sse("gemini_thoughts_tools"))
-    body = await wire(GOOGLE, asking(GOOGLE, answered(reply.parts)))
+    body = await wire(GOOGLE, asking(GOOGLE, turn_of(reply.parts)))
     thought, first, second = body["contents"][1]["parts"]
     assert thought["thought"] is True and "thoughtSignature" not in thought
     assert first["thoughtSignature"] == "CpcBAdHtim9Q7sWjZ2VtaW5pLXNpZ25hdHVyZQ=="
@@ -127,7 +127,7 @@ async def test_gemini_signatures_go_back_on_the_pieces_they_came_with() -> None:
 
 async def test_openai_reasoning_goes_back_encrypted() -> None:
     _, reply, _ = await answer(OPENAI, sse("openai_responses_reasoning_tools"))
-    body = await wire(OPENAI, asking(OPENAI, answered(reply.parts)))
+    body = await wire(OPENAI, asking(OPENAI, turn_of(reply.parts)))
     assert body["input"][1] == {
         "id": "rs_67ca",
         "type": "reasoning",
@@ -136,7 +136,7 @@ async def test_openai_reasoning_goes_back_encrypted() -> None:
     }
 
 
-def answered(parts: tuple[Part, ...]) -> Any:
+def turn_of(parts: tuple[Part, ...]) -> Any:
     """A turn with this answer, its calls answered."""
     results = tuple(ToolResult(part.call_id, part.name, "done") for part in parts if isinstance(part, ToolCall))
     return log(("user", (Text("Weather?"),)), ("assistant", parts), ("tool", results))

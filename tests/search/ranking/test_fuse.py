@@ -57,7 +57,7 @@ def pools(draw: st.DrawFn, wild: bool = False) -> Pool:
     )
 
 
-def taken(pool: Pool, rows: Any) -> Pool:
+def select_rows(pool: Pool, rows: Any) -> Pool:
     """The same rows in another order, or some of them."""
     columns = {
         name: column[..., rows]
@@ -78,7 +78,7 @@ def test_the_order_of_the_rows_given_changes_nothing(pool: Pool, weights: Weight
     """The same rows in any order are ranked alike, with the same scores to the last bit."""
     shuffled = list(range(pool.size))
     random.shuffle(shuffled)
-    other = taken(pool, np.array(shuffled))
+    other = select_rows(pool, np.array(shuffled))
 
     one, two = rank(pool, ANY_HINTS, weights), rank(other, ANY_HINTS, weights)
     assert pool.seq[one.order].tolist() == other.seq[two.order].tolist()

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tests.support.warm import KILL, warm
 
-__all__ = ["COMMAND", "Running", "child_arguments", "running", "wait_until_gone", "warm_command"]
-
 COMMAND = sys.executable
 _PROGRAM = Path(__file__).parents[2] / "support" / "mcp_server.py"
 

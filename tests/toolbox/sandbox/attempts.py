@@ -10,8 +10,6 @@ from perdure.core.tools.sandbox import SandboxJob
 from tests.toolbox.sandbox.cages import LIMITS, Cage
 from tests.toolbox.sandbox.ground import NUMBERS
 
-__all__ = ["outcomes_of"]
-
 PRELUDE = f"""
 import ctypes, fcntl, json, mmap, os, resource, signal, socket, struct, sys, time
 libc = ctypes.CDLL(None, use_errno=True)

@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxLimits, SandboxResult
 from perdure.toolbox.sandbox.linux import LinuxSandbox
 
-__all__ = ["LIMITS", "ORDINARY_USER", "Cage", "gone", "ordinary_python"]
-
 T = TypeVar("T")
 
 ORDINARY_USER = 61_234

@@ -16,8 +16,6 @@ from typing import Any
 from perdure.toolbox.sandbox.inside.syscall_numbers import AARCH64, X86_64
 from perdure.toolbox.sandbox.package_cache import remove_tree
 
-__all__ = ["NUMBERS", "Ground"]
-
 NUMBERS: Mapping[str, int] = {"x86_64": X86_64, "aarch64": AARCH64}.get(os.uname().machine, {})
 
 Snapshot = dict[str, tuple[int, int, bytes]]

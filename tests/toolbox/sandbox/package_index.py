@@ -12,8 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-__all__ = ["PackageIndex", "make_source", "make_wheel", "source_files"]
-
 
 def make_wheel(name: str, version: str = "1.0", *, needs: tuple[str, ...] = (), size: int = 0) -> tuple[str, bytes]:
     """The file name and the bytes of a wheel with one module, which says `WORD = 'name'`.

@@ -36,7 +36,7 @@ class Machine:
             (folder / f"cgroup.{file}").write_text(text)
         return folder
 
-    def found(self, *marked: Path) -> DelegatedGroup:
+    def find_group(self, *marked: Path) -> DelegatedGroup:
         return find_delegated_group(self.proc, is_marked=lambda folder: folder in marked)
 
 
@@ -44,7 +44,7 @@ def test_the_group_above_is_used_and_its_controllers_are_turned_on(tmp_path: Pat
     """As where systemd starts a service in a group below the one that it delegates."""
     machine = Machine(tmp_path)
 
-    assert machine.found(machine.parent) == DelegatedGroup(machine.parent)
+    assert machine.find_group(machine.parent) == DelegatedGroup(machine.parent)
     assert (machine.parent / "cgroup.subtree_control").read_text() == "+memory +pids"
 
 
@@ -52,24 +52,24 @@ def test_controllers_that_are_on_stay_as_they_are(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.group("app", on="memory io pids")
 
-    assert machine.found(machine.parent) == DelegatedGroup(machine.parent)
+    assert machine.find_group(machine.parent) == DelegatedGroup(machine.parent)
     assert (machine.parent / "cgroup.subtree_control").read_text() == "memory io pids"
 
 
 def test_its_own_group_is_used_if_only_that_was_delegated(tmp_path: Path) -> None:
     """Where somebody has turned its controllers on; else its own processes are in the way."""
     machine = Machine(tmp_path)
-    busy = machine.found(machine.own)
+    busy = machine.find_group(machine.own)
     machine.group("app/server", on="memory pids", procs="1 2")
 
     assert busy.folder is None
-    assert machine.found(machine.own) == DelegatedGroup(machine.own)
+    assert machine.find_group(machine.own) == DelegatedGroup(machine.own)
 
 
 def test_what_was_not_delegated_is_left_alone(tmp_path: Path) -> None:
     """Even where it could be written to."""
     machine = Machine(tmp_path)
-    found = machine.found()
+    found = machine.find_group()
 
     assert found.folder is None
     assert "was not delegated" in found.why
@@ -107,7 +107,7 @@ def test_the_mark_of_systemd_is_what_counts(
 def test_a_group_with_processes_of_its_own_cannot_be_used(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.group("app", procs="77")
-    found = machine.found(machine.parent)
+    found = machine.find_group(machine.parent)
 
     assert (found.folder, "DelegateSubgroup=" in found.why) == (None, True)
 
@@ -117,7 +117,7 @@ def test_without_the_controllers_there_is_none(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     for name in ("app", "app/server"):
         machine.group(name, controllers="hugetlb pids")
-    found = machine.found(machine.parent, machine.own)
+    found = machine.find_group(machine.parent, machine.own)
 
     assert (found.folder, found.why) == (None, f"{machine.parent} has no controller for memory")
 
@@ -128,7 +128,7 @@ def test_without_the_controllers_there_is_none(tmp_path: Path) -> None:
 def test_a_group_that_is_not_seen_is_none(tmp_path: Path, options: dict[str, str]) -> None:
     """No version 2, a place that is not there, one outside of what is mounted."""
     machine = Machine(tmp_path, **options)
-    found = machine.found(machine.parent, machine.own)
+    found = machine.find_group(machine.parent, machine.own)
 
     assert found.folder is None
     assert found.why
@@ -137,7 +137,7 @@ def test_a_group_that_is_not_seen_is_none(tmp_path: Path, options: dict[str, str
 def test_in_a_container_the_path_begins_where_the_mount_does(tmp_path: Path) -> None:
     machine = Machine(tmp_path, path="/docker/1/app/server", root="/docker/1")
 
-    assert machine.found(machine.parent) == DelegatedGroup(machine.parent)
+    assert machine.find_group(machine.parent) == DelegatedGroup(machine.parent)
 
 
 def test_a_group_has_its_limits_before_it_has_a_process(tmp_path: Path) -> None:

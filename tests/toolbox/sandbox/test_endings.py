@@ -99,12 +99,12 @@ def test_a_server_that_is_killed_leaves_nothing_behind(cage: Cage) -> None:
 
     assert done.returncode == -signal.SIGKILL, done.stderr
     until = time.monotonic() + 5
-    while running(name, done.stdout.strip()) and time.monotonic() < until:
+    while find_processes(name, done.stdout.strip()) and time.monotonic() < until:
         time.sleep(0.05)
-    assert running(name, done.stdout.strip()) == []
+    assert find_processes(name, done.stdout.strip()) == []
 
 
-def running(name: str, pid: str) -> list[str]:
+def find_processes(name: str, pid: str) -> list[str]:
     """What is left of a process of this name, and of this number."""
     found = []
     for path in Path("/proc").glob("[0-9]*/comm"):
