@@ -26,7 +26,7 @@ from perdure.domain.secrets import open_server
 from perdure.storage.cipher import AesCipher
 from perdure.testing import InlineStore
 from perdure.testing.clock import START
-from perdure.toolbox.mcp.errors import why_of
+from perdure.toolbox.mcp.errors import describe_error
 
 CANARY = "canary-19ac"
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=90) | st.text("ab_-1", min_size=1, max_size=70)
@@ -191,7 +191,7 @@ def test_an_answer_that_breaks_the_protocol_is_told_in_plain_words() -> None:
     with pytest.raises(ValidationError) as caught:
         Listing.model_validate({"tools": [[], 5]})
 
-    assert why_of(caught.value) == "what it answered breaks the protocol at tools[1]"
+    assert describe_error(caught.value) == "what it answered breaks the protocol at tools[1]"
 
 
 async def test_a_sealed_server_opens_in_its_own_place_only() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.errors import AddressRefused
-from perdure.toolbox.web_guard import GuardedTransport, WebGuard, refusal_of, resolve
+from perdure.toolbox.web_guard import GuardedTransport, WebGuard, nonpublic_range, resolve
 from tests.toolbox.names import PUBLIC, PUBLIC_TOO, Names, certificate
 from tests.toolbox.web_site import page, serving
 
@@ -32,26 +32,26 @@ from tests.toolbox.web_site import page, serving
 )
 def test_what_is_not_public_is_refused(address: str) -> None:
     """Every form in which a private, reserved, local or metadata address can be written."""
-    assert refusal_of(address)
+    assert nonpublic_range(address)
 
 
 @pytest.mark.parametrize("address", [PUBLIC, PUBLIC_TOO, "8.8.8.8", "172.32.0.1", "::ffff:8.8.8.8", "2002:808:808::1"])
 def test_what_is_public_is_not_refused(address: str) -> None:
-    assert refusal_of(address) is None
+    assert nonpublic_range(address) is None
 
 
 @given(st.ip_addresses(v=4))
 def test_a_translated_address_is_judged_as_the_one_it_carries(address: ipaddress.IPv4Address) -> None:
     """Mapped, NAT64 and 6to4 forms of an address are as public as it is, and no public address is one Python calls
     private."""
-    refused = refusal_of(str(address))
+    refused = nonpublic_range(str(address))
     carried = [
         f"::ffff:{address}",
         f"64:ff9b::{address}",
         str(ipaddress.IPv6Address((0x2002 << 112) | int(address) << 80)),
     ]
 
-    assert [refusal_of(form) for form in carried] == [refused] * 3
+    assert [nonpublic_range(form) for form in carried] == [refused] * 3
     assert refused or (address.is_global and not address.is_multicast)
 
 
@@ -76,7 +76,7 @@ def test_a_translated_address_is_judged_as_the_one_it_carries(address: ipaddress
 async def test_odd_addresses_are_refused(url: str, why: str) -> None:
     """Before anything is connected, and without repeating what is secret in them."""
     with pytest.raises(AddressRefused, match=why) as refused:
-        await WebGuard().place_of(httpx.URL(url))
+        await WebGuard().resolve_url(httpx.URL(url))
 
     assert "word" not in refused.value.address
 
@@ -84,7 +84,7 @@ async def test_odd_addresses_are_refused(url: str, why: str) -> None:
 async def test_one_private_address_among_public_ones_is_enough() -> None:
     """A name that leads to both was made to."""
     with pytest.raises(AddressRefused, match=r"10\.0\.0\.1"):
-        await WebGuard(resolver=Names([PUBLIC, "10.0.0.1"])).place_of(httpx.URL("https://example.com/"))
+        await WebGuard(resolver=Names([PUBLIC, "10.0.0.1"])).resolve_url(httpx.URL("https://example.com/"))
 
 
 async def test_a_name_that_rebinds_leads_to_the_address_that_was_judged() -> None:
@@ -130,11 +130,11 @@ async def test_allowed_hosts_may_be_anywhere() -> None:
     """By name, or by name and port; another port of the same name is not meant."""
     guard = WebGuard(["wiki.internal", "127.0.0.1:8000"], resolver=Names(["10.0.0.7"]))
 
-    assert (await guard.place_of(httpx.URL("http://WIKI.internal:9000/"))).addresses == ("10.0.0.7",)
-    assert (await guard.place_of(httpx.URL("http://127.0.0.1:8000/"))).addresses == ("127.0.0.1",)
+    assert (await guard.resolve_url(httpx.URL("http://WIKI.internal:9000/")))[1] == ("10.0.0.7",)
+    assert (await guard.resolve_url(httpx.URL("http://127.0.0.1:8000/")))[1] == ("127.0.0.1",)
     for url in ("http://127.0.0.1:8080/", "http://other.internal/", "http://a:b@wiki.internal/"):
         with pytest.raises(AddressRefused):
-            await guard.place_of(httpx.URL(url))
+            await guard.resolve_url(httpx.URL(url))
 
 
 async def test_the_certificate_is_that_of_the_name(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Custom tools: a user's source, run in the sandbox with the agent's secrets and, if it takes them, its blocks."""
+"""Custom tools: Python source of users, run in the sandbox with secrets and, where it wants them, the agent's blocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from perdure.core.tools.spec import BlockChange, Tool, ToolCode, ToolInputs, Too
 TIMEOUT_S = 30.0
 """The time limit of a tool that sets none."""
 
-FRAMES_SHOWN = 10
+FRAMES_MAX = 10
 
 
 LoadInputs = Callable[[ToolId, AgentId], Awaitable[ToolInputs]]
@@ -27,10 +27,10 @@ LoadInputs = Callable[[ToolId, AgentId], Awaitable[ToolInputs]]
 
 
 class CustomTools:
-    """`Toolbox` of tools that have a source.
+    """`Toolbox` of custom tools.
 
     Args:
-        sandbox: where they run; None: their calls are refused.
+        sandbox: runs them; None: calls are refused.
     """
 
     def __init__(self, load_inputs: LoadInputs, sandbox: Sandbox | None) -> None:
@@ -51,15 +51,8 @@ class CustomTools:
             return ToolOutcome(text=text, status="error")
         if inputs.code is None:
             raise NotFound("source of tool", tool.spec.name)
-        return await self.run(
-            tool.spec,
-            inputs.code,
-            arguments,
-            inputs.environment,
-            inputs.agent,
-            inputs.blocks,
-            secrets=inputs.secrets,
-        )
+        environment, agent, blocks = inputs.environment, inputs.agent, inputs.blocks
+        return await self.run(tool.spec, inputs.code, arguments, environment, agent, blocks, secrets=inputs.secrets)
 
     async def run(
         self,
@@ -73,10 +66,11 @@ class CustomTools:
         secrets: Mapping[str, str],
         progress: Callable[[str], None] | None = None,
     ) -> ToolOutcome:
-        """Run a source, stored or not, and return its outcome with the values of secrets masked.
+        """Run a tool's source, stored or not, and return its outcome with the values of secrets masked.
 
         Args:
-            secrets: which variables of the environment are masked: variable -> the name to show.
+            secrets: the variables of the environment to mask: variable -> the name to show instead.
+            progress: gets a line for each step, such as the installation of requirements.
         Raises: SandboxUnavailable.
         """
         if code.source_type != "python":
@@ -84,18 +78,18 @@ class CustomTools:
             return ToolOutcome(text=text, status="error")
         if self._sandbox is None:
             return ToolOutcome(text="there is no sandbox here, so it was not run", status="error")
-        job = job_of(spec, code, arguments, environment, agent, blocks)
+        job = _build_job(spec, code, arguments, environment, agent, blocks)
         mask = SecretMask({environment[variable]: name for variable, name in secrets.items()})
         result = await self._sandbox.run(job, progress=progress)
 
         def build_outcome() -> ToolOutcome:
-            return _mask_outcome(_outcome(replace(result, value=mask.value(result.value)), blocks), mask)
+            return _mask_outcome(_build_outcome(replace(result, value=mask.value(result.value)), blocks), mask)
 
         # Masking megabytes takes seconds, so it runs off the event loop.
         return await asyncio.to_thread(build_outcome) if secrets else build_outcome()
 
 
-def job_of(
+def _build_job(
     spec: ToolSpec,
     code: ToolCode,
     arguments: Mapping[str, Any],
@@ -130,20 +124,22 @@ def job_of(
     )
 
 
-def _outcome(result: SandboxResult, blocks: Sequence[Block]) -> ToolOutcome:
+def _build_outcome(result: SandboxResult, blocks: Sequence[Block]) -> ToolOutcome:
+    """The outcome of a job, with the changes of blocks that the tool may see."""
     versions = {block.label: block.version for block in blocks}
     changes = tuple(
         BlockChange(label, value, versions[label]) for label, value in (result.agent or {}).items() if label in versions
     )
-    stdout, stderr = _output_lines(result.stdout), _output_lines(result.stderr)
+    stdout, stderr = ((output,) if output else () for output in (result.stdout, result.stderr))
     if result.status == "success":
-        return ToolOutcome(text=_text(result.value), stdout=stdout, stderr=stderr, blocks=changes)
-    lines = [f"  line {frame.line}, in {frame.function}: {frame.text}" for frame in result.traceback[-FRAMES_SHOWN:]]
+        return ToolOutcome(text=str(result.value), stdout=stdout, stderr=stderr, blocks=changes)
+    lines = [f"  line {frame.line}, in {frame.function}: {frame.text}" for frame in result.traceback[-FRAMES_MAX:]]
     text = "\n".join([result.error or f"the tool ended with {result.status}", *lines])
     return ToolOutcome(text=text, status="error", stdout=stdout, stderr=stderr)
 
 
 def _mask_outcome(outcome: ToolOutcome, mask: SecretMask) -> ToolOutcome:
+    """The outcome without the values of secrets, in any text of it."""
     return replace(
         outcome,
         text=mask.text(outcome.text),
@@ -151,12 +147,3 @@ def _mask_outcome(outcome: ToolOutcome, mask: SecretMask) -> ToolOutcome:
         stderr=tuple(map(mask.text, outcome.stderr)),
         blocks=tuple(replace(change, value=mask.text(change.value)) for change in outcome.blocks),
     )
-
-
-def _output_lines(output: str) -> tuple[str, ...]:
-    return (output,) if output else ()
-
-
-def _text(value: Any) -> str:
-    """The result as the wire shows it: a string as it is, anything else by `str`."""
-    return str(value)

@@ -14,12 +14,9 @@ from perdure.core.errors import InvalidArguments, InvalidInput, NotFound
 from perdure.core.ports import CallContext
 from perdure.core.tools.schema import schema_of
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
+from perdure.toolbox.sandbox.inside.errors import describe_error
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-PARTS_SHOWN = 5
-PART_CHARS = 600
-GROUP_DEPTH = 3
 
 _MARK = "__perdure_tool__"
 
@@ -34,14 +31,14 @@ class _Options:
 
 @dataclass(frozen=True, slots=True)
 class FunctionTool:
-    """A function and what a model is told of it."""
+    """A function and its description for models."""
 
     function: Callable[..., Any]
     spec: ToolSpec
 
     @classmethod
-    def of(cls, function: Callable[..., Any]) -> FunctionTool:
-        """The tool of a function, marked by `tool` or not. Raises: InvalidInput: no schema can be made of it."""
+    def build(cls, function: Callable[..., Any]) -> FunctionTool:
+        """The tool of a function, marked by `tool` or not. Raises: InvalidInput: its signature gives no schema."""
         options: _Options = getattr(function, _MARK, _Options())
         description, parameters = schema_of(function)
         name = options.name or function.__name__
@@ -76,10 +73,10 @@ def tool(
 
     Args:
         name: what the model calls it; the function's name if left out.
-        idempotent: it does no harm to run it twice, so a call that a crash interrupted is run again.
+        idempotent: it can safely run twice, so a call that a crash interrupted is run again.
         parallel: several calls of one answer may run at the same time.
-        timeout_s: seconds after which the call is given up; an `async` function is stopped, another one runs to its end
-            unheard.
+        timeout_s: seconds after which the call fails; an `async` function is stopped, another one runs to its end, and
+            its result is ignored.
     """
     options = _Options(name, idempotent, parallel, timeout_s)
 
@@ -99,45 +96,46 @@ class Functions:
             self.add(function)
 
     def add(self, function: Callable[..., Any]) -> ToolSpec:
-        """Take a function in, replacing one of the same name. Raises: InvalidInput."""
-        made = FunctionTool.of(function)
-        self._tools[made.spec.name] = made
-        return made.spec
+        """Add a function, in place of one of the same name. Raises: InvalidInput."""
+        function_tool = FunctionTool.build(function)
+        self._tools[function_tool.spec.name] = function_tool
+        return function_tool.spec
 
     def specs(self) -> Sequence[ToolSpec]:
-        return [made.spec for made in self._tools.values()]
+        return [function_tool.spec for function_tool in self._tools.values()]
 
     def missing(self, tool: Tool) -> str | None:
         name = tool.spec.name
         return None if name in self._tools else f"tool {name!r} is not loaded in this process, so it was not run"
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
-        made = self._tools.get(tool.spec.name)
-        if made is None:
+        function_tool = self._tools.get(tool.spec.name)
+        if function_tool is None:
             raise NotFound("tool", tool.spec.name)
-        values = _coerced(made, arguments)
-        if inspect.iscoroutinefunction(made.function):
-            return await _awaited(made.function, values)
-        return await asyncio.to_thread(_called, made.function, values)
+        function, values = function_tool.function, _convert_arguments(function_tool, arguments)
+        if inspect.iscoroutinefunction(function):
+            return await _run_async(function, values)
+        return await asyncio.to_thread(_run, function, values)
 
 
-def _called(function: Callable[..., Any], values: Mapping[str, Any]) -> ToolOutcome:
-    """What came of a plain function, in the thread where it runs.
+def _run(function: Callable[..., Any], values: Mapping[str, Any]) -> ToolOutcome:
+    """The outcome of a plain function, in the thread where it runs.
 
-    Nothing is raised out of that thread: SystemExit would end the event loop, StopIteration is lost on the way to it.
+    Nothing is raised out of that thread: SystemExit would end the event loop, StopIteration would be lost.
     """
     try:
-        return _outcome(function(**values))
+        return _render_result(function(**values))
     except BaseException as error:
         return _failure(error)
 
 
-async def _awaited(function: Callable[..., Any], values: Mapping[str, Any]) -> ToolOutcome:
+async def _run_async(function: Callable[..., Any], values: Mapping[str, Any]) -> ToolOutcome:
+    """The outcome of an `async` function."""
     try:
-        return _outcome(await function(**values))
+        return _render_result(await function(**values))
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
-        if task is None or task.cancelling():  # somebody wants this call stopped; else it is the tool's own doing
+        if task is None or task.cancelling():  # the call was cancelled; else the tool raised it
             raise
         return _failure(error)
     except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -145,48 +143,41 @@ async def _awaited(function: Callable[..., Any], values: Mapping[str, Any]) -> T
 
 
 def _failure(error: BaseException) -> ToolOutcome:
-    """The model needs what went wrong, the person who wrote the tool where: the frames below this file's."""
+    """The outcome of a function that raised: the error for the model, and its traceback without this file's frames for
+    whoever wrote the tool."""
     frames = traceback.format_exception(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
-    return ToolOutcome(text=_told(error), status="error", stderr=("".join(frames),))
+    return ToolOutcome(text=describe_error(error, _describe_one), status="error", stderr=("".join(frames),))
 
 
-def _told(error: BaseException, depth: int = 0) -> str:
-    """The kind of the error and its message; of a group also what is in it."""
-    text = f"{type(error).__name__}: {_said(error)}"
-    if not isinstance(error, BaseExceptionGroup) or depth == GROUP_DEPTH:
-        return text
-    parts = [_told(one, depth + 1)[:PART_CHARS] for one in error.exceptions[:PARTS_SHOWN]]
-    more = len(error.exceptions) - len(parts)
-    return f"{text[:PART_CHARS]}: [{'; '.join(parts)}{f'; and {more} more' if more else ''}]"
-
-
-def _said(error: BaseException) -> str:
+def _describe_one(error: BaseException) -> str:
+    """The kind of an error and its message."""
     try:
-        return str(error)
-    except Exception:  # its own message fails
-        return "it has no message that can be shown"
+        message = str(error)
+    except Exception:  # making the message fails
+        message = "it has no message that can be shown"
+    return f"{type(error).__name__}: {message}"
 
 
-def _coerced(made: FunctionTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as the function's annotations want them: models, dates, numbers written as text."""
+def _convert_arguments(function_tool: FunctionTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments converted to the types of the function's annotations. Raises: InvalidArguments."""
     import pydantic
 
-    hints = get_type_hints(made.function, include_extras=True)
+    hints = get_type_hints(function_tool.function, include_extras=True)
     values: dict[str, Any] = {}
     for key, value in arguments.items():
         try:
             values[key] = pydantic.TypeAdapter(hints[key]).validate_python(value) if key in hints else value
         except pydantic.ValidationError as error:
             problem = "; ".join(f"{key}: {entry['msg']}" for entry in error.errors())
-            raise InvalidArguments(made.spec.name, problem) from error
+            raise InvalidArguments(function_tool.spec.name, problem) from error
     return values
 
 
-def _outcome(result: Any) -> ToolOutcome:
-    """What a function returned, as text: a string as it is, anything else as JSON, or as it shows itself."""
+def _render_result(result: Any) -> ToolOutcome:
+    """What a function returned, as text: a string as it is, anything else as JSON, or by `str`."""
     if isinstance(result, str):
         return ToolOutcome(text=result)
-    problem = _unshowable(result)
+    problem = _describe_unusable(result)
     if problem is None:
         try:
             return ToolOutcome(text=json.dumps(result, ensure_ascii=False, allow_nan=False))
@@ -202,7 +193,8 @@ def _outcome(result: Any) -> ToolOutcome:
     )
 
 
-def _unshowable(result: Any) -> str | None:
+def _describe_unusable(result: Any) -> str | None:
+    """What a result is that has no useful text; None: it may have one."""
     if isinstance(result, bytes | bytearray | memoryview):
         return f"{len(result):,} bytes"
     if inspect.isgenerator(result) or inspect.isasyncgen(result) or inspect.iscoroutine(result):

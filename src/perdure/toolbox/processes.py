@@ -1,4 +1,4 @@
-"""Programs that are started for a while: their start and their end."""
+"""Start child programs as process groups, and end them with all that they started."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any
 async def start_group(*command: str, **options: Any) -> asyncio.subprocess.Process:
     """Start a program as the leader of a process group; `options` are those of `asyncio.create_subprocess_exec`.
 
-    A start that is cancelled is waited for, and the program ended: asyncio may have started it already, and nobody
-    else could end its group.
+    If the start is cancelled, the program is still waited for and ended: asyncio may have started it already.
     Raises: OSError.
     """
     start = asyncio.ensure_future(asyncio.create_subprocess_exec(*command, start_new_session=True, **options))
@@ -27,17 +26,17 @@ async def start_group(*command: str, **options: Any) -> asyncio.subprocess.Proce
 
 
 async def end_group(process: asyncio.subprocess.Process) -> None:
-    """Kill a program that leads a process group, and all that is left of the group; wait for the program alone.
+    """Kill a program and the rest of its process group, and wait for the program.
 
-    `Process.wait` waits for the end of the pipes too. That may never come: a process that has left the group can hold
-    one, and one of which a lot was not read is not read to its end any more.
+    `Process.wait` also waits for the end of the pipes. That may never come: a process that left the group can hold one
+    open, and a pipe with much unread output is not read to its end. So the pipes are closed first.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    transport = process._transport  # type: ignore[attr-defined]  # nothing public leads to the pipes of its output
+    transport = process._transport  # type: ignore[attr-defined]  # the pipes of its output are not public
     stdin = transport.get_pipe_transport(0)
     if stdin is not None and (stdin.get_write_buffer_size() or not stdin.is_closing()):
-        stdin.abort()  # closed, it would wait for somebody to read what is left
+        stdin.abort()  # closing would wait until the rest is read
     for fd in (1, 2):
         if (pipe := transport.get_pipe_transport(fd)) is not None:
             pipe.close()

@@ -1,4 +1,4 @@
-"""One toolbox of several: each kind of tool is run by its own."""
+"""One toolbox made of several: the kind of a tool decides which of them runs it."""
 
 from __future__ import annotations
 

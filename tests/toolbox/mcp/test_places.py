@@ -11,7 +11,7 @@ import pytest
 
 from perdure.core.errors import McpUnreachable
 from perdure.toolbox.mcp.pinned import PinnedTransport
-from perdure.toolbox.mcp.places import addresses_of, leads_inside
+from perdure.toolbox.mcp.places import leads_inside, resolve_host
 from tests.support.library import open_async
 from tests.toolbox.mcp.servers import running
 from tests.toolbox.names import PUBLIC, PUBLIC_TOO, Names, certificate
@@ -84,7 +84,7 @@ async def test_nothing_is_sent_where_a_server_may_not_be(private: bool, answer: 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "::1", "fd00::1"])
 async def test_a_server_inside_is_reached_where_it_was_registered_so(address: str) -> None:
     """By its name."""
-    assert await addresses_of("wiki.internal", 80, private=True, resolver=Names([address])) == [address]
+    assert await resolve_host("wiki.internal", 80, private=True, resolver=Names([address])) == [address]
     assert await leads_inside("http://wiki.internal/mcp", resolver=Names([PUBLIC, address]))
     assert not await leads_inside("http://wiki.internal/mcp", resolver=Names([PUBLIC]))
 
@@ -160,7 +160,7 @@ async def test_the_first_connection_settles_what_was_registered_before_it_was_as
             database.execute("UPDATE mcp_servers SET config = json_remove(config, '$.private')")
         with monkeypatch.context() as patched:
             if not inside:
-                patched.setattr("perdure.toolbox.mcp.places.refusal_of", lambda address: None)
+                patched.setattr("perdure.toolbox.mcp.places.nonpublic_range", lambda address: None)
             async with await open_async(file) as perdure:
                 before = (await perdure.mcp.get("web")).server.private
                 first = await perdure.mcp.run("web", "add", {"a": 1, "b": 2})

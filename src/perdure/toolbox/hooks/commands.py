@@ -1,5 +1,5 @@
-"""Commands as hooks: `hooks.toml` in this machine's data folder names them. They get JSON and answer by JSON or by
-their exit code."""
+"""Commands as hooks: `hooks.toml` in the data folder lists them. They get JSON, and answer with JSON or their exit
+code."""
 
 from __future__ import annotations
 
@@ -17,57 +17,57 @@ from typing import Any
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import GO_ON, HookInfo, HookPayload, Verdict, payload_to_json
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
-from perdure.toolbox.hooks.functions import checked
+from perdure.toolbox.hooks.functions import check_hook
 from perdure.toolbox.processes import end_group, start_group
 
 HOOKS_FILE = "hooks.toml"
 
 OUTPUT_BYTES = 100_000
-BLOCKS = 2
-"""The exit code that blocks; what stands on stderr is the reason."""
+BLOCK_EXIT_CODE = 2
+"""The exit code that blocks; stderr holds the reason."""
 
-PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR")
-"""Variables that every command sees. Keys of providers are not among them."""
+PASSED_VARIABLES = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR")
+"""The environment variables that every command sees. Keys of providers are not among them."""
 
 _FIELDS = frozenset({"name", "on", "command", "tools", "timeout_s", "if_it_fails", "environment"})
 
 
 class CommandFailed(Exception):
-    """A command ended otherwise than by a verdict."""
+    """A command ended without a verdict."""
 
 
 class CommandHook:
     """`Hook` that runs a command, in a process group of its own.
 
     Args:
-        command: for the shell, as a text; or a program and its arguments.
-        environment: names of variables that it sees besides `PASSED_ON`.
-        folder: where it is run.
+        command: a text for the shell, or a program and its arguments.
+        folder: its current folder.
+        environment: the names of variables that it sees besides `PASSED_VARIABLES`.
     """
 
     def __init__(
         self, command: str | tuple[str, ...], info: HookInfo, *, folder: Path, environment: tuple[str, ...] = ()
     ) -> None:
-        self._command, self.info, self._folder, self._names = command, info, folder, (*PASSED_ON, *environment)
+        self._command, self.info, self._folder, self._names = command, info, folder, (*PASSED_VARIABLES, *environment)
 
     @property
     def problem(self) -> str:
-        """Why the command can't be started, as far as that can be seen; empty: it can."""
+        """Why the command can't be started, as far as is known without running it; empty: it can."""
         try:
             words = shlex.split(self._command) if isinstance(self._command, str) else list(self._command)
         except ValueError:
             return ""
-        # What else a shell understands is its own business: only a plain path to a program is looked at.
+        # A shell understands more than this: only a plain path to a program is checked.
         if not words or (isinstance(self._command, str) and not words[0].startswith(("/", "./"))):
             return ""
         program = words[0]
-        place = str(self._folder / program) if "/" in program else program
-        if shutil.which(place, path=os.environ.get("PATH")):
+        path = str(self._folder / program) if "/" in program else program
+        if shutil.which(path, path=os.environ.get("PATH")):
             return ""
         return f"there is no program {program!r} that can be run"
 
     async def __call__(self, payload: HookPayload) -> Verdict:
-        """Raises: CommandFailed, OSError."""
+        """Run the command. Raises: CommandFailed, OSError."""
         command = ("/bin/sh", "-c", self._command) if isinstance(self._command, str) else self._command
         process = await start_group(
             *command,
@@ -81,20 +81,20 @@ class CommandHook:
         try:
             assert process.stdin is not None and process.stdout is not None and process.stderr is not None
             _, out, err = await asyncio.gather(
-                _give(process.stdin, payload_to_json(payload).encode() + b"\n"),
-                _taken(process.stdout),
-                _taken(process.stderr),
+                _write_input(process.stdin, payload_to_json(payload).encode() + b"\n"),
+                _read_output(process.stdout),
+                _read_output(process.stderr),
             )
             code = await process.wait()
         finally:
-            await end_group(process)  # what it has started and left goes with it
-        return _verdict(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+            await end_group(process)  # and what it has started
+        return _parse_verdict(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
 
 def command_hooks(file: Path) -> list[CommandHook]:
-    """The hooks that a file names, in its order; none, if there is no such file.
+    """The hooks of a file, in its order; none, if there is no such file.
 
-    Raises: InvalidInput: others may change it, it is no TOML, or a hook of it can't be meant.
+    Raises: InvalidInput: anybody may change the file, it is no TOML, or one of its hooks is not valid.
     """
     try:
         mode = file.stat().st_mode
@@ -112,7 +112,7 @@ def command_hooks(file: Path) -> list[CommandHook]:
     entries = shape.pop("hook", [])
     if shape or not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidInput(f"{file}: only [[hook]] tables are known there, not {', '.join(shape) or 'another hook'}")
-    hooks = [_hook(entry, file, number) for number, entry in enumerate(entries, start=1)]
+    hooks = [_build_hook(entry, file, number) for number, entry in enumerate(entries, start=1)]
     numbers: dict[str, int] = {}
     for number, (entry, hook) in enumerate(zip(entries, hooks, strict=True), start=1):
         if entry.get("name") and (first := numbers.setdefault(hook.info.name, number)) != number:
@@ -122,13 +122,14 @@ def command_hooks(file: Path) -> list[CommandHook]:
     return hooks
 
 
-def _hook(entry: Mapping[str, Any], file: Path, number: int) -> CommandHook:
+def _build_hook(entry: Mapping[str, Any], file: Path, number: int) -> CommandHook:
+    """The hook of one table. Raises: InvalidInput."""
     where = f"hook {number} of {file}"
     if unknown := sorted(entry.keys() - _FIELDS):
         raise InvalidInput(f"{where}: {unknown[0]!r} is not known; known are {', '.join(sorted(_FIELDS))}")
     command = entry.get("command")
     if isinstance(command, list):
-        command = tuple(_texts(command, f"{where}: command"))
+        command = tuple(_check_texts(command, f"{where}: command"))
     if not command or not isinstance(command, str | tuple):
         raise InvalidInput(f"{where}: command is a text for the shell, or a list of a program and its arguments")
     timeout_s = entry.get("timeout_s", 10)
@@ -137,28 +138,29 @@ def _hook(entry: Mapping[str, Any], file: Path, number: int) -> CommandHook:
     on = entry.get("on", [])
     info = HookInfo(
         name=str(entry.get("name") or (command.split()[0] if isinstance(command, str) else command[0])),
-        points=frozenset(_texts([on] if isinstance(on, str) else on, f"{where}: on")),  # type: ignore[arg-type]  # checked below
+        points=frozenset(_check_texts([on] if isinstance(on, str) else on, f"{where}: on")),  # type: ignore[arg-type]  # checked below
         source=str(file),
-        tools=tuple(_texts(entry.get("tools", []), f"{where}: tools")),
+        tools=tuple(_check_texts(entry.get("tools", []), f"{where}: tools")),
         timeout_s=timeout_s,
         if_it_fails=entry.get("if_it_fails", "go_on"),
     )
     try:
-        checked(info)
+        check_hook(info)
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from error
-    environment = tuple(_texts(entry.get("environment", []), f"{where}: environment"))
+    environment = tuple(_check_texts(entry.get("environment", []), f"{where}: environment"))
     return CommandHook(command, info, folder=file.parent, environment=environment)
 
 
-def _texts(value: Any, what: str) -> list[str]:
+def _check_texts(value: Any, what: str) -> list[str]:
+    """The value, if it is a list of non-empty texts. Raises: InvalidInput."""
     if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
         raise InvalidInput(f"{what} is a list of texts")
     return value
 
 
-async def _give(stdin: asyncio.StreamWriter, data: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it need not read
+async def _write_input(stdin: asyncio.StreamWriter, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the command need not read
         stdin.write(data)
         await stdin.drain()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -166,32 +168,32 @@ async def _give(stdin: asyncio.StreamWriter, data: bytes) -> None:
         await stdin.wait_closed()
 
 
-async def _taken(stream: asyncio.StreamReader) -> bytes:
-    """What comes, up to a limit; what is more is read and left, so that the command need not wait."""
-    held = bytearray()
+async def _read_output(stream: asyncio.StreamReader) -> bytes:
+    """The output up to a limit. The rest is read and thrown away, so that the command need not wait."""
+    output = bytearray()
     while piece := await stream.read(65_536):
-        held += piece[: max(0, OUTPUT_BYTES - len(held))]
-    return bytes(held)
+        output += piece[: max(0, OUTPUT_BYTES - len(output))]
+    return bytes(output)
 
 
-def _verdict(code: int, out: str, err: str) -> Verdict:
-    """Raises: CommandFailed."""
-    if code == BLOCKS:
+def _parse_verdict(code: int, out: str, err: str) -> Verdict:
+    """The verdict of a command that has ended. Raises: CommandFailed."""
+    if code == BLOCK_EXIT_CODE:
         return Verdict(block=err.strip() or "it gives no reason")
     if code != 0:
         ended = f"signal {-code}" if code < 0 else f"exit code {code}"
         raise CommandFailed(f"it ended with {ended}: {err.strip()[:500]}" if err.strip() else f"it ended with {ended}")
-    if not out.lstrip().startswith("{"):  # a command may chatter
+    if not out.lstrip().startswith("{"):  # output that is no answer
         return GO_ON
     try:
         # A byte that is no UTF-8 was replaced by three.
-        said = parse_json(out, JsonLimits(size_bytes=3 * OUTPUT_BYTES))
+        answer = parse_json(out, JsonLimits(size_bytes=3 * OUTPUT_BYTES))
     except ValueError as error:
         raise CommandFailed(f"its answer is no JSON: {error}") from error
-    context, reason = said.get("context"), said.get("reason")
-    if said.get("decision") not in (None, "go_on", "block") or not all(
+    context, reason = answer.get("context"), answer.get("reason")
+    if answer.get("decision") not in (None, "go_on", "block") or not all(
         text is None or isinstance(text, str) for text in (context, reason)
     ):
         raise CommandFailed('its answer is not {"decision": "go_on" or "block", "reason": text, "context": text}')
-    blocked = said.get("decision") == "block"
+    blocked = answer.get("decision") == "block"
     return Verdict(block=(reason or "it gives no reason") if blocked else None, context=context or None)

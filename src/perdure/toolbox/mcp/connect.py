@@ -1,6 +1,6 @@
 """Connecting to one MCP server: a child process, streamable HTTP, or the older SSE.
 
-Only what was registered for a server is sent to it: nothing of the environment, of another server, or of whoever asked.
+Only what was registered for a server is sent to it: nothing of the environment, of another server, or of a user.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 10.0
 STREAM_READ_S = 600.0
-"""How long a stream may be silent before it is given up; calls have limits of their own."""
+"""How long a stream may be silent before it is closed; calls have limits of their own."""
 
 TAIL_BYTES = 2_000
 OLD_VERSION = "2025-11-25"
@@ -39,12 +39,12 @@ async def load_sdk() -> None:
     """Import the SDK, which takes half a second, beside the event loop. Raises: ExtraMissing."""
     if not is_installed():
         raise ExtraMissing("an MCP server", extra="mcp")
-    await asyncio.to_thread(_import)
+    await asyncio.to_thread(_import_sdk)
     # It logs what servers send, among it what can't be parsed; a program that wants that sets logging up.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
-def _import() -> None:
+def _import_sdk() -> None:
     import httpx2  # noqa: F401
     import mcp.client.sse
     import mcp.client.stdio
@@ -52,21 +52,21 @@ def _import() -> None:
 
 
 class StderrTail(asyncio.Protocol):
-    """The end of what a child process writes to stderr, for people; its closing says that the child has gone."""
+    """The end of what a child process writes to stderr. `closed` is set when the process ends."""
 
     def __init__(self) -> None:
-        self._kept = b""
+        self._bytes = b""
         self.closed = False
 
     def data_received(self, data: bytes) -> None:
-        self._kept = (self._kept + data)[-TAIL_BYTES:]
+        self._bytes = (self._bytes + data)[-TAIL_BYTES:]
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
 
     @property
     def last_line(self) -> str:
-        lines = self._kept.decode("utf-8", "replace").strip().splitlines()
+        lines = self._bytes.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
 
 
@@ -77,18 +77,18 @@ async def connect(
     *,
     tail: StderrTail,
     left_out: LeftOutTools,
-    tools_changed: Callable[[], None],
-    led: Callable[[bool], None],
-    too_large: Callable[[], None],
+    on_tools_changed: Callable[[], None],
+    on_address: Callable[[bool], None],
+    on_too_large: Callable[[], None],
 ) -> AsyncIterator[Client]:
-    """A client of the server, past the handshake. It is left in the task that entered it.
+    """A client of the server, after the handshake. The context must be left in the task that entered it.
 
     Args:
-        tail: what a child process writes to stderr goes there.
-        left_out: entries of listings that can't be tools go there.
-        tools_changed: called when the server says that its tools have changed.
-        led: is told whether a server over HTTP is on this machine or in a private network.
-        too_large: called when a child process wrote a line that is too large to be read.
+        tail: gets what a child process writes to stderr.
+        left_out: gets the entries of listings that can't be tools.
+        on_tools_changed: called when the server reports that its tools have changed.
+        on_address: called with whether a server over HTTP is on this machine or in a private network.
+        on_too_large: called when a child process wrote a line that is too large to be read.
     Raises: what the SDK raises, often in an ExceptionGroup; OSError.
     """
     from mcp import Client
@@ -98,18 +98,18 @@ async def connect(
 
     async def on_message(message: Any) -> None:
         if isinstance(message, ToolListChangedNotification):
-            tools_changed()
+            on_tools_changed()
         elif is_too_large(message):
-            too_large()
+            on_too_large()
 
     def version() -> str:
         try:
             return client.protocol_version
-        except RuntimeError:  # it answers before it was asked anything
+        except RuntimeError:  # it answers before the handshake
             return OLD_VERSION
 
     async with contextlib.AsyncExitStack() as stack:
-        transport = await _transport(server, secrets, tail, led, stack)
+        transport = await _transport(server, secrets, tail, on_address, stack)
         client = Client(
             filter_listings(transport, left_out, version),
             message_handler=on_message,
@@ -123,11 +123,12 @@ async def _transport(
     server: McpServer,
     secrets: ServerSecrets,
     tail: StderrTail,
-    led: Callable[[bool], None],
+    on_address: Callable[[bool], None],
     stack: contextlib.AsyncExitStack,
 ) -> Any:
+    """The SDK's transport to a server."""
     if server.transport == "stdio":
-        return _child(server, secrets, tail)
+        return _start_child(server, secrets, tail)
     import httpx2
 
     from perdure.toolbox.mcp.pinned import PinnedTransport
@@ -138,12 +139,12 @@ async def _transport(
         scheme = "Bearer " if name.lower() == "authorization" and " " not in secrets.token else ""
         headers[name] = scheme + secrets.token
 
-    def client_of(headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
+    def new_client(headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
         # Redirects are the SDK's, to the same host only; each passes the transport again.
         return httpx2.AsyncClient(
             headers={"Accept-Encoding": ACCEPT_ENCODING, **(headers or {})},
             timeout=timeout or httpx2.Timeout(CONNECT_S, read=STREAM_READ_S),
-            transport=PinnedTransport(server.url, private=server.private, led=led),
+            transport=PinnedTransport(server.url, private=server.private, on_address=on_address),
         )
 
     if server.transport == "sse":
@@ -154,15 +155,15 @@ async def _transport(
             headers=headers,
             timeout=CONNECT_S,
             sse_read_timeout=STREAM_READ_S,
-            httpx_client_factory=client_of,
+            httpx_client_factory=new_client,
         )
     from mcp.client.streamable_http import streamable_http_client
 
-    return streamable_http_client(server.url, http_client=await stack.enter_async_context(client_of(headers)))
+    return streamable_http_client(server.url, http_client=await stack.enter_async_context(new_client(headers)))
 
 
 @contextlib.asynccontextmanager
-async def _child(server: McpServer, secrets: ServerSecrets, tail: StderrTail) -> AsyncIterator[Any]:
+async def _start_child(server: McpServer, secrets: ServerSecrets, tail: StderrTail) -> AsyncIterator[Any]:
     """The streams of a child process, in a process group of its own, which ends with it.
 
     Of our environment it sees what the SDK lets through (HOME, LOGNAME, PATH, SHELL, TERM, USER), and nothing else.
@@ -178,9 +179,9 @@ async def _child(server: McpServer, secrets: ServerSecrets, tail: StderrTail) ->
         encoding=LINES,
         encoding_error_handler="replace",
     )
-    reading, writing = os.pipe()
-    with os.fdopen(writing, "w") as errors:
-        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: tail, os.fdopen(reading, "rb", 0))
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "w") as errors:
+        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: tail, os.fdopen(read_end, "rb", 0))
         try:
             async with stdio_client(parameters, errlog=errors) as streams:
                 errors.close()  # then only the child has it, and its end is seen

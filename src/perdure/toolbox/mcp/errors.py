@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from perdure.core.errors import McpUnreachable
+from perdure.core.mcp import ServerSecrets
 
-WHY_CHARS = 300
+ERROR_CHARS = 300
 PLACES_MAX = 3
 MASK = "***"
 SECRET_CHARS_MIN = 4
@@ -29,44 +30,50 @@ class McpLate(McpUnreachable):
     code = McpUnreachable.code
 
 
-def why_of(error: BaseException, secrets: Iterable[str] = ()) -> str:
-    """An error on one line; addresses without query, secrets masked."""
+def secret_values(secrets: ServerSecrets) -> list[str]:
+    """All values that must not be shown."""
+    return [*filter(None, (secrets.token,)), *secrets.headers.values(), *secrets.environment.values()]
+
+
+def describe_error(error: BaseException, secrets: Iterable[str] = ()) -> str:
+    """One line about an error; addresses have no query, secrets are masked."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     status = getattr(getattr(error, "response", None), "status_code", None)
-    text = f"it answered with HTTP status {status}" if status else _describe(error)
+    text = f"it answered with HTTP status {status}" if status else _error_text(error)
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= SECRET_CHARS_MIN:
             text = text.replace(secret, MASK)
-    text = _ADDRESS.sub(lambda found: _without_query(found[0]), text)
-    return " ".join(text.split())[:WHY_CHARS]
+    text = _ADDRESS.sub(lambda match: _strip_address(match[0]), text)
+    return " ".join(text.split())[:ERROR_CHARS]
 
 
-def _describe(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     match error:
         case FileNotFoundError():
             return f"there is no program {error.filename!r}" if error.filename else str(error)
         case TimeoutError():
             return str(error) or "it did not answer in time"
-        case _ if (places := _places(error)) is not None:
+        case _ if (places := _invalid_places(error)) is not None:
             return f"what it answered breaks the protocol{places}"
         case _:
             return str(error) or type(error).__name__
 
 
-def _places(error: BaseException) -> str | None:
-    """The places of a validation error, without the words of the validator; None for another error."""
+def _invalid_places(error: BaseException) -> str | None:
+    """The places in the data that a validation error names, as text; None for another error."""
     entries = getattr(error, "errors", None)
     if type(error).__name__ != "ValidationError" or not callable(entries):
         return None
-    found = [
+    paths = [
         "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in entry["loc"]) for entry in entries()
     ]
-    places = [*dict.fromkeys(place.lstrip(".") for place in found if place)]
+    places = [*dict.fromkeys(path.lstrip(".") for path in paths if path)]
     return f" at {', '.join(places[:PLACES_MAX])}" if places else ""
 
 
-def _without_query(address: str) -> str:
+def _strip_address(address: str) -> str:
+    """An address without user, query and fragment, where secrets may be."""
     try:
         parts = urlsplit(address)
         return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"

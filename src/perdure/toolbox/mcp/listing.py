@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import InvalidInput
 from perdure.core.mcp import LEFT_OUT_MAX, SERVER_TOOLS_MAX, Definition, LeftOut, ToolListing, definition_of
-from perdure.toolbox.mcp.errors import why_of
+from perdure.toolbox.mcp.errors import describe_error
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.types import Tool
 
 PAGES_MAX = 50
-NAME_CHARS_SHOWN = 80
+NAME_CHARS = 80
 
 
 class LeftOutTools:
@@ -29,37 +28,37 @@ class LeftOutTools:
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}
         self._more = 0
-        self.passed: list[str] = []
-        """The names that the last page went on with."""
+        self.page_names: list[str] = []
+        """The names of the last page's entries that were not left out."""
 
     def clear(self) -> None:
         self._reasons.clear()
         self._more = 0
 
     def add(self, name: object, reason: str, *, place: int = 0) -> None:
-        """One more; where there is no name, `place` in the listing, from 1 on, stands for it."""
-        shown = " ".join(name.split())[:NAME_CHARS_SHOWN] if isinstance(name, str) else ""
-        shown = shown or f"#{place}"
+        """Note an entry; without a name it gets its `place` in the listing, from 1 on."""
+        key = " ".join(name.split())[:NAME_CHARS] if isinstance(name, str) else ""
+        key = key or f"#{place}"
         if len(self._reasons) < LEFT_OUT_MAX - 1:
-            self._reasons.setdefault(shown, reason)
-        elif shown not in self._reasons:
+            self._reasons.setdefault(key, reason)
+        elif key not in self._reasons:
             self._more += 1
 
     def all(self) -> tuple[LeftOut, ...]:
-        """In the order of the listing; what is beyond `LEFT_OUT_MAX` is counted only."""
-        told = tuple(LeftOut(name=name, reason=reason) for name, reason in self._reasons.items())
-        return told if not self._more else (*told, LeftOut(name="…", reason=f"{self._more:,} more"))
+        """The entries in the order of the listing; those beyond `LEFT_OUT_MAX` are only counted."""
+        entries = tuple(LeftOut(name=name, reason=reason) for name, reason in self._reasons.items())
+        return entries if not self._more else (*entries, LeftOut(name="…", reason=f"{self._more:,} more"))
 
 
 @contextlib.asynccontextmanager
 async def filter_listings(transport: Any, left_out: LeftOutTools, version: Callable[[], str]) -> AsyncIterator[Any]:
-    """The transport, with no entry in any listing of tools that the protocol of this version refuses."""
-    async with transport as (reading, writing):
-        yield _FilteredStream(reading, left_out, version), writing
+    """The transport, with listings of tools that hold only what the protocol of this version accepts."""
+    async with transport as (read_stream, write_stream):
+        yield _FilteredStream(read_stream, left_out, version), write_stream
 
 
 class _FilteredStream:
-    """The stream of a server's messages."""
+    """The stream of a server's messages, with invalid entries removed from listings of tools."""
 
     def __init__(self, inner: Any, left_out: LeftOutTools, version: Callable[[], str]) -> None:
         self._inner, self._left_out, self._version = inner, left_out, version
@@ -84,101 +83,96 @@ class _FilteredStream:
         await self._inner.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        ended: bool | None = await self._inner.__aexit__(kind, error, trace)
-        return ended
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._inner.__aexit__(*error)
 
     def _filter(self, item: Any) -> Any:
+        """An item of the stream, without invalid entries if it is a listing of tools."""
         message = getattr(item, "message", None)
         result = getattr(message, "result", None)
-        # No other answer has a list of this name, and where one had, nobody would read it.
+        # No other answer has a list of this name.
         if message is not None and isinstance(result, dict) and isinstance(result.get("tools"), list):
             message.result = result | {"tools": [*self._select_usable(result["tools"])]}
         return item
 
     def _select_usable(self, entries: list[Any]) -> list[Any]:
-        kept = []
-        self._left_out.passed.clear()
+        """The valid entries of a page; the others are noted with the reason."""
+        usable = []
+        self._left_out.page_names.clear()
         for place, entry in enumerate(entries, 1):
-            if (reason := _refusal(entry, self._version())) is None:
-                kept.append(entry)
-                self._left_out.passed.append(entry["name"])
+            if (reason := _find_error(entry, self._version())) is None:
+                usable.append(entry)
+                self._left_out.page_names.append(entry["name"])
             else:
                 name = entry.get("name") if isinstance(entry, Mapping) else None
                 self._left_out.add(name, reason, place=place)
-        return kept
+        return usable
 
 
-def _refusal(entry: Any, version: str) -> str | None:
-    """Why the protocol's types refuse an entry; None: they don't. What they say of anything else is not asked here."""
+def _find_error(entry: Any, version: str) -> str | None:
+    """Why an entry is no tool by our own rules or by the protocol's types; None: it is one."""
     from mcp.types import Tool
     from mcp_types.methods import validate_server_result
     from pydantic import ValidationError
 
-    if isinstance(entry, dict) and (reason := _own_refusal(entry)) is not None:
-        return reason  # in plainer words than the types have
+    if isinstance(entry, dict):
+        try:
+            definition_of(entry)
+        except InvalidInput as error:
+            return str(error)  # in plainer words than the types have
     try:
         with contextlib.suppress(KeyError):
             validate_server_result("tools/list", version, {"tools": [entry]})
     except ValidationError as error:
         if any(part["loc"][:2] == ("tools", 0) for part in error.errors()):
-            return why_of(error).replace("tools[0].", "").replace("tools[0]", "its place in the listing")
+            return describe_error(error).replace("tools[0].", "").replace("tools[0]", "its place in the listing")
     try:
         Tool.model_validate(entry, by_name=False)
     except ValidationError as error:
-        return why_of(error)
-    return None
-
-
-def _own_refusal(entry: Mapping[str, Any]) -> str | None:
-    try:
-        definition_of(entry)
-    except InvalidInput as error:
-        return str(error)
+        return describe_error(error)
     return None
 
 
 async def read_listing(client: Client, left_out: LeftOutTools) -> ToolListing:
-    """Every tool that can be used, at most `SERVER_TOOLS_MAX`, and what was left out, with the reasons.
+    """All tools of a server that can be used, at most `SERVER_TOOLS_MAX`, and the entries left out with the reasons.
 
     Args:
-        left_out: what `filter_listings` puts its share into.
+        left_out: the one of `filter_listings`. It is cleared first.
     Raises: what the SDK raises.
     """
     left_out.clear()
-    found: dict[str, Definition] = {}
+    definitions: dict[str, Definition] = {}
     cursor: str | None = None
     for _ in range(PAGES_MAX):
         page = await client.list_tools(cursor=cursor)
         for tool in page.tools:
-            _add_tool(tool, found, left_out)
-        for name in set(left_out.passed).difference(tool.name for tool in page.tools):
+            _add_tool(tool, definitions, left_out)
+        for name in set(left_out.page_names).difference(tool.name for tool in page.tools):
             left_out.add(name, "its x-mcp-header can't be used, so the protocol has it left out")
         cursor = page.next_cursor
-        if cursor is None or len(found) >= SERVER_TOOLS_MAX:
+        if cursor is None or len(definitions) >= SERVER_TOOLS_MAX:
             break
     if cursor is not None:
         left_out.add("…", f"the listing has more pages than were read, for {SERVER_TOOLS_MAX} tools at most")
-    return ToolListing(definitions=tuple(found.values()), left_out=left_out.all())
+    return ToolListing(definitions=tuple(definitions.values()), left_out=left_out.all())
 
 
-def _add_tool(tool: Tool, found: dict[str, Definition], left_out: LeftOutTools) -> None:
-    said = {
+def _add_tool(tool: Tool, definitions: dict[str, Definition], left_out: LeftOutTools) -> None:
+    """Add a tool's definition, or note why it is left out."""
+    entry = {
         "name": tool.name,
         "description": tool.description or tool.title,
         "inputSchema": tool.input_schema,
         "annotations": tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {},
     }
     try:
-        definition = definition_of(said)
+        definition = definition_of(entry)
     except InvalidInput as error:
         left_out.add(tool.name, str(error))
         return
-    if definition.name in found:
+    if definition.name in definitions:
         left_out.add(definition.name, "it is listed twice: the first one counts")
-    elif len(found) >= SERVER_TOOLS_MAX:
+    elif len(definitions) >= SERVER_TOOLS_MAX:
         left_out.add(definition.name, f"the server has more than {SERVER_TOOLS_MAX} tools: the first ones count")
     else:
-        found[definition.name] = definition
+        definitions[definition.name] = definition

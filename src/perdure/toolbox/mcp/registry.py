@@ -1,4 +1,4 @@
-"""The port through which sessions with MCP servers read and update what is stored of them."""
+"""The port through which sessions with MCP servers read and store what is known about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an MCP server answered, as text for a model."""
+"""Convert the answer of an MCP server to text for a model."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult
 
 RESULT_CHARS_MAX = 1_000_000
-SHOWN = JsonLimits(size_bytes=4 * RESULT_CHARS_MAX)
-"""More than any tool's own limit lets through; what is beyond is not looked at."""
+"""More than any tool's own limit lets through; the rest is not converted."""
 
 
 def outcome_of(result: CallToolResult) -> ToolOutcome:
-    """Texts joined, other contents named, and structured content where the texts don't say it already."""
+    """The outcome with the texts, a line about each other content, and structured content if no text holds it."""
     parts: list[str] = []
     left = RESULT_CHARS_MAX
     for content in result.content:
         if left <= 0:
             break
-        parts.append(_shown(content)[:left])
+        parts.append(_render_content(content)[:left])
         left -= len(parts[-1])
     text = "\n".join(parts)
-    if result.structured_content is not None and not _says(text, result.structured_content):
+    if result.structured_content is not None and not _repeats(text, result.structured_content):
         structured = compact_json(result.structured_content)[: max(0, left)]
         text = f"{text}\n{structured}" if text else structured
     return ToolOutcome(text=text or "(no content)", status="error" if result.is_error else "success")
 
 
-def _shown(content: Any) -> str:
+def _render_content(content: Any) -> str:
+    """The text of a content, or a line in brackets about it."""
     match content.type:
         case "text":
             return str(content.text)
@@ -52,16 +52,17 @@ def _shown(content: Any) -> str:
 
 
 def _size(encoded: str) -> str:
+    """The size of data in base64."""
     return f"{len(encoded) * 3 // 4:,} bytes"
 
 
-def _says(text: str, structured: Any) -> bool:
-    """Whether the text is the structured content in other words: itself as JSON, or the one value that it wraps."""
+def _repeats(text: str, structured: Any) -> bool:
+    """Whether the text already holds the structured content: as JSON, or the one value that it wraps."""
     if not text:
         return False
     if isinstance(structured, dict) and structured.keys() == {"result"}:
         return True
     try:
-        return bool(parse_json(text, SHOWN) == structured)
+        return bool(parse_json(text, JsonLimits(size_bytes=4 * RESULT_CHARS_MAX)) == structured)
     except (ValueError, RecursionError):
         return False

@@ -1,4 +1,4 @@
-"""`Toolbox` of the tools of MCP servers: a session for each server, and no call of what nobody approved."""
+"""`Toolbox` of the tools of MCP servers: a session for each server, and calls of approved tools only."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from perdure.toolbox.mcp.errors import McpGone, McpLate
 from perdure.toolbox.mcp.places import leads_inside
 from perdure.toolbox.mcp.registry import McpRegistry
 from perdure.toolbox.mcp.results import outcome_of
-from perdure.toolbox.mcp.session import Failed, Listed, Session
-
-TRIES_IDEMPOTENT = 2
+from perdure.toolbox.mcp.session import Session
 
 
 class McpToolbox:
@@ -42,17 +40,15 @@ class McpToolbox:
         return await self.run(tool, arguments)
 
     async def run(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolOutcome:
-        """What came of a call. Whatever the server does is an outcome, and comes within the limits of time."""
+        """Call a tool. Whatever the server does becomes an outcome, within the time limit."""
         timeout_s = tool.spec.timeout_s or self._timeout_s
-        tries = TRIES_IDEMPOTENT if tool.spec.idempotent else 1
         try:
-            while True:
-                tries -= 1
-                try:
-                    return await self._run(tool, dict(arguments), timeout_s)
-                except McpGone:
-                    if not tries:
-                        raise
+            try:
+                return await self._call(tool, dict(arguments), timeout_s)
+            except McpGone:
+                if not tool.spec.idempotent:
+                    raise
+                return await self._call(tool, dict(arguments), timeout_s)
         except McpGone as error:
             text = (
                 f"the MCP server {error.server!r} ended during the call ({error.why}), so whether {tool.spec.name} did"
@@ -69,33 +65,26 @@ class McpToolbox:
         return ToolOutcome(text=text[:2_000], status="error")
 
     async def read(self, server_id: McpServerId) -> None:
-        """Connect anew and take down what the server says of its tools. Raises: NotFound, McpUnreachable,
-        ExtraMissing, SecretKeyMissing, SecretUnreadable."""
-        await (await self._session(server_id)).ready(anew=True)
+        """Open a new connection, and read and store the server's listing.
+
+        Raises: NotFound, McpUnreachable, ExtraMissing, SecretKeyMissing, SecretUnreadable.
+        """
+        await (await self._session(server_id)).prepare(reconnect=True)
 
     async def look(self, server: McpServer, secrets: ServerSecrets) -> ToolListing:
-        """What a server that is about to be registered says of its tools. The connection stays, for its first call.
+        """The listing of a server that is not registered yet. The connection stays open for its first call.
 
         Raises: McpUnreachable, ExtraMissing.
         """
-        found = ToolListing()
-
-        async def listed(listing: ToolListing) -> None:
-            nonlocal found
-            found = listing
-
-        async def failed(why: str) -> None:
-            return None
-
-        session = Session(server, secrets, listed=listed, failed=failed)
+        session = Session(server, secrets, None)
         try:
-            await session.ready()
+            await session.prepare()
         except BaseException:
             await session.close()
             raise
-        session.tell(*self._tellers(server.id))
+        session.registry = self._registry
         self._sessions[server.id] = session
-        return found
+        return session.listing
 
     async def leads_inside(self, url: str) -> bool:
         """Whether a server's address leads to this machine or a private network now. Raises: ValueError: no address."""
@@ -118,10 +107,10 @@ class McpToolbox:
         self._sessions.clear()
         await asyncio.gather(*(session.close() for session in sessions), *self._closing)
 
-    async def _run(self, tool: Tool, arguments: dict[str, Any], timeout_s: float) -> ToolOutcome:
+    async def _call(self, tool: Tool, arguments: dict[str, Any], timeout_s: float) -> ToolOutcome:
         session = await self._session((await self._registry.get_tool(tool.id)).server_id)
-        await session.ready()
-        current = await self._registry.get_tool(tool.id)  # a session that becomes ready may store a new listing
+        await session.prepare()
+        current = await self._registry.get_tool(tool.id)  # preparing may have stored a new listing
         reason = await self._registry.omission_reason(current) if current.status == "missing" else ""
         if (refusal := _refusal(current, session.server.name, reason)) is not None:
             return ToolOutcome(text=refusal, status="error")
@@ -131,7 +120,7 @@ class McpToolbox:
         """The session of a server as it is registered now."""
         server = await self._registry.get_server(server_id)
         session = self._sessions.get(server_id)
-        if session is not None and _reached(session.server) == _reached(server):
+        if session is not None and _address(session.server) == _address(server):
             return session
         secrets = await self._registry.open_secrets(server)
         if session is not None and self._sessions.get(server_id) is session:
@@ -139,30 +128,22 @@ class McpToolbox:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
             await asyncio.shield(closing)
-        if (there := self._sessions.get(server_id)) is not None:  # another call was quicker
-            return there
-        listed, failed = self._tellers(server_id)
-        made = self._sessions[server_id] = Session(server, secrets, listed=listed, failed=failed)
-        return made
-
-    def _tellers(self, server_id: McpServerId) -> tuple[Listed, Failed]:
-        async def listed(listing: ToolListing) -> None:
-            await self._registry.store_listing(server_id, listing)
-
-        async def failed(why: str) -> None:
-            await self._registry.store_failure(server_id, why)
-
-        return listed, failed
+        # Another call may have been quicker.
+        return self._sessions.setdefault(server_id, Session(server, secrets, self._registry))
 
 
-def _reached(server: McpServer) -> tuple[object, ...]:
-    """All that tells how a server is reached."""
+def _address(server: McpServer) -> tuple[object, ...]:
+    """The facts of a server that its connection depends on."""
     place = (server.command, server.args, server.url, server.private)
     return (server.name, server.transport, place, server.auth_header, server.sealed)
 
 
 def _refusal(tool: McpTool, server: str, reason: str) -> str | None:
-    """Why a tool is not called now, in words for the model."""
+    """Why a tool is not called now, in words for the model; None: it is called.
+
+    Args:
+        reason: why the last listing left it out; empty: the server did not list it.
+    """
     match tool.status:
         case "active":
             return None

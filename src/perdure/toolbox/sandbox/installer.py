@@ -223,7 +223,7 @@ class _IndexProxy:
     async def _admit(self, host: str, port: int) -> Sequence[str]:
         guard = await asyncio.shield(self._guard)
         try:
-            return await guard.addresses_of(host, port)
+            return await guard.resolve_host(host, port)
         except AddressRefused as error:
             index_port = port in {port for _, port in self._indexes}
             if index_port and not is_address(host) and not self._upstream_for(host):

@@ -18,7 +18,7 @@ import httpx
 
 from perdure.core.errors import AddressRefused
 from perdure.core.tools.hosts import listed_ports
-from perdure.toolbox.web_guard import PORTS, Resolve, SystemResolver, WebGuard
+from perdure.toolbox.web_guard import ADDRESSES_MAX, PORTS, Resolve, SystemResolver, WebGuard
 
 Admit = Callable[[str, int], Awaitable[Sequence[str]]]
 """(host, port) -> the addresses to try, the best first. Raises: AddressRefused; OSError: the name leads nowhere."""
@@ -27,7 +27,6 @@ HEAD_BYTES = 16 << 10
 BUFFER_BYTES = 64 << 10
 HEAD_S, CONNECT_S, IDLE_S = 10.0, 10.0, 120.0
 CONNECTIONS = 32
-ADDRESSES_TRIED = 4
 HOSTS_NAMED = 10
 
 resolve_for_tools = SystemResolver(4)
@@ -67,7 +66,7 @@ def admit_listed(hosts: Sequence[str], private: Sequence[str] = (), *, resolver:
         if port not in ports:
             names = ", ".join(hosts[:HOSTS_NAMED]) + (", ..." if len(hosts) > HOSTS_NAMED else "")
             raise AddressRefused(f"{host}:{port}", f"this tool may reach {names} only")
-        return await (private_too if named else public).addresses_of(host, port, ports=ports)
+        return await (private_too if named else public).resolve_host(host, port, ports=ports)
 
     return admit
 
@@ -165,7 +164,7 @@ class ForwardProxy:
             if (upstream := self._upstream(request.host)) is not None:
                 return await self._connect_through(upstream, request)
             failed: OSError = OSError(f"{request.host} has no address")
-            for address in addresses[:ADDRESSES_TRIED]:
+            for address in addresses[:ADDRESSES_MAX]:
                 try:
                     reader, writer = await asyncio.open_connection(address, request.port, limit=BUFFER_BYTES)
                 except OSError as error:
