@@ -1,4 +1,4 @@
-"""Custom tools: Python source of users, run in the sandbox with secrets and, where it wants them, the agent's blocks."""
+"""Custom tools: Python source of users, run in the sandbox with secrets and, where it takes them, blocks."""
 
 from __future__ import annotations
 
