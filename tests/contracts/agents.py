@@ -11,7 +11,7 @@ from perdure.core.agents import Agent, AgentFilter, AgentOrder
 from perdure.core.errors import AlreadyExists, NotFound, PerdureError
 from perdure.core.events import RunQueued
 from perdure.core.ids import AgentId, ArchiveId, BlockId, ConversationId, MessageId, OrgId, PassageId, RunId, StepId
-from perdure.core.runs import Lease, Prefix, Recipe, Usage
+from perdure.core.runs import Prefix, Recipe, Usage
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, Contract, claimed, list_texts, match_messages, raises
 
@@ -263,7 +263,6 @@ class AgentContract(Contract):
                     index=0,
                     model="m",
                     recipe=Recipe(prefix_seq=0, upto_message_seq=0, tail="", settings_revision=0),
-                    lease=Lease("here", 1),
                     at=AT,
                 )
                 passage = self.add_passage(tx, self.add_archive(tx).id, "a note")
@@ -329,10 +328,9 @@ class AgentContract(Contract):
                     index=0,
                     model="m",
                     recipe=Recipe(prefix_seq=prefix.seq, upto_message_seq=0, tail="", settings_revision=0),
-                    lease=Lease("here", 1),
                     at=AT,
                 )
-                tx.runs.start_calls(run.key, ["call"], lease=Lease("here", 1), at=AT)
+                tx.runs.start_calls(run, ["call"], at=AT)
                 return agent.id, [messages[0].id, run.id, step.id, tx.conversations.at(agent.id, 0).id]
 
             block = await store.write(self.add_block)

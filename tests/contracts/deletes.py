@@ -9,7 +9,6 @@ from typing import Any
 from unittest.mock import patch
 
 from perdure.core.errors import LeaseLost, NotFound
-from perdure.core.runs import Lease
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.storage.upkeep import deleted
@@ -132,7 +131,7 @@ class DeleteContract(Contract):
             await store.write(lambda tx: tx.agents.delete(own.agent.id))
 
             with raises(LeaseLost):
-                await store.write(lambda tx: tx.runs.hold(own.run.key, Lease("here", 1), until=LATER))
+                await store.write(lambda tx: tx.runs.hold(own.run, until=LATER))
             assert await store.write(lambda tx: tx.runs.claim(own.run.key, owner="x", at=LATER, until=LATER)) is None
             with raises(NotFound):
                 await store.write(lambda tx: tx.agents.delete(own.agent.id))

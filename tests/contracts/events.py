@@ -88,19 +88,6 @@ class EventContract(Contract):
             assert await store.read(numbers, 2, 3) == [3, 4, 5]
             assert await store.read(numbers, 6) == []
 
-    async def test_who_knows_the_last_number_goes_on_from_it(self) -> None:
-        """As if it had been looked up."""
-        async with self.open_store() as store:
-            agent = await store.write(self.add_agent)
-
-            def tell(tx: Tx) -> list[int]:
-                run = self.add_run(tx, agent.id)
-                first = tx.events.add(run.key, [RunQueued(run.id)] * 2, at=AT, after=0)
-                then = tx.events.add(run.key, [RunQueued(run.id)], at=AT)
-                return [event.seq for event in (*first, *then)]
-
-            assert await store.write(tell) == [1, 2, 3]
-
     async def test_concurrent_events_leave_no_gap(self) -> None:
         """Many tasks over two handles: every number once, each run on its own count."""
         async with self.open_store() as one, self.open_store() as other:

@@ -18,7 +18,7 @@ from perdure.core.mcp import McpTool
 from perdure.core.messages import Draft, MessageFilter, Text
 from perdure.core.models import Exchange
 from perdure.core.passages import PassageFilter
-from perdure.core.runs import Lease, RunFilter, Usage
+from perdure.core.runs import RunFilter, Usage
 from perdure.core.secrets import ORGANISATION
 from perdure.core.text.words import query_of
 from perdure.core.tools.spec import ToolCode, ToolFilter
@@ -41,7 +41,7 @@ PLAIN: Mapping[str, Any] = {
     },
     **{"expected": 0, "factor": 0.5, "failure": None, "first_line": 1, "first_message_seq": 7, "from_seq": 0},
     **{"hashes": [b"hash"], "idempotency_key": "key", "index": 1, "keep": 0, "kind": "archive", "label": "human"},
-    **{"last_line": 1, "lease": Lease("here", 1), "lease_owner": None, "lease_until": None, "limit": 9, "max_steps": 5},
+    **{"last_line": 1, "lease_owner": None, "lease_until": None, "limit": 9, "max_steps": 5},
     **{
         "model": "m",
         "opens": True,

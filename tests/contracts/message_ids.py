@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.core.errors import NotFound
 from perdure.core.ids import MessageId, OrgId, RunId, StepId, answer_id, input_id, step_id
 from perdure.core.messages import Draft, Message, Text
-from perdure.core.runs import Lease, Recipe, Run, Step
+from perdure.core.runs import Recipe, Run, Step
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, UNTIL, Contract, raises
 
@@ -47,7 +47,6 @@ class MessageIdContract(Contract):
                     index=0,
                     model="test/model",
                     recipe=RECIPE,
-                    lease=Lease("here", 1),
                     at=AT,
                 )
                 answer = draft(answer_id(run_id, 0, self.ids), "out")

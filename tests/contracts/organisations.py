@@ -15,7 +15,7 @@ from perdure.core.mcp import McpServer, McpTool
 from perdure.core.messages import Message
 from perdure.core.models import Exchange
 from perdure.core.passages import Archive, Passage
-from perdure.core.runs import Lease, Prefix, Recipe, Run, Step, Usage
+from perdure.core.runs import Prefix, Recipe, Run, Step, Usage
 from perdure.core.secrets import ORGANISATION
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.core.upkeep import Owner
@@ -69,7 +69,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     run = claimed(tx, contract.add_run(tx, agent.id).key)
     (message,) = contract.say(tx, agent.id, "a walrus", run=run)
     tx.runs.remember_key(run.key, 0, "key", digest="digest")
-    tx.runs.start_calls(run.key, ["call"], lease=Lease("here", 1), at=AT)
+    tx.runs.start_calls(run, ["call"], at=AT)
     delta = DeltaStreamed(Delta(StepId("step-1"), message.id, "text", "a"))
     tx.events.add(run.key, [RunQueued(run.id), delta, delta, RunQueued(run.id)], at=AT)
     block = contract.add_block(tx, "human", "Ada", agent_id=agent.id)
@@ -83,7 +83,6 @@ def fill(contract: Contract, tx: Tx) -> Property:
         index=0,
         model="m",
         recipe=Recipe(prefix_seq=0, upto_message_seq=0, tail="", settings_revision=0),
-        lease=Lease("here", 1),
         at=AT,
     )
     spec = ToolSpec(name="look", description="Look.", parameters={})

@@ -12,7 +12,7 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.ids import AgentId, ConversationId, RunId
-from perdure.core.runs import FAILED_REASONS, Failure, Lease, Run, RunFilter, RunKey, StopReason, Usage
+from perdure.core.runs import FAILED_REASONS, Failure, Run, RunFilter, RunKey, StopReason, Usage
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, UNTIL, Contract, claimed, raises
 
@@ -214,7 +214,7 @@ class RunContract(Contract):
             await store.write(lambda tx: claimed(tx, run.key, "here", at=LATER, until=LATER + 15 * SECOND))
 
             def hold(tx: Tx, owner: str, number: int) -> Run:
-                return tx.runs.hold(run.key, Lease(owner, number), until=LATER + 30 * SECOND)
+                return tx.runs.hold(replace(run, lease_owner=owner, lease_number=number), until=LATER + 30 * SECOND)
 
             with raises(LeaseLost):
                 await store.write(hold, "here", 1)
@@ -338,9 +338,9 @@ class RunContract(Contract):
 
             assert await store.write(lambda tx: tx.runs.request_cancel(run.key))
             assert not await store.write(lambda tx: tx.runs.request_cancel(run.key))
-            held = await store.write(lambda tx: tx.runs.hold(run.key, Lease("here", 1), until=UNTIL))
-            assert held == await store.write(lambda tx: tx.runs.hold(run.key, Lease("here", 1), until=UNTIL, known=run))
-            assert held == await store.write(lambda tx: tx.runs.hold(run.key, Lease("here", 1), until=None, known=run))
+            held = await store.write(lambda tx: tx.runs.hold(run, until=UNTIL))
+            assert held == await store.write(lambda tx: tx.runs.hold(run))
+            assert held == await store.read(lambda tx: tx.runs.at(run.key))
             assert held.cancel_requested
 
             done = await store.write(self.add_run, agent.id)
@@ -377,12 +377,12 @@ class RunContract(Contract):
             run = await store.write(self.add_run, agent.id)
             other = await store.write(self.add_run, agent.id)
 
-            def start(tx: Tx, key: RunKey, number: int, *call_ids: str) -> None:
-                tx.runs.start_calls(key, call_ids, lease=Lease("here", number), at=AT)
+            def start(tx: Tx, run: Run, number: int, *call_ids: str) -> None:
+                tx.runs.start_calls(replace(run, lease_number=number), call_ids, at=AT)
 
-            await store.write(start, run.key, 1, "a", "b", *AWKWARD)
-            await store.write(start, run.key, 2, "b")
-            await store.write(start, other.key, 3, "a")
+            await store.write(start, run, 1, "a", "b", *AWKWARD)
+            await store.write(start, run, 2, "b")
+            await store.write(start, other, 3, "a")
 
             expected = {"a": 1, "b": 2} | dict.fromkeys(AWKWARD, 1)
             assert await store.read(lambda tx: tx.runs.started_calls(run.key)) == expected

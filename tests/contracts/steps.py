@@ -8,7 +8,7 @@ from datetime import timedelta
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, StepId
 from perdure.core.models import Exchange
-from perdure.core.runs import Failure, Lease, Prefix, Recipe, Run, RunKey, Step, Usage
+from perdure.core.runs import Failure, Prefix, Recipe, Run, RunKey, Step, Usage
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, Contract, claimed, raises
 
@@ -87,7 +87,7 @@ class StepContract(Contract):
 
             def fill(tx: Tx) -> tuple[Run, list[Step]]:
                 agent = self.add_agent(tx)
-                run = claimed(tx, self.add_run(tx, agent.id).key)
+                run = replace(claimed(tx, self.add_run(tx, agent.id).key), lease_number=7)
                 steps = [
                     tx.steps.add(
                         run,
@@ -95,7 +95,6 @@ class StepContract(Contract):
                         index=index,
                         model="test/model \x00",
                         recipe=RECIPE,
-                        lease=Lease("here", 7),
                         at=AT + timedelta(seconds=index),
                     )
                     for index in range(2)
@@ -135,7 +134,6 @@ class StepContract(Contract):
                         index=index,
                         model="m",
                         recipe=RECIPE,
-                        lease=Lease("here", 1),
                         at=AT,
                     )
                     for index in range(2)
@@ -168,7 +166,6 @@ class StepContract(Contract):
                             index=index,
                             model="m",
                             recipe=RECIPE,
-                            lease=Lease("here", 1),
                             at=AT,
                         )
                         for index in range(count)
@@ -211,7 +208,6 @@ class StepContract(Contract):
                         index=0,
                         model="m",
                         recipe=RECIPE,
-                        lease=Lease("here", 1),
                         at=AT,
                     )
                 )
@@ -231,7 +227,6 @@ class StepContract(Contract):
                     index=0,
                     model="m",
                     recipe=RECIPE,
-                    lease=Lease("here", 1),
                     at=AT + timedelta(seconds=seconds),
                 )
 

@@ -15,7 +15,7 @@ from perdure import AsyncPerdure, ModelNotFound, RunFailed, StoreFull, tool
 from perdure.core.errors import IllegalLog
 from perdure.core.events import RunEnded, StoredEvent, ToolStarted
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
-from perdure.engine.run import begin, call_names
+from perdure.engine.run import accept, answer_calls, request
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 
@@ -96,9 +96,10 @@ async def test_after_a_defect_the_next_message_is_answered(
         agent = await perdure.create_agent("a", model=MODEL)
         with monkeypatch.context() as patch:
             if broken == "claim":
-                patch.setattr(begin, "make_request", defect)
+                for module in (accept, request):
+                    patch.setattr(module, "make_request", defect)
             else:
-                patch.setattr(call_names.CallNames, "of", defect)
+                patch.setattr(answer_calls.CallIds, "apply", defect)
             with pytest.raises(RunFailed, match="planted"):
                 await agent.send("first")
 

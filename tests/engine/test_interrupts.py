@@ -1,43 +1,75 @@
-"""Interrupting what a task waits for."""
+"""Interrupting what a task waits for while it holds a run."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import AsyncIterator
 
 import pytest
 
-from perdure.engine.run.interrupts import Interrupted, Interruptible, to_the_end
+from perdure import AsyncPerdure
+from perdure.core.ids import AgentId, ConversationId, RunId
+from perdure.core.runs import Run, RunKey
+from perdure.engine.ports import Ports
+from perdure.engine.run.interrupts import Interrupted, to_the_end
+from perdure.engine.run.leases import holding
+from perdure.testing import InlineStore
+from perdure.testing.clock import START
+
+RUN = Run(
+    id=RunId("run-1"),
+    key=RunKey(AgentId("agent-1"), 0),
+    conversation_seq=0,
+    conversation_id=ConversationId("conv-1"),
+    status="running",
+    created_at=START,
+)
 
 
-async def test_a_fired_block_raises_interrupted_and_the_task_goes_on() -> None:
+@pytest.fixture
+async def ports() -> AsyncIterator[Ports]:
+    async with await AsyncPerdure.open(store=InlineStore(), models={}) as perdure:
+        yield perdure.app.ports
+
+
+async def test_an_interrupted_block_raises_and_the_task_goes_on(ports: Ports) -> None:
     """The cancellation is taken back at the end of the block."""
-    waiting = Interruptible()
-    asyncio.get_running_loop().call_soon(waiting.fire)
-
     with pytest.raises(Interrupted):
-        async with waiting:
+        async with holding(RUN, ports):
+            asyncio.get_running_loop().call_soon(ports.interrupts[RUN.key].fire)
             await asyncio.sleep(60)
 
     await asyncio.sleep(0)  # a cancellation that was left behind would strike here
 
 
-async def test_a_given_reason_is_raised_instead() -> None:
+async def test_a_given_reason_is_raised_instead(ports: Ports) -> None:
     """A lost lease is told apart from a cancelled run."""
-    waiting = Interruptible()
-    asyncio.get_running_loop().call_soon(waiting.fire, KeyError("lost"))
-
     with pytest.raises(KeyError, match="lost"):
-        async with waiting:
+        async with holding(RUN, ports):
+            asyncio.get_running_loop().call_soon(ports.interrupts[RUN.key].fire, KeyError("lost"))
             await asyncio.sleep(60)
 
 
-async def test_a_cancellation_from_outside_stays_one() -> None:
+async def test_an_error_of_an_interrupted_block_is_raised_and_the_task_goes_on(ports: Ports) -> None:
+    """An adapter may turn the cancellation into an error of its own."""
+    with pytest.raises(ZeroDivisionError):
+        async with holding(RUN, ports):
+            asyncio.get_running_loop().call_soon(ports.interrupts[RUN.key].fire)
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                raise ZeroDivisionError from None
+
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+
+async def test_a_cancellation_from_outside_stays_one(ports: Ports) -> None:
     """Who cancels the task itself is not fooled."""
     started = asyncio.Event()
 
     async def work() -> None:
-        async with Interruptible():
+        async with holding(RUN, ports):
             started.set()
             await asyncio.sleep(60)
 
@@ -49,16 +81,12 @@ async def test_a_cancellation_from_outside_stays_one() -> None:
         await task
 
 
-async def test_firing_outside_the_block_does_nothing() -> None:
-    """Neither before nor after."""
-    waiting = Interruptible()
-    waiting.fire()
-    async with waiting:
+async def test_nothing_can_be_interrupted_after_the_block(ports: Ports) -> None:
+    """Whoever cancels the run then finds no wait to end."""
+    async with holding(RUN, ports):
         await asyncio.sleep(0)
-    waiting.fire()
-    await asyncio.sleep(0)
 
-    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+    assert not ports.interrupts
 
 
 async def test_the_error_of_abandoned_work_is_not_reported_as_unseen() -> None:

@@ -17,7 +17,6 @@ from perdure.core.models import ModelReply
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.engine.run import tool_calls
-from perdure.engine.run.built_in_tools import BuiltInTool
 from perdure.library.agent import AsyncAgent
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel
@@ -64,7 +63,7 @@ async def test_a_defect_leaves_no_call_open(
     async with await AsyncPerdure.open(store=store, models={MODEL: ScriptedModel(two_calls())}) as perdure:
         agent = await perdure.create_agent("a", model=MODEL, tools=[TOOL])
         with monkeypatch.context() as patch:
-            patch.setattr(tool_calls, "BUILT_IN_TOOLS", {TOOL: BuiltInTool(edit=fail)})
+            patch.setattr(tool_calls, "MEMORY_TOOLS", {TOOL: fail})
             with pytest.raises(RunFailed, match="planted"):
                 await agent.send("go")
         results = await results_of(perdure, agent)

@@ -12,8 +12,7 @@ from perdure.core.events import MessageAdded, StoredEvent
 from perdure.core.runs import RunKey
 from perdure.domain.agents.units import NewBlock
 from perdure.engine.ports import Ports
-from perdure.engine.run.accept import Accepted
-from perdure.engine.run.begin import RequestDefect
+from perdure.engine.run.accept import Accepted, RequestDefect
 from perdure.engine.run.progress import Progress
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, calls, says
@@ -40,7 +39,7 @@ async def test_a_defect_in_driving_reaches_the_one_who_waits(
     async with await open_library(ScriptedModel()) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
         with monkeypatch.context() as patch:
-            patch.setattr("perdure.engine.run.begin._begin", not_begun)
+            patch.setattr("perdure.engine.run.accept._begin", not_begun)
             patch.setattr("perdure.engine.run.runner.claim_run", broken)
 
             with pytest.raises(PerdureError, match="planted"):

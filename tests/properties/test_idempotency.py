@@ -14,7 +14,8 @@ from perdure.core.errors import ConversationBusy, IdempotencyMismatch
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.runs import Usage
 from perdure.engine.ports import EngineSettings, UnitInputs
-from perdure.engine.run.accept import Accepted, Request, accept, begin_input, decode_drafts
+from perdure.engine.run.accept import Accepted, Request, accept
+from perdure.engine.run.rows import add_waiting_input
 from perdure.providers.registry import ModelRegistry
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel
@@ -62,9 +63,8 @@ def serve(tx: Tx, agent_id: AgentId) -> None:
             continue
         claimed = tx.runs.claim(run.key, owner="here", at=AT, until=AT + timedelta(seconds=15))
         assert claimed is not None
-        waiting = tx.runs.waiting_input(run.key)
-        if waiting is not None:
-            begin_input(tx, claimed, *decode_drafts(waiting), now=AT)
+        if claimed.first_message_seq is None:
+            add_waiting_input(tx, claimed, now=AT)
         tx.runs.end(claimed, reason="end_turn", usage=Usage(), step_count=1, failure=None, at=AT)
 
 

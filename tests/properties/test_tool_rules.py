@@ -218,7 +218,7 @@ DEFECTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "judged once for all": _judge_once,
     "one too many": _count_wrongly,
     "refused calls count": _count_refused,
-    "rules don't end a run": lambda patch: patch.setattr(next_action, "_rule_action", lambda log: None),
+    "rules don't end a run": lambda patch: patch.setattr(next_action, "_rule_action", lambda *_: None),
     "arguments are the model's": _never_filled,
     **{
         f"no {kind.type}": _without(kind)

@@ -106,7 +106,7 @@ class Process:
             randomness=rng,
             counter=ScriptTokenCounter(),
             owner=self.name,
-            settings=EngineSettings(lease_s=LEASE_S, context_window_tokens=place.window_tokens),
+            settings=EngineSettings(lease_s=LEASE_S, context_window_tokens=place.window_tokens, rows_a_step=2),
             hooks=Hooks([_Hook(self.name, self._fault, rng)] if place.hooked else []),
         )
         self.runner = Runner(self.ports, is_dead=place.is_dead)

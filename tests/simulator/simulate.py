@@ -262,9 +262,7 @@ class _Simulation:
             return
         process = self.rng.choice(self.processes)
         # In a task of its own, which goes down with its process.
-        resetting = asyncio.create_task(
-            reset_conversations(agent_id, line, process.ports, author=OUTSIDE, rows_a_step=2)
-        )
+        resetting = asyncio.create_task(reset_conversations(agent_id, line, process.ports, author=OUTSIDE))
         resetting.add_done_callback(retrieve_error)
         await asyncio.wait((resetting,), timeout=LEASE_S)
         resetting.cancel()
@@ -290,8 +288,6 @@ class _Simulation:
                         raise Violation(f"{text!r} was not answered")
             except TimeoutError as error:
                 raise Violation(f"{text!r} was not answered in {PATIENCE_S:.0f} virtual seconds") from error
-            if left := await process.store.read(lambda tx: tx.resets.unfinished()):
-                raise Violation(f"the resets of {left} are not carried out")
             answer = (await process.store.read(last_message, agent_id, line)).text
             if answer != f"done last{line}":
                 raise Violation(f"{text!r} was answered with {answer!r}")
@@ -299,6 +295,12 @@ class _Simulation:
         async with asyncio.timeout(PATIENCE_S):
             while await process.store.read(unended, agent_id):  # noqa: ASYNC110
                 await asyncio.sleep(1)  # virtual: it costs nothing
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while left := await process.store.read(lambda tx: tx.resets.unfinished()):  # noqa: ASYNC110
+                    await asyncio.sleep(1)
+        except TimeoutError as error:
+            raise Violation(f"the resets of {left} are not carried out") from error
         await process.store.read(check_summaries, agent_id, usage=SUMMARY_USAGE)
         await process.store.read(check_agent, agent_id, sent=self.clients.sent, requests=self.place.world.requests)
         for (run_id, call_id), count in self.place.world.effects.items():

@@ -20,7 +20,7 @@ from perdure.core.agents import Agent
 from perdure.core.ids import AgentId, RunId
 from perdure.domain.agents.capture import capture
 from perdure.domain.agents.units import AgentChanges, update_agent
-from perdure.engine.conversations.reset import _reset
+from perdure.engine.conversations.reset import _reset_captured
 from perdure.engine.ports import EngineSettings, UnitInputs
 from perdure.engine.run.accept import Request, accept
 from perdure.providers.registry import ModelRegistry
@@ -39,6 +39,15 @@ WAIT_S = 0.2
 """How long a unit waits for the other. One that is kept out by a lock comes later."""
 
 units = Contract()
+INPUTS = UnitInputs(
+    ids=units.ids,
+    counter=ScriptTokenCounter(),
+    models=ModelRegistry({"test/model": ScriptedModel()}),
+    settings=EngineSettings(),
+    owner="here",
+    now=AT,
+    until=AT + timedelta(seconds=15),
+)
 
 Unit = Callable[[Tx, AgentId, int], Any]
 
@@ -51,16 +60,7 @@ def accept_a_message(tx: Tx, agent_id: AgentId, number: int) -> None:
         drafts=(units.draft(f"message {number}"),),
         tokens=(1,),
     )
-    inputs = UnitInputs(
-        ids=units.ids,
-        counter=ScriptTokenCounter(),
-        models=ModelRegistry({"test/model": ScriptedModel()}),
-        settings=EngineSettings(),
-        owner="here",
-        now=AT,
-        until=AT + timedelta(seconds=15),
-    )
-    accept(tx, request, inputs)
+    accept(tx, request, INPUTS)
 
 
 def change_the_agent(tx: Tx, agent_id: AgentId, number: int) -> None:
@@ -73,8 +73,7 @@ def capture_what_was_said(tx: Tx, agent_id: AgentId, number: int) -> None:
 
 
 def reset_the_agent(tx: Tx, agent_id: AgentId, number: int) -> None:
-    counted = tx.resets.counted(agent_id)
-    _reset(tx, agent_id, None, author=ADA, ids=units.ids, counter=ScriptTokenCounter(), now=AT, counted=counted)
+    _reset_captured(tx, agent_id, None, {}, INPUTS, author=ADA, counted=tx.resets.counted(agent_id))
 
 
 def one_begins(tx: Tx, agent_id: AgentId) -> None:

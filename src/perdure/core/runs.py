@@ -50,14 +50,6 @@ class RunKey(NamedTuple):
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The right of one process to work on a run. `number` grows with every claim: older holders can't write."""
-
-    owner: str
-    number: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens of one step, or of a run summed over its steps."""

@@ -16,7 +16,8 @@ from perdure.core.ports import Clock, Randomness, TokenCounter, Toolbox
 from perdure.core.runs import RunKey
 from perdure.core.secrets import Cipher, NoCipher
 from perdure.engine.hooks.bus import Hooks
-from perdure.engine.run.interrupts import Interruptible
+from perdure.engine.run.interrupts import Interrupt
+from perdure.engine.run.progress import Line, Views
 from perdure.engine.search.search import Search
 from perdure.storage.store import Store
 
@@ -26,15 +27,16 @@ class EngineSettings:
     """Times in seconds, texts in characters.
 
     Args:
-        lease_s: how long a run belongs to a process that is not heard of.
-        beat_s: how often it is heard of, and how often a cancel request from another process is looked for.
+        lease_s: how long a run belongs to a process that does not renew its lease.
+        beat_s: how often it renews it, and looks for a cancel request from another process.
         poll_s: how often a waiting reader looks for what another process did.
-        context_window_tokens: the window of models that nobody knows better of, and the most that is used of others.
+        context_window_tokens: the window of models that don't tell theirs, and the most that is used of others.
         reserve_tokens: kept free in the window for the answer.
         delta_flush_s, delta_flush_chars: stored previews of background runs are joined up to these.
         summary_timeout_s: how long a model may take for a summary before our own code makes one.
-        tool_timeout_s: how long a tool may take that says nothing about it.
+        tool_timeout_s: how long a tool may take that has no limit of its own.
         recall_timeout_s: how long automatic recall may take before a message is answered without it.
+        rows_a_step: messages of one transaction of carrying out a reset: everybody else waits for it, about 10 ms.
         keep_deltas, keep_deltas_s: how many of them are kept, and how long.
     """
 
@@ -50,22 +52,14 @@ class EngineSettings:
     tool_timeout_s: float = 30.0
     delta_flush_s: float = 0.05
     delta_flush_chars: int = 2_000
+    rows_a_step: int = 200
     keep_deltas: int = 10_000
     keep_deltas_s: float = 3 * 3_600.0
 
 
-def window_tokens(agent: Agent, models: Models, settings: EngineSettings) -> int:
-    """The window to stay within: the agent's own setting, else what the model takes, at most the engine's setting."""
-    own = agent.settings.get("context_window_tokens")
-    if isinstance(own, int):
-        return own
-    known = models.window_tokens(agent.model)
-    return settings.context_window_tokens if known is None else min(known, settings.context_window_tokens)
-
-
 @dataclass(frozen=True, slots=True)
 class AutoRecalled:
-    """What memory has on a run's newest message, and the event for it; None: there is nothing to tell."""
+    """The text that a search of memory found for a run's newest message, and the event to store for it, if any."""
 
     text: str
     event: MemoryRecalled | None
@@ -96,8 +90,14 @@ class UnitInputs:
     recalled: AutoRecalled | None = None
 
     def window(self, agent: Agent) -> tuple[int, int]:
-        """(tokens of the agent's window, how many of them are kept for the answer)."""
-        tokens = window_tokens(agent, self.models, self.settings)
+        """(Tokens of the agent's window, how many of them are kept for the answer).
+
+        The window is the agent's own setting, else what its model takes, at most the engine's setting.
+        """
+        tokens = agent.settings.get("context_window_tokens")
+        if not isinstance(tokens, int):
+            most = self.settings.context_window_tokens
+            tokens = min(self.models.window_tokens(agent.model) or most, most)
         return tokens, reserve_tokens(tokens, self.settings.reserve_tokens)
 
 
@@ -107,7 +107,8 @@ class Ports:
 
     Args:
         owner: the name of this process in leases.
-        interrupts: what each run of this process waits for just now, so that a cancel request can end the wait.
+        interrupts: of each run that waits for a model or a tool, so that a cancel request can end the wait.
+        views: of the conversations that this process works on.
     """
 
     store: Store
@@ -122,11 +123,12 @@ class Ports:
     settings: EngineSettings = EngineSettings()
     cipher: Cipher = field(default_factory=NoCipher)
     hooks: Hooks = field(default_factory=Hooks)
-    interrupts: dict[RunKey, Interruptible] = field(default_factory=dict)
+    interrupts: dict[RunKey, Interrupt] = field(default_factory=dict)
+    views: Views = field(default_factory=Views)
 
-    def inputs(self, cached_view: View | None = None) -> UnitInputs:
-        """What a unit of work that starts now needs."""
-        now = self.clock.now()
+    def inputs(self, line: Line | None = None) -> UnitInputs:
+        """What a unit of work that starts now needs; with the cached view of the conversation, if one is given."""
+        now, parts = self.clock.now(), None if line is None else self.views.get(line)
         return UnitInputs(
             ids=self.ids,
             counter=self.counter,
@@ -135,5 +137,5 @@ class Ports:
             owner=self.owner,
             now=now,
             until=now + timedelta(seconds=self.settings.lease_s),
-            cached_view=cached_view,
+            cached_view=None if parts is None else parts.view,
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
@@ -18,20 +17,18 @@ from perdure.core.answers import Answer, PendingCall, ToolReturn
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidArguments
 from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
-from perdure.core.ids import AgentId, Ids, MessageId, ToolId
+from perdure.core.ids import AgentId, MessageId, ToolId
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Draft, Message, Part, ToolCall, ToolDecision, Waits
-from perdure.core.models import Models
-from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run, RunKey
 from perdure.core.tools.arguments import ARGUMENTS, fit_arguments, parse_arguments, read_json
 from perdure.core.tools.rules import rules_of
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.approved import tool_digest
-from perdure.engine.hooks.rows import add_context_rows
-from perdure.engine.ports import EngineSettings, window_tokens
+from perdure.engine.ports import UnitInputs
 from perdure.engine.run.log import OpenCall, RunLog, open_calls_in
+from perdure.engine.run.rows import NEWEST, add_hook_context, append_rows
 from perdure.engine.run.tool_rules import expected_states, prefilled
 from perdure.storage.tx import Tx
 
@@ -74,15 +71,18 @@ def find_pending(tx: Tx, conversation: Conversation) -> Pending | None:
     if conversation.pending_run_seq is None or conversation.pending_from is None:
         return None
     run = tx.runs.at(RunKey(conversation.agent_id, conversation.pending_run_seq))
-    rows = tx.messages.view(conversation.agent_id, conversation.seq, from_seq=conversation.pending_from, upto_seq=2**62)
+    rows = tx.messages.view(
+        conversation.agent_id, conversation.seq, from_seq=conversation.pending_from, upto_seq=NEWEST
+    )
     return Pending(run, tuple(rows), open_calls_in(rows))
 
 
-def refuse_while_pending(tx: Tx, conversation: Conversation, *, what: str = "send a new message") -> None:
-    """Nothing, when the conversation takes what is said. Raises: ApprovalPending."""
-    if conversation.pending_run_seq is not None and (pending := find_pending(tx, conversation)) is not None:
-        calls = [f"{one.call.name}, {one.call.call_id}" for one in pending.waiting]
-        raise ApprovalPending(run_id=pending.run.id, message_id=pending.message.id, calls=calls, what=what)
+def approval_pending(tx: Tx, conversation: Conversation, *, what: str = "send a new message") -> ApprovalPending:
+    """The error of a conversation that takes nothing but answers, since calls wait in it."""
+    pending = find_pending(tx, conversation)
+    assert pending is not None
+    calls = [f"{one.call.name}, {one.call.call_id}" for one in pending.waiting]
+    return ApprovalPending(run_id=pending.run.id, message_id=pending.message.id, calls=calls, what=what)
 
 
 def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]:
@@ -109,10 +109,8 @@ def open_calls(tx: Tx, conversation: Conversation) -> tuple[ToolCall, ...]:
     return tuple(ToolCall(one.call.call_id, one.call.name, one.arguments, one.call.awaits) for one in calls)
 
 
-def client_specs(tx: Tx, agent_id: AgentId, digest: str | None) -> dict[str, ToolSpec]:
+def client_specs(tx: Tx, agent_id: AgentId, digest: str) -> dict[str, ToolSpec]:
     """The tools that the caller of a run runs itself, by name."""
-    if digest is None:
-        return {}
     return {
         shape["name"]: ToolSpec(
             name=shape["name"],
@@ -262,7 +260,7 @@ def _check_fits(call: ToolCall, spec: ToolSpec | None, arguments: str) -> None:
 
 
 def answer_rows(
-    pending: Pending, answers: Sequence[Answer], *, ids: Ids, counter: TokenCounter, most_chars: int
+    pending: Pending, answers: Sequence[Answer], inputs: UnitInputs, *, most_chars: int
 ) -> tuple[list[Draft], list[int]]:
     """The rows that answers make, with their tokens: the decisions, then the results there are already, in the order
     of the calls."""
@@ -271,7 +269,7 @@ def answer_rows(
     drafts: list[Draft] = []
     tokens: list[int] = []
     if decisions:
-        drafts.append(Draft(id=MessageId(ids.new("message")), role="user", parts=decisions, kind="approval"))
+        drafts.append(Draft(id=MessageId(inputs.ids.new("message")), role="user", parts=decisions, kind="approval"))
         tokens.append(0)
     for one in pending.open_calls:
         match by_id.get(one.call.call_id):
@@ -288,14 +286,14 @@ def answer_rows(
             case _:
                 continue
         result = outcome.result(one.call)
-        drafts.append(Draft(id=MessageId(ids.new("message")), role="tool", parts=(result,), name=one.call.name))
-        tokens.append(counter.count(result.text) + MESSAGE_OVERHEAD_TOKENS)
+        drafts.append(Draft(id=MessageId(inputs.ids.new("message")), role="tool", parts=(result,), name=one.call.name))
+        tokens.append(inputs.counter.count(result.text) + MESSAGE_OVERHEAD_TOKENS)
     return drafts, tokens
 
 
-def return_limit_chars(agent: Agent, models: Models, settings: EngineSettings) -> int:
+def return_limit_chars(agent: Agent, inputs: UnitInputs) -> int:
     """How many characters of what the caller brings back are kept."""
-    return max(RETURN_CHARS, int(window_tokens(agent, models, settings) * RETURN_SHARE * CHARS_PER_TOKEN))
+    return max(RETURN_CHARS, int(inputs.window(agent)[0] * RETURN_SHARE * CHARS_PER_TOKEN))
 
 
 def cut(text: str, most: int) -> str:
@@ -306,38 +304,31 @@ def cut(text: str, most: int) -> str:
 
 
 def give_up_pending(
-    tx: Tx, conversation: Conversation, why: str, *, ids: Ids, counter: TokenCounter, now: datetime
+    tx: Tx, conversation: Conversation, why: str, inputs: UnitInputs
 ) -> tuple[Run, Sequence[StoredEvent]] | None:
     """Give every open call of a conversation the result that it was not run; the run that had stopped at them, now
-    cancelled, and what it tells of that. None: nothing waited."""
+    cancelled, and its new events. None: no call waits."""
     pending = find_pending(tx, conversation)
     if pending is None:
         return None
     drafts = [
         Draft(
-            id=MessageId(ids.new("message")),
+            id=MessageId(inputs.ids.new("message")),
             role="tool",
             parts=(ToolOutcome(text=f"not run: {why}", status="error").result(one.call),),
             name=one.call.name,
         )
         for one in pending.open_calls
     ]
-    messages = tx.messages.append(
-        conversation.agent_id,
-        drafts,
-        conversation_seq=conversation.seq,
-        at=now,
-        tokens=[20] * len(drafts),
-        run=pending.run,
-        step_id=pending.message.step_id,
-    )
+    step_id = pending.message.step_id
+    rows = [*append_rows(tx, pending.run, drafts, [20] * len(drafts), at=inputs.now, step_id=step_id)]
     if pending.run.context:
-        messages = [*messages, *add_context_rows(tx, pending.run, ids=ids, counter=counter, now=now)]
+        rows += add_hook_context(tx, pending.run, inputs)[1]
     tx.conversations.wait(conversation.agent_id, conversation.seq, run_seq=None)
     run = tx.runs.cancel_stopped(pending.run.key)
-    events: list[Event] = [MessageAdded(message.seq, message) for message in messages]
+    events: list[Event] = [MessageAdded(row.seq, row) for row in rows]
     events.append(RunEnded(run.id, "cancelled", run.usage, run.step_count))
-    return run, tx.events.add(run.key, events, at=now)
+    return run, tx.events.add(run.key, events, at=inputs.now)
 
 
 def tools_of(tx: Tx, run: Run, *, own_names: Collection[str] = ()) -> dict[str, Tool]:
@@ -348,11 +339,10 @@ def tools_of(tx: Tx, run: Run, *, own_names: Collection[str] = ()) -> dict[str, 
         own_names: names that the caller's tools don't take, because a person was asked to approve the agent's own.
     """
     own = {tool.spec.name: tool for tool in tx.tools.of_agent(run.key.agent_id)}
-    client = {
-        name: Tool(id=ToolId(""), spec=spec)
-        for name, spec in client_specs(tx, run.key.agent_id, run.client_tools).items()
-        if name not in own_names
-    }
+    client: dict[str, Tool] = {}
+    if run.client_tools is not None:
+        specs = client_specs(tx, run.key.agent_id, run.client_tools)
+        client = {name: Tool(id=ToolId(""), spec=spec) for name, spec in specs.items() if name not in own_names}
     return {**_CONTEXT_TOOLS, **own, **client} if own or client else own
 
 

@@ -23,32 +23,29 @@ from perdure.engine.run.log import load_run_log
 from perdure.engine.run.next_action import MakeRequest, next_action
 from perdure.engine.run.prefixes import dropped_rows
 from perdure.engine.run.progress import Progress, RoomPlan
-from perdure.engine.run.views import Views
 from perdure.storage.tx import Tx
 
 
-async def make_room(room: RoomPlan, views: Views, ports: Ports) -> Progress:
+async def make_room(room: RoomPlan, ports: Ports) -> Progress:
     """The progress of carrying out the plan. Raises: LeaseLost, StoreError."""
     if not ports.hooks.wants("before_compaction", "after_compaction"):
-        return await _make_room(room, views, ports)
+        return await _make_room(room, ports)
     by = type(room.plan).__name__.lower()
     try:
-        budget = room.window_tokens - room.reserve_tokens
-        before = await before_compaction(room.log, by=by, budget_tokens=budget, ports=ports)
+        before = await before_compaction(room.log, by=by, budget_tokens=room.budget_tokens, ports=ports)
         if before.log.run.ended:
             return before
-        compacted = await _make_room(room, views, ports)
+        compacted = await _make_room(room, ports)
         after = await after_compaction(compacted.log, by=by, ports=ports)
     except Interrupted:
         return Progress(await ports.store.read(load_run_log, room.log))
     return Progress(after.log, (*before.events, *compacted.events, *after.events))
 
 
-async def _make_room(room: RoomPlan, views: Views, ports: Ports) -> Progress:
-    cached_view = views.cached_view((room.agent.id, room.conversation.seq))
+async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
     match room.plan:
         case Stub() as stub:
-            return await ports.store.write(_store_stub, room, stub, ports.inputs(cached_view))
+            return await ports.store.write(_store_stub, room, stub, ports.inputs())
         case Evict() | Merge() as smaller:
             summary: Summary | None = None
             if isinstance(smaller, Merge) or smaller.atoms:
@@ -56,7 +53,7 @@ async def _make_room(room: RoomPlan, views: Views, ports: Ports) -> Progress:
                     summary = await summarise(room, smaller, ports)
                 except Interrupted:
                     return Progress(await ports.store.read(load_run_log, room.log))
-            return await ports.store.write(_store_smaller, room, smaller, summary, ports.inputs(cached_view))
+            return await ports.store.write(_store_smaller, room, smaller, summary, ports.inputs())
 
 
 def _store_smaller(
@@ -116,8 +113,7 @@ def _same_prefix(tx: Tx, room: RoomPlan, inputs: UnitInputs) -> Prefix:
 
 def _planned_conversation(tx: Tx, room: RoomPlan, inputs: UnitInputs) -> Conversation | None:
     """The conversation, if its state is still the one that was planned for; None if there is nothing to do."""
-    log = room.log
-    log = log.after(run=tx.runs.hold(log.run.key, log.lease, until=inputs.until))
+    log = replace(room.log, run=tx.runs.hold(room.log.run, until=inputs.until))
     conversation = tx.conversations.at(room.agent.id, room.conversation.seq)
     planned = (room.view.prefix.seq, room.conversation.stubs, room.agent.settings_revision)
     now = (conversation.prefix_seq, conversation.stubs, tx.agents.get(room.agent.id).settings_revision)

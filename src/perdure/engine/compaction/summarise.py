@@ -91,7 +91,7 @@ async def _reply(room: RoomPlan, request: ModelRequest, ports: Ports) -> ModelRe
     model = ports.models.find(room.agent.model)
     if model is None:
         raise ModelNotFound(room.agent.model, known=ports.models.handles())
-    async with holding(room.log.run.key, room.log.lease, ports):
+    async with holding(room.log.run, ports):
         try:
             async with asyncio.timeout(ports.settings.summary_timeout_s):
                 return await _whole(model, request)
@@ -124,8 +124,7 @@ def _source(room: RoomPlan, smaller: Evict | Merge, ports: Ports) -> str:
             f"{node_handle(node.seq)} ({message_handle(node.from_message_seq, node.upto_message_seq)}): {node.text}"
             for node in smaller.nodes
         )
-    budget = room.window_tokens - room.reserve_tokens
-    return transcript(smaller.messages, max_tokens=int(budget * SOURCE_SHARE), counter=ports.counter)
+    return transcript(smaller.messages, max_tokens=int(room.budget_tokens * SOURCE_SHARE), counter=ports.counter)
 
 
 def _previous(room: RoomPlan, smaller: Evict | Merge) -> str:

@@ -24,15 +24,15 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Draft, text_of
 from perdure.core.nodes import SummaryNode
 from perdure.domain.conversations.importing import Added, add_imported
-from perdure.engine.approvals.answers import refuse_while_pending
+from perdure.engine.approvals.answers import approval_pending
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, extract_summary
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.prefixes import compile_prefix, read_memory
+from perdure.engine.run.prefixes import read_memory, recompile_prefix
+from perdure.engine.run.rows import NEWEST
 from perdure.storage.tx import Tx
 
 NO_RUN = -1
-LAST_SEQ = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,9 @@ def _add(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
 ) -> Added:
     tx.agents.lock(agent_id)
-    refuse_while_pending(tx, tx.conversations.opening(agent_id, conversation_seq).conversation, what="import messages")
+    conversation = tx.conversations.opening(agent_id, conversation_seq).conversation  # not one that was deleted
+    if conversation.pending_run_seq is not None:
+        raise approval_pending(tx, conversation, what="import messages")
     return add_imported(tx, agent_id, conversation_seq, drafts, tokens, at=at)
 
 
@@ -91,15 +93,14 @@ def _load_if_full(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: Unit
     opening = tx.conversations.opening(agent_id, conversation_seq)
     agent, conversation, memory = opening.agent, opening.conversation, read_memory(tx, opening)
     if conversation.prefix_seq is None:
-        first = conversation.first_seq
-        prefix = compile_prefix(tx, agent, conversation, memory, inputs, reason="import", from_seq=first)
+        prefix = recompile_prefix(tx, agent, conversation, memory, inputs, None, reason="import", client_tools=None)
     else:
         prefix = tx.prefixes.at(agent_id, conversation.prefix_seq)
     window, reserve = inputs.window(agent)
     if prefix.tokens + conversation.view_tokens - conversation.overcount <= window - reserve:
         return None
     pinned = tx.messages.by_seqs(agent_id, prefix.pinned)
-    rows = tx.messages.view(agent_id, conversation_seq, from_seq=prefix.from_message_seq, upto_seq=LAST_SEQ)
+    rows = tx.messages.view(agent_id, conversation_seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
     view = View.of(prefix, pinned, conversation.stubs).with_rows(rows)
     nodes = tx.nodes.by_seqs(agent_id, conversation_seq, prefix.nodes)
     status = tail(inputs.now, agent.timezone, memory.counts, marker=prefix.marker)

@@ -1,27 +1,25 @@
 """Conversations that begin anew: what was said leaves the view, and stays in the log. And what is deleted.
 
 Leaving the view is one small transaction, however long the log is. What the store keeps for what is in view, words in
-the index and vectors, is given up behind it, some rows at a time; whoever dies over that leaves it to the next.
+the index and vectors, is removed behind it, some rows at a time; a process that dies over that leaves it to the next.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import TypeVar
 
 from perdure.core import hooks
 from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation, MessageCounts, Reset
 from perdure.core.errors import ConversationBusy, InvalidInput, StoreDamaged, StoreError
-from perdure.core.ids import AgentId, ConversationId, Ids
-from perdure.core.ports import TokenCounter
+from perdure.core.ids import AgentId, ConversationId
 from perdure.domain.agents.automatic import auto_capture_of
 from perdure.domain.agents.capture import capture_due
 from perdure.engine.approvals.answers import give_up_pending
-from perdure.engine.hooks.rows import hook_draft, hook_tokens
-from perdure.engine.ports import Ports
+from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.rows import engine_drafts
 from perdure.engine.workers.capture import capture_rest
 from perdure.storage.tx import Tx
 
@@ -30,56 +28,52 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PAGE = 500
-ROWS_A_STEP = 200
-"""Messages of one transaction of carrying out: everybody else waits for it, about 10 ms."""
 
 
 async def reset_conversations(
-    agent_id: AgentId,
-    conversation_seq: int | None,
-    ports: Ports,
-    *,
-    author: Author,
-    rows_a_step: int = ROWS_A_STEP,
+    agent_id: AgentId, conversation_seq: int | None, ports: Ports, *, author: Author
 ) -> Sequence[Reset]:
-    """Reset one conversation of an agent, or all of them, in one transaction; those that had nothing in view are left
-    as they are. What automatic capture had still to take is taken before. Calls that wait for somebody are given up.
-    Then hooks are told, and what they add begins the log anew. At last the resets are carried out.
+    """Reset one conversation of an agent, or all of them, in one transaction; those with nothing in view stay as they
+    are. What automatic capture still has to store is stored before. Calls that wait for somebody are given up. Then
+    hooks are called, and what they add begins the log anew. At last the resets are carried out.
 
     Raises: NotFound, StoreError; ConversationBusy: a run has not ended, and nothing is changed.
     """
-    tried: Mapping[int, int] = {}
+    inputs = ports.inputs()
+    captured: Mapping[int, int] = {}
     while True:
-        now = ports.clock.now()
         counted = await ports.store.read(lambda tx: tx.resets.counted(agent_id))
-        waiting, resets = await ports.store.write(
-            _reset_captured,
-            agent_id,
-            conversation_seq,
-            tried,
-            author=author,
-            ids=ports.ids,
-            counter=ports.counter,
-            now=now,
-            counted=counted,
+        uncaptured, resets = await ports.store.write(
+            _reset_captured, agent_id, conversation_seq, captured, inputs, author=author, counted=counted
         )
-        if not waiting:
+        if not uncaptured:
             break
-        await capture_rest(ports, agent_id, tuple(waiting))
-        tried = waiting
+        await capture_rest(ports, agent_id, tuple(uncaptured))
+        captured = uncaptured
     for reset in resets:
         answers = await ports.hooks.fire(hooks.Reset(agent_id=agent_id, conversation_id=reset.conversation_id))
         if answers.context:
-            await ports.store.write(_add_context, reset, answers.context, ids=ports.ids, counter=ports.counter, now=now)
-    await _carry_out_now_or_later(agent_id, ports, rows_a_step)
+            await ports.store.write(_add_context, reset, answers.context, inputs)
+    await _carry_out_now_or_later(agent_id, ports)
     return resets
+
+
+async def delete_conversation(conversation_id: ConversationId, ports: Ports, *, author: Author) -> None:
+    """Reset a conversation and take it out of every list; hooks are told that it is over. Its rows stay in the log.
+
+    Raises: NotFound, StoreError; InvalidInput: it is the agent's first; ConversationBusy.
+    """
+    counted = await ports.store.read(lambda tx: tx.resets.counted(tx.conversations.get(conversation_id).agent_id))
+    agent_id = await ports.store.write(_delete, conversation_id, ports.inputs(), author=author, counted=counted)
+    await ports.hooks.fire(hooks.ConversationEnd(agent_id=agent_id, conversation_id=conversation_id))
+    await _carry_out_now_or_later(agent_id, ports)
 
 
 async def delete(ports: Ports, unit: Callable[[Tx], T]) -> T:
     """Run a unit that deletes, and remove what it leaves behind, some rows at a time; what the unit gives. From its
     transaction on nobody sees what is deleted.
 
-    What can't be removed now, such as on a full disk, goes with the next recovery of runs, in whichever process.
+    What can't be removed now, such as on a full disk, is removed by the next recovery of runs, in whichever process.
 
     Raises: what the unit raises; StoreError: nothing was done.
     """
@@ -93,8 +87,7 @@ async def delete(ports: Ports, unit: Callable[[Tx], T]) -> T:
 
 
 async def carry_out_left(ports: Ports) -> None:
-    """Carry out the resets, and remove what is left of deleted things, that a process left which is gone. Raises:
-    StoreError."""
+    """Finish the resets and deletes that a dead process has begun. Raises: StoreError."""
     if await ports.store.read(lambda tx: tx.upkeep.unfinished_deletes()):
         await _carry_out_deletes(ports)
     damaged: set[AgentId] = set()
@@ -108,20 +101,20 @@ async def carry_out_left(ports: Ports) -> None:
 
 
 async def _carry_out_deletes(ports: Ports) -> None:
-    while await ports.store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=ROWS_A_STEP)):
+    while await ports.store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=ports.settings.rows_a_step)):
         pass
 
 
-async def _carry_out_now_or_later(agent_id: AgentId, ports: Ports, rows: int = ROWS_A_STEP) -> None:
-    """Carry out a reset that is stored already: what fails now, such as on a full disk, goes with the next recovery."""
+async def _carry_out_now_or_later(agent_id: AgentId, ports: Ports) -> None:
+    """Carry out a stored reset: what fails now, such as on a full disk, is done by the next recovery."""
     try:
-        await _carry_out(agent_id, ports, rows)
+        await _carry_out(agent_id, ports)
     except StoreError as error:
         log.warning("the messages of %s are out of view, and what is left to do waits: %s", agent_id, error)
 
 
-async def _carry_out(agent_id: AgentId, ports: Ports, rows: int = ROWS_A_STEP) -> None:
-    while await ports.store.write(lambda tx: tx.resets.carry_out(agent_id, limit=rows)):
+async def _carry_out(agent_id: AgentId, ports: Ports) -> None:
+    while await ports.store.write(lambda tx: tx.resets.carry_out(agent_id, limit=ports.settings.rows_a_step)):
         pass
 
 
@@ -129,114 +122,80 @@ def _reset_captured(
     tx: Tx,
     agent_id: AgentId,
     conversation_seq: int | None,
-    tried: Mapping[int, int],
+    captured: Mapping[int, int],
+    inputs: UnitInputs,
     *,
     author: Author,
-    ids: Ids,
-    counter: TokenCounter,
-    now: datetime,
     counted: MessageCounts,
 ) -> tuple[Mapping[int, int], Sequence[Reset]]:
-    """What waits for capture, and then nothing is changed; else the resets.
+    """Reset, if nothing waits for capture; what waits, and the resets.
 
     Args:
-        tried: what waited before: what still does can't be captured, and only what was said since counts.
+        captured: conversation -> row up to which capture was tried: what still waits there can't be captured.
     """
     tx.agents.lock(agent_id)
-    waiting = _waiting(tx, agent_id, conversation_seq)
-    if any(upto > tried.get(seq, -1) for seq, upto in waiting.items()):
-        return waiting, ()
-    return {}, _reset(tx, agent_id, conversation_seq, author=author, ids=ids, counter=counter, now=now, counted=counted)
+    conversations = _conversations(tx, agent_id, conversation_seq)
+    uncaptured = _uncaptured(tx, agent_id, conversations)
+    if any(upto > captured.get(seq, -1) for seq, upto in uncaptured.items()):
+        return uncaptured, ()
+    return {}, _reset(tx, conversations, inputs, author=author, counted=counted)
 
 
-def _waiting(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Mapping[int, int]:
-    """Up to which row each conversation waits for capture; nothing if a run goes on in one, for then none is reset."""
+def _uncaptured(tx: Tx, agent_id: AgentId, conversations: Sequence[Conversation]) -> Mapping[int, int]:
+    """Up to which row each conversation waits for capture; none if a run goes on in one, for then none is reset."""
     if auto_capture_of(tx.agents.get(agent_id).settings) is None:
         return {}
-    seqs = [line.seq for line in _all(tx, agent_id)] if conversation_seq is None else [conversation_seq]
-    if any(tx.runs.active(agent_id, seq) is not None for seq in seqs):
+    if any(tx.runs.active(agent_id, conversation.seq) is not None for conversation in conversations):
         return {}
-    found = {seq: capture_due(tx, agent_id, seq, force=True) for seq in seqs}
-    return {seq: upto for seq, upto in found.items() if upto is not None}
+    due = {conversation.seq: capture_due(tx, agent_id, conversation.seq, force=True) for conversation in conversations}
+    return {seq: upto for seq, upto in due.items() if upto is not None}
 
 
 def _reset(
-    tx: Tx,
-    agent_id: AgentId,
-    conversation_seq: int | None,
-    *,
-    author: Author,
-    ids: Ids,
-    counter: TokenCounter,
-    now: datetime,
-    counted: MessageCounts,
+    tx: Tx, conversations: Sequence[Conversation], inputs: UnitInputs, *, author: Author, counted: MessageCounts
 ) -> Sequence[Reset]:
-    tx.agents.lock(agent_id)
-    lines = _all(tx, agent_id) if conversation_seq is None else [tx.conversations.at(agent_id, conversation_seq)]
-    for line in lines:
-        if (busy := tx.runs.active(agent_id, line.seq)) is not None:
+    """Reset these conversations of one agent. The caller holds the agent's lock. Raises: ConversationBusy."""
+    for conversation in conversations:
+        if (busy := tx.runs.active(conversation.agent_id, conversation.seq)) is not None:
             raise ConversationBusy(busy.id)
-    for line in lines:
-        give_up_pending(tx, line, "the conversation was reset", ids=ids, counter=counter, now=now)
-    resets = [tx.resets.add(line, author=author, at=now, counted=counted) for line in lines]
+    for conversation in conversations:
+        give_up_pending(tx, conversation, "the conversation was reset", inputs)
+    resets = [
+        tx.resets.add(conversation, author=author, at=inputs.now, counted=counted) for conversation in conversations
+    ]
     return [reset for reset in resets if reset is not None]
 
 
-async def delete_conversation(conversation_id: ConversationId, ports: Ports, *, author: Author) -> None:
-    """Reset a conversation and take it out of every list; hooks are told that it is over. Its rows stay in the log.
-
-    Raises: NotFound, StoreError; InvalidInput: it is the agent's first; ConversationBusy.
-    """
-    now = ports.clock.now()
-    counted = await ports.store.read(lambda tx: tx.resets.counted(tx.conversations.get(conversation_id).agent_id))
-    agent_id = await ports.store.write(
-        _delete,
-        conversation_id,
-        author=author,
-        ids=ports.ids,
-        counter=ports.counter,
-        now=now,
-        counted=counted,
-    )
-    await ports.hooks.fire(hooks.ConversationEnd(agent_id=agent_id, conversation_id=conversation_id))
-    await _carry_out_now_or_later(agent_id, ports)
-
-
 def _delete(
-    tx: Tx,
-    conversation_id: ConversationId,
-    *,
-    author: Author,
-    ids: Ids,
-    counter: TokenCounter,
-    now: datetime,
-    counted: MessageCounts,
+    tx: Tx, conversation_id: ConversationId, inputs: UnitInputs, *, author: Author, counted: MessageCounts
 ) -> AgentId:
-    line = tx.conversations.get(conversation_id)
-    if line.seq == 0:
+    agent_id = tx.conversations.get(conversation_id).agent_id
+    tx.agents.lock(agent_id)
+    conversation = tx.conversations.get(conversation_id)
+    if conversation.seq == 0:
         raise InvalidInput(f"{conversation_id} is the agent's first conversation, which stays: reset it")
-    _reset(tx, line.agent_id, line.seq, author=author, ids=ids, counter=counter, now=now, counted=counted)
-    tx.conversations.remove(line, at=now)
-    return line.agent_id
+    _reset(tx, [conversation], inputs, author=author, counted=counted)
+    tx.conversations.remove(conversation, at=inputs.now)
+    return agent_id
 
 
-def _add_context(tx: Tx, reset: Reset, texts: Sequence[str], *, ids: Ids, counter: TokenCounter, now: datetime) -> None:
+def _add_context(tx: Tx, reset: Reset, texts: Sequence[str], inputs: UnitInputs) -> None:
+    """Begin the log anew with what hooks have added, unless a run has begun since the reset."""
     tx.agents.lock(reset.agent_id)
-    line = tx.conversations.get(reset.conversation_id)
-    if tx.runs.active(line.agent_id, line.seq) is not None or line.pending_run_seq is not None:
+    conversation = tx.conversations.get(reset.conversation_id)
+    agent_id, seq = conversation.agent_id, conversation.seq
+    if tx.runs.active(agent_id, seq) is not None or conversation.pending_run_seq is not None:
         # It would stand between that run's calls and their results.
-        log.warning("what a hook adds at the reset of %s is left out: a run has begun since", line.id)
+        log.warning("what a hook adds at the reset of %s is left out: a run has begun since", conversation.id)
         return
-    tx.messages.append(
-        line.agent_id,
-        [hook_draft(text, ids) for text in texts],
-        conversation_seq=line.seq,
-        at=now,
-        tokens=[hook_tokens(text, counter) for text in texts],
-    )
+    drafts, tokens = engine_drafts("hook", texts, inputs)
+    tx.messages.append(agent_id, drafts, conversation_seq=seq, at=inputs.now, tokens=tokens)
 
 
-def _all(tx: Tx, agent_id: AgentId) -> list[Conversation]:
+def _conversations(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Sequence[Conversation]:
+    """The conversation with this number, or with None all of the agent's. Raises: NotFound."""
+    if conversation_seq is not None:
+        return [tx.conversations.at(agent_id, conversation_seq)]
     found: list[Conversation] = []
     while page := tx.conversations.list(agent_id, limit=PAGE, after_seq=found[-1].seq if found else -1):
         found += page

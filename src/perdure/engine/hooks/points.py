@@ -27,7 +27,6 @@ from perdure.core.models import ModelReply
 from perdure.core.runs import Failure, Step
 from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.engine.hooks.bus import HookOutcome
-from perdure.engine.hooks.rows import hook_draft, hook_tokens
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.accept import Request
 from perdure.engine.run.finish import end_run
@@ -36,6 +35,7 @@ from perdure.engine.run.leases import holding
 from perdure.engine.run.log import RunLog, load_run_log, run_log_of
 from perdure.engine.run.next_action import Finish, MakeRequest, next_action
 from perdure.engine.run.progress import Progress
+from perdure.engine.run.rows import engine_drafts
 from perdure.storage.tx import Tx
 
 
@@ -70,8 +70,7 @@ async def at_run_start(request: Request, ports: Ports) -> Request:
         added += answers.context
     if not added:
         return request
-    drafts = tuple(hook_draft(text, ports.ids) for text in added)
-    tokens = tuple(hook_tokens(text, ports.counter) for text in added)
+    drafts, tokens = engine_drafts("hook", added, ports.inputs())
     return replace(request, drafts=(*request.drafts, *drafts), tokens=(*request.tokens, *tokens))
 
 
@@ -208,15 +207,15 @@ async def keep(log: RunLog, answers: HookOutcome, ports: Ports) -> Progress:
 
 
 def _store_answers(tx: Tx, log: RunLog, answers: HookOutcome, *, now: datetime) -> Progress:
-    run = tx.runs.hold(log.run.key, log.lease, until=None)
+    run = tx.runs.hold(log.run)
     if answers.context:
         run = tx.runs.set_context(run, (*run.context, *answers.context))
-    return Progress(log.after(run=run), tx.events.add(run.key, answers.events, at=now))
+    return Progress(replace(log, run=run), tx.events.add(run.key, answers.events, at=now))
 
 
 def _end_run(tx: Tx, log: RunLog, answers: HookOutcome, why: str, inputs: UnitInputs) -> Progress:
     """End a run whose model may not be asked."""
-    log = run_log_of(tx, tx.runs.hold(log.run.key, log.lease, until=None))
+    log = run_log_of(tx, tx.runs.hold(log.run))
     if not isinstance(next_action(log), MakeRequest):
         return Progress(log, tx.events.add(log.run.key, answers.events, at=inputs.now))
     end = Finish("error", Failure(kind=HookBlocked.code, message=why))
@@ -225,7 +224,7 @@ def _end_run(tx: Tx, log: RunLog, answers: HookOutcome, why: str, inputs: UnitIn
 
 async def _fire(log: RunLog, payload: HookPayload, ports: Ports) -> HookOutcome:
     """What hooks say, while the run stays this process's. Raises: Interrupted, LeaseLost."""
-    async with holding(log.run.key, log.lease, ports):
+    async with holding(log.run, ports):
         return await ports.hooks.fire(payload)
 
 

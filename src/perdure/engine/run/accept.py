@@ -1,15 +1,16 @@
-"""T1: a request is accepted. Once this is committed, the caller may be told so, and it will be answered.
+"""A request is accepted (T1), its run is claimed (T2), and its first model call is recorded (T3).
 
-If no other run is before it, its run begins in the same transaction (`engine.run.begin`): one commit less.
+Once T1 is committed, the caller may be told so, and the request will be answered. If nothing stands before the run, all
+three are one transaction, else one each.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from perdure.core.answers import Answer, answer_digest
@@ -22,25 +23,33 @@ from perdure.core.errors import (
     InvalidInput,
     MessageTooLarge,
     ModelNotFound,
+    StoreError,
 )
-from perdure.core.events import Event, MessageAdded, RunQueued, StoredEvent
-from perdure.core.ids import AgentId, RunId, StepId
+from perdure.core.events import Event, MessageAdded, RunQueued, RunStarted, StoredEvent
+from perdure.core.ids import AgentId, RunId
 from perdure.core.limits import Limits
-from perdure.core.messages import Draft, Message, parts_from_json, parts_to_json, text_of
+from perdure.core.messages import Draft, Message, parts_to_json, text_of
 from perdure.core.runs import IfBusy, Run, RunKey
 from perdure.engine.approvals.answers import (
     Pending,
     answer_rows,
+    approval_pending,
     check_answers,
     find_pending,
-    refuse_while_pending,
     return_limit_chars,
 )
 from perdure.engine.approvals.decisions import split_repeated_answers
-from perdure.engine.ports import UnitInputs
+from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.log import RunLog, rule_scope_of, run_log_of
+from perdure.engine.run.next_action import Action, MakeRequest, next_action
 from perdure.engine.run.progress import Progress
+from perdure.engine.run.request import make_request
+from perdure.engine.run.rows import add_waiting_input, append_rows, encode_drafts
+from perdure.engine.search.recall import plan_recall, recall
 from perdure.storage.tx import Tx
+
+logger = logging.getLogger(__name__)
 
 STEPS, MAX_STEPS = 50, 10_000
 
@@ -90,8 +99,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """`repeated`: the run was accepted before, under the same key; `begun`: it was claimed as well, and this is how far
-    it has come; `waits`: it is the run that stopped, and some of its calls are still to be answered."""
+    """A run that a request was accepted as, and its events so far.
+
+    Args:
+        repeated: it was accepted before, under the same key.
+        begun: how far it has come, if it was claimed as well.
+        waits: it is the run that stopped, and some of its calls are still to be answered.
+    """
 
     run: Run
     events: Sequence[StoredEvent]
@@ -100,24 +114,17 @@ class Accepted:
     waits: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
-    """An accepted run that nothing stands before: what its first step is made from, in the same transaction.
-
-    Args:
-        events: what is to be told of it, not stored yet.
-    """
-
-    log: RunLog
-    opening: ConversationState
-    events: list[Event]
+class RequestDefect(Exception):
+    """The first request of an acceptable message can't be made; the cause says why. Nothing was stored."""
 
 
 def check_input(
     drafts: Sequence[Draft], *, limits: Limits, limit_chars: int, max_steps: int | None, answers: bool = False
 ) -> None:
-    """Nothing, when the input can be accepted; it may be empty beside `answers`. Raises: EmptyMessage, TooMany,
-    MessageTooLarge, InvalidInput."""
+    """Check the input of a request; it may be empty beside `answers`.
+
+    Raises: EmptyMessage, TooMany, MessageTooLarge, InvalidInput.
+    """
     if not drafts and not answers:
         raise EmptyMessage
     limits.check("messages_per_request", len(drafts))
@@ -130,23 +137,52 @@ def check_input(
         raise InvalidInput(f"max_steps is {max_steps!r:.80}: it must be from 1 to {MAX_STEPS:,}")
 
 
-def accept(tx: Tx, request: Request, inputs: UnitInputs) -> Accepted:
-    """The queued run, reserved for this process until the lease ends (T1).
+async def begin_run(request: Request, ports: Ports) -> Accepted:
+    """Accept a request, and begin its run in the same transaction if nothing stands before it. Raises: as `accept`."""
+    inputs = ports.inputs((request.agent_id, request.conversation_seq))
+    if ports.hooks.wants("before_model"):  # they are called between T2 and T3
+        return await ports.store.write(accept, request, inputs)
+    texts = [text_of(draft.parts) for draft in request.drafts if draft.role == "user" and draft.kind == "message"]
+    plan = await ports.store.read(plan_recall, request.agent_id, request.conversation_seq, texts, inputs)
+    if plan is not None:
+        inputs = replace(inputs, recalled=await recall(plan, ports))
+    try:
+        accepted = await ports.store.write(accept, request, inputs, begin=True)
+    except RequestDefect as defect:  # the message is stored all the same; what claims its run meets the defect again
+        logger.warning("%s: its first request can't be made: %r", request.run_id, defect.__cause__)
+        return await ports.store.write(accept, request, inputs)
+    if accepted.begun is not None:
+        ports.views.put(accepted.begun)
+    return accepted
+
+
+async def claim_run(key: RunKey, ports: Ports, *, dead_owner: str | None = None) -> Progress | None:
+    """Claim a run (T2); None if it can't be claimed now."""
+    # To the end: a closing process releases what it holds, and a claim must not come behind that.
+    return await to_the_end(ports.store.write(_claim, key, ports.inputs(), dead_owner=dead_owner))
+
+
+def _claim(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None = None) -> Progress | None:
+    run = tx.runs.claim(key, owner=inputs.owner, at=inputs.now, until=inputs.until, dead_owner=dead_owner)
+    if run is None:
+        return None
+    events: list[Event] = [RunStarted(run.id, run.lease_number)]
+    if run.first_message_seq is None:
+        run, added = add_waiting_input(tx, run, now=inputs.now)
+        events += [MessageAdded(message.seq, message) for message in added]
+    return Progress(run_log_of(tx, run), tx.events.add(key, events, at=inputs.now))
+
+
+def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False) -> Accepted:
+    """Add the run of a request, queued and reserved for this process until the lease ends (T1); with `begin` also claim
+    it and record its first request, if nothing stands before it (T2, T3).
 
     Behind another run of the conversation the input waits on the run's row: a message must not come to stand between
     that run's calls and their results.
 
     Raises: NotFound, ConversationBusy, ApprovalPending, AnswerInvalid, IdempotencyMismatch; ModelNotFound: this process
-        can't reach the agent's model, so the message is refused.
+        can't reach the agent's model, so the message is refused; RequestDefect.
     """
-    accepted, _ = accept_and_start(tx, request, inputs, running=False)
-    return accepted
-
-
-def accept_and_start(
-    tx: Tx, request: Request, inputs: UnitInputs, *, running: bool = True
-) -> tuple[Accepted, Started | None]:
-    """As `accept`, but a run that has nothing to wait for is `running`, and its events are still to be stored."""
     tx.agents.lock(request.agent_id)
     if request.idempotency_key is not None:
         known = tx.runs.find_by_key(request.agent_id, request.conversation_seq, request.idempotency_key)
@@ -154,11 +190,12 @@ def accept_and_start(
             run, digest = known
             if digest != request.digest:
                 raise IdempotencyMismatch(request.idempotency_key)
-            return Accepted(run, (), repeated=True), None
+            return Accepted(run, (), repeated=True)
     opening = tx.conversations.opening(request.agent_id, request.conversation_seq)
     if request.answers is not None:
-        return _resume(tx, request, request.answers, opening, inputs, running=running)
-    refuse_while_pending(tx, opening.conversation)
+        return _resume(tx, request, request.answers, opening, inputs, begin=begin)
+    if opening.conversation.pending_run_seq is not None:
+        raise approval_pending(tx, opening.conversation)
     busy = opening.active_run_seq is not None
     if opening.active_run_seq is not None and request.if_busy == "reject":
         raise ConversationBusy(tx.runs.at(RunKey(request.agent_id, opening.active_run_seq)).id)
@@ -169,21 +206,38 @@ def accept_and_start(
         inputs,
         drafts=() if busy else request.drafts,
         max_steps=STEPS,
-        running=running and not busy,
-        waiting_input=_encode_drafts(request.drafts, request.tokens) if busy else None,
+        running=begin and not busy,
+        waiting_input=encode_drafts(request.drafts, request.tokens) if busy else None,
     )
     if request.client_tools:
         run = _with_client_tools(tx, run, request.client_tools)
-    events: list[Event] = [RunQueued(run.id)]
-    if busy:
-        return Accepted(run, tx.events.add(run.key, events, at=inputs.now, after=0)), None
-    added = _append_input(tx, run, request.drafts, request.tokens, now=inputs.now, opening=opening)
-    events += [MessageAdded(message.seq, message) for message in added]
-    if not running:
-        return Accepted(run, tx.events.add(run.key, events, at=inputs.now, after=0)), None
+    added: Sequence[Message] = ()
+    if not busy:
+        added = append_rows(tx, run, request.drafts, request.tokens, at=inputs.now, opening=opening)
+    events: list[Event] = [RunQueued(run.id), *(MessageAdded(message.seq, message) for message in added)]
+    if busy or not begin:
+        return Accepted(run, tx.events.add(run.key, events, at=inputs.now))
     rule_scope = rule_scope_of(tx, run, opening.agent.settings)
-    log = RunLog(run=run, messages=tuple(added), steps=(), started={}, rule_scope=rule_scope, last_event_seq=0)
-    return Accepted(run, ()), Started(log, opening.after(added), events)
+    log = RunLog(run=run, messages=tuple(added), steps=(), started={}, rule_scope=rule_scope)
+    return _begin(tx, log, MakeRequest(), opening.after(added), events, inputs)
+
+
+def _begin(
+    tx: Tx, log: RunLog, action: Action, opening: ConversationState, events: list[Event], inputs: UnitInputs
+) -> Accepted:
+    """Begin a run that was added as `running` in this transaction, and record its first request if that is its first
+    action. Raises: RequestDefect."""
+    events.append(RunStarted(log.run.id, log.run.lease_number))
+    if isinstance(action, MakeRequest):
+        try:
+            progress = make_request(tx, log, action, inputs, events, opening=opening)
+        except StoreError:
+            raise
+        except Exception as error:
+            raise RequestDefect from error
+    else:
+        progress = Progress(log, tx.events.add(log.run.key, events, at=inputs.now))
+    return Accepted(progress.log.run, progress.events, begun=progress)
 
 
 def _add_run(
@@ -228,24 +282,24 @@ def _resume(
     opening: ConversationState,
     inputs: UnitInputs,
     *,
-    running: bool,
-) -> tuple[Accepted, Started | None]:
+    begin: bool,
+) -> Accepted:
     """The run that goes on with these answers. It stands before all that wait, and begins at once."""
     agent, conversation, now = opening.agent, opening.conversation, inputs.now
     pending = find_pending(tx, conversation)
-    most_chars = return_limit_chars(agent, inputs.models, inputs.settings)
+    most_chars = return_limit_chars(agent, inputs)
     answers, earlier = split_repeated_answers(
         tx, conversation, pending, answers, message_digest=request.message_digest, most_chars=most_chars
     )
     if earlier is not None and (pending is None or earlier.key != pending.run.key):
-        return Accepted(earlier, (), repeated=True), None
+        return Accepted(earlier, (), repeated=True)
     if pending is None:
         raise AnswerInvalid(
             "Cannot process approval response: No tool call is currently awaiting approval in this conversation"
         )
     stopped, step_id = pending.run, pending.message.step_id
     answers = check_answers(tx, agent, pending, answers, partial=request.partial or earlier is not None)
-    rows, tokens = answer_rows(pending, answers, ids=inputs.ids, counter=inputs.counter, most_chars=most_chars)
+    rows, tokens = answer_rows(pending, answers, inputs, most_chars=most_chars)
     unanswered = {one.call.call_id for one in pending.waiting} - {one.call_id for one in answers}
     if unanswered:
         if request.drafts or request.client_tools is not None:
@@ -254,19 +308,18 @@ def _resume(
                 " that leaves none"
             )
         if rows:
-            _append_input(tx, stopped, rows, tokens, now=now, step_id=step_id)
-        return Accepted(stopped, (), waits=True), None
-    run = _add_resumed_run(tx, request, opening, pending, rows, inputs, running=running)
+            append_rows(tx, stopped, rows, tokens, at=now, step_id=step_id)
+        return Accepted(stopped, (), waits=True)
+    run = _add_resumed_run(tx, request, opening, pending, rows, inputs, running=begin)
     tx.conversations.wait(agent.id, conversation.seq, run_seq=None)
     added: Sequence[Message] = ()
     if rows:
-        added = _append_input(tx, run, rows, tokens, now=now, step_id=step_id, opening=opening)
+        added = append_rows(tx, run, rows, tokens, at=now, step_id=step_id, opening=opening)
     events: list[Event] = [RunQueued(run.id), *(MessageAdded(message.seq, message) for message in added)]
-    if running:
-        # Nothing is known of it that the store does not say: some of its log is another run's.
-        log = replace(run_log_of(tx, run), last_event_seq=0)
-        return Accepted(run, ()), Started(log, opening.after(added), events)
-    return Accepted(run, tx.events.add(run.key, events, at=now, after=0)), None
+    if not begin:
+        return Accepted(run, tx.events.add(run.key, events, at=now))
+    log = run_log_of(tx, run)  # some of its rows are those of the run that stopped
+    return _begin(tx, log, next_action(log), opening.after(added), events, inputs)
 
 
 def _add_resumed_run(
@@ -299,7 +352,7 @@ def _add_resumed_run(
             "said": request.message_digest,
             "calls": [one.call_id for one in pending.message.calls if one.awaits],
         },
-        waiting_input=_encode_drafts(request.drafts, request.tokens) if request.drafts else None,
+        waiting_input=encode_drafts(request.drafts, request.tokens) if request.drafts else None,
     )
     if stopped.context:  # what hooks have added since the model was asked
         run = tx.runs.set_context(run, stopped.context)
@@ -314,79 +367,3 @@ def _with_client_tools(tx: Tx, run: Run, tools: Sequence[Mapping[str, Any]]) -> 
     text = json.dumps(list(tools), ensure_ascii=False, sort_keys=True)
     tx.limits.check("client_limit_chars", len(text))
     return tx.runs.put_client_tools(run, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(), tools)
-
-
-def add_waiting_input(tx: Tx, run: Run, *, now: datetime) -> tuple[Run, Sequence[Message]]:
-    """Put what was said along with answers into the log, behind the results; the run without it, and the messages."""
-    waiting = tx.runs.waiting_input(run.key)
-    if waiting is None:
-        return replace(run, input_waits=False), ()
-    added = _append_input(tx, run, *decode_drafts(waiting), now=now)
-    tx.runs.begin_input(
-        run.key, first_message_seq=added[0].seq if run.first_message_seq is None else run.first_message_seq
-    )
-    return replace(run, input_waits=False), added
-
-
-def begin_input(
-    tx: Tx, run: Run, drafts: Sequence[Draft], tokens: Sequence[int], *, now: datetime
-) -> list[MessageAdded]:
-    """Put the input that has waited into the log; the events that tell of it, not yet stored."""
-    added = _append_input(tx, run, drafts, tokens, now=now)
-    tx.runs.begin_input(run.key, first_message_seq=added[0].seq)
-    return [MessageAdded(message.seq, message) for message in added]
-
-
-def _append_input(
-    tx: Tx,
-    run: Run,
-    drafts: Sequence[Draft],
-    tokens: Sequence[int],
-    *,
-    now: datetime,
-    step_id: StepId | None = None,
-    opening: ConversationState | None = None,
-) -> Sequence[Message]:
-    """The messages of a run's input. `step_id`: the step whose calls they answer."""
-    return tx.messages.append(
-        run.key.agent_id,
-        drafts,
-        conversation_seq=run.conversation_seq,
-        at=now,
-        tokens=tokens,
-        run=run,
-        step_id=step_id,
-        opening=opening,
-    )
-
-
-def _encode_drafts(drafts: Sequence[Draft], tokens: Sequence[int]) -> str:
-    def shape(draft: Draft, count: int) -> dict[str, Any]:
-        return {
-            "id": draft.id,
-            "role": draft.role,
-            "parts": parts_to_json(draft.parts),
-            "kind": draft.kind,
-            "name": draft.name,
-            "otid": draft.otid,
-            "sender_id": draft.sender_id,
-            "occurred_at": draft.occurred_at.isoformat() if draft.occurred_at else None,
-            "tokens": count,
-        }
-
-    return json.dumps([shape(draft, count) for draft, count in zip(drafts, tokens, strict=True)], ensure_ascii=False)
-
-
-def decode_drafts(text: str) -> tuple[list[Draft], list[int]]:
-    """The waiting input of a run: its drafts and their token estimates."""
-    drafts, tokens = [], []
-    for shape in json.loads(text):
-        tokens.append(shape.pop("tokens"))
-        occurred_at = shape.pop("occurred_at")
-        drafts.append(
-            Draft(
-                **shape | {"parts": parts_from_json(shape["parts"])},
-                occurred_at=datetime.fromisoformat(occurred_at) if occurred_at else None,
-            )
-        )
-    return drafts, tokens

@@ -11,12 +11,11 @@ from perdure.core.events import Event, MessageAdded, RunEnded
 from perdure.core.ids import MessageId
 from perdure.core.messages import Draft, Message, Question, Text, ToolCall, ToolResult, parts_to_json
 from perdure.core.tools.spec import ToolOutcome
-from perdure.engine.hooks.rows import add_context_rows
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.accept import add_waiting_input
-from perdure.engine.run.log import RunLog, run_log_of
+from perdure.engine.run.log import RunLog, open_calls_in, run_log_of
 from perdure.engine.run.next_action import Finish, next_action
 from perdure.engine.run.progress import Progress
+from perdure.engine.run.rows import add_hook_context, add_waiting_input, append_rows
 from perdure.storage.tx import Tx
 
 
@@ -26,88 +25,65 @@ async def finish(log: RunLog, ports: Ports) -> Progress:
 
 
 def _finish(tx: Tx, log: RunLog, inputs: UnitInputs) -> Progress:
-    log = run_log_of(tx, tx.runs.hold(log.run.key, log.lease, until=None))
+    log = run_log_of(tx, tx.runs.hold(log.run))
     if not isinstance(action := next_action(log), Finish):
         return Progress(log)
     events: list[Event] = []
     if action.reason == "end_turn" and (questions := log.questions):
-        messages = _append_questions(tx, log, questions, inputs)
-        events += [MessageAdded(message.seq, message) for message in messages]
-        log = log.after(messages=messages)
+        log = _append_questions(tx, log, questions, inputs)
+        events.append(MessageAdded(log.messages[-1].seq, log.messages[-1]))
     return end_run(tx, log, action, events, inputs)
 
 
-def _append_questions(tx: Tx, log: RunLog, questions: Sequence[Question], inputs: UnitInputs) -> Sequence[Message]:
-    """The questions as the agent's last message, so that every reader sees them as its answer."""
-    text = "\n\n".join(question.shown for question in questions)
-    run, parts = log.run, (Text(text),)
-    return tx.messages.append(
-        run.key.agent_id,
+def _append_questions(tx: Tx, log: RunLog, questions: Sequence[Question], inputs: UnitInputs) -> RunLog:
+    """Append the questions as the agent's last message, so that every reader sees them as its answer."""
+    parts = (Text("\n\n".join(question.shown for question in questions)),)
+    rows = append_rows(
+        tx,
+        log.run,
         [Draft(id=MessageId(inputs.ids.new("message")), role="assistant", parts=parts)],
-        conversation_seq=run.conversation_seq,
+        [inputs.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS],
         at=inputs.now,
-        tokens=[inputs.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS],
-        run=run,
         step_id=next(message.step_id for message in reversed(log.messages) if message.results),
     )
+    return replace(log, messages=(*log.messages, *rows))
 
 
-def end_run(
-    tx: Tx,
-    log: RunLog,
-    action: Finish,
-    events: list[Event],
-    inputs: UnitInputs,
-    *,
-    last_event_seq: int | None = None,
-) -> Progress:
-    """The ended run, inside a transaction that holds its lease.
+def end_run(tx: Tx, log: RunLog, action: Finish, events: list[Event], inputs: UnitInputs) -> Progress:
+    """End a run inside a transaction that holds its lease.
 
     Calls that wait for somebody outside stay open, and the conversation says so; what hooks have added waits with them.
 
     Args:
         events: the transaction's other events, which come first.
-        last_event_seq: the number of the run's newest stored event, where it is known.
     """
     run, now = log.run, inputs.now
-    open_calls = log.open_calls
-    if action.reason == "requires_approval":
-        tx.conversations.wait(
-            run.key.agent_id, run.conversation_seq, run_seq=run.key.seq, from_seq=open_calls[0].message.seq
-        )
-        open_calls = ()
-    step = log.last_step
-    if step is not None and step.status == "pending":
-        log = log.after(step=tx.steps.end(step, status="cancelled", at=now, stop_reason=action.reason))
-    drafts = [
-        Draft(
-            id=MessageId(inputs.ids.new("message")),
-            role="tool",
-            parts=(_unanswered(open_call.call, open_call.call.call_id in log.started, action),),
-        )
-        for open_call in open_calls
-    ]
-    if drafts:
-        messages = tx.messages.append(
-            run.key.agent_id,
-            drafts,
-            conversation_seq=run.conversation_seq,
-            at=now,
-            tokens=[20] * len(drafts),
-            run=run,
-            step_id=open_calls[0].message.step_id,
-        )
-        events += [MessageAdded(message.seq, message) for message in messages]
-        log = log.after(messages=messages)
+    calls = open_calls_in(log.messages)
+    waits = action.reason == "requires_approval"
+    if waits:
+        first = calls[0].message.seq
+        tx.conversations.wait(run.key.agent_id, run.conversation_seq, run_seq=run.key.seq, from_seq=first)
+    steps = log.steps
+    if steps and steps[-1].status == "pending":
+        steps = (*steps[:-1], tx.steps.end(steps[-1], status="cancelled", at=now, stop_reason=action.reason))
+    added: list[Message] = []
+    if calls and not waits:
+        drafts = [
+            Draft(
+                id=MessageId(inputs.ids.new("message")),
+                role="tool",
+                parts=(_unanswered(open_call.call, open_call.call.call_id in log.started, action),),
+            )
+            for open_call in calls
+        ]
+        added += append_rows(tx, run, drafts, [20] * len(drafts), at=now, step_id=calls[0].message.step_id)
     if run.input_waits:  # it was acknowledged, so it is in the log whatever became of the run
-        run, added = add_waiting_input(tx, run, now=now)
-        events += [MessageAdded(message.seq, message) for message in added]
-        log = log.after(messages=added)
-    if run.context and action.reason != "requires_approval":
-        added = add_context_rows(tx, run, ids=inputs.ids, counter=inputs.counter, now=now)
-        run = replace(run, context=())
-        events += [MessageAdded(message.seq, message) for message in added]
-        log = log.after(messages=added)
+        run, rows = add_waiting_input(tx, run, now=now)
+        added += rows
+    if run.context and not waits:
+        run, rows = add_hook_context(tx, run, inputs)
+        added += rows
+    log = replace(log, messages=(*log.messages, *added), steps=steps)
     usage = run.usage + log.usage  # what summaries took stands on the run's row already
     run = tx.runs.end(
         run,
@@ -117,12 +93,13 @@ def end_run(
         failure=action.failure,
         at=now,
     )
+    events += [MessageAdded(message.seq, message) for message in added]
     events.append(RunEnded(run.id, action.reason, usage, log.steps_taken, action.failure))
-    stored = tx.events.add(run.key, events, at=now, after=last_event_seq)
+    stored = tx.events.add(run.key, events, at=now)
     if run.background:  # after the last event, which keeps the numbers of those that go from being given again
         since = now - timedelta(seconds=inputs.settings.keep_deltas_s)
         tx.events.trim_deltas(run.key, keep=inputs.settings.keep_deltas, since=since)
-    return Progress(log.after(run=run), stored)
+    return Progress(replace(log, run=run), stored)
 
 
 def _unanswered(call: ToolCall, started: bool, action: Finish) -> ToolResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -15,36 +14,18 @@ class Interrupted(Exception):
     """What was awaited was given up because somebody called `fire`; the task itself goes on."""
 
 
-@dataclass(eq=False)
-class Interruptible:
-    """`async with interruptible:` raises `Interrupted` at the await inside when `fire` is called.
+@dataclass
+class Interrupt:
+    """Interrupts what a task waits for within `holding`, without cancelling the task for good."""
 
-    It works as `asyncio.timeout` does: the task is cancelled, and the cancellation is taken back at the end of the
-    block.
-    """
-
-    _task: asyncio.Task[object] | None = None
-    _reason: BaseException | None = None
+    task: asyncio.Task[Any]
+    reason: BaseException | None = None
 
     def fire(self, reason: BaseException | None = None) -> None:
         """Interrupt once; later calls do nothing. `reason` is raised instead of `Interrupted`."""
-        if self._task is not None and self._reason is None:
-            self._reason = reason or Interrupted()
-            self._task.cancel()
-
-    async def __aenter__(self) -> Interruptible:
-        self._task = asyncio.current_task()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        task, self._task = self._task, None
-        if self._reason is None or task is None:
-            return
-        # Only our own cancellation is taken back; one from outside that came too goes on.
-        if task.uncancel() == 0 and (kind is asyncio.CancelledError or kind is None):
-            raise self._reason from error
+        if self.reason is None:
+            self.reason = reason or Interrupted()
+            self.task.cancel()
 
 
 def is_cancelled() -> bool:

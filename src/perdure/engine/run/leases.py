@@ -11,48 +11,59 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from perdure.core.errors import LeaseLost, StoreError
-from perdure.core.runs import Lease, Run, RunKey
+from perdure.core.runs import Run
 from perdure.engine.ports import Ports
-from perdure.engine.run.interrupts import Interruptible
+from perdure.engine.run.interrupts import Interrupt
 from perdure.storage.tx import Tx
 
 
 @asynccontextmanager
-async def holding(key: RunKey, lease: Lease, ports: Ports) -> AsyncIterator[None]:
-    """Keep the lease while the block waits for a model or a tool.
+async def holding(run: Run, ports: Ports) -> AsyncIterator[None]:
+    """Keep the lease of a run while the block waits for a model or a tool.
+
+    It interrupts as `asyncio.timeout` does: the task is cancelled, and the cancellation is taken back at the end.
 
     Raises inside the block: Interrupted: the run was asked to stop; LeaseLost: another process has taken it.
     """
-    waiting = ports.interrupts[key] = Interruptible()
-    beats = asyncio.create_task(_beat(key, lease, ports, waiting))
+    task = asyncio.current_task()
+    assert task is not None
+    interrupt = ports.interrupts[run.key] = Interrupt(task)
+    beats = asyncio.create_task(_beat(run, ports, interrupt))
+    error: BaseException | None = None
     try:
-        async with waiting:
-            yield
+        yield
+    except BaseException as raised:
+        error = raised
+        raise
     finally:
-        ports.interrupts.pop(key, None)
+        del ports.interrupts[run.key]
         beats.cancel()
+        # Only our own cancellation is taken back; one from outside that came too goes on.
+        if interrupt.reason is not None and task.uncancel() == 0 and isinstance(error, asyncio.CancelledError | None):
+            raise interrupt.reason from error
 
 
-async def _beat(key: RunKey, lease: Lease, ports: Ports, waiting: Interruptible) -> None:
+async def _beat(run: Run, ports: Ports, interrupt: Interrupt) -> None:
+    """Extend the lease of a run for ever, and interrupt its wait when it is lost or the run is asked to stop."""
     settings = ports.settings
     while True:
         await asyncio.sleep(settings.beat_s)
         until = ports.clock.now() + timedelta(seconds=settings.lease_s)
         try:
-            run = await ports.store.write(_hold, key, lease, until)
+            held = await ports.store.write(_extend_lease, run, until)
         except LeaseLost as lost:
-            waiting.fire(lost)
+            interrupt.fire(lost)
             return
         except StoreError:
             pass  # the lease outlives several beats; if the store stays away, the next commit will say so
         else:
-            if run.cancel_requested:
-                waiting.fire()
+            if held.cancel_requested:
+                interrupt.fire()
                 return
 
 
-def _hold(tx: Tx, key: RunKey, lease: Lease, until: datetime) -> Run:
-    return tx.runs.hold(key, lease, until=until)
+def _extend_lease(tx: Tx, run: Run, until: datetime) -> Run:
+    return tx.runs.hold(run, until=until)
 
 
 def process_owner(token: str = "") -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any
 
 from perdure.core.errors import LeaseLost, ModelOverflow
-from perdure.core.messages import Message, Question, ToolCall, ToolDecision
-from perdure.core.runs import Lease, Run, Step, Usage
+from perdure.core.messages import Message, Question, ToolCall, ToolDecision, ToolResult
+from perdure.core.runs import Run, Step, Usage
 from perdure.core.tools.rules import rules_of
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
-from perdure.engine.run.tool_rules import PastCall, RuleScope, RuleState, calls_made, rule_state
+from perdure.engine.run.tool_rules import PastCall, RuleScope, calls_made
 from perdure.storage.tx import Tx
 
 
@@ -41,14 +41,12 @@ class OpenCall:
 class RunLog:
     """A run, its messages and steps in order, and its started foreign calls (call id -> lease number).
 
-    It is never changed. Every transaction of the loop gives back the log that it leaves in the store. Where that saves
-    reading, it is made from the one before: under the lease nobody else writes to it, but for the run's own row, and
-    that is read anew in each transaction.
+    It is never changed. Every transaction of the loop returns the log that it leaves in the store. Most make it from
+    the log before: under the lease nobody else writes to it, but for the run's own row, which
+    `tx.runs.hold` reads anew.
 
     Args:
         rule_scope: what the run's calls are judged by; None: the agent has no rules about what may follow what.
-        last_event_seq: the number of the run's last event; None where it was not looked up. Besides who holds the lease
-            only a request to cancel tells more, and that shows in the run's row.
     """
 
     run: Run
@@ -56,52 +54,6 @@ class RunLog:
     steps: tuple[Step, ...]
     started: Mapping[str, int]
     rule_scope: RuleScope | None = None
-    last_event_seq: int | None = field(default=None, compare=False)
-
-    def after(
-        self,
-        *,
-        run: Run | None = None,
-        messages: Sequence[Message] = (),
-        step: Step | None = None,
-        last_event_seq: int | None = None,
-    ) -> RunLog:
-        """The log with another run row, more messages, a step that is new or in another state, and events."""
-        steps = self.steps
-        if step is not None:
-            steps = (*[other for other in steps if other.index != step.index], step)
-        return RunLog(
-            run=run or self.run,
-            messages=(*self.messages, *messages) if messages else self.messages,
-            steps=steps,
-            started=self.started,
-            rule_scope=self.rule_scope,
-            last_event_seq=last_event_seq,
-        )
-
-    @property
-    def lease(self) -> Lease:
-        """Raises: LeaseLost: nobody holds the run."""
-        if self.run.lease_owner is None:
-            raise LeaseLost(f"{self.run.id} is held by nobody")
-        return Lease(self.run.lease_owner, self.run.lease_number)
-
-    @property
-    def open_calls(self) -> tuple[OpenCall, ...]:
-        """Calls without a result, in the order they were asked."""
-        return open_calls_in(self.messages)
-
-    @property
-    def ready_calls(self) -> tuple[OpenCall, ...]:
-        """The open calls that can have their result now. Where rules say what may follow what, none is run before those
-        that were asked before it."""
-        ready: list[OpenCall] = []
-        for one in self.open_calls:
-            if not one.waits:
-                ready.append(one)
-            elif self.rule_scope is not None:
-                break
-        return tuple(ready)
 
     @property
     def last_answer(self) -> Message | None:
@@ -110,25 +62,13 @@ class RunLog:
 
     @property
     def reminders(self) -> int:
-        """How often in a row the model was reminded of what it still has to do, since it last called a tool."""
+        """How often the model was reminded of what its rules demand, since a tool of it last ran."""
         count = 0
         for message in reversed(self.messages):
             if message.role == "tool" and not all(result.refused for result in message.results):
                 break
             count += message.kind == "heartbeat"
         return count
-
-    def rule_state(
-        self, *, of: OpenCall | None = None, tools: Collection[str] | None = None, next_answer: bool = False
-    ) -> RuleState | None:
-        """What the rules say now; `of` a call that is about to be run, with the `tools` that there now are; or
-        (`next_answer`) of an answer that is still to come. None: there are no rules."""
-        if (rule_scope := self.rule_scope) is None:
-            return None
-        if tools is not None:
-            rule_scope = RuleScope(rule_scope.rules, frozenset(tools), rule_scope.earlier)
-        answer = None if next_answer else of.message if of is not None else self.last_answer
-        return rule_state(rule_scope, self.called, answer=-1 if answer is None else answer.seq)
 
     @property
     def called(self) -> list[PastCall]:
@@ -146,10 +86,6 @@ class RunLog:
         return tuple(reversed(newest_first))
 
     @property
-    def last_step(self) -> Step | None:
-        return self.steps[-1] if self.steps else None
-
-    @property
     def steps_taken(self) -> int:
         """Model calls that count towards `max_steps`: those that a crash took away do not."""
         return sum([step.status != "abandoned" for step in self.steps])
@@ -160,14 +96,15 @@ class RunLog:
 
     @property
     def refusals(self) -> int:
-        """How many of the newest answers asked for nothing that could be run."""
+        """How many of the newest answers held no call that could be run."""
         count = 0
-        for step in reversed(self.steps):
-            calls = {call.call_id for call in self.calls_of(step)}
-            results = [result for message in self.messages for result in message.results if result.call_id in calls]
-            if not results or not all(result.refused for result in results):
-                break
-            count += 1
+        results: list[ToolResult] = []
+        for message in reversed(self.messages):
+            results += message.results
+            if message.role == "assistant":
+                if not results or not all(result.refused for result in results):
+                    break
+                count, results = count + 1, []
         return count
 
     @property
@@ -180,10 +117,6 @@ class RunLog:
             elif step.failure is not None and step.failure.kind == ModelOverflow.kind:
                 since.append(step)
         return tuple(since)
-
-    def calls_of(self, step: Step) -> tuple[ToolCall, ...]:
-        """The tool calls of the answer that this step brought."""
-        return tuple(call for message in self.messages if message.step_id == step.id for call in message.calls)
 
 
 def open_calls_in(messages: Sequence[Message]) -> tuple[OpenCall, ...]:
@@ -204,9 +137,9 @@ def load_run_log(tx: Tx, log: RunLog) -> RunLog:
     Raises: NotFound; LeaseLost: another process has taken the run. Without this check the new log would carry the
         other's lease, and this process would go on under it.
     """
-    run, lease = tx.runs.at(log.run.key), log.lease
-    if run.lease_number != lease.number or (not run.ended and run.lease_owner != lease.owner):
-        raise LeaseLost(f"run {run.key.seq} of {run.key.agent_id} is no longer held by {lease.owner} ({lease.number})")
+    run, held = tx.runs.at(log.run.key), log.run
+    if run.lease_number != held.lease_number or (not run.ended and run.lease_owner != held.lease_owner):
+        raise LeaseLost(f"{run.id} is no longer held by {held.lease_owner} ({held.lease_number})")
     return run_log_of(tx, run)
 
 

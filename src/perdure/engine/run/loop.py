@@ -5,17 +5,15 @@ from __future__ import annotations
 from perdure.engine.compaction.make_room import make_room
 from perdure.engine.hooks.points import at_run_end, before_model
 from perdure.engine.ports import Ports
-from perdure.engine.run.begin import load_request, record_request
 from perdure.engine.run.finish import finish
-from perdure.engine.run.hub import Tell
 from perdure.engine.run.model_call import call_model
 from perdure.engine.run.next_action import CallModel, CallTools, Done, Finish, MakeRequest, next_action
-from perdure.engine.run.progress import Progress
+from perdure.engine.run.progress import Progress, Tell
+from perdure.engine.run.request import load_request, record_request
 from perdure.engine.run.tool_calls import call_tools
-from perdure.engine.run.views import Views
 
 
-async def run(progress: Progress, ports: Ports, views: Views, tell: Tell) -> None:
+async def run(progress: Progress, ports: Ports, tell: Tell) -> None:
     """Take a claimed run to its end, one committed action at a time.
 
     Each round asks `next_action` what to do and does it. Its transaction returns the new log, which the next round
@@ -33,7 +31,7 @@ async def run(progress: Progress, ports: Ports, views: Views, tell: Tell) -> Non
         log = progress.log
         match next_action(log):
             case Done():
-                views.extend(log)
+                ports.views.extend(log)
                 if not end_hooked and hooks.wants("run_end"):
                     await at_run_end(log, ports)
                 return
@@ -44,11 +42,11 @@ async def run(progress: Progress, ports: Ports, views: Views, tell: Tell) -> Non
                     progress = await finish(log, ports)
             case MakeRequest():
                 if progress.room is not None:
-                    progress = await make_room(progress.room, views, ports)
+                    progress = await make_room(progress.room, ports)
                 elif len(log.steps) != hooked_step and hooks.wants("before_model"):
                     hooked_step, progress = len(log.steps), await before_model(log, ports)
                 else:
-                    progress = await record_request(log, ports, views)
+                    progress = await record_request(log, ports)
             case CallModel(step):
                 request = progress.request or await load_request(log, step, ports)
                 progress = await call_model(log, request, step, ports, tell)

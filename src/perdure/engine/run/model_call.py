@@ -1,5 +1,4 @@
-"""T4 and T5: the model is asked, its answer streamed, and stored. A reply without a tool call ends the run with it
-(T9)."""
+"""The model is asked, its answer streamed (T4) and stored (T5). A reply without a tool call ends the run (T9)."""
 
 from __future__ import annotations
 
@@ -32,34 +31,34 @@ from perdure.core.runs import Failure, Run, Step, StopReason
 from perdure.core.tools.spec import ToolOutcome
 from perdure.engine.approvals.answers import recent_approval_ids, tools_of, waits_by_tool, with_waits
 from perdure.engine.hooks.points import after_model, keep
-from perdure.engine.ports import Ports, UnitInputs, window_tokens
-from perdure.engine.run.call_names import CallNames
+from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.answer_calls import CALLS_SHARE, CallIds, shorten_calls
 from perdure.engine.run.finish import end_run
-from perdure.engine.run.hub import Tell
 from perdure.engine.run.interrupts import Interrupted, is_cancelled, to_the_end
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import RunLog, load_run_log
-from perdure.engine.run.long_calls import CALLS_SHARE, shortened
 from perdure.engine.run.next_action import Finish, next_action
-from perdure.engine.run.progress import Progress, RequestParts
+from perdure.engine.run.progress import Progress, RequestParts, Tell
+from perdure.engine.run.rows import append_rows
 from perdure.storage.tx import Tx
 
-NEWS = 1.02
-"""A factor that is this much above what was reckoned with is remembered for the model's other conversations."""
+FACTOR_CHANGE = 1.02
+"""A measured factor that differs this much from the one in use is remembered for the model's other conversations."""
 
 logger = logging.getLogger(__name__)
 
-TOLD_CHARS = 4_000
+FAILURE_CHARS = 4_000
 
 
 async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Ports, tell: Tell) -> Progress:
-    """The progress that storing the answer made; its pieces are told as they come."""
+    """Ask the model, publish the pieces of its answer as they come, and store the answer or why there is none."""
     message_id = answer_id(log.run.id, step.index, ports.ids)
     previews = _Previews(log, ports) if log.run.background else None
     reply: ModelReply | None = None
-    deltas = _Deltas(log, request.agent, step, message_id, ports, CallNames(log))
+    call_ids = CallIds({call.call_id for message in log.messages for call in message.calls})
+    deltas = _Deltas(log, request.agent, step, message_id, ports, call_ids)
     try:
-        async with holding(log.run.key, log.lease, ports):
+        async with holding(log.run, ports):
             model = ports.models.find(step.model)
             if model is None:
                 raise ModelNotFound(step.model, known=ports.models.handles())
@@ -102,15 +101,14 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             ends=not ports.hooks.wants("run_end"),
         )
     assert reply is not None
-    window = window_tokens(request.agent, ports.models, ports.settings)
-    parts, refused = shortened(
-        deltas.names.of(reply.parts), counter=ports.counter, most_tokens=int(window * CALLS_SHARE)
-    )
+    inputs = ports.inputs()
+    most_tokens = int(inputs.window(request.agent)[0] * CALLS_SHARE)
+    parts, refused = shorten_calls(call_ids.apply(reply.parts), counter=ports.counter, most_tokens=most_tokens)
     return await ports.store.write(
         _store_reply,
         log,
         step,
-        ports.inputs(),
+        inputs,
         draft=Draft(id=message_id, role="assistant", parts=parts),
         agent=request.agent,
         reply=reply,
@@ -133,9 +131,9 @@ def _store_reply(
     tokens: int,
     ends: bool,
 ) -> Progress:
-    run = tx.runs.hold(log.run.key, log.lease, until=None, known=log.run)
-    last_event_seq = None if run.cancel_requested or run.background else log.last_event_seq
-    log = log.after(run=run)
+    """Store the model's answer (T5), with results of the calls that are refused: call id -> why."""
+    run = tx.runs.hold(log.run)
+    log = replace(log, run=run)
     overcount = _learn_measured(tx, log, step, reply, inputs.window(agent)[0])
     results: list[Draft] = []
     if any(isinstance(part, ToolCall) for part in draft.parts):
@@ -146,22 +144,20 @@ def _store_reply(
             for part in parts
             if isinstance(part, ToolCall) and part.call_id in refused
         ]
-    messages = tx.messages.append(
-        run.key.agent_id,
+    rows = append_rows(
+        tx,
+        run,
         [draft, *results],
-        conversation_seq=run.conversation_seq,
+        [tokens, *(inputs.counter.count(text_of(result.parts)) + MESSAGE_OVERHEAD_TOKENS for result in results)],
         at=inputs.now,
-        tokens=[tokens, *(inputs.counter.count(text_of(result.parts)) + MESSAGE_OVERHEAD_TOKENS for result in results)],
-        run=run,
         step_id=step.id,
         overcount=overcount,
     )
     step = tx.steps.end(step, status="success", at=inputs.now, usage=reply.usage, stop_reason=reply.stop_reason)
     if reply.exchange is not None:
         tx.steps.put_exchange(step, reply.exchange)
-    log = log.after(messages=messages, step=step)
-    events: list[Event] = [MessageAdded(message.seq, message) for message in messages]
-    return _store_progress(tx, log, events, inputs, ends=ends, last_event_seq=last_event_seq)
+    log = replace(log, messages=(*log.messages, *rows), steps=(*log.steps[:-1], step))
+    return _store_progress(tx, log, [MessageAdded(row.seq, row) for row in rows], inputs, ends=ends)
 
 
 def _refusal(call: ToolCall, why: str, ids: Ids) -> Draft:
@@ -181,7 +177,7 @@ def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_t
     overcount = measure_overcount(recipe.tokens, measured, window_tokens=window_tokens, before=before)
     if overcount is not None and not log.overflows:
         ratio, known = measured / recipe.tokens, max(1.0, recipe.estimator)
-        if ratio > known * NEWS or ratio < known / NEWS < known:
+        if ratio > known * FACTOR_CHANGE or ratio < known / FACTOR_CHANGE < known:
             # Up at once, as too low a factor costs a refused request; down by halves.
             tx.steps.learn_factor(step.model, ratio if ratio > known else max(1.0, (known + ratio) / 2))
     return overcount
@@ -198,26 +194,23 @@ def _store_failure(
     exchange: Exchange | None,
     ends: bool,
 ) -> Progress:
-    run = tx.runs.hold(log.run.key, log.lease, until=None)
+    """Store why a model call failed."""
+    run = tx.runs.hold(log.run)
     step = tx.steps.end(step, status="failed", at=inputs.now, stop_reason=reason, failure=failure)
     if exchange is not None:
         tx.steps.put_exchange(step, exchange)
-    log = log.after(run=run, step=step)
-    return _store_progress(tx, log, [], inputs, ends=ends)
+    return _store_progress(tx, replace(log, run=run, steps=(*log.steps[:-1], step)), [], inputs, ends=ends)
 
 
-def _store_progress(
-    tx: Tx, log: RunLog, events: list[Event], inputs: UnitInputs, *, ends: bool, last_event_seq: int | None = None
-) -> Progress:
-    """The progress of a step; if it `ends` the run, and nothing is left to do or to tell, that is the same
-    transaction."""
+def _store_progress(tx: Tx, log: RunLog, events: list[Event], inputs: UnitInputs, *, ends: bool) -> Progress:
+    """Store the events of a step; if it `ends` the run and nothing is left to do, end the run in this transaction."""
     if ends and isinstance(action := next_action(log), Finish):
-        return end_run(tx, log, action, events, inputs, last_event_seq=last_event_seq)
-    return Progress(log, tx.events.add(log.run.key, events, at=inputs.now, after=last_event_seq))
+        return end_run(tx, log, action, events, inputs)
+    return Progress(log, tx.events.add(log.run.key, events, at=inputs.now))
 
 
 def _exchange(error: BaseException, reply: ModelReply | None) -> Exchange | None:
-    """What went over the wire before a step failed: told by the error, or by the answer that was no good."""
+    """What went over the wire before a step failed, from the error or from the answer that was refused."""
     found = getattr(error, "exchange", None)
     return found if isinstance(found, Exchange) else reply.exchange if reply is not None else None
 
@@ -261,24 +254,30 @@ def _failure(error: BaseException) -> tuple[Failure, StopReason]:
 
 def _cut(text: str) -> str:
     """What is kept of an error's text, which may be all that a provider sent."""
-    return text if len(text) <= TOLD_CHARS else f"{text[:TOLD_CHARS]}… [cut: {len(text):,} characters]"
+    return text if len(text) <= FAILURE_CHARS else f"{text[:FAILURE_CHARS]}… [cut: {len(text):,} characters]"
 
 
 @dataclass(slots=True)
 class _Deltas:
-    """The deltas of one answer: its calls under the ids that they are kept under, and with what they wait for, as far
-    as that is known before they are whole."""
+    """The deltas of one answer: its calls under the ids that they are stored under, and with what they wait for, as far
+    as that is known before they are whole.
+
+    Args:
+        waits: tool -> what its calls wait for; None: not loaded yet.
+        recent_ids: call ids about which somebody was asked of late; None: not loaded yet.
+    """
 
     log: RunLog
     agent: Agent
     step: Step
     message_id: MessageId
     ports: Ports
-    names: CallNames
+    call_ids: CallIds
     waits: Mapping[str, Waits] | None = None
     recent_ids: Collection[str] | None = None
 
     async def of(self, piece: ModelDelta) -> Delta:
+        """The delta that readers receive for a piece of the model's answer."""
         if piece.kind in ("text", "reasoning"):
             return Delta(self.step.id, self.message_id, piece.kind, piece.text)
         awaits: Waits | None = None
@@ -290,19 +289,18 @@ class _Deltas:
                 if self.recent_ids is None:
                     self.recent_ids = await self.ports.store.read(recent_approval_ids, self.log)
                 avoid = self.recent_ids
-        call_id = self.names.name_of(piece.index, piece.call_id, avoid=avoid)
+        call_id = self.call_ids.of_delta(piece.index, piece.call_id, avoid=avoid)
         return Delta(self.step.id, self.message_id, piece.kind, piece.text, piece.index, call_id, awaits)
 
 
 def _waits(tx: Tx, run: Run, settings: Mapping[str, Any]) -> Mapping[str, Waits]:
+    """Tool -> what its calls wait for."""
     return waits_by_tool(tools_of(tx, run), settings)
 
 
 class _Previews:
-    """T4: the deltas of a background run, stored before they are sent; those of one kind that come close together are
-    one.
-
-    Without storing them a reader who reconnects would miss what was said meanwhile.
+    """The deltas of a background run, stored before they are sent (T4), so that a reader who reconnects misses nothing.
+    Deltas of one kind that come close together are joined.
     """
 
     def __init__(self, log: RunLog, ports: Ports) -> None:
@@ -311,7 +309,7 @@ class _Previews:
         self._since: datetime | None = None
 
     async def add(self, delta: Delta) -> Sequence[StoredEvent]:
-        """What this delta made due to be sent."""
+        """Take a delta; the stored events that are to be sent now."""
         now = self._ports.clock.now()
         self._since = self._since or now
         last = self._waiting[-1] if self._waiting else None
@@ -326,15 +324,16 @@ class _Previews:
         return ()
 
     async def flush(self) -> Sequence[StoredEvent]:
+        """Store all that waits; the events to send."""
         waiting, self._waiting, self._since = self._waiting, [], None
         if not waiting:
             return ()
         now = self._ports.clock.now()
         until = now + timedelta(seconds=self._ports.settings.lease_s)
-        key, lease = self._log.run.key, self._log.lease
+        run = self._log.run
 
         def store(tx: Tx) -> Sequence[StoredEvent]:
-            tx.runs.hold(key, lease, until=until)
-            return tx.events.add(key, [DeltaStreamed(delta) for delta in waiting], at=now)
+            tx.runs.hold(run, until=until)
+            return tx.events.add(run.key, [DeltaStreamed(delta) for delta in waiting], at=now)
 
         return await to_the_end(self._ports.store.write(store))

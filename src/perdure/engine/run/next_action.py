@@ -1,19 +1,26 @@
-"""What a run does next: a pure function of its log. There is no recovery code; after a crash the same question is
-asked."""
+"""What a run does next: a pure function of its log. There is no recovery code: after a crash the function is called on
+the log that the store holds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
+from perdure.core.messages import Message
 from perdure.core.runs import Failure, Step, StopReason
-from perdure.engine.run.log import OpenCall, RunLog
+from perdure.engine.run.log import OpenCall, RunLog, open_calls_in
+from perdure.engine.run.tool_rules import RuleScope, rule_state
 
 
 @dataclass(frozen=True, slots=True)
 class MakeRequest:
-    """Record how the next model call is made. `abandoned` is the step of a process that died while its model
-    answered; `reminder` what the model is told before, because it has not done it yet."""
+    """Record how the next model call is made.
+
+    Args:
+        abandoned: the pending step of a process that died while its model answered.
+        reminder: what the model is told before the call, because its tool rules demand it.
+    """
 
     abandoned: Step | None = None
     reminder: str | None = None
@@ -21,16 +28,22 @@ class MakeRequest:
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
+    """Send the request of a pending step to the model."""
+
     step: Step
 
 
 @dataclass(frozen=True, slots=True)
 class CallTools:
+    """Execute these calls, and store a result for each."""
+
     calls: tuple[OpenCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
+    """End the run."""
+
     reason: StopReason
     failure: Failure | None = None
 
@@ -46,10 +59,8 @@ Action = MakeRequest | CallModel | CallTools | Finish | Done
 REPAIRS = 3
 """How often in a row a model may try again after calls that can't be run."""
 
-
 REMINDERS = 3
 """How often in a row a model is reminded of a tool that it has to call."""
-
 
 OVERFLOWS = 1
 """How often a run may go on after its model found the request too large: once, with an estimate that was corrected."""
@@ -58,36 +69,37 @@ OVERFLOWS = 1
 def _may_retry(log: RunLog) -> bool:
     """Whether the newest step failed because its request was too large, and the run may try a smaller request."""
     overflows = log.overflows
-    return 0 < len(overflows) <= OVERFLOWS and overflows[-1] is log.last_step
+    return 0 < len(overflows) <= OVERFLOWS and overflows[-1] is log.steps[-1]
 
 
 def next_action(log: RunLog) -> Action:
     """The one thing to do now.
 
-    A run that was asked to stop finishes first; a call without a result comes before anything that would send the log
-    to a model; a reply without a call, or a question to the user, ends the run; a model that keeps asking for what
+    A run that was asked to stop finishes first. A recorded request is sent; before another one is made, each call gets
+    its result. A reply without a call, or a question to the user, ends the run. A model that keeps asking for what
     can't be run is stopped.
     """
-    run = log.run
+    run, step = log.run, log.steps[-1] if log.steps else None
     if run.ended:
         return Done()
     if run.cancel_requested:
         return Finish("cancelled")
-    if log.open_calls:
-        ready = log.ready_calls
+    if step is not None and step.status == "pending":
+        return CallModel(step) if step.lease_number == run.lease_number else MakeRequest(abandoned=step)
+    if calls := open_calls_in(log.messages):
+        ready = tuple(call for call in calls if not call.waits)
+        if log.rule_scope is not None:  # then no call is executed before those that stand before it
+            ready = tuple(takewhile(lambda call: not call.waits, calls))
         return CallTools(ready) if ready else Finish("requires_approval")
     if log.questions:
         return Finish("end_turn")
-    if log.rule_scope is not None and (action := _rule_action(log)) is not None:
+    answer = log.last_answer
+    if log.rule_scope is not None and answer is not None and (action := _rule_action(log, log.rule_scope, answer)):
         return action
-    step = log.last_step
-    if step is not None:
-        if step.status == "pending":
-            return CallModel(step) if step.lease_number == run.lease_number else MakeRequest(abandoned=step)
-        if step.status == "failed" and not _may_retry(log):
-            return Finish(step.stop_reason or "error", step.failure)
-        if step.status == "success" and not log.calls_of(step):
-            return Finish(step.stop_reason or "end_turn")
+    if step is not None and step.status == "success" and (answer is None or not answer.calls):
+        return Finish(step.stop_reason or "end_turn")
+    if step is not None and step.status == "failed" and not _may_retry(log):
+        return Finish(step.stop_reason or "error", step.failure)
     if log.refusals > REPAIRS:
         return Finish("invalid_tool_call", _invalid_calls(log))
     if log.steps_taken >= run.max_steps:
@@ -95,11 +107,12 @@ def next_action(log: RunLog) -> Action:
     return MakeRequest()
 
 
-def _rule_action(log: RunLog) -> Action | None:
-    """What the agent's tool rules make of a run that has no open call; None: nothing of their own."""
-    now, answer, step = log.rule_state(), log.last_answer, log.last_step
-    if now is None or answer is None or (step is not None and step.status != "success") or log.run.input_waits:
+def _rule_action(log: RunLog, rule_scope: RuleScope, answer: Message) -> Action | None:
+    """What the agent's tool rules make of a run whose calls all have a result; None: the rules don't decide."""
+    step = log.steps[-1] if log.steps else None
+    if log.run.input_waits or (step is not None and step.status != "success"):
         return None
+    now = rule_state(rule_scope, log.called, answer=answer.seq)
     if now.stuck is not None:
         return Finish("error", Failure(kind="tool_rules", message=now.stuck))
     if answer.calls and now.exited is None:
@@ -111,37 +124,39 @@ def _rule_action(log: RunLog) -> Action | None:
     elif step.stop_reason not in (None, "end_turn") and not answer.calls:
         return None  # it was cut short, and says so
     if now.missing:
-        return _remind(log, f"call {_either(now.missing)} at least once before you are done")
+        return _remind(log, answer, f"call {_either(now.missing)} at least once before you are done")
     if now.exited is not None:
         return Finish("tool_rule")
     if now.demanded:
-        return _remind(log, f"your next step has to be a call of {_either(sorted(now.allowed))}")
+        return _remind(log, answer, f"your next step has to be a call of {_either(sorted(now.allowed))}")
     return None
 
 
-def _remind(log: RunLog, what: str) -> Action:
-    answer = log.last_answer
-    if answer is not None and any(one.kind == "heartbeat" and one.seq > answer.seq for one in log.messages):
-        return MakeRequest()  # it was told already, and room had to be made first
+def _remind(log: RunLog, answer: Message, demand: str) -> Action:
+    """Tell the model what its rules demand; end the run if that did not help several times."""
+    if any(message.kind == "heartbeat" and message.seq > answer.seq for message in log.messages):
+        return MakeRequest()  # it is in the log already, and room had to be made first
     if log.reminders >= REMINDERS:
         return Finish(
             "no_tool_call",
             Failure(
                 kind="no_tool_call",
                 message=f"the model was told {log.reminders} times what its tool rules ask for, and did not do it:"
-                f" {what}. Look at the rules, or take a model that can be made to call a tool",
+                f" {demand}. Look at the rules, or take a model that can be made to call a tool",
             ),
         )
     if log.steps_taken >= log.run.max_steps:
         return Finish("max_steps")
-    return MakeRequest(reminder=f"ToolRuleViolated: {what}.")
+    return MakeRequest(reminder=f"ToolRuleViolated: {demand}.")
 
 
 def _either(names: Sequence[str]) -> str:
+    """The names joined by "or"."""
     return " or ".join(names)
 
 
 def _invalid_calls(log: RunLog) -> Failure:
+    """The failure of a run whose model asked too often for calls that can't be run."""
     last = log.messages[-1].results[-1]
     return Failure(
         kind="invalid_tool_call",

@@ -46,6 +46,7 @@ class Memory:
 
 
 def read_memory(tx: Tx, opening: ConversationState) -> Memory:
+    """What the agent knows now."""
     versions = opening.blocks
     if opening.has_folders:
         versions = {**versions, **tx.agent_files.shown(opening.agent.id)}
@@ -121,6 +122,38 @@ def compile_prefix(
         client_tools=client_tools,
         marker=marker,
         created_at=inputs.now,
+    )
+
+
+def recompile_prefix(
+    tx: Tx,
+    agent: Agent,
+    conversation: Conversation,
+    memory: Memory,
+    inputs: UnitInputs,
+    current: Prefix | None,
+    *,
+    reason: str,
+    client_tools: str | None,
+) -> Prefix:
+    """The prefix that takes the place of `current` before the same rows; without one, the conversation's first."""
+    if current is None:
+        from_seq = conversation.first_seq
+        return compile_prefix(
+            tx, agent, conversation, memory, inputs, reason=reason, from_seq=from_seq, client_tools=client_tools
+        )
+    return compile_prefix(
+        tx,
+        agent,
+        conversation,
+        memory,
+        inputs,
+        reason=reason,
+        from_seq=current.from_message_seq,
+        pinned=current.pinned,
+        nodes=tx.nodes.by_seqs(agent.id, conversation.seq, current.nodes),
+        client_tools=client_tools,
+        marker=current.marker,
     )
 
 

@@ -17,11 +17,9 @@ from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.deltas import delta_texts
-from perdure.engine.run.prefixes import compile_prefix, overcount_behind, read_memory
+from perdure.engine.run.prefixes import overcount_behind, read_memory, recompile_prefix
+from perdure.engine.run.rows import NEWEST
 from perdure.storage.tx import Tx
-
-NEWEST = 2**62
-"""Above every row number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,18 +67,9 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
     overcount = conversation.overcount
     prefix = current
     if prefix is None or reason is not None:
-        prefix = compile_prefix(
-            tx,
-            agent,
-            conversation,
-            memory,
-            inputs,
-            reason=reason or "first",
-            from_seq=current.from_message_seq if current else conversation.first_seq,
-            pinned=current.pinned if current else (),
-            nodes=nodes,
-            client_tools=current.client_tools if current else None,
-            marker=current.marker if current else "",
+        client_tools = current.client_tools if current else None
+        prefix = recompile_prefix(
+            tx, agent, conversation, memory, inputs, current, reason=reason or "first", client_tools=client_tools
         )
         overcount = overcount_behind(tx, agent, conversation, current, prefix, counter)
     pinned = tx.messages.by_seqs(agent.id, prefix.pinned) if prefix.pinned else ()

@@ -1,17 +1,27 @@
-"""What one transaction of a run brought."""
+"""What one transaction of a run brought, and the views that this process keeps of what transactions brought before."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from perdure.context.request.assemble import View
 from perdure.context.window.plan import Plan
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
-from perdure.core.events import StoredEvent
+from perdure.core.events import Delta, StoredEvent
+from perdure.core.ids import AgentId
 from perdure.core.nodes import SummaryNode
-from perdure.engine.run.log import RunLog
+from perdure.engine.run.log import RunLog, open_calls_in
+
+Line = tuple[AgentId, int]
+"""A conversation: agent and number."""
+
+Tell = Callable[[Sequence[StoredEvent | Delta]], None]
+"""Publishes what happens in a run, in order; it takes no time."""
+
+VIEWS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +46,7 @@ class RoomPlan:
     view: View
     nodes: Sequence[SummaryNode]
     plan: Plan
-    window_tokens: int
-    reserve_tokens: int
+    budget_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +62,26 @@ class Progress:
     events: Sequence[StoredEvent] = ()
     request: RequestParts | None = None
     room: RoomPlan | None = None
+
+
+class Views(OrderedDict[Line, RequestParts]):
+    """What the newest requests of at most 256 conversations were made of, so that a long one costs no more than a short
+    one. Safe to lose: a view is a prefix and the rows after it, and neither ever changes."""
+
+    def put(self, progress: Progress) -> None:
+        """Keep what a request was made of, or would have been if there were room for it."""
+        parts = progress.request
+        if progress.room is not None:
+            parts = RequestParts(progress.room.agent, progress.room.view)
+        if parts is not None:
+            line = (progress.log.run.key.agent_id, progress.log.run.conversation_seq)
+            self[line] = parts
+            self.move_to_end(line)
+            if len(self) > VIEWS_MAX:
+                self.popitem(last=False)
+
+    def extend(self, log: RunLog) -> None:
+        """Add the messages of an ended run to the view of its conversation, so that they need not be read."""
+        line = (log.run.key.agent_id, log.run.conversation_seq)
+        if (parts := self.get(line)) is not None and log.run.ended and not open_calls_in(log.messages):
+            self[line] = replace(parts, view=parts.view.with_rows(parts.view.following(log.messages)))

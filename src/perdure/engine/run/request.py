@@ -17,19 +17,27 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, ConversationState
 from perdure.core.errors import IrreducibleFloor, TooMany
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, StepAbandoned, StepStarted, ViewFull
-from perdure.core.ids import MessageId, step_id
-from perdure.core.messages import Draft, Message, MessageKind, Text
+from perdure.core.ids import step_id
+from perdure.core.messages import Message, MessageKind
 from perdure.core.runs import Failure, Prefix, Recipe, Run, Step
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
-from perdure.engine.hooks.rows import add_context_rows
-from perdure.engine.ports import NO_RECALL, AutoRecalled, UnitInputs
-from perdure.engine.run.accept import add_waiting_input
+from perdure.engine.ports import NO_RECALL, AutoRecalled, Ports, UnitInputs
 from perdure.engine.run.deltas import delta_texts
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.log import RunLog
-from perdure.engine.run.next_action import Finish, MakeRequest
-from perdure.engine.run.prefixes import Memory, compile_prefix, overcount_behind, read_memory, rows_tokens, store_prefix
+from perdure.engine.run.next_action import Finish, MakeRequest, next_action
+from perdure.engine.run.prefixes import (
+    Memory,
+    overcount_behind,
+    read_memory,
+    recompile_prefix,
+    rows_tokens,
+    store_prefix,
+)
 from perdure.engine.run.progress import Progress, RequestParts, RoomPlan
+from perdure.engine.run.rows import add_hook_context, add_waiting_input, append_rows, engine_drafts
+from perdure.engine.run.tool_rules import rule_state
+from perdure.engine.search.recall import plan_recall_of_run, recall
 from perdure.storage.tx import Tx
 
 _PLAN_NAMES: dict[type[Plan], Literal["evict", "merge", "stub"]] = {Evict: "evict", Merge: "merge", Stub: "stub"}
@@ -37,12 +45,14 @@ _PLAN_NAMES: dict[type[Plan], Literal["evict", "merge", "stub"]] = {Evict: "evic
 
 @dataclass(slots=True, kw_only=True)
 class _Making:
-    """A request in the making, inside one transaction: what is known and stored of it so far.
+    """A request in the making, inside one transaction.
 
     Args:
         log: with all rows that were added.
         events: what the transaction has to tell.
         view_tokens: the upper estimate of all rows behind the prefix.
+        overcount: by how many tokens the estimate of prefix and rows is too high.
+        rewrite_reason: why the prefix was written in this transaction; None: it was not.
     """
 
     tx: Tx
@@ -53,27 +63,19 @@ class _Making:
     conversation: Conversation
     memory: Memory
     view_tokens: int
+    overcount: int
+    rewrite_reason: str | None = None
 
     def add(self, messages: Sequence[Message]) -> None:
-        """Take rows up that were appended to the log."""
-        self.log = self.log.after(messages=messages)
+        """Take in rows that were appended to the run's log."""
+        self.log = replace(self.log, messages=(*self.log.messages, *messages))
         self.events += [MessageAdded(message.seq, message) for message in messages]
         self.view_tokens += sum(message.tokens for message in messages)
 
 
 @dataclass(frozen=True, slots=True)
-class _Beginning:
-    """The prefix to send, and the overcount of the estimate behind it. `reason`: why it was written anew; None: it was
-    not."""
-
-    prefix: Prefix
-    overcount: int
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Size:
-    """What a request with the tail `status` takes: `estimated` tokens, of which `overcount` are known to be too many,
+    """The size of a request with the tail `status`: `estimated` tokens, of which `overcount` are known to be too many,
     times `factor`; and whether that is within the window."""
 
     status: str
@@ -81,6 +83,33 @@ class _Size:
     overcount: int
     factor: float
     fits: bool
+
+
+async def record_request(log: RunLog, ports: Ports) -> Progress:
+    """Record the next model call. Raises: LeaseLost."""
+    inputs = ports.inputs((log.run.key.agent_id, log.run.conversation_seq))
+    if not log.steps and (plan := await ports.store.read(plan_recall_of_run, log, inputs)) is not None:
+        inputs = replace(inputs, recalled=await recall(plan, ports))
+    progress = await ports.store.write(_record_request, log, inputs)
+    ports.views.put(progress)
+    return progress
+
+
+def _record_request(tx: Tx, log: RunLog, inputs: UnitInputs) -> Progress:
+    log = replace(log, run=tx.runs.hold(log.run, until=inputs.until))
+    # Between the last transaction and this one the run may have been asked to stop.
+    if isinstance(action := next_action(log), MakeRequest):
+        return make_request(tx, log, action, inputs, [])
+    return Progress(log)
+
+
+async def load_request(log: RunLog, step: Step, ports: Ports) -> RequestParts:
+    """What the request of a recorded model call is made of, read again from the log."""
+
+    def load(tx: Tx) -> RequestParts:
+        return RequestParts(tx.agents.get(log.run.key.agent_id), load_view(tx, log.run, step.recipe))
+
+    return await ports.store.read(load)
 
 
 def make_request(
@@ -96,88 +125,69 @@ def make_request(
     makes room first; or the ended run, if nothing can.
 
     Args:
-        events: what else this transaction has to tell, before what is told here.
-        opening: what the conversation begins from, where it was read in this transaction.
+        events: the transaction's other events, which come first.
+        opening: the state that the conversation begins from, if it was read in this transaction.
     """
-    last_event_seq = log.last_event_seq
     if log.run.input_waits:
-        log, opening = _add_input(tx, log, inputs, events, opening)
+        run, added = add_waiting_input(tx, log.run, now=inputs.now)
+        events += [MessageAdded(message.seq, message) for message in added]
+        log = replace(log, run=run, messages=(*log.messages, *added))
+        opening = opening.after(added) if opening is not None else None
     opening = opening or tx.conversations.opening(log.run.key.agent_id, log.run.conversation_seq)
-    memory = read_memory(tx, opening)
+    conversation = opening.conversation
     making = _Making(
         tx=tx,
         inputs=inputs,
         log=log,
         events=events,
         agent=opening.agent,
-        conversation=opening.conversation,
-        memory=memory,
-        view_tokens=opening.conversation.view_tokens,
+        conversation=conversation,
+        memory=read_memory(tx, opening),
+        view_tokens=conversation.view_tokens,
+        overcount=conversation.overcount,
     )
-    has_news = memory.versions != making.conversation.seen
-    if has_news and (too_large := _check_memory(making)) is not None:
-        return _end(making, IrreducibleFloor.kind, too_large)
+    has_news = making.memory.versions != conversation.seen
+    if has_news:
+        try:  # reading a larger memory would hold up everybody else who writes
+            tx.limits.check("memory_limit_chars", tx.blocks.size(making.agent.id))
+        except TooMany as error:
+            return _end(making, error)
     # What the run's requests show of memory in their tail is the same in each.
     recalled = (
         AutoRecalled(parse_recalled(log.steps[-1].recipe.tail), None) if log.steps else inputs.recalled or NO_RECALL
     )
     if action.abandoned is not None:
-        _abandon(making, action.abandoned)
+        abandoned = tx.steps.end(action.abandoned, status="abandoned", at=inputs.now)
+        making.log = replace(making.log, steps=(*log.steps[:-1], abandoned))
+        events.append(StepAbandoned(abandoned.id))
     if action.reminder is not None:
-        _remind(making, action.reminder)
-    beginning = _select_prefix(making)
-    if has_news and making.conversation.prefix_seq is not None:
-        beginning = _add_deltas(making, beginning)
+        time = inputs.now.isoformat(timespec="seconds")
+        _append(making, "heartbeat", [envelope("heartbeat", reason=action.reminder, time=time)])
+    prefix = _select_prefix(making)
+    if has_news and conversation.prefix_seq is not None:
+        prefix = _add_deltas(making, prefix)
     if log.run.context:
-        _add_hook_context(making)
-    view = _build_view(making, beginning)
-    size = _measure(making, beginning, recalled)
+        run, added = add_hook_context(tx, making.log.run, inputs)
+        making.log = replace(making.log, run=run)
+        making.add(added)
+    view = _build_view(making, prefix)
+    size = _measure(making, prefix, recalled)
     if not size.fits and recalled.text:  # the first to go
         recalled = NO_RECALL
-        size = _measure(making, beginning, recalled)
+        size = _measure(making, prefix, recalled)
     if not size.fits and (progress := _make_room(making, view, size)) is not None:
         return progress
     if recalled.event is not None:
         events.append(recalled.event)
     step = _add_step(making, view, size)
     events.append(StepStarted(step.id, step.index))
-    stored = tx.events.add(log.run.key, events, at=inputs.now, after=last_event_seq)
-    log = making.log.after(step=step, last_event_seq=stored[-1].seq)
+    stored = tx.events.add(log.run.key, events, at=inputs.now)
+    log = replace(making.log, steps=(*making.log.steps, step))
     return Progress(log, stored, request=RequestParts(making.agent, view))
 
 
-def _add_input(
-    tx: Tx, log: RunLog, inputs: UnitInputs, events: list[Event], opening: ConversationState | None
-) -> tuple[RunLog, ConversationState | None]:
-    """The log with the input that waited behind answers, and the opening with it."""
-    run, added = add_waiting_input(tx, log.run, now=inputs.now)
-    events += [MessageAdded(message.seq, message) for message in added]
-    return log.after(run=run, messages=added), opening.after(added) if opening is not None else None
-
-
-def _check_memory(making: _Making) -> TooMany | None:
-    """Why the agent's memory is too large to be read: others wait for this transaction."""
-    try:
-        making.tx.limits.check("memory_limit_chars", making.tx.blocks.size(making.agent.id))
-    except TooMany as error:
-        return error
-    return None
-
-
-def _abandon(making: _Making, step: Step) -> None:
-    """Mark the step of a process that is gone."""
-    making.log = making.log.after(step=making.tx.steps.end(step, status="abandoned", at=making.inputs.now))
-    making.events.append(StepAbandoned(step.id))
-
-
-def _remind(making: _Making, reminder: str) -> None:
-    """Tell the model what it has not done yet."""
-    text = envelope("heartbeat", reason=reminder, time=making.inputs.now.isoformat(timespec="seconds"))
-    making.add(_append(making, "heartbeat", [text]))
-
-
-def _select_prefix(making: _Making) -> _Beginning:
-    """The conversation's prefix, written anew if there is a reason."""
+def _select_prefix(making: _Making) -> Prefix:
+    """The conversation's prefix, rewritten if there is a reason."""
     tx, agent, conversation, inputs = making.tx, making.agent, making.conversation, making.inputs
     current: Prefix | None = None
     if conversation.prefix_seq is not None:
@@ -198,65 +208,48 @@ def _select_prefix(making: _Making) -> _Beginning:
         reset=conversation.first_seq > 0,
     )
     if current is not None and reason is None:
-        return _Beginning(current, conversation.overcount, None)
+        return current
     return _rewrite_prefix(making, current, reason or "first")
 
 
-def _rewrite_prefix(making: _Making, current: Prefix | None, reason: str) -> _Beginning:
+def _rewrite_prefix(making: _Making, current: Prefix | None, reason: str) -> Prefix:
     """A new prefix before the same rows."""
     tx, agent, conversation = making.tx, making.agent, making.conversation
-    compiled = compile_prefix(
-        tx,
-        agent,
-        conversation,
-        making.memory,
-        making.inputs,
-        reason=reason,
-        from_seq=current.from_message_seq if current else conversation.first_seq,
-        pinned=current.pinned if current else (),
-        nodes=tx.nodes.by_seqs(agent.id, conversation.seq, current.nodes) if current else (),
-        client_tools=making.log.run.client_tools,
-        marker=current.marker if current else "",
+    client_tools = making.log.run.client_tools
+    compiled = recompile_prefix(
+        tx, agent, conversation, making.memory, making.inputs, current, reason=reason, client_tools=client_tools
     )
     prefix = store_prefix(tx, conversation, making.memory, compiled)
-    overcount = overcount_behind(tx, agent, conversation, current, prefix, making.inputs.counter)
-    return _Beginning(prefix, overcount, prefix.reason)
+    making.overcount = overcount_behind(tx, agent, conversation, current, prefix, making.inputs.counter)
+    making.rewrite_reason = reason
+    return prefix
 
 
-def _add_deltas(making: _Making, beginning: _Beginning) -> _Beginning:
-    """Tell the log of memory edits from outside that it has not shown yet; the prefix, written anew where there is no
-    room to tell all of them.
+def _add_deltas(making: _Making, prefix: Prefix) -> Prefix:
+    """Append memory edits from outside that the log has not shown yet; the prefix, rewritten if they don't fit.
 
     Also behind a new prefix that shows them already: an older delta or result may be in view after that prefix, and
     what is said last counts.
     """
     tx, agent, conversation, memory = making.tx, making.agent, making.conversation, making.memory
     inputs = making.inputs
-    texts = delta_texts(tx, agent, conversation.seen, memory, beginning.prefix, inputs)
+    texts = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs)
     window, reserve = inputs.window(agent)
     tokens = sum(engine_tokens(text, inputs.counter) for text in texts)
-    if beginning.prefix.tokens + making.view_tokens + tokens - beginning.overcount > window - reserve:
-        if beginning.reason is None:
-            beginning = _rewrite_prefix(making, beginning.prefix, "window")
-        texts = delta_texts(tx, agent, conversation.seen, memory, beginning.prefix, inputs, folded=True)
+    if prefix.tokens + making.view_tokens + tokens - making.overcount > window - reserve:
+        if making.rewrite_reason is None:
+            prefix = _rewrite_prefix(making, prefix, "window")
+        texts = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs, folded=True)
     if texts:  # without any, all of it is in the prefix already
-        making.add(_append(making, "memory_delta", texts))
+        _append(making, "memory_delta", texts)
     tx.conversations.show(agent.id, conversation.seq, memory.versions)
-    return beginning
+    return prefix
 
 
-def _add_hook_context(making: _Making) -> None:
-    """Put what hooks have added since the last request into the log."""
-    run, inputs = making.log.run, making.inputs
-    added = add_context_rows(making.tx, run, ids=inputs.ids, counter=inputs.counter, now=inputs.now)
-    making.log = making.log.after(run=replace(run, context=()))
-    making.add(added)
-
-
-def _build_view(making: _Making, beginning: _Beginning) -> View:
+def _build_view(making: _Making, prefix: Prefix) -> View:
     """What the model is shown, up to the newest row of the log. Behind a new prefix the conversation's estimate is
     stored anew."""
-    tx, log, prefix, conversation = making.tx, making.log, beginning.prefix, making.conversation
+    tx, log, conversation = making.tx, making.log, making.conversation
     view = making.inputs.cached_view
     if view is None or view.prefix.seq != prefix.seq:
         pinned = tx.messages.by_seqs(prefix.agent_id, prefix.pinned) if prefix.pinned else ()
@@ -268,35 +261,32 @@ def _build_view(making: _Making, beginning: _Beginning) -> View:
     if view.stubs != conversation.stubs:
         view = view.with_stubs(conversation.stubs)
     view = view.with_rows(rows)
-    if beginning.reason is not None:
-        making.events.append(PrefixRewritten(prefix.seq, beginning.reason))
-        if beginning.reason != "first":  # a message that was revised takes more or less than when it was written
+    if making.rewrite_reason is not None:
+        making.events.append(PrefixRewritten(prefix.seq, making.rewrite_reason))
+        if making.rewrite_reason != "first":  # a message that was revised takes more or less than when it was written
             making.view_tokens = rows_tokens(view, conversation.stubs, making.inputs.counter)
         tx.conversations.fit(
             making.agent.id,
             conversation.seq,
             view_tokens=making.view_tokens,
             stubs=conversation.stubs,
-            overcount=beginning.overcount,
-        )
-        making.conversation = replace(
-            conversation, view_tokens=making.view_tokens, overcount=beginning.overcount, prefix_seq=prefix.seq
+            overcount=making.overcount,
         )
     return view
 
 
-def _measure(making: _Making, beginning: _Beginning, recalled: AutoRecalled) -> _Size:
+def _measure(making: _Making, prefix: Prefix, recalled: AutoRecalled) -> _Size:
     """The size of the request with what was recalled in its tail."""
     inputs, agent = making.inputs, making.agent
-    status = tail(inputs.now, agent.timezone, making.memory.counts, recalled.text, marker=beginning.prefix.marker)
+    status = tail(inputs.now, agent.timezone, making.memory.counts, recalled.text, marker=prefix.marker)
     window, reserve = inputs.window(agent)
-    estimated = beginning.prefix.tokens + making.view_tokens + inputs.counter.count(status)
+    estimated = prefix.tokens + making.view_tokens + inputs.counter.count(status)
     factor = 1.0
     if overflows := making.log.overflows:  # the provider has refused a request of this run
         refused = overflows[-1].recipe
         factor = factor_after_overflow(window - reserve, refused.tokens - refused.overcount)
-    fits = (estimated - beginning.overcount) * factor <= window - reserve
-    return _Size(status, estimated, beginning.overcount, factor, fits)
+    fits = (estimated - making.overcount) * factor <= window - reserve
+    return _Size(status, estimated, making.overcount, factor, fits)
 
 
 def _make_room(making: _Making, view: View, size: _Size) -> Progress | None:
@@ -306,14 +296,15 @@ def _make_room(making: _Making, view: View, size: _Size) -> Progress | None:
     window, reserve = inputs.window(agent)
     log, run, stubs, counter = making.log, making.log.run, conversation.stubs, inputs.counter
     nodes = tx.nodes.by_seqs(agent.id, conversation.seq, view.prefix.nodes)
+    certificate = Certificate(
+        window_tokens=window,
+        reserve_tokens=reserve,
+        segments=segments(view, stubs=stubs, status=size.status, run_seq=run.key.seq, counter=counter),
+        overcount=size.overcount,
+        factor=size.factor,
+    )
     situation = Situation(
-        certificate=Certificate(
-            window_tokens=window,
-            reserve_tokens=reserve,
-            segments=segments(view, stubs=stubs, status=size.status, run_seq=run.key.seq, counter=counter),
-            overcount=conversation.overcount,
-            factor=size.factor,
-        ),
+        certificate=certificate,
         nodes=tuple(nodes),
         pinned=view.pinned,
         rows=view.rows,
@@ -328,7 +319,7 @@ def _make_room(making: _Making, view: View, size: _Size) -> Progress | None:
     try:
         found = plan(situation)
     except IrreducibleFloor as floor:
-        return _end(making, floor.kind, floor)
+        return _end(making, floor)
     if found is None:
         # Nothing but a correction says that it is too large; or the rows were estimated by another counter before.
         tx.conversations.fit(
@@ -336,10 +327,9 @@ def _make_room(making: _Making, view: View, size: _Size) -> Progress | None:
             conversation.seq,
             view_tokens=rows_tokens(view, stubs, counter),
             stubs=stubs,
-            overcount=max(0, conversation.overcount),
+            overcount=max(0, size.overcount),
         )
         return None
-    certificate = situation.certificate
     making.events.append(ViewFull(certificate.tokens, certificate.budget_tokens, _PLAN_NAMES[type(found)]))
     stored = tx.events.add(run.key, making.events, at=inputs.now)
     room = RoomPlan(
@@ -349,28 +339,27 @@ def _make_room(making: _Making, view: View, size: _Size) -> Progress | None:
         view=view,
         nodes=nodes,
         plan=found,
-        window_tokens=window,
-        reserve_tokens=reserve,
+        budget_tokens=window - reserve,
     )
     return Progress(log, stored, room=room)
 
 
 def _add_step(making: _Making, view: View, size: _Size) -> Step:
     """The pending step with its recipe."""
-    log, agent, conversation, inputs = making.log, making.agent, making.conversation, making.inputs
-    rules_now = log.rule_state(next_answer=True)
+    log, agent, inputs = making.log, making.agent, making.inputs
+    rules = None if log.rule_scope is None else rule_state(log.rule_scope, log.called)
     recipe = Recipe(
         prefix_seq=view.prefix.seq,
         upto_message_seq=view.next_seq - 1,
         tail=size.status,
         settings_revision=agent.settings_revision,
         estimator=round((size.estimated - size.overcount) * size.factor / max(1, size.estimated), 4),
-        stubs=conversation.stubs,
+        stubs=making.conversation.stubs,
         digest=view.digest(size.status),
         tokens=size.estimated,
         overcount=size.overcount,
-        tool_choice=None if rules_now is None else rules_now.choice,
-        single_calls=rules_now is not None,
+        tool_choice=None if rules is None else rules.choice,
+        single_calls=rules is not None,
     )
     return making.tx.steps.add(
         log.run,
@@ -378,32 +367,21 @@ def _add_step(making: _Making, view: View, size: _Size) -> Step:
         index=len(log.steps),
         model=agent.model,
         recipe=recipe,
-        lease=log.lease,
         at=inputs.now,
         held=True,
     )
 
 
-def _end(making: _Making, kind: str, error: Exception) -> Progress:
-    """The run, ended before its request was made."""
-    end = Finish(IrreducibleFloor.stop_reason, Failure(kind=kind, message=str(error)))
+def _end(making: _Making, error: Exception) -> Progress:
+    """The run, ended because its request can't be made small enough."""
+    end = Finish(IrreducibleFloor.stop_reason, Failure(kind=IrreducibleFloor.kind, message=str(error)))
     return end_run(making.tx, making.log, end, making.events, making.inputs)
 
 
-def _append(making: _Making, kind: MessageKind, texts: Sequence[str]) -> Sequence[Message]:
-    """Envelopes of the engine's, as rows of the run's log."""
-    inputs, run = making.inputs, making.log.run
-    return making.tx.messages.append(
-        run.key.agent_id,
-        [
-            Draft(id=MessageId(inputs.ids.new("message")), role="system", kind=kind, parts=(Text(text),))
-            for text in texts
-        ],
-        conversation_seq=run.conversation_seq,
-        at=inputs.now,
-        tokens=[engine_tokens(text, inputs.counter) for text in texts],
-        run=run,
-    )
+def _append(making: _Making, kind: MessageKind, texts: Sequence[str]) -> None:
+    """Append envelopes of the engine's to the run's log."""
+    drafts, tokens = engine_drafts(kind, texts, making.inputs)
+    making.add(append_rows(making.tx, making.log.run, drafts, tokens, at=making.inputs.now))
 
 
 def load_view(tx: Tx, run: Run, recipe: Recipe) -> View:

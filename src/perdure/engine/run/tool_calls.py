@@ -17,25 +17,24 @@ from typing import Any
 from perdure.context.retrieval.expand import Budget
 from perdure.core.agents import Agent
 from perdure.core.errors import Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
-from perdure.core.messages import ToolCall
+from perdure.core.messages import ToolCall, Waits
 from perdure.core.ports import CallContext
 from perdure.core.runs import Run
 from perdure.core.tools.arguments import parse_arguments
 from perdure.core.tools.spec import Tool, ToolOutcome
+from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.engine.approvals.answers import is_usable, tools_of, waits_by_tool
 from perdure.engine.approvals.approved import changed_since
 from perdure.engine.hooks.bus import HookOutcome
 from perdure.engine.hooks.points import after_memory_tool, after_tool, before_tool, keep
 from perdure.engine.ports import Ports
-from perdure.engine.run.built_in_tools import BUILT_IN_TOOLS
-from perdure.engine.run.hub import Tell
 from perdure.engine.run.interrupts import Interrupted, is_cancelled
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import OpenCall, RunLog, load_run_log
-from perdure.engine.run.progress import Progress
+from perdure.engine.run.progress import Progress, Tell
 from perdure.engine.run.tool_results import result_tokens, store_edit, store_outcome, store_started
-from perdure.engine.run.tool_rules import prefilled
-from perdure.engine.search.tools import SearchCall
+from perdure.engine.run.tool_rules import prefilled, rule_state
+from perdure.engine.search.tools import SEARCH_TOOLS, SearchCall
 from perdure.storage.tx import Tx
 
 logger = logging.getLogger(__name__)
@@ -55,19 +54,15 @@ class ReadyCall:
     tool: Tool
     arguments: dict[str, Any]
 
-    @property
-    def call(self) -> ToolCall:
-        return self.open_call.call
-
 
 async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports, tell: Tell) -> Progress:
-    """The progress after the results of these calls, each stored and told as it comes; in the order of the calls, but
-    where tools may run at the same time.
+    """Execute these calls in their order, but at the same time where tools allow it; each result is stored and told as
+    it comes.
 
     After a cancel request nothing more is started. Raises: LeaseLost, StoreError.
     """
     agent, tools = await ports.store.read(_load_tools, log.run, calls)
-    phase = _ToolPhase(log, agent, tools, ports, tell)
+    phase = _ToolPhase(log, agent, tools, waits_by_tool(tools, agent.settings), ports, tell)
     waiting = list(calls)
     while waiting and not phase.log.run.cancel_requested:
         batch = phase.next_batch(waiting)
@@ -89,38 +84,40 @@ def _load_tools(tx: Tx, run: Run, calls: Sequence[OpenCall]) -> tuple[Agent, dic
     return tx.agents.get(run.key.agent_id), tools
 
 
+@dataclass(slots=True)
 class _ToolPhase:
-    """A run's tools, what calls of them wait for now, and its log after each transaction."""
+    """The tool phase of a run: its tools, what calls of them wait for, and its log after each transaction."""
 
-    def __init__(self, log: RunLog, agent: Agent, tools: Mapping[str, Tool], ports: Ports, tell: Tell) -> None:
-        self.log = log
-        self._agent, self._tools, self._ports, self._tell = agent, tools, ports, tell
-        self._waits = waits_by_tool(tools, agent.settings)
+    log: RunLog
+    agent: Agent
+    tools: Mapping[str, Tool]
+    waits: Mapping[str, Waits]
+    ports: Ports
+    tell: Tell
 
     def record(self, progress: Progress) -> None:
-        """Go on from the log that a transaction left, and tell its events."""
+        """Go on from the log that a transaction left, and publish its events."""
         self.log = progress.log
-        self._tell(progress.events)
+        self.tell(progress.events)
 
     def next_batch(self, waiting: Sequence[OpenCall]) -> Sequence[OpenCall]:
         """The first call, and those right after it that may run at the same time."""
         count = 0
         if self.log.rule_scope is None:  # else what comes after a call may depend on it
-            while count < len(waiting) and self._is_parallel(waiting[count]):
+            for open_call in waiting:
+                tool = self.tools.get(open_call.call.name)
+                if tool is None or tool.spec.kind == "memory" or not tool.spec.parallel:
+                    break
                 count += 1
         return waiting[: max(1, count)]
-
-    def _is_parallel(self, open_call: OpenCall) -> bool:
-        spec = tool.spec if (tool := self._tools.get(open_call.call.name)) else None
-        return spec is not None and spec.kind != "memory" and spec.parallel
 
     async def prepare(self, open_call: OpenCall) -> ReadyCall | None:
         """The call with what it is executed with; None: it can't be, and its result says why."""
         ready = await self._check(open_call)
-        if isinstance(ready, ReadyCall) and self._ports.hooks.wants("before_tool"):
-            progress, refusal = await before_tool(self.log, ready.call, ready.tool, ready.arguments, self._ports)
+        if isinstance(ready, ReadyCall) and self.ports.hooks.wants("before_tool"):
+            progress, refusal = await before_tool(self.log, open_call.call, ready.tool, ready.arguments, self.ports)
             self.record(progress)
-            ready = refusal or await self._tool_change(open_call) or ready  # a hook may have taken its time
+            ready = refusal or await self._tool_change(open_call.call) or ready  # a hook may have taken its time
         if isinstance(ready, ReadyCall):
             return ready
         await self._store(open_call, ready)
@@ -128,21 +125,24 @@ class _ToolPhase:
 
     async def _check(self, open_call: OpenCall) -> ReadyCall | ToolOutcome:
         """The tool and arguments of a call that may be executed now, or its result if it may not."""
-        call, tool = open_call.call, self._tools.get(open_call.call.name)
-        rules = self.log.rule_state(of=open_call, tools=self._tools)
+        call, tool = open_call.call, self.tools.get(open_call.call.name)
+        rules = None
+        if (rule_scope := self.log.rule_scope) is not None:
+            rule_scope = replace(rule_scope, tools=frozenset(self.tools))
+            rules = rule_state(rule_scope, self.log.called, answer=open_call.message.seq)
         if rules is not None and (violation := rules.violation(call.name)) is not None:
             return _refusal(violation)
         if tool is None:
-            known = ", ".join(sorted(self._tools)) or "none"
-            return _refusal(f"there is no tool {call.name!r}; your tools are: {known}")
+            names = ", ".join(sorted(self.tools)) or "none"
+            return _refusal(f"there is no tool {call.name!r}; your tools are: {names}")
         arguments = open_call.arguments
         if rules is not None and open_call.decision is None:  # what a person approved is run as it was shown
             arguments = prefilled(arguments, rules.filled.get(call.name))
-        if call.awaits is None and call.name in self._waits and is_usable(tool.spec, arguments):
+        if call.awaits is None and call.name in self.waits and is_usable(tool.spec, arguments):
             return _refusal(f"{call.name} now needs somebody's approval: call it again, and it will be asked for")
         if tool.spec.kind == "client":  # one that can be used is the caller's to run
             return _refusal(f"the arguments of {call.name} are no JSON object; the tool was not run")
-        if tool.spec.kind != "memory" and (missing := self._ports.toolbox.missing(tool)) is not None:
+        if tool.spec.kind != "memory" and (missing := self.ports.toolbox.missing(tool)) is not None:
             return ToolOutcome(text=missing, status="error")
         if call.call_id in self.log.started and not tool.spec.idempotent:
             return ToolOutcome(
@@ -150,102 +150,95 @@ class _ToolPhase:
                 " again.",
                 status="error",
             )
-        if (change := await self._tool_change(open_call)) is not None:
+        if call.tool_digest is not None and (change := await self._tool_change(call)) is not None:
             return change
         try:
             return ReadyCall(open_call, tool, parse_arguments(call.name, tool.spec.parameters, arguments))
         except REFUSALS as error:
             return _refused(error)
 
-    async def _tool_change(self, open_call: OpenCall) -> ToolOutcome | None:
-        """The result of an approved call whose tool was changed meanwhile; None: it was not."""
-        call = open_call.call
-        if call.tool_digest is None:
-            return None
-        return await self._ports.store.read(
+    async def _tool_change(self, call: ToolCall) -> ToolOutcome | None:
+        """The result of an approved call whose tool was changed since approval was asked for; None: it was not."""
+        return await self.ports.store.read(
             lambda tx: changed_since(tx, call, tools_of(tx, self.log.run, own_names=(call.name,)).get(call.name))
         )
 
     async def call_memory_tool(self, ready: ReadyCall) -> None:
         """Execute a built-in tool of the engine. Raises: Interrupted, while a hook is called."""
-        tool = BUILT_IN_TOOLS[ready.call.name]
+        ports, call, inputs = self.ports, ready.open_call.call, self.ports.inputs()
+        edit = MEMORY_TOOLS.get(call.name)
         try:
-            if tool.edit is not None:
-                inputs = self._ports.inputs()
-                self.record(
-                    await self._ports.store.write(
-                        store_edit, self.log, ready.open_call, inputs, edit=tool.edit, arguments=ready.arguments
-                    )
+            if edit is not None:
+                progress = await ports.store.write(
+                    store_edit, self.log, ready.open_call, inputs, edit=edit, arguments=ready.arguments
                 )
+                self.record(progress)
                 if self.log.run.cancel_requested:  # then nothing was done
                     return
             else:
-                assert tool.search is not None
-                await self._store(ready.open_call, await tool.search(self._search_call(), **ready.arguments))
+                search_call = SearchCall(
+                    run=self.log.run,
+                    timezone=self.agent.timezone,
+                    now=inputs.now,
+                    search=ports.search,
+                    store=ports.store,
+                    budget=Budget(ports.counter, result_tokens(inputs.window(self.agent)[0])),
+                )
+                await self._store(ready.open_call, await SEARCH_TOOLS[call.name](search_call, **ready.arguments))
         except REFUSALS as error:
             # The edit's own transaction is gone without a trace; its error is the result.
             await self._store(ready.open_call, _refused(error))
             return
-        if self._ports.hooks.wants("after_tool"):
-            self.record(await after_memory_tool(self.log, ready.call, ready.tool, ready.arguments, self._ports))
-
-    def _search_call(self) -> SearchCall:
-        ports, inputs = self._ports, self._ports.inputs()
-        return SearchCall(
-            run=self.log.run,
-            timezone=self._agent.timezone,
-            now=inputs.now,
-            search=ports.search,
-            store=ports.store,
-            budget=Budget(ports.counter, result_tokens(self._agent, inputs)),
-        )
+        if ports.hooks.wants("after_tool"):
+            self.record(await after_memory_tool(self.log, call, ready.tool, ready.arguments, ports))
 
     async def call_foreign_tools(self, calls: Sequence[ReadyCall]) -> None:
         """Execute tools that run outside the store, at the same time. Raises: Interrupted."""
-        inputs = self._ports.inputs()
-        self.record(await self._ports.store.write(store_started, self.log, [one.call for one in calls], inputs))
+        started = [ready.open_call.call for ready in calls]
+        self.record(await self.ports.store.write(store_started, self.log, started, self.ports.inputs()))
         if self.log.run.cancel_requested:
             return
         log = self.log
-        running = {asyncio.ensure_future(_execute(log, ready, self._ports)): ready for ready in calls}
+        running = {asyncio.ensure_future(_execute(log, ready, self.ports)): ready for ready in calls}
         try:
             while running and not self.log.run.cancel_requested:
-                async with holding(log.run.key, log.lease, self._ports):  # only waiting is interrupted, never storing
+                async with holding(log.run, self.ports):  # only waiting is interrupted, never storing
                     done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     outcome, answers = task.result()
                     if answers is not None:
-                        self.record(await keep(self.log, answers, self._ports))
+                        self.record(await keep(self.log, answers, self.ports))
                     await self._store(running.pop(task).open_call, outcome)
         finally:
             for task in running:
                 task.cancel()
 
     async def _store(self, open_call: OpenCall, outcome: ToolOutcome) -> None:
-        """Store what came of a call (T7)."""
-        store = self._ports.store
+        """Store the result of a call (T7)."""
+        store, inputs = self.ports.store, self.ports.inputs()
         try:
-            progress = await store.write(store_outcome, self.log, open_call, outcome, self._ports.inputs())
+            progress = await store.write(store_outcome, self.log, open_call, outcome, inputs)
         except REFUSALS as error:
             if not outcome.blocks:
                 raise
             # Nothing of that transaction holds. The tool has run all the same: its result is kept, with the error.
             text = f"{outcome.text}\n[NOTE: the tool ran, but what it changed of your memory was not stored: {error}]"
             outcome = replace(outcome, text=text, status="error", blocks=())
-            progress = await store.write(store_outcome, self.log, open_call, outcome, self._ports.inputs())
+            progress = await store.write(store_outcome, self.log, open_call, outcome, inputs)
         self.record(progress)
 
 
 async def _execute(log: RunLog, ready: ReadyCall, ports: Ports) -> tuple[ToolOutcome, HookOutcome | None]:
-    """The outcome of a foreign tool as hooks leave it, and what they answered; None: there are none."""
+    """The outcome of a foreign tool as hooks leave it, and the hooks' answers; None: there are no hooks."""
     outcome = await _call_toolbox(log, ready, ports)
     if not ports.hooks.wants("after_tool"):
         return outcome, None
-    return await after_tool(log, ready.call, ready.tool, ready.arguments, outcome, ports)
+    return await after_tool(log, ready.open_call.call, ready.tool, ready.arguments, outcome, ports)
 
 
 async def _call_toolbox(log: RunLog, ready: ReadyCall, ports: Ports) -> ToolOutcome:
-    call, spec = ready.call, ready.tool.spec
+    """The outcome of a foreign tool, within its time limit. Never raises for what the tool does."""
+    call, spec = ready.open_call.call, ready.tool.spec
     # What runs custom and built-in tools has limits of its own, and knows what it waits for.
     limit_s = None if spec.kind in ("custom", "builtin") else spec.timeout_s or ports.settings.tool_timeout_s
     context = CallContext(

@@ -8,7 +8,6 @@ from typing import Any
 
 from perdure.context.retrieval.stubs import cut_result
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
-from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.events import Event, MemoryEdited, MessageAdded, ToolStarted
 from perdure.core.ids import MessageId
@@ -20,6 +19,7 @@ from perdure.domain.tools.calls import MemoryCall
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.log import OpenCall, RunLog, load_run_log, rule_scope_of
 from perdure.engine.run.progress import Progress
+from perdure.engine.run.rows import append_rows
 from perdure.engine.run.tool_rules import EDITED
 from perdure.engine.search.tools import count_use
 from perdure.storage.tx import Tx
@@ -29,18 +29,17 @@ RESULT_SHARE = 0.1
 RESULT_MIN_TOKENS = 500
 
 
-def result_tokens(agent: Agent, inputs: UnitInputs) -> int:
+def result_tokens(window_tokens: int) -> int:
     """How many tokens one answer of a search or reading tool may take."""
-    return max(RESULT_MIN_TOKENS, int(inputs.window(agent)[0] * RESULT_SHARE))
+    return max(RESULT_MIN_TOKENS, int(window_tokens * RESULT_SHARE))
 
 
 def store_started(tx: Tx, log: RunLog, calls: Sequence[ToolCall], inputs: UnitInputs) -> Progress:
-    """A `started` row for each foreign call (T6)."""
-    key, now = log.run.key, inputs.now
-    if tx.runs.hold(key, log.lease, until=inputs.until).cancel_requested:
+    """Record foreign calls as started (T6); after a cancel request nothing is recorded."""
+    if tx.runs.hold(log.run, until=inputs.until).cancel_requested:
         return Progress(load_run_log(tx, log))
-    tx.runs.start_calls(key, [call.call_id for call in calls], lease=log.lease, at=now)
-    events = tx.events.add(key, [ToolStarted(call.call_id, call.name) for call in calls], at=now)
+    tx.runs.start_calls(log.run, [call.call_id for call in calls], at=inputs.now)
+    events = tx.events.add(log.run.key, [ToolStarted(call.call_id, call.name) for call in calls], at=inputs.now)
     return Progress(load_run_log(tx, log), events)
 
 
@@ -57,10 +56,11 @@ def store_edit(
 
     Raises: LeaseLost; and whatever `edit` raises when it refuses, such as BlockLimitExceeded.
     """
-    run = tx.runs.hold(log.run.key, log.lease, until=inputs.until)
+    run = tx.runs.hold(log.run, until=inputs.until)
     if run.cancel_requested:  # the end of the run gives each open call its result
         return Progress(load_run_log(tx, log))
     agent = tx.agents.get(run.key.agent_id)
+    window, _ = inputs.window(agent)
     call = MemoryCall(
         agent=agent,
         run=run,
@@ -68,12 +68,12 @@ def store_edit(
         now=inputs.now,
         ids=inputs.ids,
         counter=inputs.counter,
-        result_tokens=result_tokens(agent, inputs),
-        window_tokens=inputs.window(agent)[0],
+        result_tokens=result_tokens(window),
+        window_tokens=window,
     )
     outcome = edit(tx, call, **arguments)
     _mark_seen(tx, run, outcome)
-    return _store_result(tx, log.after(run=run), open_call, outcome, inputs)
+    return _store_result(tx, replace(log, run=run), open_call, outcome, inputs)
 
 
 def store_outcome(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome, inputs: UnitInputs) -> Progress:
@@ -81,14 +81,14 @@ def store_outcome(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome
 
     Raises: LeaseLost; BlockError, VersionConflict and others: a block does not take the change.
     """
-    run = tx.runs.hold(log.run.key, log.lease, until=inputs.until)
+    run = tx.runs.hold(log.run, until=inputs.until)
     count_use(tx, outcome.passages)
     if outcome.blocks:
         agent_id = run.key.agent_id
         author = Author(kind="agent", id=agent_id, agent_id=agent_id, run_id=run.id, message_id=open_call.message.id)
         edits = change_blocks(tx, agent_id, outcome.blocks, author=author, at=inputs.now)
         outcome = replace(outcome, edits=edits)
-    return _store_result(tx, log.after(run=run), open_call, outcome, inputs)
+    return _store_result(tx, replace(log, run=run), open_call, outcome, inputs)
 
 
 def _mark_seen(tx: Tx, run: Run, outcome: ToolOutcome) -> None:
@@ -112,20 +112,19 @@ def _store_result(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome
     if decision is not None and decision.arguments is not None and not outcome.refused:
         outcome = replace(outcome, text=f"{outcome.text}{EDITED}{decision.arguments}]")
     text = outcome.text if outcome.shown_chars is None else cut_result(outcome.text, outcome.shown_chars)
-    messages = tx.messages.append(
-        run.key.agent_id,
+    rows = append_rows(
+        tx,
+        run,
         [Draft(id=MessageId(inputs.ids.new("message")), role="tool", parts=(outcome.result(call),), name=call.name)],
-        conversation_seq=run.conversation_seq,
+        [inputs.counter.count(text) + MESSAGE_OVERHEAD_TOKENS],
         at=inputs.now,
-        tokens=[inputs.counter.count(text) + MESSAGE_OVERHEAD_TOKENS],
-        run=run,
         step_id=open_call.message.step_id,
     )
     events: list[Event] = [
         MemoryEdited(edit.block.id, edit.block.label, edit.block.version, edit.diff) for edit in outcome.edits
     ]
-    events += [MessageAdded(message.seq, message) for message in messages]
+    events += [MessageAdded(row.seq, row) for row in rows]
     stored = tx.events.add(run.key, events, at=inputs.now)
     # The agent's rules or tools may have been changed while the call was executed.
     rule_scope = rule_scope_of(tx, run, tx.agents.tool_rules(run.key.agent_id))
-    return Progress(replace(log.after(messages=messages), rule_scope=rule_scope), stored)
+    return Progress(replace(log, messages=(*log.messages, *rows), rule_scope=rule_scope), stored)

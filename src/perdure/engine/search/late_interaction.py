@@ -25,7 +25,7 @@ TEXTS_AT_ONCE = 8
 
 
 class LateInteraction:
-    """Puts the first rows of a ranking in a new order; one for each embedder."""
+    """Compares the first rows of a ranking with the query word by word, and puts them in a new order."""
 
     def __init__(self, embedder: WordEmbedder, *, deadline_s: float) -> None:
         self._embedder, self._deadline_s = embedder, deadline_s
@@ -46,19 +46,20 @@ class LateInteraction:
         texts = texts[:POOL_ROWS]
         try:
             (query_words,) = await self._embedder.embed_words([query])
-            late = await self._embed(texts, until)
+            omissions = await self._embed(texts, until)
         except ModelError as error:
             return ranked, str(error)
         rows = [self._words.get(text) for text in texts]
-        known = [at for at, words in enumerate(rows) if words is not None]
+        embedded = [index for index, words in enumerate(rows) if words is not None]
         scores = np.full(len(texts), np.nan)
-        scores[known] = late_scores(
+        scores[embedded] = late_scores(
             query_words, [words for words in rows if words is not None], out_of_time=lambda: time.monotonic() > until
         )
-        return add_late(ranked, ranked.order[: len(texts)], scores), late
+        return add_late(ranked, ranked.order[: len(texts)], scores), omissions
 
     async def _embed(self, texts: Sequence[str], until: float) -> str:
-        """Have the words of these texts embedded, the first texts first, as far as there is time."""
+        """Embed the words of these texts, the first texts first, as far as there is time; what was left out, in plain
+        words."""
         from perdure.search.ranking.late import pack_signs
 
         for text in texts:
@@ -66,11 +67,11 @@ class LateInteraction:
                 self._words.move_to_end(text)
         missing = [text for text in dict.fromkeys(texts) if text not in self._words]
         for first in range(0, len(missing), TEXTS_AT_ONCE):
-            if (left := until - time.monotonic()) <= 0:
+            if (remaining_s := until - time.monotonic()) <= 0:
                 return f"no time for {len(missing) - first} of {len(texts)} texts"
             some = missing[first : first + TEXTS_AT_ONCE]
             try:
-                async with asyncio.timeout(left):
+                async with asyncio.timeout(remaining_s):
                     words = await self._embedder.embed_words(some)
             except TimeoutError:
                 return f"no time for {len(missing) - first} of {len(texts)} texts"

@@ -23,9 +23,9 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import text_of
 from perdure.domain.agents.automatic import AutoRecall, auto_recall_of, bypasses
 from perdure.engine.ports import NO_RECALL, AutoRecalled, Ports, UnitInputs
-from perdure.engine.run.accept import decode_drafts
 from perdure.engine.run.log import RunLog
 from perdure.engine.run.prefixes import Memory, read_memory
+from perdure.engine.run.rows import decode_drafts
 from perdure.search.recalled import Recalled, RecallScope, Source
 from perdure.storage.tx import Tx
 

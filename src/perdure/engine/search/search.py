@@ -1,4 +1,4 @@
-"""Searching: a query gets its vector, a unit of work finds and ranks, and the best may be put in order once more.
+"""Searching: a query gets its vector, a unit of work finds and ranks, and the best hits may be ranked once more.
 
 The one way to what agents remember: their tools, the library, HTTP and the command line all come through here.
 """
@@ -6,9 +6,10 @@ The one way to what agents remember: their tools, the library, HTTP and the comm
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 from perdure.core.agents import Agent
 from perdure.core.errors import ModelError, NotFound
@@ -18,7 +19,7 @@ from perdure.core.passages import Archive, PassageFilter
 from perdure.core.ports import Clock, Embedder, WordEmbedder
 from perdure.domain.archives.units import archives_of
 from perdure.engine.search.late_interaction import LateInteraction
-from perdure.search.hits import HITS_MAX, Arm, Hits, MessageHit, PassageHit, with_arm
+from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, with_arm
 from perdure.search.recalled import Recalled, RecallScope
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
@@ -29,12 +30,15 @@ if TYPE_CHECKING:
 
     from perdure.search.archive_cache import ArchiveCache
     from perdure.search.history import Histories
+    from perdure.search.messages import RankedMessages
     from perdure.search.passages import RankedPassages
     from perdure.search.request import SearchRequest
     from perdure.search.vectors.index import VectorIndexes
 
+Ranked = TypeVar("Ranked", "RankedMessages", "RankedPassages")
+
 QUERY_TIMEOUT_S = 3.0
-"""How long a query's vector is waited for. Without it, words find what they find."""
+"""How long a query's vector is waited for. Without it, words are searched alone."""
 
 FIRST_HITS = 50
 """So many hits come from a small pool of the best candidates. Whoever asks for more gets those of a larger one behind
@@ -45,7 +49,7 @@ _ALL_PASSAGES = PassageFilter()
 
 
 class Search:
-    """Searches one store. Its memory of vectors and histories is a cache: each search sees what is committed.
+    """Searches one store. Each search sees what is committed.
 
     Args:
         embedder: makes the query's vector; None is lexical-only, and `reason` says why, and what helps.
@@ -60,7 +64,6 @@ class Search:
         self._late = (
             LateInteraction(embedder, deadline_s=late_s) if late_s and isinstance(embedder, WordEmbedder) else None
         )
-        self._memory: _Memory | None = None
 
     async def messages(
         self,
@@ -84,47 +87,33 @@ class Search:
 
         most = offset + limit
         if not text.strip():
-
-            def newest(tx: Tx) -> Hits[MessageHit]:
-                return search.newest_messages(tx, tx.agents.get(agent_id), where=where, limit=most)
-
-            return (await self._store.read(newest)).page(offset, limit)
-
-        if self._embedder is None and most <= FIRST_HITS:  # nothing is waited for: one unit of work does it all
-            by_words = self._request_without_vector(text)
-
-            def find_by_words(tx: Tx) -> Hits[MessageHit]:
-                agent = tx.agents.get(agent_id)
-                found = search.rank_messages(tx, agent, replace(by_words, timezone=agent.timezone), where=where)
-                return search.read_messages(tx, found, limit=most, explain=explain)
-
-            return (await self._store.read(find_by_words)).page(offset, limit)
+            newest = await self._store.read(
+                lambda tx: search.newest_messages(tx, tx.agents.get(agent_id), where=where, limit=most)
+            )
+            return newest.page(offset, limit)
 
         def prepare(tx: Tx) -> tuple[Agent, Sequence[str]]:
             agent = tx.agents.get(agent_id)
             # A name in the query is matched by itself: in its vector it would drown the rest.
-            return agent, self._histories.of(tx, agent_id).names if self._embedder else ()
+            return agent, self._caches.histories.of(tx, agent_id).names if self._embedder else ()
 
         agent, names = await self._store.read(prepare)
         request = await self._request(text, names=names, timezone=agent.timezone)
 
-        def find(tx: Tx) -> Hits[MessageHit]:
-            found = search.rank_messages(tx, agent, request, where=where)
-            return search.read_messages(tx, found, limit=min(most, FIRST_HITS), explain=explain)
+        def rank(tx: Tx, limit: int = 0) -> RankedMessages:
+            return search.rank_messages(tx, agent, request, where=where, limit=limit)
 
-        def find_more(tx: Tx) -> Hits[MessageHit]:
-            found = search.rank_messages(tx, agent, request, where=where, limit=HITS_MAX)
-            return search.read_messages(tx, found, limit=HITS_MAX, explain=explain)
+        def read(tx: Tx, found: RankedMessages, limit: int = min(most, FIRST_HITS)) -> Hits[MessageHit]:
+            return search.read_messages(tx, found, limit=limit, explain=explain)
 
         if self._late is None:
-            hits = await self._store.read(find)
+            hits = await self._store.read(lambda tx: read(tx, rank(tx)))
         else:
-            found = await self._store.read(search.rank_messages, agent, request, where=where)
-            ranked, left_out = await self._late.rerank(found.ranked, without_names(text, names), found.first_texts)
-            found = replace(found, ranked=ranked, ran=with_arm(found.ran, "late", left_out))
-            hits = await self._store.read(search.read_messages, found, limit=min(most, FIRST_HITS), explain=explain)
+            query = without_names(text, names)
+            hits = await self._store.read(read, await _rerank(self._late, await self._store.read(rank), query))
         if most > FIRST_HITS:
-            hits = hits.joined(await self._store.read(find_more), key=lambda hit: hit.message.id)
+            more = await self._store.read(lambda tx: read(tx, rank(tx, HITS_MAX), HITS_MAX))
+            hits = hits.joined(more, key=lambda hit: hit.message.id)
         return hits.page(offset, limit)
 
     async def passages(
@@ -153,41 +142,29 @@ class Search:
         """
         from perdure.search import passages as search
 
-        def searched(tx: Tx) -> Sequence[Archive]:
+        def load(tx: Tx) -> tuple[Sequence[Archive], str]:
             if isinstance(archives, str):
-                return archives_of(tx, archives, files=files)
-            return _archives(tx, archives, skip_deleted)
+                return archives_of(tx, archives, files=files), tx.agents.get(archives).timezone
+            return _archives(tx, archives, skip_deleted), timezone
 
         most = offset + limit
         if not text.strip():
-            newest = await self._store.read(
-                lambda tx: search.newest_passages(tx, searched(tx), where=where, limit=most)
-            )
+            newest = await self._store.read(lambda tx: search.newest_passages(tx, load(tx)[0], where=where, limit=most))
             return newest.page(offset, limit)
 
-        request = await self._request(text, timezone=timezone)
+        request = await self._request(text)
 
-        def request_here(tx: Tx) -> SearchRequest:
-            return replace(request, timezone=tx.agents.get(archives).timezone) if isinstance(archives, str) else request
+        def rank(tx: Tx, limit: int = search.CANDIDATES) -> RankedPassages:
+            searched, zone = load(tx)
+            return search.rank_passages(tx, searched, replace(request, timezone=zone), where=where, limit=limit)
 
-        first = min(most, FIRST_HITS)
-
-        def rank(tx: Tx) -> RankedPassages:
-            return search.rank_passages(tx, searched(tx), request_here(tx), where=where)
-
-        def find_more(tx: Tx) -> Hits[PassageHit]:
-            found = search.rank_passages(tx, searched(tx), request_here(tx), where=where, limit=HITS_MAX)
-            return search.read_passages(found, limit=HITS_MAX, explain=explain)
-
-        if self._late is None:
-            hits = await self._store.read(lambda tx: search.read_passages(rank(tx), limit=first, explain=explain))
-        else:
-            found = await self._store.read(rank)
-            ranked, left_out = await self._late.rerank(found.ranked, text, found.first_texts)
-            found = replace(found, ranked=ranked, ran=with_arm(found.ran, "late", left_out))
-            hits = search.read_passages(found, limit=first, explain=explain)
+        found = await self._store.read(rank)
+        if self._late is not None:
+            found = await _rerank(self._late, found, text)
+        hits = search.read_passages(found, limit=min(most, FIRST_HITS), explain=explain)
         if most > FIRST_HITS:
-            hits = hits.joined(await self._store.read(find_more), key=lambda hit: hit.passage.id)
+            more = search.read_passages(await self._store.read(rank, HITS_MAX), limit=HITS_MAX, explain=explain)
+            hits = hits.joined(more, key=lambda hit: hit.passage.id)
         return hits.page(offset, limit)
 
     async def recall(
@@ -221,7 +198,7 @@ class Search:
 
             def prepare(tx: Tx) -> tuple[str, Sequence[str]]:
                 wanted = scope.messages and self._embedder is not None
-                return tx.agents.get(agent_id).timezone, self._histories.of(tx, agent_id).names if wanted else ()
+                return tx.agents.get(agent_id).timezone, self._caches.histories.of(tx, agent_id).names if wanted else ()
 
             timezone, names = await self._store.read(prepare)
             if scope.messages:
@@ -247,72 +224,67 @@ class Search:
 
         return await self._store.read(unit)
 
-    @property
-    def _histories(self) -> Histories:
-        return self._held.histories
+    @cached_property
+    def _caches(self) -> _Caches:
+        """What searches keep of the store; made by the first: many chats never search, and numpy takes 0.1 s."""
+        from perdure.search.archive_cache import ArchiveCache
+        from perdure.search.history import Histories
+        from perdure.search.vectors.index import VectorIndexes
 
-    @property
-    def _held(self) -> _Memory:
-        if self._memory is None:  # numpy takes 0.1 s to import, and many chats never search
-            from perdure.search.archive_cache import ArchiveCache
-            from perdure.search.history import Histories
-
-            indexes = None
-            if self._embedder is not None:
-                from perdure.search.vectors.index import VectorIndexes
-
-                indexes = VectorIndexes()
-            self._memory = _Memory(Histories(), ArchiveCache(), indexes)
-        return self._memory
+        return _Caches(Histories(), ArchiveCache(), None if self._embedder is None else VectorIndexes())
 
     async def _request(
         self, text: str, *, names: Sequence[str] = (), timezone: str = "UTC", timeout_s: float = QUERY_TIMEOUT_S
     ) -> SearchRequest:
+        """The request of a query, with its vector if the embedder makes one in time; else with the reason.
+
+        Args:
+            names: left out of the vector.
+        """
         from perdure.search.query.names import without_names
-
-        if self._embedder is None:
-            return self._request_without_vector(text, timezone)
-        try:
-            async with asyncio.timeout(timeout_s):
-                vectors = await self._embedder.embed([without_names(text, names)], purpose="query")
-        except TimeoutError:
-            return self._request_without_vector(
-                text, timezone, f"{self._embedder.handle} did not answer within {timeout_s:g} s"
-            )
-        except ModelError as error:
-            return self._request_without_vector(text, timezone, str(error))
-        return self._build_request(text, timezone, {self._embedder.handle: vectors[0]}, {})
-
-    def _request_without_vector(self, text: str, timezone: str = "UTC", reason: str = "") -> SearchRequest:
-        """Without the query's vector, and why."""
-        return self._build_request(text, timezone, {}, {"vectors": reason or self._reason or "no embedder is set up"})
-
-    def _build_request(
-        self, text: str, timezone: str, vectors: Mapping[str, NDArray[np.float32]], without: Mapping[Arm, str]
-    ) -> SearchRequest:
         from perdure.search.request import SearchRequest
 
-        held = self._held
+        vectors: dict[str, NDArray[np.float32]] = {}
+        reason = self._reason or "no embedder is set up"
+        if (embedder := self._embedder) is not None:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    embedded = await embedder.embed([without_names(text, names)], purpose="query")
+                vectors[embedder.handle] = embedded[0]
+            except TimeoutError:
+                reason = f"{embedder.handle} did not answer within {timeout_s:g} s"
+            except ModelError as error:
+                reason = str(error) or type(error).__name__
+        caches = self._caches
         return SearchRequest(
             text=text,
             now=self._clock.now(),
-            histories=held.histories,
-            archives=held.archives,
-            indexes=held.indexes,
+            histories=caches.histories,
+            archives=caches.archives,
+            indexes=caches.indexes,
             timezone=timezone,
             vectors=vectors,
-            without=without,
+            without={} if vectors else {"vectors": reason},
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Memory:
+class _Caches:
+    """What searches keep of the store, by agent and archive; each search sees what is committed."""
+
     histories: Histories
     archives: ArchiveCache
     indexes: VectorIndexes | None
 
 
+async def _rerank(late: LateInteraction, found: Ranked, query: str) -> Ranked:
+    """The ranked hits, the first of them compared with the query word by word."""
+    ranked, omissions = await late.rerank(found.ranked, query, found.first_texts)
+    return replace(found, ranked=ranked, ran=with_arm(found.ran, "late", omissions))
+
+
 def _archives(tx: Tx, archives: Sequence[ArchiveId], skip_deleted: bool) -> Sequence[Archive]:
+    """The archives with these ids. Raises: NotFound: one is gone, unless those are to be skipped."""
     found = []
     for archive_id in archives:
         try:

@@ -31,8 +31,12 @@ SHOWN_CHARS = 2_000  # of one result; the whole text stays where it is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchCall:
-    """For whom a search tool is called; `timezone` is where the agent lives, `budget` what an answer about files may
-    take."""
+    """What a search tool needs beside its arguments.
+
+    Args:
+        timezone: the agent's.
+        budget: the size of an answer about files.
+    """
 
     run: Run
     timezone: str
@@ -57,9 +61,9 @@ async def _conversation_search(
         until=parse_time(end_date, timezone=call.timezone, end=True),
         before_seq=call.run.first_message_seq,  # what is being said just now is in view anyway
     )
-    hits = await call.search.messages(
-        call.run.key.agent_id, query or "", where=where, limit=_bounded(limit), offset=_passed_over(offset)
-    )
+    limit, bounded_offset = max(1, min(limit, MAX_RESULTS)), max(0, min(offset, OFFSET_MAX))
+    agent_id = call.run.key.agent_id
+    hits = await call.search.messages(agent_id, query or "", where=where, limit=limit, offset=bounded_offset)
     results = [
         {
             "timestamp": hit.message.occurred_at.isoformat(timespec="seconds"),
@@ -70,10 +74,10 @@ async def _conversation_search(
         }
         for hit in hits
     ]
-    found = f"Showing {len(results)} results:" if results else "No results found."
+    summary = f"Showing {len(results)} results:" if results else "No results found."
     if offset > 0 and results:
-        found = f"Showing {len(results)} results behind the first {offset}:"
-    return ToolOutcome(text=json.dumps({"message": found, "results": results}, ensure_ascii=False))
+        summary = f"Showing {len(results)} results behind the first {offset}:"
+    return ToolOutcome(text=json.dumps({"message": summary, "results": results}, ensure_ascii=False))
 
 
 async def _archival_memory_search(
@@ -92,9 +96,8 @@ async def _archival_memory_search(
         since=parse_time(start_datetime, timezone=call.timezone),
         until=parse_time(end_datetime, timezone=call.timezone, end=True),
     )
-    hits = await call.search.passages(
-        call.run.key.agent_id, query, where=where, limit=_bounded(top_k), offset=_passed_over(offset)
-    )
+    limit, offset = max(1, min(top_k, MAX_RESULTS)), max(0, min(offset, OFFSET_MAX))
+    hits = await call.search.passages(call.run.key.agent_id, query, where=where, limit=limit, offset=offset)
     results = [
         {
             "id": hit.passage.id,
@@ -115,25 +118,19 @@ async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -
     if not query.strip():
         raise ToolError("the query is empty: say what to look for")
     folders = await call.store.read(lambda tx: tx.folders.of_agent(call.run.key.agent_id))
-    archives = [folder.archive_id for folder in folders]
-    hits = await call.search.passages(archives, query, limit=_bounded(limit), timezone=call.timezone, skip_deleted=True)
+    archives, limit = [folder.archive_id for folder in folders], max(1, min(limit, MAX_RESULTS))
+    hits = await call.search.passages(archives, query, limit=limit, timezone=call.timezone, skip_deleted=True)
     passages = tuple(hit.passage for hit in hits)
     return ToolOutcome(text=render_passages(passages, folders, call.budget), passages=passages)
 
 
-def _passed_over(count: int) -> int:
-    return max(0, min(count, OFFSET_MAX))
-
-
-def _bounded(count: int) -> int:
-    return max(1, min(count, MAX_RESULTS))
-
-
 def _cut(text: str) -> str:
+    """The beginning of a result's text."""
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… [{len(text) - SHOWN_CHARS:,} more characters]"
 
 
 def _ago(now: datetime, then: datetime) -> str:
+    """How long ago `then` was, such as "3 days ago"."""
     seconds = max(0, int((now - then).total_seconds()))
     for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if seconds >= size:

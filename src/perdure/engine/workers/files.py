@@ -25,7 +25,7 @@ from perdure.core.ports import Converter
 from perdure.domain.files.folders import add_chunks, drop_chunks
 from perdure.domain.files.text import parts_of
 from perdure.domain.files.views import limits_of, open_if_room
-from perdure.engine.ports import Ports, window_tokens
+from perdure.engine.ports import Ports
 from perdure.engine.run.leases import is_dead
 from perdure.storage.tx import Tx
 
@@ -323,5 +323,5 @@ def _end(tx: Tx, file: File, ports: Ports) -> None:
         return
     for agent_id in tx.folders.agents(file.folder_id, opening=True):
         agent = tx.agents.get(agent_id)
-        limits = limits_of(agent, window_tokens(agent, ports.models, ports.settings))
+        limits = limits_of(agent, ports.inputs().window(agent)[0])
         open_if_room(tx, agent_id, [file], limits, counter=ports.counter, at=file.updated_at)

@@ -11,7 +11,6 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.files import AgentFile
 from perdure.core.ids import AgentId, FileId, is_id
 from perdure.domain.files.views import FileLimits, close_oldest, limits_of, open_view, read_view
-from perdure.engine.ports import window_tokens
 from perdure.library.checks import check_limit, check_text
 from perdure.library.paging import Page
 from perdure.library.services.files import check_lines
@@ -118,7 +117,7 @@ class AgentFileService:
 
     def _limits(self, tx: Tx, agent_id: AgentId) -> FileLimits:
         agent = tx.agents.get(agent_id)
-        return limits_of(agent, window_tokens(agent, self._ports.models, self._ports.settings))
+        return limits_of(agent, self._ports.inputs().window(agent)[0])
 
     def _text_in_view(self, tx: Tx, file: AgentFile, limits: FileLimits) -> str:
         view = read_view(

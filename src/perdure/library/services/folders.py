@@ -23,7 +23,7 @@ from perdure.domain.files.folders import (
 )
 from perdure.domain.files.views import limits_of, open_if_room
 from perdure.engine.conversations.reset import delete
-from perdure.engine.ports import Ports, window_tokens
+from perdure.engine.ports import Ports
 from perdure.library.checks import check_page, check_text
 from perdure.library.paging import Page
 from perdure.library.services.passages import passages_page
@@ -159,7 +159,7 @@ def attach_and_open(tx: Tx, ports: Ports, agent_id: AgentId, folder_id: FolderId
         if not files:
             return
         agent = tx.agents.get(agent_id)
-        limits = limits_of(agent, window_tokens(agent, ports.models, ports.settings))
+        limits = limits_of(agent, ports.inputs().window(agent)[0])
         open_if_room(tx, agent_id, files, limits, counter=ports.counter, at=ports.clock.now())
 
 

@@ -23,16 +23,23 @@ class Events:
     def __init__(self, db: Database, org_id: OrgId) -> None:
         self._db, self._org_id = db, org_id
 
-    def add(
-        self, key: RunKey, events: Sequence[Event], *, at: datetime, after: int | None = None
-    ) -> Sequence[StoredEvent]:
-        """The events with their numbers, consecutive within the run. Raises: NotFound.
-
-        Args:
-            after: the number of the run's last event, where it is known and the run was added, or is held, in this
-                transaction; 0: it has none.
-        """
-        first, at_text = 1 + (self._last(key) if after is None else after), iso(at)
+    def add(self, key: RunKey, events: Sequence[Event], *, at: datetime) -> Sequence[StoredEvent]:
+        """Store the events, and return them with their numbers, consecutive within the run. Raises: NotFound."""
+        params = {"agent_id": key.agent_id, "run_seq": key.seq}
+        # The run is locked, so no other transaction adds events before this one ends.
+        if self._db.for_update:  # a statement of its own: one that waited would still see the numbers of before
+            self._db.rows(
+                f"SELECT 1 FROM runs WHERE agent_id = :agent_id AND seq = :run_seq{self._db.for_update}", params
+            )
+        newest = self._db.rows(
+            "SELECT COALESCE((SELECT MAX(e.seq) FROM events e WHERE e.agent_id = :agent_id"
+            " AND e.run_seq = :run_seq), 0) FROM runs"
+            f" WHERE agent_id = :agent_id AND seq = :run_seq AND {OWN_AGENT}",
+            params | {"org_id": self._org_id},
+        )
+        if not newest:
+            raise NotFound("run", f"{key.seq} of {key.agent_id}")
+        first, at_text = 1 + int(newest[0][0]), iso(at)
         rows: list[dict[str, Any]] = []
         upto = first - 1
         for together in _together(events):
@@ -57,23 +64,6 @@ class Events:
             StoredEvent(agent_id=key.agent_id, run_seq=key.seq, seq=first + index, event=event, created_at=at)
             for index, event in enumerate(events)
         ]
-
-    def _last(self, key: RunKey) -> int:
-        """The number of the run's last event; the run is locked, so no other transaction adds one before this ends."""
-        params = {"agent_id": key.agent_id, "run_seq": key.seq}
-        if self._db.for_update:  # a statement of its own: one that waited would still see the numbers of before
-            self._db.rows(
-                f"SELECT 1 FROM runs WHERE agent_id = :agent_id AND seq = :run_seq{self._db.for_update}", params
-            )
-        rows = self._db.rows(
-            "SELECT COALESCE((SELECT MAX(e.seq) FROM events e WHERE e.agent_id = :agent_id"
-            " AND e.run_seq = :run_seq), 0) FROM runs"
-            f" WHERE agent_id = :agent_id AND seq = :run_seq AND {OWN_AGENT}",
-            params | {"org_id": self._org_id},
-        )
-        if not rows:
-            raise NotFound("run", f"{key.seq} of {key.agent_id}")
-        return int(rows[0][0])
 
     def list(self, key: RunKey, *, after: int = 0, limit: int = 1000) -> Sequence[StoredEvent]:
         """Events in order. That of an added message holds the message, even if a reset took it out of view."""

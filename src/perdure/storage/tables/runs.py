@@ -13,7 +13,6 @@ from perdure.core.ids import AgentId, OrgId, RunId, run_of
 from perdure.core.messages import Draft
 from perdure.core.runs import (
     Failure,
-    Lease,
     Run,
     RunFilter,
     RunKey,
@@ -245,16 +244,14 @@ class Runs:
         f" AND lease_number = :number AND {OWN_AGENT}"
     )
 
-    def hold(self, key: RunKey, lease: Lease, *, until: datetime | None, known: Run | None = None) -> Run:
-        """Check that the lease holds, and extend it to `until` if given; no other process can claim the run within this
-        transaction.
+    def hold(self, run: Run, *, until: datetime | None = None) -> Run:
+        """Check that the run's lease still holds, and extend it to `until` if given; no other process can claim the run
+        within this transaction. The result has what others may have changed since `run` was read.
 
-        Args:
-            known: the run as read under this lease; only what others may have changed is read again.
         Raises: LeaseLost: another lease holds, or the run has ended.
         """
-        columns = RUN_COLUMNS if known is None else "cancel_requested, usage, lease_until"
-        params = self._own(key) | {"owner": lease.owner, "number": lease.number}
+        columns = "cancel_requested, usage, lease_until"
+        params = self._own(run.key) | {"owner": run.lease_owner, "number": run.lease_number}
         if until is None:
             rows = self._db.rows(f"SELECT {columns} FROM runs WHERE {self._LEASE_HOLDS}{self._db.for_update}", params)
         else:
@@ -262,14 +259,9 @@ class Runs:
                 "runs", "lease_until = :until", self._LEASE_HOLDS, params | {"until": iso(until)}, returning=columns
             )
         if not rows:
-            raise LeaseLost(f"run {key.seq} of {key.agent_id} is no longer held by {lease.owner} ({lease.number})")
-        if known is None:
-            return run_of_row(rows[0])
+            raise LeaseLost(f"{run.id} is no longer held by {run.lease_owner} ({run.lease_number})")
         cancelled, spent, held_until = rows[0]
-        usage, lease_until = load_usage(spent), from_iso(held_until)
-        if (known.cancel_requested, known.usage, known.lease_until) == (bool(cancelled), usage, lease_until):
-            return known
-        return replace(known, cancel_requested=bool(cancelled), usage=usage, lease_until=lease_until)
+        return replace(run, cancel_requested=bool(cancelled), usage=load_usage(spent), lease_until=from_iso(held_until))
 
     def release(self, owner: str) -> int:
         """Release every unended run that this owner holds or has reserved; return how many."""
@@ -451,13 +443,13 @@ class Runs:
         )
         return (self.at(RunKey(agent_id, rows[0][0])), rows[0][1]) if rows else None
 
-    def start_calls(self, key: RunKey, call_ids: Sequence[str], *, lease: Lease, at: datetime) -> None:
-        """Record that external calls are about to run under this lease."""
+    def start_calls(self, run: Run, call_ids: Sequence[str], *, at: datetime) -> None:
+        """Record that external calls are about to run under the run's lease."""
         self._db.run_many(
             "INSERT INTO call_starts (agent_id, run_seq, call_id, lease_number, started_at)"
             f" SELECT agent_id, seq, :call_id, :lease, :at FROM runs WHERE {_OWN_RUN}",
             [
-                self._own(key) | {"call_id": storable(call_id), "lease": lease.number, "at": iso(at)}
+                self._own(run.key) | {"call_id": storable(call_id), "lease": run.lease_number, "at": iso(at)}
                 for call_id in call_ids
             ],
         )

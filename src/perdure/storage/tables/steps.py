@@ -12,7 +12,6 @@ from perdure.core.ids import AgentId, OrgId, StepId, run_of
 from perdure.core.models import Exchange
 from perdure.core.runs import (
     Failure,
-    Lease,
     Prefix,
     Recipe,
     Run,
@@ -61,7 +60,6 @@ class Steps:
         index: int,
         model: str,
         recipe: Recipe,
-        lease: Lease,
         at: datetime,
         held: bool = False,
     ) -> Step:
@@ -89,7 +87,7 @@ class Steps:
                 "index": index,
                 "model": storable(model),
                 "recipe": dump(_recipe_shape(recipe)),
-                "lease_number": lease.number,
+                "lease_number": run.lease_number,
                 "at": iso(at),
             },
         )
@@ -103,7 +101,7 @@ class Steps:
             status="pending",
             model=model,
             recipe=recipe,
-            lease_number=lease.number,
+            lease_number=run.lease_number,
             created_at=at,
         )
 
