@@ -48,7 +48,7 @@ async def test_a_server_is_registered_called_and_removed_by_the_official_client(
         tools = await server.letta.mcp_servers.tools.list(server_id)
         add = next(tool for tool in tools if tool.name == "web__add")
         ran = await server.letta.mcp_servers.tools.run(add.id, mcp_server_id=server_id, args={"a": 2, "b": 3})
-        told = next(tool for tool in tools if tool.name == "web__told")
+        told = next(tool for tool in tools if tool.name == "web__show_environment")
         sent = await server.letta.mcp_servers.tools.run(told.id, mcp_server_id=server_id)
         agent = await new_agent(server, tool_ids=[add.id])
         assert isinstance(one, StreamableHTTPMcpServer)
@@ -75,7 +75,7 @@ async def test_a_clients_own_token_is_not_passed_on(web: Running) -> None:
             "/v1/mcp-servers/", {"server_name": "bare", "config": {"server_url": web.url, "auth_token": None}}
         )
         path = f"/v1/mcp-servers/{made['id']}/tools"
-        told = next(tool for tool in await server.get(path) if tool["name"] == "bare__told")
+        told = next(tool for tool in await server.get(path) if tool["name"] == "bare__show_environment")
         answer = await server.http.post(
             f"{path}/{told['id']}/run",
             json={"args": {}},
@@ -95,7 +95,7 @@ async def test_a_change_keeps_what_is_sent_back_as_it_was_shown(web: Running) ->
         shown = await server.get(path)
         renamed = await server.patch(path, {"server_name": "net", "config": shown})
         assert renamed == {**shown, "server_name": "net"}
-        told = next(tool for tool in await server.get(f"{path}/tools") if tool["name"] == "web__told")
+        told = next(tool for tool in await server.get(f"{path}/tools") if tool["name"] == "web__show_environment")
         ran = await server.post(f"{path}/tools/{told['id']}/run", {"args": {}})
         assert json.loads(ran["func_return"])["headers"]["x-team"] == CANARY
         assert (await server.refused("PATCH", path, {"config": {"mcp_server_type": "sse"}}))[0] == 422

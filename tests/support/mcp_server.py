@@ -74,7 +74,7 @@ def build_server() -> ChangingServer:
         return ["a caption", Image(data=b"\x89PNG1234", format="png")]
 
     @server.tool()
-    def echo_environment(context: Context) -> dict[str, Any]:
+    def show_environment(context: Context) -> dict[str, Any]:
         """The environment and the headers that this server was given."""
         return {"environment": dict(os.environ), "headers": dict(context.headers or {})}
 

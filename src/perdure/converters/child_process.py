@@ -80,7 +80,7 @@ async def _read_answer(
 
 
 def _parse_line(line: bytes, name: str, kind: FileKind, limits: Limits) -> Document | tuple[int, int]:
-    """The document, or how many pages are done of how many. Raises: Refusal, ExtraMissing; ValueError: it is no JSON."""
+    """The document, or (pages done, pages in all). Raises: Refusal, ExtraMissing; ValueError: no JSON."""
     match parse_json(line, JsonLimits(size_bytes=limits.answer_bytes)):
         case [int(done), int(total)]:
             return done, total

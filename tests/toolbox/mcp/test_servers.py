@@ -233,7 +233,7 @@ async def test_only_what_was_registered_is_sent(tmp_path: Path, web: Running, mo
         await perdure.mcp.add("web", url=web.url, token=f"{CANARY}-token", headers={"X-Team": f"{CANARY}-header"})
         await perdure.mcp.add("other", url=web.url, auth_header="X-Key", token="secret:KEY")
         child, ours, others = [
-            json.loads((await perdure.mcp.run(name, "told")).text) for name in ("notes", "web", "other")
+            json.loads((await perdure.mcp.run(name, "show_environment")).text) for name in ("notes", "web", "other")
         ]
         shown = repr([await perdure.mcp.list(), await perdure.mcp.get("web")])
 
@@ -274,7 +274,7 @@ async def test_older_servers_answer_over_sse(tmp_path: Path) -> None:
         async with open_library(tmp_path) as perdure:
             await perdure.mcp.add("old", url=server.url, transport="sse", token=CANARY)
             added = await perdure.mcp.run("old", "add", {"a": 2, "b": 2})
-            told = json.loads((await perdure.mcp.run("old", "told")).text)
+            told = json.loads((await perdure.mcp.run("old", "show_environment")).text)
 
             assert added.text == "4"
             assert told["headers"]["authorization"] == f"Bearer {CANARY}"
@@ -292,7 +292,7 @@ async def test_a_server_is_changed_renamed_and_removed(tmp_path: Path, web: Runn
         with pytest.raises(PerdureError, match="another host"):
             await perdure.mcp.update("net", url="http://localhost:1/mcp")
         await perdure.mcp.update("net", headers={"X-Team": "red"})
-        told = json.loads((await perdure.mcp.run("net", "told")).text)["headers"]
+        told = json.loads((await perdure.mcp.run("net", "show_environment")).text)["headers"]
         assert (told["x-team"], told["authorization"]) == ("red", f"Bearer {CANARY}")
         await perdure.mcp.remove("net")
 
