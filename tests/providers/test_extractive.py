@@ -18,8 +18,8 @@ from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, MessageKind, Part, Role, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.providers.extractive import ExtractiveModel
-from perdure.providers.extractive.phrases import NOTICE
-from perdure.providers.extractive.sentences import Language, language_of
+from perdure.providers.extractive.answers import NOTICE
+from perdure.providers.extractive.language import Language, language_of
 from perdure.providers.extractive.view import offered_tools, read_turn, visible_blocks
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

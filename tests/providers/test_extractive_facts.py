@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.providers.extractive.facts import facts_in
-from perdure.providers.extractive.notes import note_on, plan_edits
+from perdure.providers.extractive.facts import facts_in, parse_note, plan_edits
 
 
 @pytest.mark.parametrize(
@@ -101,7 +100,7 @@ def test_free_text_in_the_block_is_left_alone() -> None:
 
     edits, value = plan_edits(line, facts_in("My name is Rob"))
 
-    assert note_on(line) is None
+    assert parse_note(line) is None
     assert [edit.old for edit in edits] == [None]
     assert value == f"{line}\nName: Rob"
 

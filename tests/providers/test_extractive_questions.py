@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.providers.extractive.answers import answer_from_blocks
-from perdure.providers.extractive.questions import is_question, keywords_of
-from perdure.providers.extractive.quotes import Hit, best_quotes
-from perdure.providers.extractive.sentences import language_of, sentences_in
+from perdure.providers.extractive.answers import Hit, answer_from_blocks, best_quotes
+from perdure.providers.extractive.language import is_question, keywords_of, language_of, sentences_in
 
 HUMAN = """Name: Ada
 Lives in: Turin
@@ -137,6 +135,6 @@ def test_only_statements_that_share_a_word_are_quoted() -> None:
         Hit("assistant", "2026-11-19", "The bicycles are in the cellar. Do you need one?"),
     ]
 
-    quotes = best_quotes(hits, keywords_of("Where is my bicycle?"), "en", but=["Asked: bicycle."])
+    quotes = best_quotes(hits, keywords_of("Where is my bicycle?"), "en", exclude=["Asked: bicycle."])
 
     assert quotes == ['On 2026-11-19 I said: "The bicycles are in the cellar."']

@@ -1,29 +1,84 @@
-"""Answers to questions from the lines of a block, in words."""
+"""What the program says, in English and Chinese: phrases, answers from the lines of a block, quotations.
+
+`{}` in a phrase is filled with a person's text, never formatted again.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from perdure.providers.extractive.facts import DISLIKES, LIKES, REMEMBER, Fact
-from perdure.providers.extractive.notes import note_on
-from perdure.providers.extractive.phrases import say
-from perdure.providers.extractive.questions import Keywords, keywords_of
-from perdure.providers.extractive.sentences import Language, cut, one_line
+from perdure.core.messages import ToolResult
+from perdure.providers.extractive.facts import DISLIKES, LIKES, REMEMBER, Fact, parse_note
+from perdure.providers.extractive.language import (
+    Keywords,
+    Language,
+    clean,
+    cut,
+    is_question,
+    keywords_of,
+    one_line,
+    pattern,
+    sentences_in,
+)
 
 MAX_LINES = 12
 TASTES = frozenset({"like", "dislike"})
+MAX_QUOTES = 3
+MAX_QUOTE_CHARS = 300
+MAX_READ_CHARS = 20_000
+
+SOURCES = ("user", "assistant", "archive")
+
+NOTICE: Final[dict[Language, str]] = {
+    "en": (
+        "(I am perdure/extractive: no language model, but a small program that notes and finds what you tell me."
+        " To think with a language model, set OPENAI_API_KEY or another provider's key, or start Ollama;"
+        " `perdure doctor` says what is found, /model changes the model.)"
+    ),
+    "zh": (
+        "（我是 perdure/extractive：不是语言模型，只是一个记下并查找你所说内容的小程序。"
+        "若要用语言模型来思考，请设置 OPENAI_API_KEY 或其他提供商的密钥，或启动 Ollama；"
+        "`perdure doctor` 会说明找到了什么，/model 可更换模型。）"
+    ),
+}
+
+_PHRASES: Final[dict[str, tuple[str, str]]] = {
+    "noted": ("Noted: {0}.", "记下了：{0}。"),
+    "known": ("I have that already: {0}.", "这个我已经记着：{0}。"),
+    "not noted": ("I could not note {0}: {1}", "没能记下 {0}：{1}"),
+    "no tool": ("there is no block 'human', or no tool to edit it.", "没有 human 记忆块，或没有编辑它的工具。"),
+    "no answer": ("the tool gave no result.", "工具没有返回结果。"),
+    "left over": ("it was left over, tell me again.", "这次没来得及，请再说一遍。"),
+    "user": ('On {0} you said: "{1}"', "你在 {0} 说过：“{1}”"),
+    "assistant": ('On {0} I said: "{1}"', "我在 {0} 说过：“{1}”"),
+    "archive": ('From my archive ({0}): "{1}"', "我的档案（{0}）：“{1}”"),
+    "notes": ('From my notes: "{0}"', "我的笔记：“{0}”"),
+    "all notes": ("I noted: {0}.", "我记着：{0}。"),
+    "nothing": ('I looked for "{0}" and found nothing.', "我查了“{0}”，没有找到。"),
+    "search failed": ("The search with {0} failed: {1}", "用 {0} 查找失败：{1}"),
+    "hello": (
+        "Hello! Tell me about yourself, or ask me what you told me.",
+        "你好！可以告诉我你的事，也可以问我你说过什么。",
+    ),
+    "thanks": ("You're welcome.", "不客气。"),
+    "hello name": ("Hello, {0}!", "你好，{0}！"),
+    "nothing to note": (
+        'I read that, but found no fact to note. I understand sentences such as "I live in Turin" or "Remember that'
+        ' the key is under the mat", and questions about what you told me.',
+        "我看到了，但没有可以记的内容。我能听懂“我住在都灵”“记住钥匙在垫子下面”这样的话，以及关于这些内容的问题。",
+    ),
+}
 
 
-def _re(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE | re.VERBOSE)
-
-
-_ABOUT_ALL = _re(
+_ABOUT_ALL = pattern(
     r"know\s+about\s+me\b | remember\s+about\s+me\b | who\s+am\s+i\b | 我是[谁誰] | (?:知道|记得).{0,3}关于?我"
 )
 _PLURAL = re.compile("[^su']s$")
-_ASKS_WHICH = _re(r"\W*(?:who|what|which|tell)\b|.*(?:什[么麼]|[谁誰]|哪)")
+_ASKS_WHICH = pattern(r"\W*(?:who|what|which|tell)\b|.*(?:什[么麼]|[谁誰]|哪)")
 
 _SENTENCES: Mapping[str, tuple[str, str]] = {
     "Name": ("Your name is {0}.", "你叫{0}。"),
@@ -38,33 +93,38 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
 }
 
 
+def say(phrase: str, language: Language, *values: object) -> str:
+    """The phrase of this name in this language, with its values filled in."""
+    return _PHRASES[phrase][0 if language == "en" else 1].format(*values)
+
+
 def answer_from_blocks(question: str, blocks: Mapping[str, str], language: Language) -> str | None:
     """The answer the blocks hold, quoting their lines; None when they hold none."""
-    notes, wanted = notes_in(blocks), keywords_of(question)
-    if _ABOUT_ALL.search(question) and not wanted.strong and notes:
+    notes, keywords = notes_in(blocks), keywords_of(question)
+    if _ABOUT_ALL.search(question) and not keywords.strong and notes:
         return say("all notes", language, "; ".join(cut(note.line, 120) for note in notes[:MAX_LINES]))
-    if found := [note for note in notes if _is_answered_by(question, wanted, note)]:
-        return _in_words(found, language)
-    return _from_free_lines(wanted, blocks, language)
+    if answers := [note for note in notes if _answers(note, question, keywords)]:
+        return _in_words(answers, language)
+    return _from_free_lines(keywords, blocks, language)
 
 
 def notes_in(blocks: Mapping[str, str]) -> list[Fact]:
     """The facts that the block `human` holds."""
-    return [note for line in blocks.get("human", "").split("\n") if (note := note_on(line)) is not None]
+    return [note for line in blocks.get("human", "").split("\n") if (note := parse_note(line)) is not None]
 
 
-def _is_answered_by(question: str, wanted: Keywords, note: Fact) -> bool:
+def _answers(note: Fact, question: str, keywords: Keywords) -> bool:
     """Whether the note tells what the question asks for, and the question asks for nothing more."""
     key = keywords_of(note.key)
-    if not wanted.strong:  # "What do I like?"
-        return not key.strong and not wanted.kinds.isdisjoint(key.kinds)
-    if wanted.topics == key.topics:  # "What is my dog called?"
-        missing = key.kinds - wanted.kinds
-        return wanted.kinds <= key.kinds and (
+    if not keywords.strong:  # "What do I like?"
+        return not key.strong and not keywords.kinds.isdisjoint(key.kinds)
+    if keywords.topics == key.topics:  # "What is my dog called?"
+        missing = key.kinds - keywords.kinds
+        return keywords.kinds <= key.kinds and (
             not missing or (missing == {"name"} and bool(_ASKS_WHICH.match(question)))
         )
     kinds = TASTES if note.key in (LIKES, DISLIKES) else key.kinds  # "Do I like tea?" may be answered by a dislike
-    return not wanted.kinds.isdisjoint(kinds) and wanted.are_all_in(note.value)
+    return not keywords.kinds.isdisjoint(kinds) and keywords.are_all_in(note.value)
 
 
 def _in_words(notes: Sequence[Fact], language: Language) -> str:
@@ -72,10 +132,11 @@ def _in_words(notes: Sequence[Fact], language: Language) -> str:
     values: dict[str, list[str]] = {}
     for note in notes[:MAX_LINES]:
         values.setdefault(note.key, []).append(cut(note.value, 300))
-    return (" " if language == "en" else "").join(_sentence(key, of_key, language) for key, of_key in values.items())
+    return (" " if language == "en" else "").join(_sentence(key, texts, language) for key, texts in values.items())
 
 
 def _sentence(key: str, values: Sequence[str], language: Language) -> str:
+    """A sentence that gives the values of this key."""
     listed = "、".join(values) if language == "zh" else " and ".join(filter(None, (", ".join(values[:-1]), values[-1])))
     if key in _SENTENCES:
         return _SENTENCES[key][0 if language == "en" else 1].format(listed)
@@ -86,11 +147,64 @@ def _sentence(key: str, values: Sequence[str], language: Language) -> str:
     return say("notes", language, f"{key}: {listed}")
 
 
-def _from_free_lines(wanted: Keywords, blocks: Mapping[str, str], language: Language) -> str | None:
+def _from_free_lines(keywords: Keywords, blocks: Mapping[str, str], language: Language) -> str | None:
     """A line of free text, or of `Remember`, that holds every strong word of the question."""
     for label in sorted(blocks, key=lambda label: label != "human"):
-        for line in blocks[label].split("\n") if wanted.strong and label != "persona" else ():
-            note = note_on(line) if label == "human" else None
-            if (note is None or note.key == REMEMBER) and wanted.are_all_in(line):
+        for line in blocks[label].split("\n") if keywords.strong and label != "persona" else ():
+            note = parse_note(line) if label == "human" else None
+            if (note is None or note.key == REMEMBER) and keywords.are_all_in(line):
                 return _in_words([note], language) if note else say("notes", language, cut(one_line(line), 300))
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One search result, of one of `SOURCES`. `date` is YYYY-MM-DD."""
+
+    source: str
+    date: str
+    content: str
+
+
+def read_hits(result: ToolResult) -> list[Hit]:
+    """The hits in a result of `conversation_search` or `archival_memory_search`; none when it can't be read."""
+    try:
+        answer = json.loads(result.text)
+    except (ValueError, RecursionError):
+        return []
+    rows = answer.get("results") if isinstance(answer, dict) else answer
+    hits: list[Hit] = []
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict) and isinstance(content := row.get("content"), str):
+            source = "archive" if result.name == "archival_memory_search" else row.get("role", "user")
+            if source in SOURCES:
+                hits.append(Hit(source, clean(str(row.get("timestamp", ""))[:10]), clean(content)))
+    return hits
+
+
+def best_quotes(
+    hits: Iterable[Hit], keywords: Keywords, language: Language, *, exclude: Collection[str] = ()
+) -> list[str]:
+    """The hits that share most words with the question, quoted; no questions, and none of the texts `exclude`."""
+    unwanted = set(map(one_line, exclude))
+    scored: dict[str, tuple[int, str]] = {}
+    for hit in hits:
+        excerpt = "" if one_line(hit.content) in unwanted else _excerpt(hit.content, keywords)
+        if excerpt:
+            scored.setdefault(excerpt, (keywords.shared_with(excerpt), say(hit.source, language, hit.date, excerpt)))
+    best = max((score for score, _ in scored.values()), default=0)
+    return [quote for score, quote in scored.values() if score == best][:MAX_QUOTES]
+
+
+def _excerpt(content: str, keywords: Keywords) -> str:
+    """The statement of a text that shares most words with the question, and what follows as far as there is room."""
+    sentences = sentences_in(content[:MAX_READ_CHARS], limit_chars=MAX_READ_CHARS)
+    statements = [one_line(sentence.text) for sentence in sentences if not is_question(sentence)]
+    scores = [keywords.shared_with(statement) for statement in statements]
+    if not any(scores):
+        return ""
+    best = scores.index(max(scores))
+    folded = statements[best].casefold()
+    first = min((place for word in keywords.words if (place := folded.find(word.casefold())) >= 0), default=0)
+    start = max(0, first - MAX_QUOTE_CHARS // 3) if len(folded) > MAX_QUOTE_CHARS else 0
+    return cut(" ".join([statements[best][start:], *statements[best + 1 :]]), MAX_QUOTE_CHARS)

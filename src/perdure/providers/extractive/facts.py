@@ -1,4 +1,4 @@
-"""What people tell of themselves, as keyed lines: "I live in Turin" is `Lives in: Turin`.
+"""What people tell of themselves, as keyed lines of a block: "I live in Turin" is `Lives in: Turin`.
 
 A sentence is cut into clauses, and each clause is held against the patterns of `FACTS`. One that asks, supposes or
 quotes tells nothing.
@@ -8,53 +8,50 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from perdure.providers.extractive.questions import is_question, stem
-from perdure.providers.extractive.sentences import Sentence, one_line, sentences_in
+from perdure.providers.extractive.language import Sentence, is_question, one_line, pattern, sentences_in, stem
 
 MAX_VALUE_CHARS = 600
+MAX_LINE_CHARS = 700
 LIKES, DISLIKES, REMEMBER = "Likes", "Dislikes", "Remember"
 
 
-def _re(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE | re.VERBOSE)
-
-
+_LINE = re.compile(r"[\s*•-]*([^:：]{1,60})[:：]\s*(.+?)\s*")
 # What may stand before a statement without changing it.
-_LEAD = _re(
+_LEAD = pattern(
     r"""\s*(?:
       (?:hi|hello|hey|well|so|ok|yes|no|actually|also|and|but|by\ the\ way|now|sorry|please|there|today|because)\b
       [\s,:!.–—-]*
     | (?:你好|您好|嗨|对了|其实|另外|还有|不对|好的|而且|但是|但|不过|所以|因为)[\s，,、！!。：:]*
     )*"""
 )
-_GREETS = _re(r"\s*(?:hi|hello|hey)\b")
+_GREETS = pattern(r"\s*(?:hi|hello|hey)\b")
 _INTRODUCES = re.compile(
     r"(?i:I'm|I\s+am|this\s+is)\s+(?P<v>[A-Z][\w'-]*(?:\s[A-Z][\w'.-]*){0,3})(?=[\s.!,]*$|\s+(?:from|and)\b)"
 )
-_REMEMBERS = _re(
+_REMEMBERS = pattern(
     r"""(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?)?(?:remember|don't\s+forget|note|keep\s+in\s+mind)
         (?:\s+that\b)?(?!\s+(?:when|how|me)\b)(?:\s*[:,]\s*|\s+)
     | (?:请|帮我|你|要|一定)*(?:记住|記住|记得|記得|记下|别忘了)[\s：:，,]*"""
 )
 # A sentence that opens so tells what might be.
-_SUPPOSES = _re(
+_SUPPOSES = pattern(
     r"(?:if|unless|suppos\w+|imagine|assum\w+|whether|when|until|would|could|might|maybe|perhaps)\b|如果|假如|要是|若|也许|可能|除非|当"
 )
-_OPENS_WITH_I = _re(r"I\b|I'|我")
+_OPENS_WITH_I = pattern(r"I\b|I'|我")
 # Between two statements of one sentence.
 _AND = r"(?:and|but|so|while|though|because|since|then|also)\s+"
-_BREAK = _re(
+_BREAK = pattern(
     rf"""(?: [,–—]\s*(?:{_AND}){{0,4}} | \s+(?:{_AND}){{1,4}})
         (?= I\s | I'm\s | I've\s | my\s | (?:please\s+|just\s+)*call\s+me\s | (?:also\s+|now\s+|really\s+)*
             (?:live\s+in|work\s+(?:at|as|for)|like|love|hate|dislike|enjoy|don't\s+like|come\s+from|am\s)\s?)
     | [，,；]\s*(?=[我叫住来喜讨不也还很在今最请但而])"""
 )
-_SUBORDINATE = _re(r",?\s+(?:but|because|although|though|since|if|unless)\s | ， | ,(?=\s*(?:if|when|which)\b)")
-_TRAILING = _re(
+_SUBORDINATE = pattern(r",?\s+(?:but|because|although|though|since|if|unless)\s | ， | ,(?=\s*(?:if|when|which)\b)")
+_TRAILING = pattern(
     r"(?:[\s,]+(?:now|too|as\s+well|anymore|very\s+much|so\s+much|a\s+lot|really|currently|though|please|again))+$|[了啊呀哦啦]+$"
 )
 
@@ -67,8 +64,8 @@ _WO = r"(?P<i>我)?(?:现在|目前|今年|一直|最近|特别|非常|真的|�
 _KIN = r"(?:妈妈|爸爸|老婆|老公|妻子|丈夫|儿子|女儿|哥哥|姐姐|弟弟|妹妹|狗|猫|生日)"
 
 FACTS: Final = tuple(
-    (key, _re(pattern))
-    for key, pattern in (
+    (key, pattern(form))
+    for key, form in (
         ("Name", r"my\s+(?:full\s+)?name(?:\s+is|'s)\s+(?:now\s+)?(?P<v>.+)"),
         ("Name", rf"{_IM}(?:called|named)\s+(?P<v>.+)"),
         ("Name", r"(?:you\s+(?:can\s+)?|please\s+|just\s+)*call\s+me\s+(?P<v>.+)"),
@@ -103,10 +100,10 @@ FACTS: Final = tuple(
 a clause that continues another may leave out. The first that matches counts."""
 
 # The form of a fact, and nothing to keep: "my question is simple", "I like that", "call me tomorrow".
-_IDLE_NOUN = _re(
+_IDLE_NOUN = pattern(
     r"\b(?:questions?|points?|guess|opinion|fault|turn|answers?|I|you|who|which|that|if|when|what)\b|问题|意思|想法"
 )
-_IDLE_VALUE = _re(
+_IDLE_VALUE = pattern(
     r"""(?:not|never|it|that|this|those|you|him|her|them|us|what|how|when|where|who|why|if|whether|because|so|too|very
         |here|there|later|tomorrow|today|back|to\s+(?:say|ask|tell|think|know|see)|the\s+(?:way|idea))\b
     | 不 | [你您他她它这那谁誰哪] | 什[么麼]"""
@@ -132,52 +129,56 @@ class Fact:
         return " ".join(map(stem, self.key.split())), ""
 
 
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One call of an edit tool: `old` is replaced by `new`, or, when `old` is None, `new` is a line to append."""
+
+    old: str | None
+    new: str
+
+
 def facts_in(text: str) -> tuple[Fact, ...]:
     """The facts of a text, in order. Of two about one slot the later stands: people correct themselves."""
     facts: dict[tuple[str, str], Fact] = {}
     greeted = False
     for sentence in sentences_in(text):
         greeted = greeted or _GREETS.match(sentence.masked) is not None
-        if not is_question(sentence):
-            for fact in _facts_of(_without_lead(sentence), greeted=greeted):
-                facts.pop(fact.slot, None)
-                facts[fact.slot] = fact
+        for fact in () if is_question(sentence) else _facts_of(_without_lead(sentence), greeted=greeted):
+            facts.pop(fact.slot, None)
+            facts[fact.slot] = fact
     return tuple(facts.values())
 
 
-def _facts_of(sentence: Sentence, *, greeted: bool) -> Iterator[Fact]:
+def _facts_of(sentence: Sentence, *, greeted: bool) -> Sequence[Fact]:
+    """The facts of a sentence that is no question.
+
+    Args:
+        greeted: the text began with a greeting, so that "I'm Ada" gives a name.
+    """
     request = _REMEMBERS.match(sentence.masked)
-    if request is None:
-        yield from _facts_of_statement(sentence, greeted=greeted)
-        return
-    sentence = sentence.cut(request.end(), len(sentence.masked.rstrip(" ?？")))
-    facts = list(_facts_of_statement(sentence, greeted=greeted))
-    value = _tidy(sentence.text)
-    if facts:  # "remember that I live in Turin": better kept under its own key
-        yield from facts
-    elif _says_something(value):
-        yield Fact(REMEMBER, value)
-
-
-def _facts_of_statement(sentence: Sentence, *, greeted: bool) -> Iterator[Fact]:
-    if _SUPPOSES.match(sentence.masked):
-        return
-    starts = [0, *(gap.end() for gap in _BREAK.finditer(sentence.masked))]
-    ends = [*(gap.start() for gap in _BREAK.finditer(sentence.masked)), None]
-    speaking = False  # a clause without subject continues the one before: "I live in Turin and work at Fiat"
-    for start, end in zip(starts, ends, strict=True):
-        clause = _without_lead(sentence.cut(start, end))
+    if request is not None:
+        sentence = sentence.cut(request.end(), len(sentence.masked.rstrip(" ?？")))
+    facts: list[Fact] = []
+    breaks = [] if _SUPPOSES.match(sentence.masked) else [*_BREAK.finditer(sentence.masked), None]
+    start, speaking = 0, False  # a clause without subject continues the one before: "I live in Turin and work at Fiat"
+    for gap in breaks:
+        clause = _without_lead(sentence.cut(start, gap.start() if gap else None))
         found = list(_facts_of_clause(clause, speaking=speaking, greeted=greeted))
-        yield from found
+        facts += found
         speaking = bool(found) or _OPENS_WITH_I.match(clause.masked) is not None
+        start = gap.end() if gap else start
+    # "remember that I live in Turin" is better kept under its own key.
+    if request is not None and not facts and _says_something(value := _tidy(sentence.text)):
+        return [Fact(REMEMBER, value)]
+    return facts
 
 
 def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iterator[Fact]:
     if greeted and (introduced := _INTRODUCES.match(clause.masked)):
         yield Fact("Name", introduced["v"])
         return
-    for key, pattern in FACTS:
-        match = pattern.match(clause.masked)
+    for key, form in FACTS:
+        match = form.match(clause.masked)
         if match is None or (match.groupdict(default=None).get("i", "") is None and not speaking):
             continue
         value, noun = clause.cut(*match.span("v")), ""
@@ -204,17 +205,62 @@ def _items(value: str) -> list[str]:
 
 
 def _without_lead(sentence: Sentence) -> Sentence:
+    """The sentence without "well", "hi" and the like at its start."""
     lead = _LEAD.match(sentence.masked)
     return sentence.cut(lead.end() if lead else 0)
 
 
 def _says_something(value: str) -> bool:
+    """Whether a value is short enough to keep, and more than punctuation."""
     return len(value) <= MAX_VALUE_CHARS and any(
         char.isalnum() or unicodedata.category(char)[0] == "S" for char in value
     )
 
 
 def _tidy(value: str) -> str:
+    """The value on one line, without quotation marks, end marks and trailing words such as "now"."""
     value = one_line(value).rstrip(" .!?,:;…。！？，、：；~")
     value = _TRAILING.sub("", value).rstrip(" ,，")
     return value[1:-1].strip() if len(value) > 2 and value[0] + value[-1] in ('""', "''", "“”", "「」") else value
+
+
+def parse_note(line: str) -> Fact | None:
+    """The fact a line of a block holds; None for free text, which is somebody's own wording and not ours to replace."""
+    if len(line) > MAX_LINE_CHARS or (match := _LINE.fullmatch(line)) is None:
+        return None
+    key, value = match[1].strip(), match[2]
+    return Fact(key, value) if key == REMEMBER or len(sentences_in(value)) < 2 else None
+
+
+def holds(value: str, fact: Fact) -> bool:
+    """Whether a block's value has this fact, letter case aside."""
+    lines = (note.line if (note := parse_note(line)) else line for line in value.split("\n"))
+    return fact.line.casefold() in map(str.casefold, lines)
+
+
+def plan_edits(value: str, facts: Sequence[Fact]) -> tuple[list[Edit], str]:
+    """The edits for one answer, in order, and the value they will leave.
+
+    The replace tools refuse text that stands in the value twice. Then the whole value is replaced, by an answer of
+    its own: if an edit before it were refused, it would not find its text.
+    """
+    edits: list[Edit] = []
+    for fact in facts:
+        if holds(value, fact):
+            continue
+        lines = value.split("\n") if value else []
+        notes = enumerate(map(parse_note, lines))
+        place = next((place for place, note in notes if note and note.slot == fact.slot), None)
+        if place is None:
+            edits.append(Edit(None, fact.line))
+            value = "\n".join([*lines, fact.line])
+            continue
+        corrected = "\n".join([*lines[:place], fact.line, *lines[place + 1 :]])
+        if value.count(lines[place]) == 1:
+            edits.append(Edit(lines[place], fact.line))
+        elif edits:
+            continue  # the next answer makes it
+        else:
+            return [Edit(value, corrected)], corrected
+        value = corrected
+    return edits, value

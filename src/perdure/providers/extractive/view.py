@@ -11,7 +11,7 @@ from typing import Any
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.models import ModelRequest
 from perdure.core.text.markup import unescape_tags
-from perdure.providers.extractive.sentences import clean
+from perdure.providers.extractive.language import clean
 
 # The result of one of these is the whole new value of the block it edited.
 EDIT_TOOLS = frozenset(

@@ -1,11 +1,35 @@
-"""What is a question, and which of its words say what it is about."""
+"""Sentences, questions and keywords of a text, in English and Chinese.
+
+What is quoted is invisible to the patterns. A sentence keeps positions: its `masked` is as long as its `text`, so what
+a pattern matches in the one is read from the other.
+"""
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
+from typing import Literal
 
-from perdure.providers.extractive.sentences import CJK, Sentence
+Language = Literal["en", "zh"]
+
+MAX_ANALYSED_CHARS = 4_000
+
+CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+
+_CJK = re.compile(f"[{CJK}]")
+_LATIN = re.compile(r"[A-Za-zÀ-ÖØ-öø-ɏ]+(?:'[A-Za-z]+)*")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_STRAIGHT = str.maketrans({"’": "'", "‘": "'", "\u00a0": " ", "\u3000": " "})
+_SPACES = re.compile(r"[^\S\n]+")
+_LINE_ENDS = re.compile(r"(?: ?\n)+ ?")
+
+# Openers can't stand inside their own quotation: that keeps a row of lone openers linear.
+_QUOTED = re.compile(r'^[ \t]*>[^\n]*$|"[^"\n]*"|“[^“”\n]*”|「[^「」\n]*」|' r"(?<!\w)'[^'\n]*'(?!\w)", re.MULTILINE)
+# A point ends a sentence only before space or Chinese, and not after a title or an initial.
+_END = re.compile(
+    rf"[。！？；\n]+|[!?]+(?![A-Za-z0-9=&_/])|(?<!\bMr)(?<!\bMs)(?<!\bMrs)(?<!\bDr)(?<!\bSt)(?<!\b[A-Z])\.+(?=\s|$|[{CJK}])"
+)
 
 _ASKS_EN = re.compile(
     r"""\s*(?:(?:hi|hello|hey|so|and|but|ok|well|now|please)\b[\s,!]*)*(?:
@@ -28,11 +52,11 @@ _ASKS_TO_NOTE = re.compile(
 _ENDS_ASKING = re.compile(r"[?？][\s.!?。！？\"'”’)）]*$")
 
 
-def _set(words: str) -> frozenset[str]:
+def _word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_STOP_EN = _set(
+_STOP_EN = _word_set(
     "a about again all also am an and any anything are as at be but by can could day did do does don't else find "
     "for had has have he her hi him his how i i'd i'll i'm i've if in into is it its know let look many me "
     "mention mentioned much must my now of often on or our please remember remind said say she should so some "
@@ -40,7 +64,7 @@ _STOP_EN = _set(
     "where which who whose why will with would you your yes no not "
 )
 # Words that name a kind of fact. They are looked for only when a question has no other word.
-_WEAK_EN = _set("age born call city come company dislike enjoy from hate job like live love name old town work")
+_WEAK_EN = _word_set("age born call city come company dislike enjoy from hate job like live love name old town work")
 _STOP_ZH = re.compile(
     r"什[么麼](?:[时時]候|地方)?|为什[么麼]|怎[么麼][样樣]?|哪[里裡儿兒个個些天国國]|多少|多[久远]|有没有|是不是|能不能"
     r"|[几幾][点點号號月个個]?|告[诉訴]|还?记得|知道|说过|提到过?|说说|关于|请问|一下|[我你您她它啊呀吗嗎呢谁誰是请吧过]"
@@ -59,6 +83,57 @@ _SAME |= {"住": "live", "工作": "work", "上班": "work", "来自": "from", "
 _SAME |= dict.fromkeys(("喜欢", "喜歡", "爱", "愛", "love", "enjoy"), "like")
 _SAME |= dict.fromkeys(("不喜欢", "讨厌", "討厭", "hate"), "dislike")
 _SAME |= dict.fromkeys(("岁", "歲", "多大", "年龄", "年齡"), "age")
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """A pattern that ignores case, and white space in its own text."""
+    return re.compile(text, re.IGNORECASE | re.VERBOSE)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence with its end mark. `masked` has the same length; quoted text in it is private-use characters."""
+
+    text: str
+    masked: str
+
+    def cut(self, start: int, end: int | None = None) -> Sentence:
+        """The part between two positions."""
+        return Sentence(self.text[start:end], self.masked[start:end])
+
+
+def clean(text: str) -> str:
+    """`text` without what stores and wires refuse: NUL and lone surrogates become U+FFFD."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def language_of(text: str) -> Language:
+    """Chinese if the text has more Chinese characters than Latin words; at a tie, what it begins with."""
+    text = text[:MAX_ANALYSED_CHARS].translate(_STRAIGHT).lstrip()
+    begins = _CJK.match(text) is not None
+    return "zh" if len(_CJK.findall(text)) + begins > len(_LATIN.findall(text)) else "en"
+
+
+def one_line(text: str) -> str:
+    """`text` with every run of white space as one space."""
+    return " ".join(text.split())
+
+
+def cut(text: str, limit_chars: int) -> str:
+    """`text`, or its beginning and an ellipsis."""
+    return text if len(text) <= limit_chars else f"{text[: limit_chars - 1].rstrip()}…"
+
+
+def sentences_in(text: str, *, limit_chars: int = MAX_ANALYSED_CHARS) -> list[Sentence]:
+    """The sentences of the first `limit_chars` characters, in order, none empty.
+
+    Apostrophes come out straight and runs of white space as one character, or patterns would take their square.
+    """
+    plain = _LINE_ENDS.sub("\n", _SPACES.sub(" ", text[:limit_chars].translate(_STRAIGHT)))
+    whole = Sentence(plain, _QUOTED.sub(lambda quoted: "\ue000" * len(quoted[0]), plain))
+    ends = [0, *(end.end() for end in _END.finditer(whole.masked)), len(plain)]
+    sentences = (whole.cut(start, end) for start, end in itertools.pairwise(ends))
+    return [sentence for sentence in sentences if sentence.text.strip()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +173,8 @@ class Keywords:
     def shared_with(self, text: str) -> int:
         """How many of `words` are in `text`; a Chinese run counts when half of its pairs are."""
         folded = text.casefold()
-        known = set(map(stem, _words(folded)))
-        return sum(_is_in(word, folded, known) for word in self.words)
+        stems = set(map(stem, _words(folded)))
+        return sum(_is_in(word, folded, stems) for word in self.words)
 
 
 def is_question(sentence: Sentence) -> bool:
@@ -142,11 +217,13 @@ def stem(word: str) -> str:
 
 
 def _words(text: str) -> list[str]:
+    """The words of other scripts than Chinese, without a possessive ending."""
     return [word.removesuffix("'s") for word in _WORD.findall(text)]
 
 
-def _is_in(word: str, folded: str, known: set[str]) -> bool:
+def _is_in(word: str, folded: str, stems: set[str]) -> bool:
+    """Whether a casefolded text with these stems has the word."""
     if not _CJK_RUN.fullmatch(word):
-        return stem(word) in known
-    pairs = [word[at : at + 2] for at in range(len(word) - 1)]
+        return stem(word) in stems
+    pairs = [word[place : place + 2] for place in range(len(word) - 1)]
     return word in folded or sum(pair in folded for pair in pairs) * 2 >= len(pairs) > 0
