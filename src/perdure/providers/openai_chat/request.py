@@ -16,12 +16,10 @@ from itertools import groupby
 from typing import Any
 
 from perdure.core.errors import ModelRequestRefused
-from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, MessageKind, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelOptions, ModelRequest, ReasoningEffort
-from perdure.core.text.json_encoder import compact_json, encodable
-from perdure.core.tools.arguments import ARGUMENTS
-from perdure.providers.cache_marks import turn_start
+from perdure.core.text.json_encoder import encodable
+from perdure.providers.history import legal_arguments, turn_start
 from perdure.providers.openai_chat.endpoint import Dialect
 
 NAME_CHARS_MAX = 64
@@ -149,7 +147,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {
         "id": _call_id(call.call_id),
         "type": "function",
-        "function": {"name": name, "arguments": _arguments(call.arguments)},
+        "function": {"name": name, "arguments": legal_arguments(call.arguments, wrapper="_unparsed")},
     }
 
 
@@ -157,28 +155,6 @@ def _call_id(call_id: str) -> str:
     if len(call_id) <= CALL_ID_CHARS_MAX:
         return call_id
     return "call_" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def _arguments(text: str) -> str:
-    """The arguments unchanged if they are a JSON object, `{}` if empty, else wrapped into an object.
-
-    Servers parse the arguments of earlier calls and refuse the whole request when they can't: one broken call would
-    make an agent unusable for ever.
-    """
-    if not text.strip():
-        return "{}"
-    try:
-        value = parse_json(text, ARGUMENTS, parse_constant=_no_number)
-        usable = isinstance(value, dict)
-        if usable and "\\u" in text:
-            compact_json(value).encode()  # an escaped lone surrogate is JSON, but no text
-    except (ValueError, RecursionError):
-        usable = False
-    return text if usable else compact_json({"_unparsed": text})
-
-
-def _no_number(constant: str) -> None:
-    raise ValueError(f"{constant} is Python's, not JSON's")
 
 
 def _options(request: ModelRequest, dialect: Dialect, *, stream: bool) -> dict[str, Any]:

@@ -67,71 +67,35 @@ def connect(
 
     Raises: ModelRequestRefused: the provider is not known, or its package not installed.
     """
-    try:
-        import pydantic_ai.direct  # noqa: F401 - the first request needs it, and must not wait for it in the loop
-
-        return _connect(provider, model, key_of(provider, api_key), base_url, timeout_s, loop)
-    except ImportError as error:
-        raise missing(provider, dialect_of(provider).extra, error) from error
-
-
-def _connect(
-    provider: str,
-    model: str,
-    key: str | None,
-    base_url: str | None,
-    timeout_s: float,
-    loop: asyncio.AbstractEventLoop,
-) -> Connection:
-    if base_url:
-        key = key or NO_KEY  # own servers often need no key; the SDKs do
-    if provider in ("anthropic", "google", "openai-responses"):
-        http = _http_client(timeout_s)
-        return Connection(_model(provider, model, api_key=key, base_url=base_url, http_client=http), loop, http)
-    from pydantic_ai.models import infer_model
-    from pydantic_ai.providers import infer_provider_class
-
     clients: list[httpx2.AsyncClient] = []
 
     def make_provider(name: str) -> Provider[Any]:
         kind = infer_provider_class(name)
-        options: dict[str, Any] = {"api_key": key if key != NO_KEY else None, "base_url": base_url}
-        if _takes_client(kind):
+        parameters = inspect.signature(kind.__init__).parameters
+        options: dict[str, Any] = {"api_key": key_of(provider, api_key), "base_url": base_url}
+        if base_url and "api_key" in parameters:
+            options["api_key"] = options["api_key"] or NO_KEY  # own servers often need no key; the SDKs do
+        if "http_client" in parameters and _takes_client(parameters["http_client"]):
             clients.append(_http_client(timeout_s))
             options["http_client"] = clients[-1]
         return kind(**{name: value for name, value in options.items() if value})
 
     try:
-        found = infer_model(f"{provider}:{model}", make_provider)
+        import pydantic_ai.direct  # noqa: F401 - the first request needs it, and must not wait for it in the loop
+        from pydantic_ai.models import infer_model
+        from pydantic_ai.providers import infer_provider_class
+
+        pydantic_model = infer_model(f"{provider}:{model}", make_provider)
+    except ImportError as error:
+        raise missing(provider, dialect_of(provider).extra, error) from error
     except (ValueError, TypeError) as error:  # no such provider; one that takes no key or address
         raise ModelRequestRefused(f"{provider}/{model} can't be reached: {error}") from error
-    return Connection(found, loop, clients[0] if clients else None, provider=found.provider)
+    return Connection(pydantic_model, loop, clients[0] if clients else None, provider=pydantic_model.provider)
 
 
-def _model(provider: str, model: str, **options: Any) -> Model[Any]:
-    """The model of one of the three providers that are tested; the options are those of its `Provider`."""
-    match provider:
-        case "anthropic":
-            from pydantic_ai.models.anthropic import AnthropicModel
-            from pydantic_ai.providers.anthropic import AnthropicProvider
-
-            return AnthropicModel(model, provider=AnthropicProvider(**options))
-        case "google":
-            from pydantic_ai.models.google import GoogleModel
-            from pydantic_ai.providers.google import GoogleProvider
-
-            return GoogleModel(model, provider=GoogleProvider(**options))
-        case _:
-            from pydantic_ai.models.openai import OpenAIResponsesModel
-            from pydantic_ai.providers.openai import OpenAIProvider
-
-            return OpenAIResponsesModel(model, provider=OpenAIProvider(**options))
-
-
-def _takes_client(kind: type[Provider[Any]]) -> bool:
+def _takes_client(parameter: inspect.Parameter) -> bool:
     """Whether a provider's SDK sends its requests by a client of `httpx2`. Some take one of `httpx`, or ignore it."""
-    parameter = inspect.signature(kind.__init__).parameters.get("http_client")
-    name = "" if parameter is None else str(parameter.annotation).partition(" |")[0]
+    name = str(parameter.annotation).partition(" |")[0]
     return name in ("httpx2.AsyncClient", "AsyncHTTPClient", "_OpenAIHTTPClient")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from perdure.core.errors import ModelRefused, ModelReplyEmpty, ModelReplyInvalid, ModelStreamCut
@@ -10,11 +12,47 @@ from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta
 from perdure.core.runs import StopReason, Usage
 from perdure.core.text.json_encoder import compact_json
-from perdure.providers.pydantic_ai.signatures import Signature, pack
 
 if TYPE_CHECKING:
     from pydantic_ai import messages as pa
     from pydantic_ai.usage import RequestUsage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """Signed or encrypted reasoning. A provider refuses the signatures of others, so it names the provider.
+
+    Args:
+        provider: the name under which pydantic-ai keeps it.
+        id: the provider's id of the reasoning item, or its mark for redacted reasoning.
+        raw: reasoning texts that a provider sends beside the summary, and wants back.
+    """
+
+    provider: str
+    id: str | None = None
+    signature: str | None = None
+    raw: tuple[str, ...] = ()
+
+
+def pack(signature: Signature) -> str | None:
+    """The string for the log; None if there is nothing to send back.
+
+    >>> pack(Signature(provider="anthropic", signature="EqoB"))
+    '{"provider":"anthropic","signature":"EqoB"}'
+    """
+    fields = {name: value for name, value in asdict(signature).items() if value or name == "provider"}
+    return compact_json(fields) if len(fields) > 1 else None
+
+
+def unpack(text: str | None) -> Signature | None:
+    """The signature in a string of `pack`; None for anything else, such as a signature of an unknown provider."""
+    try:
+        fields = json.loads(text or "")
+        signature = Signature(**fields | {"raw": tuple(fields.get("raw", ()))})
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+    texts = (signature.provider, signature.id or "", signature.signature or "", *signature.raw)
+    return signature if all(isinstance(one, str) for one in texts) else None
 
 
 class Deltas:

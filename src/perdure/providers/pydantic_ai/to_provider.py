@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import ModelRequest
-from perdure.core.text.json_encoder import compact_json, encodable
-from perdure.core.tools.arguments import ARGUMENTS
-from perdure.providers.cache_marks import mark_positions
+from perdure.core.text.json_encoder import encodable
+from perdure.providers.history import legal_arguments, mark_positions
 from perdure.providers.pydantic_ai.dialects import Dialect
-from perdure.providers.pydantic_ai.signatures import unpack
+from perdure.providers.pydantic_ai.from_provider import unpack
 
 if TYPE_CHECKING:
     from pydantic_ai import messages as pa
@@ -89,7 +87,11 @@ class _Writer:
                         parts.append(thinking)
                 case ToolCall():
                     call_id = self._call_ids[part.call_id] = _unique_id(_legal_id(part.call_id), self._used_ids)
-                    parts.append(self._pa.ToolCallPart(part.name, _legal_arguments(part.arguments), call_id))
+                    parts.append(
+                        self._pa.ToolCallPart(
+                            part.name, legal_arguments(part.arguments, wrapper="INVALID_JSON"), call_id
+                        )
+                    )
                 case _:
                     pass
         if not parts:
@@ -151,25 +153,6 @@ class _Writer:
             provider_name=signature.provider,
             provider_details={"raw_content": list(signature.raw)} if signature.raw else None,
         )
-
-
-def _legal_arguments(text: str) -> str:
-    """The arguments as JSON object; anything else becomes a string inside one."""
-    if not text.strip():
-        return "{}"
-    try:
-        shape = parse_json(text, ARGUMENTS, parse_constant=_no_json)
-    except (ValueError, RecursionError):
-        shape = None
-    if not isinstance(shape, dict):
-        return compact_json({"INVALID_JSON": encodable(text)})
-    if "\\u" in text or not text.isascii():
-        return encodable(compact_json(shape))  # an escaped lone surrogate would be refused too
-    return text
-
-
-def _no_json(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def _legal_id(call_id: str) -> str:

@@ -1,4 +1,4 @@
-"""The positions of cache marks in a request.
+"""What every adapter does to the messages of a request: positions of cache marks, arguments that servers accept.
 
 A provider that takes marks takes four: after the tools, after the system text (both are settings), after the last
 message of the previous turn, and after the last message of the log. The volatile tail stands behind them all.
@@ -10,8 +10,12 @@ the next step of this turn read what the last one sent, tool results too, instea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
+from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message
+from perdure.core.text.json_encoder import compact_json, encodable
+from perdure.core.tools.arguments import ARGUMENTS
 
 
 def mark_positions(messages: Sequence[Message]) -> frozenset[int]:
@@ -27,3 +31,29 @@ def turn_start(messages: Sequence[Message]) -> int:
                 place -= 1
             return place
     return 0
+
+
+def legal_arguments(text: str, *, wrapper: str) -> str:
+    """A call's arguments unchanged if they are a JSON object, `{}` if empty, else as a string inside an object.
+
+    Servers parse the arguments of earlier calls and refuse the whole request when they can't: one broken call would
+    make an agent unusable for ever.
+
+    Args:
+        wrapper: the name of the string.
+    """
+    if not text.strip():
+        return "{}"
+    try:
+        value = parse_json(text, ARGUMENTS, parse_constant=_refuse_constant)
+        if isinstance(value, dict):
+            if "\\u" in text:
+                compact_json(value).encode()  # an escaped lone surrogate is JSON, but no text
+            return encodable(text)
+    except (ValueError, RecursionError):
+        pass
+    return compact_json({wrapper: encodable(text)})
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is Python's, not JSON's")
