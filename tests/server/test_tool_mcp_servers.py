@@ -60,7 +60,9 @@ async def test_a_server_is_added_used_changed_and_deleted_by_its_name(web: Runni
         agent = await new_agent(server, tool_ids=[tool["id"]])
         changed = await server.patch(f"{BASE}/web", {"custom_headers": {"X-Team": "", "X-Role": CANARY}})
         assert changed == {**made, "custom_headers": {"X-Team": "", "X-Role": ""}}
-        sent = json.loads((await server.post(f"{BASE}/web/tools/show_environment/execute", {}))["func_return"])["headers"]
+        sent = json.loads((await server.post(f"{BASE}/web/tools/show_environment/execute", {}))["func_return"])[
+            "headers"
+        ]
         assert (sent["authorization"], sent["x-team"], sent["x-role"]) == (f"Bearer {CANARY}", CANARY, CANARY)
         left = await server.delete(f"{BASE}/web")
 
