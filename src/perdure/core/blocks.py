@@ -159,8 +159,8 @@ def insert_lines(block: Block, text: str, *, line: int = -1) -> Block:
             f"insert_line {line} is not in block {block.label!r}: it has {len(lines)} lines;"
             " 0 inserts at the beginning, -1 at the end"
         )
-    at = len(lines) if line == -1 else line
-    return rewrite(block, "\n".join([*lines[:at], text, *lines[at:]]))
+    position = len(lines) if line == -1 else line
+    return rewrite(block, "\n".join([*lines[:position], text, *lines[position:]]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

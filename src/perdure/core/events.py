@@ -24,6 +24,8 @@ from perdure.core.text.json_encoder import compact_json
 
 @dataclass(frozen=True, slots=True)
 class RunQueued:
+    """The run waits for another run of its conversation."""
+
     run_id: RunId
     type: Literal["run.queued"] = "run.queued"
 
@@ -39,12 +41,16 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class RunCancelRequested:
+    """Somebody asked for the end of the run."""
+
     run_id: RunId
     type: Literal["run.cancel_requested"] = "run.cancel_requested"
 
 
 @dataclass(frozen=True, slots=True)
 class StepStarted:
+    """The model is about to be called."""
+
     step_id: StepId
     index: int
     type: Literal["step.started"] = "step.started"
@@ -60,6 +66,8 @@ class StepAbandoned:
 
 @dataclass(frozen=True, slots=True)
 class PrefixRewritten:
+    """The next requests begin with a new prefix."""
+
     prefix_seq: int
     reason: str
     type: Literal["prefix.rewritten"] = "prefix.rewritten"
@@ -144,6 +152,8 @@ class MessageAdded:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
+    """A foreign tool is about to be run."""
+
     call_id: str
     name: str
     type: Literal["tool.started"] = "tool.started"

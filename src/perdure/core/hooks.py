@@ -212,7 +212,7 @@ class HookInfo:
     if_it_fails: FailurePolicy = "go_on"
 
     def wants(self, payload: HookPayload) -> bool:
-        """Whether the hook is called with this."""
+        """Return whether the hook is called with this payload."""
         if payload.point not in self.points:
             return False
         if not self.tools or not isinstance(payload, BeforeTool | AfterTool):
@@ -227,11 +227,11 @@ class Hook(Protocol):
     def info(self) -> HookInfo: ...
 
     async def __call__(self, payload: HookPayload) -> Verdict:
-        """What it says. Raises: anything: it has failed."""
+        """Return the hook's verdict. Whatever it raises means that it has failed."""
         ...
 
 
 def payload_to_json(payload: HookPayload) -> str:
-    """One line of JSON: `point` first, then the fields by name."""
+    """Return one line of JSON: `point` first, then the fields by name."""
     shape = asdict(payload)
     return compact_json({"point": shape.pop("point")} | shape)

@@ -174,6 +174,7 @@ class McpTool:
 
     @property
     def status(self) -> McpToolStatus:
+        """The state of the tool by what was approved and what the server says now."""
         if self.seen is None:
             return "missing"
         if self.problem:
@@ -229,6 +230,7 @@ def unseal_server(server: McpServer, *, cipher: Cipher) -> ServerSecrets:
 
 
 def _binding(server: McpServer) -> str:
+    """Return what the secrets of a server are bound to."""
     return f"mcp_server/{server.org_id}/{server.id}"
 
 
@@ -259,6 +261,7 @@ def check_server(server: McpServer, secrets: ServerSecrets) -> None:
 
 
 def _check_command(server: McpServer, environment: Mapping[str, str]) -> None:
+    """Check the program of a stdio server. Raises: InvalidInput."""
     command = server.command
     if not isinstance(command, str) or not command.strip() or "\x00" in command:
         raise InvalidInput("a stdio server needs a command to run")
@@ -272,6 +275,7 @@ def _check_command(server: McpServer, environment: Mapping[str, str]) -> None:
 
 
 def _check_url(url: str) -> None:
+    """Check the address of a server that is no program. Raises: InvalidInput."""
     if not isinstance(url, str) or len(url) > URL_CHARS_MAX or not url.isprintable() or any(map(str.isspace, url)):
         raise InvalidInput("the url of an MCP server is a text without white space, of at most 2,000 characters")
     try:

@@ -31,6 +31,8 @@ ToolStatus = Literal["success", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Text:
+    """What a person or the model said."""
+
     text: str
     type: Literal["text"] = "text"
 
@@ -161,14 +163,17 @@ class Message:
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls among the parts."""
         return tuple([part for part in self.parts if isinstance(part, ToolCall)])
 
     @property
     def decisions(self) -> tuple[ToolDecision, ...]:
+        """A person's decisions among the parts."""
         return tuple([part for part in self.parts if isinstance(part, ToolDecision)])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
+        """The tool results among the parts."""
         return tuple([part for part in self.parts if isinstance(part, ToolResult)])
 
 

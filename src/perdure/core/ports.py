@@ -21,18 +21,24 @@ EmbedPurpose = Literal["document", "query"]
 
 
 class Clock(Protocol):
+    """The time."""
+
     def now(self) -> datetime:
         """Return the time, as a UTC datetime. The event loop does the waiting; simulations replace both."""
         ...
 
 
 class Randomness(Protocol):
+    """A source of random numbers."""
+
     def random(self) -> float:
         """Return a number from [0, 1)."""
         ...
 
 
 class TokenCounter(Protocol):
+    """Estimates of the tokens of a text."""
+
     def count(self, text: str) -> int:
         """Return an upper estimate of the tokens of `text`."""
         ...

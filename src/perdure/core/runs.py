@@ -131,6 +131,7 @@ class Run:
 
     @property
     def ended(self) -> bool:
+        """Whether the run has a stop reason."""
         return self.status not in ("queued", "running")
 
 

@@ -1,11 +1,11 @@
-"""Secrets out of what a tool gave back: in place of a value stands the name of its secret."""
+"""Mask secrets in what a tool returns: the name of a secret stands in place of its value."""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
-from bisect import bisect_left, bisect_right
+from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,13 +34,9 @@ _BREAK = re.compile(r"(?:\r?\n|\\r\\n|\\n)[ \t]*")
 _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
-_Decode = Callable[[str], list[tuple[str, int]]]
-"""What was matched -> its characters, each with how much of it stands for that."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a secret may be written. Of base64 at an offset, `text` is what depends on the secret alone; `before` and
+    """A way to write a secret. Of base64 at an offset, `text` is what depends on the secret alone; `before` and
     `after` it a letter holds some of its bits."""
 
     text: str
@@ -51,7 +47,7 @@ class _Form:
 
 
 class SecretMask:
-    """What takes the values of a call's secrets out of texts: as they are, as Python and JSON escape them, percent-
+    """Masks the values of a call's secrets in texts: as they are, as Python and JSON escape them, percent-
     encoded in whole or in part, in base64 at any offset, also over lines, and in hexadecimal digits. A tool that
     encodes one in another way, or takes it apart, is not held back. The time is linear in the text.
 
@@ -64,22 +60,23 @@ class SecretMask:
         self._forms = list(forms.values())
 
     def text(self, text: str) -> str:
-        """The text with `[secret NAME]` in place of the value of the secret NAME."""
+        """Return the text with `[secret NAME]` in place of the value of the secret NAME."""
         if not self._forms:
             return text
         spans = sorted(
             (span for view in _views(text) for span in self._find(view)), key=lambda span: (span[0], -span[1])
         )
-        out: list[str] = []
-        at = 0
+        pieces: list[str] = []
+        masked_upto = 0
         for start, end, name in spans:
-            if start >= at:
-                out += (text[at:start], f"[secret {name}]")
-            at = max(at, end)  # the value of one secret may stand in another's: the longer one counts
-        return "".join((*out, text[at:]))
+            if start >= masked_upto:
+                pieces += (text[masked_upto:start], f"[secret {name}]")
+            # The value of one secret may stand in another's: the longer one counts.
+            masked_upto = max(masked_upto, end)
+        return "".join((*pieces, text[masked_upto:]))
 
     def value(self, value: Any) -> Any:
-        """The value with each text in it, names of fields too, as `text` gives it back."""
+        """Return a JSON value with each text in it masked, names of fields too."""
         match value:
             case str():
                 return self.text(value)
@@ -91,60 +88,60 @@ class SecretMask:
                 return value
 
     def _find(self, view: _View) -> Iterator[tuple[int, int, str]]:
-        """(start, end, name) of each secret in the text that the view is of."""
+        """Yield (start, end, name) of each secret in the text that the view is of."""
         for form in self._forms:
             if view.of_base64 and not form.is_base64:
                 continue
-            at = view.text.find(form.text)
-            while at >= 0:
-                start, end = at, at + len(form.text)
+            place = view.text.find(form.text)
+            while place >= 0:
+                start, end = place, place + len(form.text)
+                place = view.text.find(form.text, end)
                 if form.before and view.text[max(0, start - 1) : start] in _BASE64:
                     start -= 1
                 if form.after and view.text[end : end + 1] in _BASE64:
                     end += 1
-                yield view.origin_of_start(start), view.origin_of_end(end), form.name
-                at = view.text.find(form.text, at + len(form.text))
+                yield *view.origin(start, end), form.name
 
 
 class _View:
-    """A text with some of it decoded, and where each place in it comes from."""
+    """A text with what a pattern matches decoded, and where each of its characters comes from.
+
+    Args:
+        decode: a match -> its characters, each with how many characters of the match stand for it.
+    """
 
     def __init__(
-        self, text: str, escapes: re.Pattern[str] | None, decode: Callable[[str], list[tuple[str, int]]]
+        self, text: str, pattern: re.Pattern[str] | None, decode: Callable[[str], list[tuple[str, int]]]
     ) -> None:
-        self.of_base64 = escapes is _BREAK
-        self._places: list[int] = [0]
-        self._origins: list[int] = [0]
+        self.of_base64 = pattern is _BREAK
+        self._starts, self._ends = array("i"), array("i")  # in the text, of each character here
         pieces: list[str] = []
-        at = place = 0
-        for match in () if escapes is None else escapes.finditer(text):
-            pieces.append(text[at : match.start()])
-            place += match.start() - at
-            at = match.start()
-            for plain, length in decode(match[0]):
-                self._add(place, at)
-                pieces.append(plain)
-                place, at = place + len(plain), at + length
-            self._add(place, at)
-        self.text = "".join((*pieces, text[at:])) if pieces else text
+        position = 0
+        for match in () if pattern is None else pattern.finditer(text):
+            pieces.append(text[position : match.start()])
+            self._add(position, match.start())
+            position = match.start()
+            for characters, length in decode(match[0]):
+                pieces.append(characters)
+                for _ in characters:
+                    self._starts.append(position)
+                    self._ends.append(position + length)
+                position += length
+        self._add(position, len(text))
+        self.text = "".join((*pieces, text[position:]))
 
-    def origin_of_start(self, place: int) -> int:
-        at = bisect_right(self._places, place) - 1
-        return self._origins[at] + place - self._places[at]
+    def origin(self, start: int, end: int) -> tuple[int, int]:
+        """Return where the characters from `start` up to `end`, at least one, stand in the text."""
+        return self._starts[start], self._ends[end - 1]
 
-    def origin_of_end(self, place: int) -> int:
-        at = bisect_left(self._places, place)
-        if at == len(self._places) or self._places[at] != place:
-            at -= 1
-        return self._origins[at] + place - self._places[at]
-
-    def _add(self, place: int, origin: int) -> None:
-        self._places.append(place)
-        self._origins.append(origin)
+    def _add(self, start: int, end: int) -> None:
+        """Add characters that stand for themselves."""
+        self._starts.extend(range(start, end))
+        self._ends.extend(range(start + 1, end + 1))
 
 
 def _views(text: str) -> Iterator[_View]:
-    """The text as it is, and decoded in each way that it has something for."""
+    """Yield the text as it is, and decoded in each way that it has something for."""
     yield _View(text, None, _unescape)
     if "%" in text:
         yield _View(text, _PERCENT, _unquote)
@@ -155,7 +152,7 @@ def _views(text: str) -> Iterator[_View]:
 
 
 def _unescape(escape: str) -> list[tuple[str, int]]:
-    """What a backslash and what follows stand for."""
+    """Decode an escape sequence: a backslash and what follows."""
     kind, digits = escape[1], escape[2:]
     if len(escape) == 12 and kind == "u":
         pair = escape.replace("\\u", "")
@@ -173,6 +170,7 @@ def _unquote(run: str) -> list[tuple[str, int]]:
 
 
 def _forms(value: str, name: str) -> Iterator[_Form]:
+    """Yield the ways to write a secret of this name."""
     for plain in dict.fromkeys((value, value.strip())):
         if len(plain) < MASKED_CHARS_MIN or plain.casefold() in COMMON_WORDS:
             continue

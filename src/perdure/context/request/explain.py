@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.context.request.assemble import View, canonical
-from perdure.context.window.budget import SegmentName, measure_overcount
-from perdure.context.window.segments import segments
+from perdure.context.window.budget import SegmentName, measure_overcount, segments
 from perdure.core.ids import StepId
 from perdure.core.models import ModelRequest
 from perdure.core.nodes import node_handle
@@ -254,6 +253,7 @@ def diff(a: ModelRequest, b: ModelRequest) -> RequestDiff:
 
 
 def _canonical_lines(request: ModelRequest) -> list[str]:
+    """Return the lines of a request's canonical form, without their ends."""
     return canonical(request).decode("utf-8", "surrogatepass").split("\n")[:-1]
 
 
@@ -298,6 +298,7 @@ class _Steps:
 
 
 def _limit_lines(lines: Iterator[str]) -> Iterator[str]:
+    """Yield the first lines, and a note if there are more."""
     yield from itertools.islice(lines, DIFF_LINES)
     if next(lines, None) is not None:
         yield f"… more than {DIFF_LINES:,} lines …"
@@ -322,6 +323,7 @@ def _diff_lines(old: list[str], new: list[str], common: int, steps: _Steps) -> I
 
 
 def _line_changes(old: Sequence[str], new: Sequence[str], steps: _Steps) -> Iterator[str]:
+    """Yield the differences of two lists of lines."""
     opcodes = steps.opcodes(old, new)
     if opcodes is None:
         yield "… too many lines were moved or are repeated: they are compared one by one …"
@@ -409,5 +411,6 @@ def _price(tokens: int, dollars: float | None) -> float | None:
 
 
 def _sum(*prices: float | None) -> float | None:
+    """Add prices; None if one is unknown."""
     known_prices = [price for price in prices if price is not None]
     return sum(known_prices) if len(known_prices) == len(prices) else None

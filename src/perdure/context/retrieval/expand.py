@@ -112,6 +112,7 @@ def parse_lines(text: str) -> Lines:
 
 
 def _span(text: str, argument: str, how: str) -> Span:
+    """Parse `20..30`, `20..`, `..30` or `20`. Raises: ToolError."""
     match = _SPAN.fullmatch("".join(text.split()).strip("\"'`"))
     if match is None:
         raise ToolError(f"{argument}={text[:40]!r} can't be used: write {how}")
@@ -168,10 +169,12 @@ def heading(message: Message, zone: tzinfo) -> str:
 
 
 def _name(name: str) -> str:
+    """Return a tool's name on one line, cut."""
     return " ".join(name.split())[:NAME_CHARS]
 
 
 def _date(moment: datetime, zone: tzinfo) -> str:
+    """Return date and minute in a time zone."""
     return f"{moment.astimezone(zone):%Y-%m-%d %H:%M}"
 
 
@@ -265,6 +268,7 @@ def list_messages(
 
 
 def _entry(message: Message, budget: Budget, zone: tzinfo) -> str:
+    """Render one message of a list within a budget of its own."""
     handle, above = message_handle(message.seq), heading(message, zone)
 
     def render(excerpt: str, go_on: str) -> str:
@@ -320,4 +324,5 @@ def list_nodes(
 
 
 def _answer(*paragraphs: str) -> str:
+    """Join paragraphs that are not empty."""
     return "\n".join(filter(None, paragraphs))

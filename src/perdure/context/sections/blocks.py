@@ -18,6 +18,7 @@ def blocks_xml(blocks: Sequence[Block]) -> str:
 
 
 def _block_xml(block: Block, labels: Set[str]) -> str:
+    """Render one block; `labels` are those of all blocks, whose tags no text may hold."""
     metadata = [f"- chars_current={len(block.value)}", f"- chars_limit={block.limit_chars}"]
     if block.read_only:
         metadata.insert(0, "- read_only=true")

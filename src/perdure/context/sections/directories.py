@@ -46,6 +46,7 @@ def directories_xml(views: Sequence[DirectoryView], *, max_open: int) -> str:
 
 
 def _directory(view: DirectoryView) -> str:
+    """Render one folder."""
     folder = view.folder
     lines = [f'<directory name="{_attribute(folder.name)}" files="{folder.file_count}">']
     about = {"description": folder.description, "instructions": folder.instructions}
@@ -159,4 +160,5 @@ def file_deltas(
 
 
 def _attribute(text: str) -> str:
+    """Return a text that can stand in the quotes of an attribute."""
     return escape_tags(text).replace('"', "'")

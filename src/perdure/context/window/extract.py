@@ -145,6 +145,7 @@ class _Collector:
         self._repeated: set[str] = set()
 
     def add(self, seq: int, text: str, worth: int) -> None:
+        """Add a text of a message; one that is there already gains a little worth."""
         known = self._items.get(text)
         if known is None:
             self._items[text] = Item(seq, text, worth)
@@ -155,6 +156,7 @@ class _Collector:
                 self._items[text] = Item(known.seq, text, best)
 
     def items(self) -> tuple[Item, ...]:
+        """Return the items in the order of their first appearance."""
         return tuple(self._items.values())
 
 
@@ -199,12 +201,14 @@ def extract(texts: Sequence[Message]) -> Extract:
 
 
 def _add_sentences(collectors: dict[str, _Collector], seq: int, sentences: Sequence[str], worth: int) -> None:
+    """Collect statements, decisions, tasks and replies from the sentences of one text."""
     by_user = worth == 3
-    first = next((at for at, one in enumerate(sentences) if len(one) > _GREETING or _SPACELESS_ONE.search(one)), 0)
+    is_long = [len(one) > _GREETING or bool(_SPACELESS_ONE.search(one)) for one in sentences]
+    first = is_long.index(True) if True in is_long else 0
     self_count = 0
-    for at, one in enumerate(sentences):
+    for index, one in enumerate(sentences):
         lower = one.lower()
-        if at == first:
+        if index == first:
             collectors["statements" if by_user else "replies"].add(seq, one[:SENTENCE_CHARS].rstrip(), worth)
         elif by_user and self_count < 3 and _ABOUT_SELF.search(lower):
             self_count += 1
@@ -215,11 +219,11 @@ def _add_sentences(collectors: dict[str, _Collector], seq: int, sentences: Seque
             collectors["questions"].add(seq, _quote(one, to_do.start()), worth)
 
 
-def _quote(sentence: str, at: int) -> str:
+def _quote(sentence: str, index: int) -> str:
     """Return the sentence, or the piece of a long one around position `at`; -1: its end."""
     if len(sentence) <= SENTENCE_CHARS:
         return sentence
-    start = len(sentence) - SENTENCE_CHARS if at < 0 else 0 if at < SENTENCE_CHARS // 2 else at
+    start = len(sentence) - SENTENCE_CHARS if index < 0 else 0 if index < SENTENCE_CHARS // 2 else index
     return sentence[start : start + SENTENCE_CHARS].strip()
 
 
@@ -398,9 +402,9 @@ def rank_items(extract: Extract) -> list[tuple[str, Item]]:
         items: Sequence[Item] = getattr(extract, name)
         items = [item for item in items if (item.seq, item.text) not in seen]
         seen.update((item.seq, item.text) for item in items)
-        places = sorted(spread(len(items)), key=lambda at: -items[at].worth)
-        for rank, at in enumerate(places, 1):
-            ranked.append((rank / weight * (2 if items[at].worth == 0 else 1), name, items[at]))
+        places = sorted(spread(len(items)), key=lambda index: -items[index].worth)
+        for rank, index in enumerate(places, 1):
+            ranked.append((rank / weight * (2 if items[index].worth == 0 else 1), name, items[index]))
     return [(name, item) for _, name, item in sorted(ranked, key=lambda one: one[0])]
 
 
@@ -431,6 +435,7 @@ def render_items(chosen: Sequence[tuple[str, Item]]) -> list[str]:
 
 
 def _one_line(text: str) -> str:
+    """Return a text with single spaces in place of all white space."""
     return " ".join(text.split())
 
 
@@ -442,20 +447,21 @@ def merge_texts(nodes: Sequence[SummaryNode], *, max_tokens: int, counter: Token
     share = max(24, max_tokens // max(1, len(nodes)) - 16)  # a handle with its range takes up to 16
     units = [[clip(unit, share, counter) for unit in _units(node.text)] for node in nodes]
     order = [
-        (at, line)
+        (index, line)
         for line in range(max(map(len, units), default=0))
-        for at in spread(len(nodes))
-        if line < len(units[at])
+        for index in spread(len(nodes))
+        if line < len(units[index])
     ][: max(0, max_tokens)]
 
     def render(count: int) -> str:
         lines: dict[int, list[str]] = {}
-        for at, line in order[:count]:
-            lines.setdefault(at, []).append(units[at][line])
+        for index, line in order[:count]:
+            lines.setdefault(index, []).append(units[index][line])
         return "\n".join(
-            f"{node_handle(nodes[at].seq)} "
-            f"({message_handle(nodes[at].from_message_seq, nodes[at].upto_message_seq)}): " + "\n".join(lines[at])
-            for at in sorted(lines)
+            f"{node_handle(nodes[index].seq)} "
+            f"({message_handle(nodes[index].from_message_seq, nodes[index].upto_message_seq)}): "
+            + "\n".join(lines[index])
+            for index in sorted(lines)
         )
 
     return render_most(len(order), render, max_tokens, counter) or clip(render(1), max_tokens, counter).strip()

@@ -51,10 +51,12 @@ class ContextOverview:
 
     @property
     def window_tokens(self) -> int:
+        """The model's window."""
         return self.certificate.window_tokens
 
     @property
     def reserve_tokens(self) -> int:
+        """Free room for the answer."""
         return self.certificate.reserve_tokens
 
     @property
@@ -69,8 +71,10 @@ class ContextOverview:
 
     @property
     def free_tokens(self) -> int:
+        """What is left of the window."""
         return max(0, self.certificate.budget_tokens - self.used_tokens)
 
     @property
     def over_tokens(self) -> int:
+        """What has to leave before the next request."""
         return self.certificate.over_tokens

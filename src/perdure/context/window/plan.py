@@ -111,11 +111,13 @@ class Merge:
 
     @property
     def level(self) -> int:
+        """The level of the new node."""
         levels = [node.level for node in self.nodes]
         return max(levels) + (len(levels) > 1 and (len(set(levels)) == 1 or max(levels) == 0))
 
     @property
     def children(self) -> tuple[int, ...]:
+        """The numbers of the new node's children, oldest first."""
         level = self.level
         return tuple(seq for node in self.nodes for seq in (node.children if node.level == level else (node.seq,)))
 
@@ -165,6 +167,7 @@ class Situation:
     counter: TokenCounter
 
     def tokens_of(self, message: Message) -> int:
+        """Return the upper estimate of a row in its visible form."""
         return row_tokens(message, self.stubs, self.counter)
 
     @property
@@ -404,6 +407,7 @@ def _input(situation: Situation) -> Iterator[Message]:
 
 
 def _messages(group: Sequence[Atom]) -> list[Message]:
+    """Return the rows of these atoms, in order."""
     return [message for atom in group for message in atom.messages]
 
 
@@ -413,6 +417,7 @@ def _overestimate(certificate: Certificate) -> float:
 
 
 def _raise_irreducible(situation: Situation) -> NoReturn:
+    """Raise the error of a request that can't be made to fit."""
     certificate = situation.certificate
     raise IrreducibleFloor(
         reason="no_candidate" if _least_tokens(situation) <= certificate.budget_tokens else "floor_exceeds_target",

@@ -117,14 +117,14 @@ def transcript(messages: Sequence[Message], *, max_tokens: int, counter: TokenCo
     def over(rung: int) -> bool:
         return counter.count("\n".join(entry.shown(_LADDER[rung]) for entry in entries)) > max_tokens
 
-    rung = bisect_left(range(len(_LADDER)), True, key=lambda at: not over(at))
+    rung = bisect_left(range(len(_LADDER)), True, key=lambda index: not over(index))
     if rung < len(_LADDER):
         text = "\n".join(entry.shown(_LADDER[rung]) for entry in entries)
         if counter.count(text) <= max_tokens:
             return text
-    user_entries = [at for at, entry in enumerate(entries) if entry.pieces[0][0] == "user"]
-    others = [at for at, entry in enumerate(entries) if entry.pieces[0][0] != "user"]
-    order = [*(user_entries[at] for at in spread(len(user_entries))), *(others[at] for at in spread(len(others)))]
+    user_entries = [index for index, entry in enumerate(entries) if entry.pieces[0][0] == "user"]
+    others = [index for index, entry in enumerate(entries) if entry.pieces[0][0] != "user"]
+    order = [group[index] for group in (user_entries, others) for index in spread(len(group))]
     excerpt = render_most(
         min(len(order), max(0, max_tokens)),
         lambda count: "\n".join(_with_gaps(entries, set(order[:count]))),
@@ -135,6 +135,7 @@ def transcript(messages: Sequence[Message], *, max_tokens: int, counter: TokenCo
 
 
 def _entry(message: Message) -> _Entry | None:
+    """Return the paragraph of a message; None for one without words."""
     pieces: list[tuple[str, str, str]] = []
     if message.kind == "message":
         for part in message.parts:
@@ -159,10 +160,12 @@ def _entry(message: Message) -> _Entry | None:
 
 
 def _indent(text: str) -> str:
+    """Indent all lines of a text but the first."""
     return "\n  ".join(text.strip().splitlines())
 
 
 def _label(name: str) -> str:
+    """Return a name on one line, without what would end the head of a paragraph."""
     return " ".join(name.replace("]", ")").split())[:NAME_CHARS]
 
 
@@ -177,12 +180,12 @@ def _cut(text: str, chars: int) -> str:
 def _with_gaps(entries: Sequence[_Entry], visible: set[int]) -> Iterator[str]:
     """Yield the visible entries in their shortest form, with a note on each gap."""
     start = 0
-    for at in (*sorted(visible), len(entries)):
-        if at > start:
-            yield f"[{message_handle(entries[start].seq, entries[at - 1].seq)} left out]"
-        if at < len(entries):
-            yield entries[at].shown(_LADDER[-1])
-        start = at + 1
+    for index in (*sorted(visible), len(entries)):
+        if index > start:
+            yield f"[{message_handle(entries[start].seq, entries[index - 1].seq)} left out]"
+        if index < len(entries):
+            yield entries[index].shown(_LADDER[-1])
+        start = index + 1
 
 
 def _first_fit(texts: Sequence[str], max_tokens: int, counter: TokenCounter) -> str:
@@ -315,6 +318,7 @@ def check_summary(text: str, *, source: str, request: ModelRequest, max_tokens: 
 
 
 def _clean(text: str) -> str:
+    """Return the answer without reasoning, wrapper tags, fences and headings."""
     text = text.replace("\x00", "").strip()
     if tag := _REASONING.match(text):
         _, end_tag, after = text.partition(f"</{tag[1]}>")
@@ -331,6 +335,7 @@ def _clean(text: str) -> str:
 
 
 def _refuses(text: str) -> bool:
+    """Return whether the model refuses or asks back."""
     # Only at the beginning: a real summary may report that somebody was sorry.
     return bool(_REFUSAL.match(text) or _AS_AI.search(text[:400]))
 
@@ -367,16 +372,16 @@ def _words(text: str) -> list[str]:
 
 def _shared_share(words: Sequence[str], others: Sequence[str], run: int) -> float:
     """Return the share of `words` that also stand in `others`, in runs of at least `run` words."""
-    runs = list(zip(*(words[at:] for at in range(run)), strict=False))
+    runs = list(zip(*(words[index:] for index in range(run)), strict=False))
     if not runs:
         return 0.0
     run_set = set(runs)
-    common = {one for one in zip(*(others[at:] for at in range(run)), strict=False) if one in run_set}
+    common = {one for one in zip(*(others[index:] for index in range(run)), strict=False) if one in run_set}
     count, upto = 0, 0
-    for at, one in enumerate(runs):
+    for index, one in enumerate(runs):
         if one in common:
-            count += at + run - max(at, upto)
-            upto = at + run
+            count += index + run - max(index, upto)
+            upto = index + run
     return count / len(words)
 
 
@@ -416,6 +421,7 @@ def _is_related(words: Sequence[str], source: Sequence[str]) -> bool:
 
 
 def _is_latin(words: set[str]) -> bool:
+    """Return whether most words are in ASCII letters."""
     return sum(map(str.isascii, words)) * 2 >= len(words)
 
 
@@ -437,6 +443,7 @@ def _key_words(words: Sequence[str]) -> set[str]:
 
 
 def _cut_at_sentence(text: str, max_tokens: int, counter: TokenCounter) -> str:
+    """Return the beginning of a text that fits, up to the end of a sentence or word."""
     result = clip(text, max_tokens, counter)
     if len(result) == len(text):
         return text

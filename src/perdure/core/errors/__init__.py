@@ -82,11 +82,15 @@ class InvalidInput(PerdureError):
 
 
 class EmptyMessage(InvalidInput):
+    """A message without any text was sent."""
+
     def __init__(self) -> None:
         super().__init__("the message is empty: send at least one character that is not white space")
 
 
 class MessageTooLarge(InvalidInput):
+    """A message has more characters than `message_limit_chars`."""
+
     def __init__(self, *, size: int, limit: int) -> None:
         super().__init__(
             f"the message has {size:,} characters, the limit is {limit:,}:"
@@ -104,6 +108,8 @@ class TooMany(InvalidInput):
 
 
 class NameInvalid(InvalidInput):
+    """The name of an agent, or of another thing of this `kind`, has characters that no name may have."""
+
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(
             f"{kind} name {name[:80]!r} can't be used: 1 to 200 characters, letters, digits, spaces, _ ' and - only"
@@ -120,6 +126,8 @@ class AnswerInvalid(InvalidInput):
 
 
 class FileNameInvalid(InvalidInput):
+    """No file in a folder can have this name."""
+
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"file name {name[:80]!r} can't be used: {problem}")
         self.name, self.problem = name, problem
@@ -137,6 +145,8 @@ class FileTypeUnsupported(InvalidInput):
 
 
 class FileTooLarge(InvalidInput):
+    """A file has more bytes than `file_limit_bytes`."""
+
     def __init__(self, name: str, *, size: int, limit: int) -> None:
         super().__init__(f"file {name[:80]!r} has {size:,} bytes, the limit is {limit:,}: split it, or raise the limit")
         self.name, self.size, self.limit = name, size, limit
@@ -188,6 +198,8 @@ class Conflict(PerdureError):
 
 
 class VersionConflict(Conflict):
+    """Somebody else changed the thing between its reading and this write."""
+
     def __init__(self, key: str, *, expected: int, found: int | None) -> None:
         super().__init__(
             f"{key} is at version {found}, not {expected}: somebody else wrote first; read it again and repeat the edit"
@@ -196,6 +208,8 @@ class VersionConflict(Conflict):
 
 
 class AlreadyExists(Conflict):
+    """Another thing has this name or id already. `differing`: the fields in which it differs."""
+
     def __init__(self, kind: str, key: str, *, differing: Sequence[str] = ()) -> None:
         other = f" with other {', '.join(differing)}" if differing else ""
         super().__init__(f"{kind} {key!r} exists already{other}: choose another name, or edit the one that is there")
@@ -211,6 +225,8 @@ class ToolBuiltIn(Conflict):
 
 
 class ConversationBusy(Conflict):
+    """Another run of the conversation has not ended."""
+
     def __init__(self, run_id: str) -> None:
         super().__init__(f"the conversation is busy with {run_id}: wait for it, cancel it, or send with if_busy='wait'")
         self.run_id = run_id
@@ -228,12 +244,16 @@ class ApprovalPending(Conflict):
 
 
 class IdempotencyMismatch(Conflict):
+    """The idempotency key of an earlier message came with another one."""
+
     def __init__(self, key: str) -> None:
         super().__init__(f"idempotency key {key!r} was used for another message here: use a new key for a new message")
         self.key = key
 
 
 class BlockNotFound(NotFound, ToolError):
+    """The agent has no memory block of this label."""
+
     def __init__(self, label: str, *, known: Sequence[str] = ()) -> None:
         NotFound.__init__(self, "memory block", label, hint=f"there are {', '.join(known)}" if known else "")
         self.label, self.known = label, tuple(known)

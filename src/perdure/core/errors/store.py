@@ -32,6 +32,8 @@ class StoreDamaged(StoreError):
 
 
 class StoreTooNew(StoreError):
+    """A newer Perdure wrote the store."""
+
     def __init__(self, place: str, *, found: int, known: int) -> None:
         super().__init__(
             f"{place} was written by a newer Perdure (schema {found}, this one knows {known}):"
@@ -41,6 +43,8 @@ class StoreTooNew(StoreError):
 
 
 class StoreClosed(StoreError):
+    """The store was closed before the call."""
+
     def __init__(self) -> None:
         super().__init__("the store is closed: open it again")
 

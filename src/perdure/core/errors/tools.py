@@ -12,6 +12,8 @@ class ToolError(PerdureError):
 
 
 class InvalidArguments(ToolError):
+    """A model called a tool with arguments that do not fit it."""
+
     def __init__(self, tool: str, problem: str) -> None:
         super().__init__(f"the arguments of {tool} were not usable: {problem}. The tool was not run.")
         self.tool, self.problem = tool, problem
@@ -29,12 +31,16 @@ class BlockLimitExceeded(ToolError):
 
 
 class BlockReadOnly(ToolError):
+    """A tool tried to edit a read-only block."""
+
     def __init__(self, label: str) -> None:
         super().__init__(f"block {label!r} is read-only and can't be edited by a tool.")
         self.label = label
 
 
 class TextNotFound(ToolError):
+    """The text to replace is not in the block."""
+
     def __init__(self, label: str, text: str) -> None:
         super().__init__(
             f"no replacement was made: {text[:200]!r} does not appear verbatim in memory block {label!r}."
@@ -44,6 +50,8 @@ class TextNotFound(ToolError):
 
 
 class TextAmbiguous(ToolError):
+    """The text to replace is in the block more than once."""
+
     def __init__(self, label: str, text: str, *, lines: Sequence[int]) -> None:
         super().__init__(
             f"no replacement was made: {text[:200]!r} appears {len(lines)} times in memory block {label!r}"

@@ -94,6 +94,7 @@ def _outside_strings(data: bytes, others: bytes) -> bytes:
 
 
 def _depth(brackets: bytes) -> int:
+    """Return how deep brackets nest."""
     depth = deepest = 0
     for bracket in brackets:
         if bracket in b"[{":

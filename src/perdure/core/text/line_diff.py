@@ -29,6 +29,7 @@ def diff_of(before: str, after: str) -> str:
 
 
 def _one_hunk(old: Sequence[str], new: Sequence[str]) -> str:
+    """Return a diff of one hunk, from the first changed line to the last."""
     shorter = min(len(old), len(new))
     first = next((index for index in range(shorter) if old[index] != new[index]), shorter)
     same = next((index for index in range(shorter - first) if old[-1 - index] != new[-1 - index]), shorter - first)

@@ -78,6 +78,7 @@ _stemmers = _Stemmers()
 
 @functools.lru_cache(maxsize=MAX_STEMS)
 def _english_stem(word: str) -> str:
+    """Return the stem of a word in lower case."""
     stem: str = _stemmers.english.stemWord(word)
     return stem
 
@@ -127,18 +128,19 @@ def index_words(text: str) -> str:
             tokens += stem_list
             originals += changed
             continue
-        for kind, found in _tokens(part):
-            if kind == "word":
-                tokens.append(found[0])
-                if found[1] != found[0]:
-                    originals.append(found[1])
-            else:
-                tokens.extend(found)
+        for kind, part_tokens in _tokens(part):
+            if kind != "word":
+                tokens.extend(part_tokens)
+                continue
+            stem, original = part_tokens
+            tokens.append(stem)
+            if original != stem:
+                originals.append(original)
     return " ".join((*tokens, *dict.fromkeys(originals)))
 
 
 def _ascii_words(text: str) -> tuple[list[str], list[str]]:
-    """The stems of an ASCII text, which has neither runs nor symbols, and those words that are not their own."""
+    """Return the stems of an ASCII text, which has neither runs nor symbols, and the words that differ from theirs."""
     words = text.encode().translate(_ASCII_LOWER).decode().split()
     if len(text) > MAX_TOKEN_CHARS and max(map(len, words), default=0) > MAX_TOKEN_CHARS:
         words = [word[:MAX_TOKEN_CHARS] for word in words]
@@ -166,14 +168,14 @@ def query_of(text: str) -> Query:
         if index % 2 and (phrase := tuple(stems(piece))):
             clauses[Clause(phrase[:MAX_PHRASE_TOKENS])] = None
             continue
-        for kind, found in _tokens(piece):
+        for kind, tokens in _tokens(piece):
             if kind == "run":
-                bigrams = tuple(found[:-1][:MAX_PHRASE_TOKENS])
-                clauses[Clause(bigrams) if bigrams else Clause((found[-1],), prefix=True)] = None
-            elif kind == "word" and found[1] in _STOP_WORDS:
-                weak[Clause((found[0],))] = None
+                bigrams = tuple(tokens[:-1][:MAX_PHRASE_TOKENS])
+                clauses[Clause(bigrams) if bigrams else Clause((tokens[-1],), prefix=True)] = None
+            elif kind == "word" and tokens[1] in _STOP_WORDS:
+                weak[Clause((tokens[0],))] = None
             else:
-                clauses[Clause((found[0],))] = None
+                clauses[Clause((tokens[0],))] = None
     selected = list(clauses or weak)
     if len(selected) > MAX_CLAUSES:
         longest = set(sorted(selected, key=lambda clause: -sum(map(len, clause.tokens)))[:MAX_CLAUSES])
@@ -183,12 +185,12 @@ def query_of(text: str) -> Query:
 
 @functools.cache
 def _words() -> re.Pattern[str]:
-    """Compiled at its first use: its ranges take longer than the rest of this module."""
+    """Return the pattern of words. It is compiled at its first use, as its ranges take longer than this module."""
     return re.compile(_WORDS)
 
 
 def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
-    """(kind, tokens): a word is (stem, original), a run its bigrams and last character, a symbol itself."""
+    """Yield (kind, tokens): a word is (stem, original), a run its bigrams and last character, a symbol itself."""
     if text.isascii():
         for word in text.encode().translate(_ASCII_LOWER).decode().split():
             word = word[:MAX_TOKEN_CHARS]
@@ -196,18 +198,15 @@ def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
         return
     normal = unicodedata.normalize("NFKC", text).casefold()
     for match in _words().finditer(normal):
-        found = match.group()
-        kind = match.lastgroup or "word"
+        kind, text = match.lastgroup or "word", match.group()
         if kind == "run":
-            yield kind, [*(found[at : at + 2] for at in range(len(found) - 1)), found[-1]]
+            yield kind, [*(text[start : start + 2] for start in range(len(text) - 1)), text[-1]]
         elif kind == "symbol":
-            yield kind, (found,)
+            yield kind, (text,)
         else:
-            if not found.isascii():
-                found = _without_marks(found)
-            found = found[:MAX_TOKEN_CHARS]
-            stem = _stemmers.russian.stemWord(found) if _CYRILLIC.match(found) else _english_stem(found)
-            yield kind, (stem, found)
+            word = (text if text.isascii() else _without_marks(text))[:MAX_TOKEN_CHARS]
+            stem = _stemmers.russian.stemWord(word) if _CYRILLIC.match(word) else _english_stem(word)
+            yield kind, (stem, word)
 
 
 def _without_marks(word: str) -> str:
@@ -235,14 +234,14 @@ def storable(text: str) -> str:
             pass
         else:
             return text
-    return _UNSTORABLE.sub(lambda found: _ESCAPE * 2 if found[0] == _ESCAPE else f"{_ESCAPE}{ord(found[0]):04x}", text)
+    return _UNSTORABLE.sub(lambda match: _ESCAPE * 2 if match[0] == _ESCAPE else f"{_ESCAPE}{ord(match[0]):04x}", text)
 
 
 def restore(text: str) -> str:
     """The text that `storable` was given."""
     if _ESCAPE not in text:
         return text
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else _ESCAPE, text)
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPE, text)
 
 
 @dataclass(frozen=True, slots=True)

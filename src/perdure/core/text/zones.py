@@ -17,4 +17,5 @@ def zone(name: str) -> tzinfo:
 
 
 def is_zone(name: str) -> bool:
+    """Return whether this machine knows a time zone of this name."""
     return name == "UTC" or zone(name) is not UTC

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
+from itertools import chain, repeat
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -34,7 +35,7 @@ EXACT_FLOAT = 2**53
 TRIES = 20_000
 """The most parts of a schema that one call may visit: unions of unions could take for ever."""
 
-PROBLEMS_TOLD = 5
+PROBLEMS_SHOWN = 5
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -60,11 +61,11 @@ def fit_arguments(tool: str, schema: Mapping[str, Any], arguments: Any) -> dict[
     if not isinstance(arguments, Mapping):
         raise InvalidArguments(tool, f"a JSON object was expected, not {_describe(arguments)}")
     try:
-        fitted: dict[str, Any] = _Walk(schema).object("", schema, _json_values(arguments, ""), False)
+        fitted: dict[str, Any] = _Fitter(schema).object("", schema, _json_values(arguments, ""), False)
     except _Misfit as misfit:
-        told = misfit.problems[:PROBLEMS_TOLD]
-        more = len(misfit.problems) - len(told)
-        raise InvalidArguments(tool, "; ".join(told) + (f"; and {more} more" if more else "")) from None
+        more = len(misfit.problems) - PROBLEMS_SHOWN
+        text = "; ".join(misfit.problems[:PROBLEMS_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+        raise InvalidArguments(tool, text) from None
     except _Exhausted:
         problem = "the tool's schema can be read in too many ways for these arguments: simplify them"
         raise InvalidArguments(tool, problem) from None
@@ -84,18 +85,17 @@ def _json_values(value: Any, path: str) -> Any:
         _check_size(path, value)
         return value
     if isinstance(value, Mapping):
-        made: dict[str, Any] = {}
-        for name, one in value.items():
+        for name in value:
             if not isinstance(name, str):
                 raise _Misfit(f"{path or 'they'} must have names that are texts, not {_describe(name)}")
-            made[name] = _json_values(one, _place(path, name))
-        return made
+        return {name: _json_values(item, _place(path, name)) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_values(one, f"{path}[{index}]") for index, one in enumerate(value)]
+        return [_json_values(item, f"{path}[{index}]") for index, item in enumerate(value)]
     raise _Misfit(f"{path!r} must be a value that JSON has, not a {type(value).__name__}")
 
 
 def _check_size(path: str, value: int | float) -> None:
+    """Check that JSON and a float can hold the number. Raises: _Misfit."""
     try:
         if math.isfinite(value):
             return
@@ -115,12 +115,12 @@ def read_json(text: str) -> Any:
     RecursionError."""
     check_json(text.encode("utf-8", "surrogatepass"), ARGUMENTS)
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(found)
-        if len(made) < len(found):
-            twice = next(name for name, count in Counter(name for name, _ in found).items() if count > 1)
+    def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
+        values = dict(members)
+        if len(values) < len(members):
+            twice = next(name for name, count in Counter(name for name, _ in members).items() if count > 1)
             raise ValueError(f"{twice!r} is given twice in one object")
-        return made
+        return values
 
     def constant(name: str) -> NoReturn:
         raise ValueError(f"{name} is no JSON")
@@ -135,14 +135,15 @@ def read_json(text: str) -> Any:
 
 
 def _unreadable(text: str, error: Exception) -> str:
+    """Return what is wrong with a JSON text, in words."""
     if isinstance(error, RecursionError):
         return "nested too deep"
     if isinstance(error, DataTooLarge):
         return f"nested too deep or too full ({error})"
     if not isinstance(error, json.JSONDecodeError):
         return f"not valid JSON ({error!s:.200})"
-    begun = text.lstrip()[:1] in ("{", "[")
-    if begun and (error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")):
+    begins_as_json = text.lstrip()[:1] in ("{", "[")
+    if begins_as_json and (error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")):
         return f"not valid JSON: the text ends too early ({error}); write the whole call again, shorter if need be"
     return f"not valid JSON ({error})"
 
@@ -160,13 +161,18 @@ class _Exhausted(Exception):
 
 
 @dataclass(slots=True)
-class _Walk:
-    """One walk over a value and its schema. `exact`: it has to fit as it is."""
+class _Fitter:
+    """Fits values to a schema and its parts.
+
+    Each method takes the value's place for error texts (`path`), its schema, the value, and `exact`: whether it has to
+    fit as it is. It returns the value to use. Raises: _Misfit.
+    """
 
     root: Mapping[str, Any]
     tries: int = TRIES
 
     def fit(self, path: str, schema: Any, value: Any, exact: bool) -> Any:
+        """Fit a value to a schema of any kind. Raises: _Misfit, _Exhausted."""
         self.tries -= 1
         if self.tries < 0:
             raise _Exhausted
@@ -186,13 +192,12 @@ class _Walk:
             value = self._fit_listed(path, schema["enum"], value, exact)
         kind = schema.get("type")
         if isinstance(kind, list):
-            value = self._one_of(path, schema, [{**schema, "type": one} for one in kind], value, exact)
-            return None if value is None else value
+            return self._one_of(path, schema, [{**schema, "type": name} for name in kind], value, exact)
         if value is None and (kind == "null" or schema.get("nullable") is True):
             return None
-        take = _FITTERS.get(kind) if isinstance(kind, str) else None
-        if take is not None and "const" not in schema and "enum" not in schema:
-            value = take(self, path, schema, value, exact)
+        fitter = _FITTERS.get(kind) if isinstance(kind, str) else None
+        if fitter is not None and "const" not in schema and "enum" not in schema:
+            value = fitter(self, path, schema, value, exact)
         elif kind is None and isinstance(value, dict) and ("properties" in schema or "required" in schema):
             value = self.object(path, schema, value, exact)
         return value
@@ -207,7 +212,7 @@ class _Walk:
             for name in reference.split("/")[1:]:
                 name = name.replace("~1", "/").replace("~0", "~")
                 target = target.get(name) if isinstance(target, Mapping) else None
-            beside = {key: one for key, one in schema.items() if key != "$ref"}
+            beside = {key: keyword for key, keyword in schema.items() if key != "$ref"}
             schema = {**target, **beside} if isinstance(target, Mapping) else beside
         return schema
 
@@ -236,54 +241,52 @@ class _Walk:
         raise _Misfit(f"{path!r} fits none of: {shapes} ({problems[-1]:.200})")
 
     def _fit_listed(self, path: str, values: Sequence[Any], value: Any, exact: bool) -> Any:
-        for one in values:
-            if _same(one, value):
-                return one
-        if not exact:
-            for one in values:
-                take = _FITTERS.get(_KINDS.get(type(one), ""))
-                if take is not None and not isinstance(one, dict | list):
-                    try:
-                        if _same(one, take(self, path, {}, value, False)):
-                            return one
-                    except _Misfit:
-                        continue
-        choices = ", ".join(json.dumps(one, ensure_ascii=False) for one in values)
+        """Return the one of the listed values that the value is, or can be fitted to."""
+        for choice in values:
+            if _same(choice, value):
+                return choice
+        for choice in () if exact else values:
+            if (kind := _KINDS.get(type(choice))) is not None:
+                try:
+                    if _same(choice, _FITTERS[kind](self, path, {}, value, False)):
+                        return choice
+                except _Misfit:
+                    continue
+        choices = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in values)
         raise _Misfit(f"{path!r} must be {'one of ' if len(values) > 1 else ''}{choices:.400}, not {_describe(value)}")
 
     def object(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
+        """Fit a value to an object, or to the object in a text."""
         if isinstance(value, str) and not exact:
             value = self._parse_text(path, value, "{", "an object")
         if not isinstance(value, dict):
             raise _Misfit(f"{path!r} must be an object, not {_describe(value)}")
-        known = schema.get("properties")
-        known = known if isinstance(known, Mapping) else {}
-        required = schema.get("required")
+        properties, required = schema.get("properties"), schema.get("required")
+        properties = properties if isinstance(properties, Mapping) else {}
         required = required if isinstance(required, list | tuple) else ()
         others = schema.get("additionalProperties", True)
         problems: list[str] = []
         if missing := [name for name in required if name not in value]:
             problems.append(f"missing {_quote_names(path, missing)}")
-        if others is False and (unknown := [name for name in value if name not in known]):
-            names = ", ".join(known) or "none"
-            problems.append(f"unknown {_quote_names(path, unknown[:PROBLEMS_TOLD])}; known are {names:.600}")
+        if others is False and (unknown := [name for name in value if name not in properties]):
+            names = ", ".join(properties) or "none"
+            problems.append(f"unknown {_quote_names(path, unknown[:PROBLEMS_SHOWN])}; known are {names:.600}")
         result: dict[str, Any] = {}
-        for name, one in value.items():
-            part = known.get(name, others)
-            where = _place(path, name)
+        for name, item in value.items():
             try:
-                result[name] = self.fit(where, part, one, exact)
+                result[name] = self.fit(_place(path, name), properties.get(name, others), item, exact)
             except _Misfit as misfit:
                 # null stands for "left out" with many models.
-                if one is None and name in known and name not in required and not exact:
+                if item is None and name in properties and name not in required and not exact:
                     continue
-                if name in known or others is not False:
+                if name in properties or others is not False:
                     problems.extend(misfit.problems)
         if problems:
             raise _Misfit(*problems)
         return result
 
     def array(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
+        """Fit a value to a list, to the list in a text, or as the only item of a list."""
         firsts = schema.get("prefixItems")
         firsts = firsts if isinstance(firsts, list | tuple) else ()
         items = schema.get("items", True)
@@ -298,19 +301,22 @@ class _Walk:
                 raise _Misfit(f"{path!r} must be a list, not {_describe(value)}") from None
         result: list[Any] = []
         problems: list[str] = []
-        for index, one in enumerate(value):
+        for index, (item, part) in enumerate(zip(value, chain(firsts, repeat(items)), strict=False)):
             try:
-                result.append(self.fit(f"{path}[{index}]", firsts[index] if index < len(firsts) else items, one, exact))
+                result.append(self.fit(f"{path}[{index}]", part, item, exact))
             except _Misfit as misfit:
                 problems.extend(misfit.problems)
         if problems:
             raise _Misfit(*problems)
         self._check_bounds(path, schema, len(result), "minItems", "maxItems", "items")
-        if schema.get("uniqueItems") is True and len({json.dumps(one, sort_keys=True) for one in result}) < len(result):
+        if schema.get("uniqueItems") is not True:
+            return result
+        if len({json.dumps(item, sort_keys=True) for item in result}) < len(result):
             raise _Misfit(f"{path!r} must hold each item once")
         return result
 
     def text(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
+        """Fit a value to a text."""
         if isinstance(value, int) and not isinstance(value, bool) and not exact:
             value = str(value)
         if not isinstance(value, str):
@@ -325,6 +331,7 @@ class _Walk:
         return value
 
     def integer(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
+        """Fit a value to a whole number."""
         number = value if exact else _number(value)
         if isinstance(number, float) and number.is_integer() and abs(number) <= EXACT_FLOAT:
             number = int(number)
@@ -334,6 +341,7 @@ class _Walk:
         return self._check_measures(path, schema, number)
 
     def number(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
+        """Fit a value to a number."""
         number = value if exact else _number(value)
         if not isinstance(number, int | float) or isinstance(number, bool):
             raise _Misfit(f"{path!r} must be of type number, not {_describe(value)}")
@@ -343,6 +351,7 @@ class _Walk:
         return self._check_measures(path, schema, number)
 
     def boolean(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
+        """Fit a value to true or false."""
         if isinstance(value, bool):
             return value
         if not exact:
@@ -353,6 +362,7 @@ class _Walk:
         raise _Misfit(f"{path!r} must be of type boolean, not {_describe(value)}")
 
     def null(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
+        """Fit a value to null."""
         if value is None or (not exact and isinstance(value, str) and value.strip() in ("null", "None")):
             return None
         raise _Misfit(f"{path!r} must be null, not {_describe(value)}")
@@ -367,6 +377,7 @@ class _Walk:
         raise _Misfit(f"{path!r} must be {what}, not {_describe(text)}")
 
     def _check_measures(self, path: str, schema: Mapping[str, Any], value: int | float) -> int | float:
+        """Return a number after checking it by the schema's `minimum`, `multipleOf` and so on."""
         for name, (holds, words) in _MEASURES.items():
             limit = schema.get(name)
             if isinstance(limit, int | float) and not isinstance(limit, bool) and not holds(value, limit):
@@ -374,6 +385,7 @@ class _Walk:
         return value
 
     def _check_bounds(self, path: str, schema: Mapping[str, Any], size: int, least: str, most: str, unit: str) -> None:
+        """Check a length by the schema's keywords `least` and `most`, such as `minItems` and `maxItems`."""
         low, high = schema.get(least), schema.get(most)
         if isinstance(low, int) and size < low:
             raise _Misfit(f"{path!r} must have at least {low} {unit}, not {size}")
@@ -397,9 +409,9 @@ def _number(value: Any) -> Any:
         return value
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(value: Any, other: Any) -> bool:
     """Return whether two values are equal in JSON: 1.0 equals 1, true does not."""
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+    return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
 
 
 def _place(path: str, name: str) -> str:
@@ -433,20 +445,21 @@ def _shape(schema: Mapping[str, Any]) -> str:
 
 
 def _duration(text: str) -> None:
+    """Check an ISO 8601 duration. Raises: ValueError."""
     if not re.fullmatch(r"-?P(?=.)(\d+Y)?(\d+M)?(\d+W)?(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+([.,]\d+)?S)?)?", text[:100]):
         raise ValueError
 
 
-_Take = Callable[[_Walk, str, Mapping[str, Any], Any, bool], Any]
+_FitMethod = Callable[[_Fitter, str, Mapping[str, Any], Any, bool], Any]
 
-_FITTERS: Mapping[str | None, _Take] = {
-    "object": _Walk.object,
-    "array": _Walk.array,
-    "string": _Walk.text,
-    "integer": _Walk.integer,
-    "number": _Walk.number,
-    "boolean": _Walk.boolean,
-    "null": _Walk.null,
+_FITTERS: Mapping[str | None, _FitMethod] = {
+    "object": _Fitter.object,
+    "array": _Fitter.array,
+    "string": _Fitter.text,
+    "integer": _Fitter.integer,
+    "number": _Fitter.number,
+    "boolean": _Fitter.boolean,
+    "null": _Fitter.null,
 }
 
 _KINDS: Mapping[type, str] = {

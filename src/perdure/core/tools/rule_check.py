@@ -69,6 +69,7 @@ def check_rules(rules: ToolRules, *, before: ToolRules = NO_RULES) -> None:
 
 
 def _check_values(rule: ToolRule, where: str) -> None:
+    """Check the sizes, names and arguments of one rule. Raises: ToolRulesInvalid."""
     names: list[str] = [rule.tool_name]
     args: list[Mapping[str, Any] | None] = []
     match rule:
@@ -219,4 +220,5 @@ def _join_names(names: Iterable[str], between: str = ", ") -> str:
 
 
 def _contradiction(text: str) -> NoReturn:
+    """Raise the error of two rules that contradict each other."""
     raise ToolRulesInvalid(f"tool_rules contradict each other: {text}. Take one of them away")

@@ -266,6 +266,7 @@ def _rule(where: str, shape: Any) -> ToolRule:
 
 
 def _child_args(shape: Mapping[str, Any], children: Sequence[str], where: str) -> dict[str, Arguments]:
+    """Return child -> arguments of a stored rule. Raises: ToolRulesInvalid."""
     child_args: dict[str, Arguments] = {}
     for index, node in enumerate(_field(shape, "child_arg_nodes", where) or ()):
         place = f"{where}.child_arg_nodes.{index}"

@@ -65,6 +65,7 @@ def check_schema(schema: Any) -> None:
 
 
 def _check(schema: Any, path: str, root: Mapping[str, Any]) -> None:
+    """Check a schema at a place of the root schema, and its parts. Raises: InvalidInput."""
     if isinstance(schema, bool):
         return
     if not isinstance(schema, Mapping):
@@ -112,6 +113,7 @@ def _check_reference(reference: str, path: str, root: Mapping[str, Any]) -> None
 
 
 def _describe(value: Any) -> str:
+    """Return a value for an error text, cut."""
     try:
         return f"{value!r:.80}"
     except (ValueError, RecursionError):
@@ -119,4 +121,5 @@ def _describe(value: Any) -> str:
 
 
 def _refuse(path: str, problem: str) -> NoReturn:
+    """Raise the error of a schema that can't be used."""
     raise InvalidInput(f"the tool's schema can't be used: {path or 'it'} {problem}")

@@ -14,9 +14,8 @@ from datetime import datetime
 
 from perdure.context.request.assemble import View, tail
 from perdure.context.request.authorship import input_tokens
-from perdure.context.window.budget import Certificate
+from perdure.context.window.budget import Certificate, segments
 from perdure.context.window.plan import Evict, Merge, Situation, plan
-from perdure.context.window.segments import segments
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.errors import IrreducibleFloor

@@ -13,8 +13,7 @@ from perdure.context.retrieval.stubs import apply_stubs, row_tokens
 from perdure.context.sections.skills import skills_section
 from perdure.context.sections.summary import summary_section
 from perdure.context.sections.tool_rules import tool_rules_section
-from perdure.context.window.budget import reduce_overcount
-from perdure.context.window.segments import summary_tokens
+from perdure.context.window.budget import reduce_overcount, summary_tokens
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, ConversationState
 from perdure.core.messages import Message, text_of

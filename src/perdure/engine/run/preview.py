@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from perdure.context.request.assemble import View, tail
 from perdure.context.request.authorship import engine_tokens
 from perdure.context.request.prefix import Counts, rewrite_reason
-from perdure.context.window.budget import Certificate, Segment
-from perdure.context.window.segments import segments
+from perdure.context.window.budget import Certificate, Segment, segments
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.messages import Message

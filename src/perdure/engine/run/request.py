@@ -10,9 +10,8 @@ from perdure.context.request.assemble import View, parse_recalled, tail
 from perdure.context.request.authorship import engine_tokens
 from perdure.context.request.prefix import rewrite_reason
 from perdure.context.sections.envelopes import envelope
-from perdure.context.window.budget import Certificate, factor_after_overflow
+from perdure.context.window.budget import Certificate, factor_after_overflow, segments
 from perdure.context.window.plan import Evict, Merge, Plan, Situation, Stub, plan
-from perdure.context.window.segments import segments
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, ConversationState
 from perdure.core.errors import IrreducibleFloor, TooMany

@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.context.request.explain import share_out
 from perdure.context.sections.directories import directories_section
-from perdure.context.window.segments import blocks_section
+from perdure.context.window.budget import blocks_section
 from perdure.core.messages import Message, Part, Reasoning, Text
 from perdure.core.ports import TokenCounter
 from perdure.engine.run.preview import Preview
