@@ -1,8 +1,8 @@
-"""The one bus of all hooks: whoever set them, they are called here, one after the other, within their time.
+"""The bus of all hooks: they are called here, one after the other, each within its time limit.
 
-What a hook says is told as an event and kept: a text it adds stands on the run's row until the next request is made,
-and becomes a row of the log there. So a request stays a function of the log, and nothing comes to stand between a call
-and its result. A hook may be called again after a crash: what it said is kept after it said it.
+The answer of a hook is stored with an event. A text that it adds stands on the run's row until the next request is
+made, and becomes a row of the log there. So a request stays a function of the log, and no row comes between a call and
+its result. A hook may be called again after a crash, since its answer is stored only afterwards.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ CONTEXT_CHARS = 10_000
 REASON_CHARS = 2_000
 
 UNBLOCKABLE: frozenset[HookPoint] = frozenset({"after_compaction", "run_end", "conversation_end", "reset"})
-"""Where there is nothing to stop any more."""
+"""The points at which nothing can be blocked any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookOutcome:
-    """What all hooks of a point said together.
+    """The answers of all hooks of a point.
 
     Args:
-        blocked: why what was about to happen must not, and who says so.
-        context: what the agent is told, each a message of its own, as it will stand in the log.
-        events: what is told of it.
+        blocked: the hook that blocks what was about to happen, and its reason.
+        context: texts for the agent, each a row of its own in the log.
+        events: one for each answer.
     """
 
     blocked: HookBlocked | None = None
@@ -45,7 +45,7 @@ _NOTHING = HookOutcome()
 
 
 class Hooks:
-    """Calls the hooks of a point, in their order; the first that blocks is the last that is asked."""
+    """Calls the hooks of a point, in their order; after one that blocks no other is called."""
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         self._hooks = tuple(hooks)
@@ -56,11 +56,11 @@ class Hooks:
         return tuple(hook.info for hook in self._hooks)
 
     def wants(self, *points: HookPoint) -> bool:
-        """Whether there is a hook at one of these points. Where there is none, nothing need be made for it."""
+        """Whether there is a hook at one of these points."""
         return not self._points.isdisjoint(points)
 
     async def fire(self, payload: HookPayload) -> HookOutcome:
-        """What the hooks say. Never raises for what a hook does; cancelling stops the one that is called."""
+        """Call the hooks of the payload's point. Never raises for what a hook does."""
         if payload.point not in self._points:
             return _NOTHING
         context: list[str] = []
@@ -90,7 +90,7 @@ class Hooks:
 
 
 async def _call_hook(hook: Hook, payload: HookPayload) -> tuple[Verdict, str | None]:
-    """What a hook says; and why it failed, where it did: then it says what was set for that."""
+    """The verdict of a hook, and why it failed, if it did: then the verdict is the one that is set for that."""
     info = hook.info
     try:
         async with asyncio.timeout(info.timeout_s):

@@ -1,4 +1,4 @@
-"""Where a run meets its hooks: what each point tells them, and what becomes of their answer."""
+"""The points where a run calls its hooks: what each point tells them, and what their answers change."""
 
 from __future__ import annotations
 
@@ -7,20 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from perdure.core import hooks
 from perdure.core.errors import HookBlocked
-from perdure.core.hooks import (
-    AfterCompaction,
-    AfterModel,
-    AfterTool,
-    BeforeCompaction,
-    BeforeModel,
-    BeforeTool,
-    ConversationStart,
-    HookMessage,
-    HookPayload,
-    RunEnd,
-    RunStart,
-)
 from perdure.core.ids import ConversationId
 from perdure.core.messages import ToolCall, text_of
 from perdure.core.models import ModelReply
@@ -40,28 +28,28 @@ from perdure.storage.tx import Tx
 
 
 async def at_run_start(request: Request, ports: Ports) -> Request:
-    """The request as it is accepted: with what hooks add to it, behind what was said.
+    """The request with the messages that hooks add behind those of the caller.
 
     Raises: HookBlocked: it is refused; NotFound.
     """
 
-    def look(tx: Tx) -> tuple[ConversationId, bool, bool]:
+    def load(tx: Tx) -> tuple[ConversationId, bool, bool]:
         conversation = tx.conversations.at(request.agent_id, request.conversation_seq)
         key = request.idempotency_key
-        known = None if key is None else tx.runs.find_by_key(request.agent_id, request.conversation_seq, key)
-        return conversation.id, conversation.last_message_at is None, known is not None
+        run = None if key is None else tx.runs.find_by_key(request.agent_id, request.conversation_seq, key)
+        return conversation.id, conversation.last_message_at is None, run is not None
 
-    conversation_id, is_first, is_known = await ports.store.read(look)
-    if is_known:  # accepted before, and looked at then
+    conversation_id, is_first, is_repeated = await ports.store.read(load)
+    if is_repeated:  # hooks were called when it was accepted
         return request
     about: dict[str, Any] = {
         "agent_id": request.agent_id,
         "conversation_id": conversation_id,
         "run_id": request.run_id,
     }
-    messages = tuple(HookMessage(draft.role, text_of(draft.parts)) for draft in request.drafts)
-    payloads: list[HookPayload] = [ConversationStart(**about)] if is_first else []
-    payloads.append(RunStart(**about, messages=messages, background=request.background))
+    messages = tuple(hooks.HookMessage(draft.role, text_of(draft.parts)) for draft in request.drafts)
+    payloads: list[hooks.HookPayload] = [hooks.ConversationStart(**about)] if is_first else []
+    payloads.append(hooks.RunStart(**about, messages=messages, background=request.background))
     added: list[str] = []
     for payload in payloads:
         answers = await ports.hooks.fire(payload)
@@ -81,30 +69,27 @@ async def before_model(log: RunLog, ports: Ports) -> Progress:
     """
     model = await ports.store.read(lambda tx: tx.agents.model(log.run.key.agent_id))
     answered = max((message.seq for message in log.messages if message.role == "assistant"), default=-1)
-    new = [message for message in log.messages if message.seq > answered and message.kind == "message"]
-    payload = BeforeModel(
-        **_about(log), model=model, step=log.steps_taken, new=tuple(HookMessage(one.role, one.text) for one in new)
+    new = tuple(
+        hooks.HookMessage(message.role, message.text)
+        for message in log.messages
+        if message.seq > answered and message.kind == "message"
     )
+    payload = hooks.BeforeModel(**_about(log), model=model, step=log.steps_taken, new=new)
     try:
         answers = await _fire(log, payload, ports)
     except Interrupted:
         return Progress(await ports.store.read(load_run_log, log))
     if answers.blocked is None:
         return await keep(log, answers, ports)
-    return await _end_blocked(log, answers, str(answers.blocked), ports)
-
-
-async def _end_blocked(log: RunLog, answers: HookOutcome, why: str, ports: Ports) -> Progress:
-    """End the run that a hook blocked, with the hooks' answers and the reason `why` in its log."""
-    return await ports.store.write(_end_run, log, answers, why, ports.inputs())
+    return await ports.store.write(_end_run, log, answers, str(answers.blocked), ports.inputs())
 
 
 async def after_model(log: RunLog, step: Step, reply: ModelReply, ports: Ports) -> HookOutcome:
-    """What hooks say of an answer, before it is stored. Raises: Interrupted, LeaseLost, StoreError."""
+    """The hooks' answers about the model's answer, before it is stored. Raises: Interrupted, LeaseLost, StoreError."""
     calls = [part for part in reply.parts if isinstance(part, ToolCall)]
     return await _fire(
         log,
-        AfterModel(
+        hooks.AfterModel(
             **_about(log),
             model=step.model,
             step=step.index,
@@ -123,11 +108,11 @@ async def after_model(log: RunLog, step: Step, reply: ModelReply, ports: Ports) 
 async def before_tool(
     log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], ports: Ports
 ) -> tuple[Progress, ToolOutcome | None]:
-    """The log after the hooks had their say, and what the call's result is, if they don't let it be run.
+    """Call the hooks before a tool; the log afterwards, and the call's result if a hook blocks it.
 
     Raises: Interrupted, LeaseLost, StoreError.
     """
-    payload = BeforeTool(**_about(log), **_of_call(call, tool), arguments=arguments)
+    payload = hooks.BeforeTool(**_about(log), **_of_call(call, tool), arguments=arguments)
     answers = await _fire(log, payload, ports)
     return await keep(log, answers, ports), None if answers.blocked is None else _refusal(
         f"{answers.blocked}. The tool was not run."
@@ -137,7 +122,7 @@ async def before_tool(
 async def after_tool(
     log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], outcome: ToolOutcome, ports: Ports
 ) -> tuple[ToolOutcome, HookOutcome]:
-    """A result as the model sees it, and what hooks say of it. To be called where the lease is held."""
+    """The outcome of a tool as the model sees it, and the hooks' answers. The caller holds the lease."""
     answers = await ports.hooks.fire(_after(log, call, tool, arguments, outcome.status, outcome.text))
     if answers.blocked is None:
         return outcome, answers
@@ -147,7 +132,7 @@ async def after_tool(
 async def after_memory_tool(
     log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], ports: Ports
 ) -> Progress:
-    """The log after hooks were told of a result that stands in it. Raises: Interrupted, LeaseLost, StoreError."""
+    """Call the hooks after a memory tool, when its result is stored. Raises: Interrupted, LeaseLost, StoreError."""
     result = log.messages[-1].results[-1]
     answers = await _fire(log, _after(log, call, tool, arguments, result.status, result.text), ports)
     return await keep(log, answers, ports)
@@ -155,14 +140,16 @@ async def after_memory_tool(
 
 def _after(
     log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], status: str, result: str
-) -> AfterTool:
-    return AfterTool(**_about(log), **_of_call(call, tool), arguments=arguments, status=status, result=result)
+) -> hooks.AfterTool:
+    return hooks.AfterTool(**_about(log), **_of_call(call, tool), arguments=arguments, status=status, result=result)
 
 
 async def before_compaction(log: RunLog, *, by: str, budget_tokens: int, ports: Ports) -> Progress:
-    """The log after the hooks had their say. Without room the model can't be asked, so if they let nothing leave the
-    window the run has ended; all that was said is kept. Raises: Interrupted, LeaseLost, StoreError."""
-    payload = BeforeCompaction(**_about(log), by=by, budget_tokens=budget_tokens)
+    """Call the hooks before a compaction. If one blocks it, the run is ended: the next request would not fit.
+
+    Raises: Interrupted, LeaseLost, StoreError.
+    """
+    payload = hooks.BeforeCompaction(**_about(log), by=by, budget_tokens=budget_tokens)
     answers = await _fire(log, payload, ports)
     if answers.blocked is None:
         return await keep(log, answers, ports)
@@ -170,20 +157,20 @@ async def before_compaction(log: RunLog, *, by: str, budget_tokens: int, ports: 
         f"{answers.blocked}. The next request does not fit the {budget_tokens:,} tokens of its window, and nothing may"
         " leave it: begin another conversation, reset this one, or give the agent a larger window"
     )
-    return await _end_blocked(log, answers, why, ports)
+    return await ports.store.write(_end_run, log, answers, why, ports.inputs())
 
 
 async def after_compaction(log: RunLog, *, by: str, ports: Ports) -> Progress:
-    """The log after the hooks had their say. Raises: Interrupted, LeaseLost, StoreError."""
-    return await keep(log, await _fire(log, AfterCompaction(**_about(log), by=by), ports), ports)
+    """Call the hooks after a compaction. Raises: Interrupted, LeaseLost, StoreError."""
+    return await keep(log, await _fire(log, hooks.AfterCompaction(**_about(log), by=by), ports), ports)
 
 
 async def at_run_end(log: RunLog, ports: Ports, *, finish: Finish | None = None) -> Progress:
-    """The log after the hooks had their say: of a run that is about to `finish`, or that has ended."""
+    """Call the hooks at the end of a run: one that is about to `finish`, or that has ended."""
     failure = log.run.failure if finish is None else finish.failure
     texts = [message.text for message in log.messages if message.role == "assistant" and message.text]
     reason = finish.reason if finish is not None else log.run.stop_reason or "error"
-    payload = RunEnd(
+    payload = hooks.RunEnd(
         **_about(log), stop_reason=reason, text="\n".join(texts), error=None if failure is None else failure.message
     )
     if finish is None:
@@ -197,7 +184,7 @@ async def at_run_end(log: RunLog, ports: Ports, *, finish: Finish | None = None)
 
 
 async def keep(log: RunLog, answers: HookOutcome, ports: Ports) -> Progress:
-    """The log with what hooks said: their events stored, their context waiting for the next request.
+    """Store the answers of hooks: their events, and their context, which waits for the next request.
 
     Raises: LeaseLost, StoreError.
     """
@@ -214,7 +201,7 @@ def _store_answers(tx: Tx, log: RunLog, answers: HookOutcome, *, now: datetime) 
 
 
 def _end_run(tx: Tx, log: RunLog, answers: HookOutcome, why: str, inputs: UnitInputs) -> Progress:
-    """End a run whose model may not be asked."""
+    """End a run that a hook has blocked, unless it has something else to do by now."""
     log = run_log_of(tx, tx.runs.hold(log.run))
     if not isinstance(next_action(log), MakeRequest):
         return Progress(log, tx.events.add(log.run.key, answers.events, at=inputs.now))
@@ -222,20 +209,23 @@ def _end_run(tx: Tx, log: RunLog, answers: HookOutcome, why: str, inputs: UnitIn
     return end_run(tx, log, end, [*answers.events], inputs)
 
 
-async def _fire(log: RunLog, payload: HookPayload, ports: Ports) -> HookOutcome:
-    """What hooks say, while the run stays this process's. Raises: Interrupted, LeaseLost."""
+async def _fire(log: RunLog, payload: hooks.HookPayload, ports: Ports) -> HookOutcome:
+    """Call the hooks of a point while the lease is held. Raises: Interrupted, LeaseLost."""
     async with holding(log.run, ports):
         return await ports.hooks.fire(payload)
 
 
 def _about(log: RunLog) -> dict[str, Any]:
+    """The fields that every payload of a run has."""
     run = log.run
     return {"agent_id": run.key.agent_id, "conversation_id": run.conversation_id, "run_id": run.id}
 
 
 def _of_call(call: ToolCall, tool: Tool) -> dict[str, Any]:
+    """The fields that every payload about a call has."""
     return {"call_id": call.call_id, "tool": call.name, "kind": tool.spec.kind}
 
 
 def _refusal(text: str) -> ToolOutcome:
+    """The outcome of a call whose tool or result a hook blocks."""
     return ToolOutcome(text=text, status="error")

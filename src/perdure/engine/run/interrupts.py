@@ -41,7 +41,7 @@ async def to_the_end(work: Awaitable[T]) -> T:
     before that would read a log in which it is missing. The error of work that nobody waits for any more is dropped.
     """
     task = asyncio.ensure_future(work)
-    task.add_done_callback(_retrieve_error)
+    task.add_done_callback(retrieve_error)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -50,7 +50,7 @@ async def to_the_end(work: Awaitable[T]) -> T:
         raise
 
 
-def _retrieve_error(task: asyncio.Future[Any]) -> None:
-    """Take note of the error, or asyncio would log that nobody did; whoever still waits gets it all the same."""
+def retrieve_error(task: asyncio.Future[Any]) -> None:
+    """Mark a task's error as retrieved, or asyncio would log that nobody did; whoever waits gets it all the same."""
     if not task.cancelled():
         task.exception()

@@ -1,7 +1,9 @@
-"""Prefixes: written once per rewrite, each with its reason, and the estimate of what follows them kept right."""
+"""Prefixes of requests: how they are compiled, what changed in memory since they were written, and by how much the
+estimate behind them is too high."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,18 +12,22 @@ from perdure.context.request.assemble import View
 from perdure.context.request.authorship import mark_text, new_marker
 from perdure.context.request.prefix import Counts, compile_system, compile_tools, tools_text
 from perdure.context.retrieval.stubs import apply_stubs, row_tokens
+from perdure.context.sections.memory_delta import memory_deltas, versions_of
 from perdure.context.sections.skills import skills_section
 from perdure.context.sections.summary import summary_section
 from perdure.context.sections.tool_rules import tool_rules_section
 from perdure.context.window.budget import reduce_overcount, summary_tokens
 from perdure.core.agents import Agent
+from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation, ConversationState
+from perdure.core.errors import NotFound
+from perdure.core.ids import BlockId
 from perdure.core.messages import Message, text_of
 from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix
 from perdure.core.tools.rules import rules_of
-from perdure.domain.files.section import build_file_section, is_file_key
+from perdure.domain.files.section import build_file_deltas, build_file_section, is_file_key
 from perdure.domain.files.views import limits_of
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.answers import client_skills, client_specs
@@ -154,6 +160,48 @@ def recompile_prefix(
         client_tools=client_tools,
         marker=current.marker,
     )
+
+
+def delta_texts(
+    tx: Tx,
+    agent: Agent,
+    seen: Mapping[str, int],
+    memory: Memory,
+    prefix: Prefix,
+    inputs: UnitInputs,
+    *,
+    folded: bool = False,
+) -> tuple[str, ...]:
+    """The texts of the messages that bring a log from what it has `seen` to what the agent knows now.
+
+    Args:
+        prefix: what the log stands behind.
+        folded: its memory section shows the new values already, so it is only said that they count now.
+    """
+    blocks = tx.blocks.of_agent(agent.id)
+    seen_blocks = {key: version for key, version in seen.items() if not is_file_key(key)}
+    texts = memory_deltas(seen_blocks, blocks, labels=_seen_labels(tx, seen_blocks, blocks), folded=folded)
+    window, _ = inputs.window(agent)
+    return texts + build_file_deltas(
+        tx,
+        agent.id,
+        seen,
+        memory.versions,
+        shown=prefix.seen,
+        limits=limits_of(agent, window),
+        counter=inputs.counter,
+    )
+
+
+def _seen_labels(tx: Tx, seen: Mapping[str, int], blocks: Sequence[Block]) -> dict[str, str]:
+    """The labels that blocks had when this log last saw them; a block that was deleted has none any more."""
+    now = versions_of(blocks)
+    labels: dict[str, str] = {}
+    for block_id, version in seen.items():
+        if now.get(block_id) != version:
+            with contextlib.suppress(NotFound):
+                labels[block_id] = tx.blocks.version(BlockId(block_id), version).label
+    return labels
 
 
 def rows_tokens(view: View, stubs: Mapping[int, int], counter: TokenCounter) -> int:

@@ -15,8 +15,7 @@ from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
 from perdure.engine.ports import UnitInputs
-from perdure.engine.run.deltas import delta_texts
-from perdure.engine.run.prefixes import overcount_behind, read_memory, recompile_prefix
+from perdure.engine.run.prefixes import delta_texts, overcount_behind, read_memory, recompile_prefix
 from perdure.engine.run.rows import NEWEST
 from perdure.storage.tx import Tx
 

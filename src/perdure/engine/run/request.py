@@ -21,12 +21,12 @@ from perdure.core.messages import Message, MessageKind
 from perdure.core.runs import Failure, Prefix, Recipe, Run, Step
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.ports import NO_RECALL, AutoRecalled, Ports, UnitInputs
-from perdure.engine.run.deltas import delta_texts
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.log import RunLog
 from perdure.engine.run.next_action import Finish, MakeRequest, next_action
 from perdure.engine.run.prefixes import (
     Memory,
+    delta_texts,
     overcount_behind,
     read_memory,
     recompile_prefix,

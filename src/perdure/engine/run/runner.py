@@ -25,6 +25,7 @@ from perdure.engine.hooks.points import at_run_end, at_run_start
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.accept import Accepted, Request, begin_run, check_input, claim_run
 from perdure.engine.run.finish import end_run
+from perdure.engine.run.interrupts import retrieve_error
 from perdure.engine.run.leases import is_dead
 from perdure.engine.run.log import run_log_of
 from perdure.engine.run.loop import run as run_loop
@@ -107,7 +108,7 @@ class Runner:
         # In a task of its own: a caller who leaves early must not leave a run behind that nobody drives.
         task = asyncio.create_task(self._begin(request))
         self._accepting[task] = (request.agent_id, request.conversation_seq)
-        task.add_done_callback(self._accepting.pop)
+        task.add_done_callback(self._forget_accepting)
         return await asyncio.shield(task)
 
     async def _begin(self, request: Request) -> Accepted:
@@ -116,6 +117,11 @@ class Runner:
         if not accepted.run.ended:
             self._want(accepted.run, accepted.begun)
         return accepted
+
+    def _forget_accepting(self, task: asyncio.Task[Accepted]) -> None:
+        """Forget a request that was accepted or refused. Its caller may have left before the error came."""
+        del self._accepting[task]
+        retrieve_error(task)
 
     async def follow(
         self, run: Run, *, after: int = 0, known: Sequence[StoredEvent] = ()

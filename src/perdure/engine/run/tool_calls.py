@@ -23,8 +23,7 @@ from perdure.core.runs import Run
 from perdure.core.tools.arguments import parse_arguments
 from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
-from perdure.engine.approvals.answers import is_usable, tools_of, waits_by_tool
-from perdure.engine.approvals.approved import changed_since
+from perdure.engine.approvals.answers import changed_since, is_usable, tools_of, waits_by_tool
 from perdure.engine.hooks.bus import HookOutcome
 from perdure.engine.hooks.points import after_memory_tool, after_tool, before_tool, keep
 from perdure.engine.ports import Ports

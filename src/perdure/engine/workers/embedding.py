@@ -1,7 +1,7 @@
-"""The embedding worker: takes texts that wait for their vectors from the store's queue and has them embedded.
+"""The embedding worker: claims texts that wait for their vectors in the store's queue, and has them embedded.
 
-The queue is durable and a text is taken for a while only, so a kill loses nothing and several processes share the work.
-A write never waits for a vector, and never fails for want of one.
+The queue is durable and a claim ends by itself, so a kill loses nothing and several processes share the work. A write
+never waits for a vector, and never fails for lack of one.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ T = TypeVar("T")
 
 LEASE_S = 15.0
 POLL_S = 1.0
-"""How often the queue is looked at for what another process has put there."""
+"""How often the queue is checked for texts of another process."""
 
 DOWN_S, DOWN_MAX_S = 0.25, 1.0
-"""Pauses while an endpoint does not answer. It is asked with one text, so asking often costs little."""
+"""Pauses while an endpoint does not answer. It is tried with one text, which costs little."""
 
 REFUSED_S = 30.0
 """The pause when the endpoint refuses everything: a wrong key, no credit, no such model."""
@@ -52,8 +52,8 @@ TRIES, TRY_AGAIN_S = 3, 5.0
 PROBE = "text"
 
 
-class _Down(Exception):
-    """The embedder can't be asked for now."""
+class _Unavailable(Exception):
+    """The embedder can't be used for now."""
 
     def __init__(self, error: Exception, pause_s: float | None) -> None:
         super().__init__(str(error))
@@ -62,16 +62,18 @@ class _Down(Exception):
 
 @dataclass(slots=True)
 class _Batch:
+    """Texts of one request, claimed until `claimed`; `renewing` is held while the claim is renewed or used."""
+
     waiting: list[ClaimedText]
     claimed: datetime
     renewing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class WatchedStore:
-    """`Store` that has new agents and archives embedded by a model, and tells when texts were queued."""
+    """`Store` that has new agents and archives embedded by a model, and calls `on_queued` when texts were queued."""
 
-    def __init__(self, store: Store, model: str, told: Callable[[], None]) -> None:
-        self._store, self._model, self._told = store, model, told
+    def __init__(self, store: Store, model: str, on_queued: Callable[[], None]) -> None:
+        self._store, self._model, self._on_queued = store, model, on_queued
 
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._store.read(unit, *args, **kwargs)
@@ -89,7 +91,7 @@ class WatchedStore:
 
         result = await self._store.write(watched)
         if queued:
-            self._told()
+            self._on_queued()
         return result
 
     async def close(self) -> None:
@@ -106,18 +108,18 @@ class EmbeddingWorker:
         self._store, self._embedder, self._clock, self._randomness = store, embedder, clock, randomness
         self._nudged = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._downs = 0
+        self._failures = 0
         self.trouble: str | None = None
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._work_for_ever())
 
     def nudge(self) -> None:
-        """Texts were queued."""
+        """Look at the queue now: texts were added."""
         self._nudged.set()
 
     async def close(self) -> None:
-        """Stop; texts that were taken are given back."""
+        """Stop; claimed texts are released."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -128,18 +130,18 @@ class EmbeddingWorker:
             pause = POLL_S
             try:
                 self._nudged.clear()
-                if await self._store.read(_waits, self._embedder.handle, at=self._clock.now()):
+                if await self._is_waiting():
                     await self._drain()
             except StoreClosed:
                 return
-            except _Down as down:
-                pause = self._pause(down)
+            except _Unavailable as error:
+                pause = self._pause(error)
             except StoreError as error:
                 log.warning("embedding waits for the store: %s", error)
             except Exception as error:  # whatever it is, it must not end the worker
                 log.exception("embedding stopped at a defect")
-                pause = self._pause(_Down(error, None))
-            if self._downs:
+                pause = self._pause(_Unavailable(error, None))
+            if self._failures:
                 await asyncio.sleep(pause)
             else:
                 # Not `wait_for`: before Python 3.12 it swallows a cancellation that comes together with the nudge.
@@ -147,55 +149,61 @@ class EmbeddingWorker:
                     async with asyncio.timeout(pause):
                         await self._nudged.wait()
 
-    def _pause(self, down: _Down) -> float:
-        if not self._downs:
-            log.warning("texts can't be embedded for now: %s", down)
-        self.trouble = str(down)
-        longest = min(DOWN_MAX_S, DOWN_S * 2.0 ** min(self._downs, 10))
-        self._downs += 1
+    async def _is_waiting(self) -> bool:
+        """Whether a text waits for its vector."""
+        now = self._clock.now()
+        return await self._store.read(lambda tx: tx.vectors.waits(self._embedder.handle, at=now))
+
+    def _pause(self, error: _Unavailable) -> float:
+        """How long to wait, in seconds, before the embedder is tried again."""
+        if not self._failures:
+            log.warning("texts can't be embedded for now: %s", error)
+        self.trouble = str(error)
+        longest = min(DOWN_MAX_S, DOWN_S * 2.0 ** min(self._failures, 10))
+        self._failures += 1
         # Not in step with other processes that ask the same endpoint.
-        return max(down.pause_s or 0.0, longest * (0.5 + self._randomness.random() / 2))
+        return max(error.pause_s or 0.0, longest * (0.5 + self._randomness.random() / 2))
 
     async def _drain(self) -> None:
-        """Embed until nothing waits. Raises: _Down."""
-        flying: set[asyncio.Task[None]] = set()
+        """Embed until nothing waits. Raises: _Unavailable."""
+        requests: set[asyncio.Task[None]] = set()
         try:
             while True:
-                lanes = 1 if self._embedder.local or self._downs else LANES
-                while len(flying) < lanes:
-                    batch = await self._take()
+                lanes = 1 if self._embedder.local or self._failures else LANES
+                while len(requests) < lanes:
+                    batch = await self._claim()
                     if batch is None:
                         break
-                    flying.add(asyncio.create_task(self._embed(batch)))
-                if not flying:
-                    if not await self._store.write(_fill, self._embedder.handle):
+                    requests.add(asyncio.create_task(self._embed(batch)))
+                if not requests:
+                    if not await self._store.write(lambda tx: tx.vectors.fill(self._embedder.handle, limit=FILL_TEXTS)):
                         return
                     continue
-                done, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
+                done, requests = await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
                 for error in [task.exception() for task in done]:  # each is looked at, or asyncio complains
                     if error is not None:
                         raise error
         finally:
-            for task in flying:
+            for task in requests:
                 task.cancel()
-            await asyncio.gather(*flying, return_exceptions=True)
+            await asyncio.gather(*requests, return_exceptions=True)
 
-    async def _take(self) -> _Batch | None:
-        """Texts to embed; None: none wait."""
-        limit = 1 if self._downs else LOCAL_TEXTS if self._embedder.local else TEXTS
+    async def _claim(self) -> _Batch | None:
+        """Claim texts to embed; None: none wait."""
+        limit = 1 if self._failures else LOCAL_TEXTS if self._embedder.local else TEXTS
         while True:
             now = self._clock.now()
             until = now + timedelta(seconds=LEASE_S)
-            taken, waiting = await self._store.write(
+            count, waiting = await self._store.write(
                 claim_texts, self._embedder.handle, at=now, until=until, limit=limit
             )
             if waiting:
                 return _Batch(waiting, until)
-            if not taken:
+            if not count:
                 return None
 
     async def _embed(self, batch: _Batch) -> None:
-        """Embed and store; whatever happens, no text stays taken. Raises: _Down."""
+        """Embed and store; whatever happens, no text stays claimed. Raises: _Unavailable."""
         keeper = asyncio.create_task(self._keep(batch))
         try:
             await self._embed_some(batch, batch.waiting)
@@ -203,27 +211,29 @@ class EmbeddingWorker:
             async with batch.renewing:
                 keeper.cancel()
                 with contextlib.suppress(StoreError):
-                    await to_the_end(self._store.write(_release, batch.waiting, claimed=batch.claimed))
+                    claims = [text.claim for text in batch.waiting]
+                    await to_the_end(self._store.write(lambda tx: tx.vectors.release(claims, claimed=batch.claimed)))
             raise
         finally:
             keeper.cancel()
 
     async def _embed_some(self, batch: _Batch, waiting: Sequence[ClaimedText]) -> None:
+        """Embed and store some texts of a batch; those of a refused request by halves. Raises: _Unavailable."""
         texts = list(dict.fromkeys(one.text for one in waiting))
         try:
             vectors = await self._embedder.embed(texts, purpose="document")
         except ModelError as error:
             if error.retryable:
-                raise _Down(error, error.retry_after_s) from error
+                raise _Unavailable(error, error.retry_after_s) from error
             if isinstance(error, (ModelAuthenticationFailed, ModelQuotaExceeded, ModelNotFound)):
-                raise _Down(error, REFUSED_S) from error
+                raise _Unavailable(error, REFUSED_S) from error
             if len(waiting) > 1:  # one of them is at fault: which, is found by halves
                 await self._embed_some(batch, waiting[: len(waiting) // 2])
                 await self._embed_some(batch, waiting[len(waiting) // 2 :])
                 return
             await self._refused(batch, waiting[0], error)
             return
-        self._downs, self.trouble = 0, None
+        self._failures, self.trouble = 0, None
         blobs = {text: vector.astype("<f2").tobytes() for text, vector in zip(texts, vectors, strict=True)}
         async with batch.renewing:
             await self._store.write(
@@ -238,14 +248,16 @@ class EmbeddingWorker:
         try:
             await self._embedder.embed([PROBE], purpose="document")
         except ModelError as other:
-            raise _Down(other, REFUSED_S) from other
+            raise _Unavailable(other, REFUSED_S) from other
         tries = waiting.claim.tries
         again = self._clock.now() + timedelta(seconds=TRY_AGAIN_S * tries) if tries < TRIES else None
         async with batch.renewing:
-            await self._store.write(_fail, waiting, str(error), claimed=batch.claimed, again=again)
+            await self._store.write(
+                lambda tx: tx.vectors.fail(waiting.claim, str(error), claimed=batch.claimed, again=again)
+            )
 
     async def _keep(self, batch: _Batch) -> None:
-        """Keep the texts taken for as long as it takes."""
+        """Renew the claim of a batch for ever."""
         while True:
             await asyncio.sleep(LEASE_S / 3)
             async with batch.renewing:
@@ -255,21 +267,5 @@ class EmbeddingWorker:
                     batch.claimed = until
 
 
-def _waits(tx: Tx, model: str, *, at: datetime) -> bool:
-    return tx.vectors.waits(model, at=at)
-
-
-def _fill(tx: Tx, model: str) -> bool:
-    return tx.vectors.fill(model, limit=FILL_TEXTS)
-
-
-def _release(tx: Tx, waiting: Sequence[ClaimedText], *, claimed: datetime) -> None:
-    tx.vectors.release([one.claim for one in waiting], claimed=claimed)
-
-
 def _renew(tx: Tx, waiting: Sequence[ClaimedText], *, claimed: datetime, until: datetime) -> None:
     tx.vectors.renew([one.claim for one in waiting], claimed=claimed, until=until)
-
-
-def _fail(tx: Tx, waiting: ClaimedText, reason: str, *, claimed: datetime, again: datetime | None) -> None:
-    tx.vectors.fail(waiting.claim, reason, claimed=claimed, again=again)

@@ -1,8 +1,8 @@
 """Uploaded files become text that agents read and search, in the background and durably.
 
-A file is claimed under a lease as runs are: whoever dies with one leaves it to the next, who begins it anew. What is
-stored of it is stored in small transactions, so that nobody waits behind a large file; what is stored of a try that
-was cut off is removed first.
+A file is claimed under a lease as runs are: a process that dies leaves its files to the next, which begins them anew.
+A file is stored in small transactions, so that nobody waits behind a large one; what an interrupted try has stored is
+removed first.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ log = logging.getLogger(__name__)
 UPLOAD_PART_BYTES = 1_000_000
 """The bytes of an upload are kept in parts of this size."""
 
-AT_ONCE = 2  # each may have a child process that takes a core
-TRIES = 3  # a file that takes the whole process with it must not do so for ever
+FILES_AT_ONCE = 2  # each may have a child process that takes a core
+TRIES = 3  # a file that kills the whole process must not do so for ever
 PARTS_A_STEP, CHUNKS_A_STEP = 8, 64  # of one transaction
-STEPS = 1_000  # a file's progress is told in these
-CONVERTED = 600  # of which so many are the conversion
+STEPS = 1_000  # of a file's progress
+CONVERSION_STEPS = 600  # how many of them are the conversion
 ABANDONED_AFTER = timedelta(days=1)
 
 
@@ -47,7 +47,7 @@ class FileWorker:
 
     Args:
         convert: what makes text of files; it may start child processes.
-        progress_s: how often it is stored how far a file is, in seconds.
+        progress_s: how often a file's progress is stored, in seconds.
     """
 
     def __init__(self, ports: Ports, convert: Converter, *, progress_s: float = 0.3) -> None:
@@ -56,13 +56,12 @@ class FileWorker:
         self._wake = asyncio.Event()
         self._working: set[asyncio.Task[None]] = set()
         self._loop: asyncio.Task[None] | None = None
-        self._held_up: StoreError | None = None
+        self._hold_up_error: StoreError | None = None
 
     @property
     def held_up(self) -> StoreError | None:
-        """Why files wait here: what the store said no with last, such as that the disk is full; another object each
-        time. `None` once a file was read."""
-        return self._held_up
+        """Why files wait here: the store's last error, such as a full disk. `None` once a file was read."""
+        return self._hold_up_error
 
     async def start(self) -> None:
         """Take up what waits, and what dead processes left, now and from time to time."""
@@ -73,7 +72,7 @@ class FileWorker:
         self._wake.set()
 
     async def close(self) -> None:
-        """Stop. What was begun is begun anew by the next process."""
+        """Stop. The next process begins unfinished files anew."""
         tasks = [*self._working, *([self._loop] if self._loop else ())]
         for task in tasks:
             task.cancel()
@@ -86,13 +85,13 @@ class FileWorker:
         while True:
             self._wake.clear()
             try:
-                while len(self._working) < AT_ONCE and await store.read(_waits):
+                while len(self._working) < FILES_AT_ONCE and await store.read(lambda tx: tx.files.unended()):
                     file = await self._claim()
                     if file is None:
                         break
                     task = asyncio.create_task(self._work(file))
                     self._working.add(task)
-                    task.add_done_callback(self._done)
+                    task.add_done_callback(self._forget_task)
             except StoreClosed:
                 return
             except StoreError as error:
@@ -104,12 +103,12 @@ class FileWorker:
                 async with asyncio.timeout(settings.lease_s):
                     await self._wake.wait()
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
         self._working.discard(task)
         self._wake.set()
 
     async def _claim(self) -> File | None:
-        dead = [owner for owner in await self._ports.store.read(_holders) if is_dead(owner)]
+        dead = [owner for owner in await self._ports.store.read(lambda tx: tx.files.holders()) if is_dead(owner)]
         now = self._ports.clock.now()
         return await self._ports.store.write(
             lambda tx: tx.files.claim(owner=self._owner, at=now, until=now + self._lease, dead_owners=dead)
@@ -132,7 +131,7 @@ class FileWorker:
             finally:
                 beats.cancel()
             await store.write(_end, ended, self._ports)
-            self._held_up = None
+            self._hold_up_error = None
         except LeaseLost:
             return  # deleted meanwhile, or taken over
         except StoreError as error:
@@ -144,25 +143,25 @@ class FileWorker:
 
     def _hold_up(self, error: StoreError) -> None:
         if not isinstance(error, StoreBusy):  # that passes by itself
-            self._held_up = error
+            self._hold_up_error = error
 
     async def _give_back(self, file: File) -> None:
-        """Let the file be tried again after a while: that the store took nothing is no fault of its."""
+        """Let the file be tried again after a while, since an error of the store is not the file's fault."""
         await asyncio.sleep(self._ports.settings.lease_s / 2)  # before the claim runs out: then it would count
         with contextlib.suppress(StoreError):
             await self._ports.store.write(lambda tx: tx.files.give_back(file))
 
     async def _read(self, file: File, progress: _Progress) -> File:
-        """The file with what became of it. Raises: LeaseLost, StoreError."""
+        """Convert and store a file; its row as it ends, completed or with an error. Raises: LeaseLost, StoreError."""
         try:
             if file.tries > TRIES:
                 raise InvalidInput(f"the process that read it stopped {TRIES} times: it may need too much memory")
-            document = await self._document(file, progress)
+            document = await self._convert_or_copy(file, progress)
             from perdure.domain.files.chunking import chunks  # for whoever has files
 
-            made = await asyncio.to_thread(chunks, document)
+            pieces = await asyncio.to_thread(chunks, document)
             await self._clear(file)
-            await self._keep(file, document, made, progress)
+            await self._store(file, document, pieces, progress)
         except (LeaseLost, StoreError):
             raise
         except ExtraMissing as error:
@@ -186,14 +185,15 @@ class FileWorker:
             page_count=document.pages,
             line_count=document.line_count,
             char_count=len(document.text),
-            chunk_count=len(made),
+            chunk_count=len(pieces),
             updated_at=self._ports.clock.now(),
         )
 
     def _failed(self, file: File, problem: str) -> File:
+        """The file's row, ended with an error."""
         return replace(file, status="error", problem=problem, updated_at=self._ports.clock.now())
 
-    async def _document(self, file: File, progress: _Progress) -> Document:
+    async def _convert_or_copy(self, file: File, progress: _Progress) -> Document:
         store = self._ports.store
         suffix = PurePosixPath(file.name).suffix
         twin = await store.read(lambda tx: tx.files.same_content(file.digest, suffix=suffix)) if suffix else None
@@ -214,25 +214,26 @@ class FileWorker:
 
         with tempfile.TemporaryDirectory(prefix="perdure-file-") as folder:
             path = Path(folder) / "upload"
-            with path.open("wb") as held:
+            with path.open("wb") as upload:
                 seq = 0
                 while (data := await store.read(_bytes, file.id, seq)) is not None:
-                    await asyncio.to_thread(held.write, data)
+                    await asyncio.to_thread(upload.write, data)
                     seq += 1
-            return await self._convert(file.name, path, progress=progress.converted)
+            return await self._convert(file.name, path, progress=progress.advance_conversion)
 
-    async def _keep(self, file: File, document: Document, made: Sequence[Chunk], progress: _Progress) -> None:
+    async def _store(self, file: File, document: Document, chunks: Sequence[Chunk], progress: _Progress) -> None:
+        """Store a file's text and chunks, some at a time. Raises: LeaseLost, StoreError."""
         store, ids, clock = self._ports.store, self._ports.ids, self._ports.clock
         parts = parts_of(document.text)
         starts = document.page_starts
         while batch := list(islice(parts, PARTS_A_STEP)):
             await store.write(_put_parts, file, batch, starts, until=clock.now() + self._lease)
             starts = ()
-        for index in range(0, len(made), CHUNKS_A_STEP):
-            some = made[index : index + CHUNKS_A_STEP]
+        for index in range(0, len(chunks), CHUNKS_A_STEP):
+            some = chunks[index : index + CHUNKS_A_STEP]
             now = clock.now()
             await store.write(_put_chunks, file, some, ids=ids, at=now, until=now + self._lease)
-            progress.kept(index + len(some), len(made))
+            progress.advance_storing(index + len(some), len(chunks))
 
     async def _clear(self, file: File) -> None:
         """Remove what an earlier try has stored."""
@@ -241,24 +242,25 @@ class FileWorker:
         await self._ports.store.write(lambda tx: tx.files.drop_parts(file.id))
 
     async def _remove(self, file: File) -> None:
+        """Remove all that is stored of a deleted file."""
         for step in (_drop, _drop_views):
             while await self._ports.store.write(step, file, until=self._ports.clock.now() + self._lease):
                 pass
         await self._ports.store.write(lambda tx: tx.files.forget(file))
 
     async def _beat(self, file: File, progress: _Progress) -> None:
-        """Keep the claim, and tell how far it is."""
-        told, waited = -1, 0.0
+        """Renew the claim, and store the progress, for ever."""
+        stored, waited_s = -1, 0.0
         while True:
             await asyncio.sleep(self._progress_s)
-            waited += self._progress_s
-            if progress.done == told and waited < self._ports.settings.lease_s / 3:
+            waited_s += self._progress_s
+            if progress.done == stored and waited_s < self._ports.settings.lease_s / 3:
                 continue
-            told, waited = progress.done, 0.0
+            stored, waited_s = progress.done, 0.0
             until = self._ports.clock.now() + self._lease
             try:
                 await self._ports.store.write(
-                    lambda tx, until=until, done=told: tx.files.hold(file, until=until, done=done, total=STEPS)  # type: ignore[misc]
+                    lambda tx, until=until, done=stored: tx.files.hold(file, until=until, done=done, total=STEPS)  # type: ignore[misc]
                 )
             except LeaseLost:
                 return  # the next thing that is stored says so too
@@ -272,19 +274,11 @@ class _Progress:
 
     done: int = 0
 
-    def converted(self, done: int, total: int) -> None:
-        self.done = max(self.done, CONVERTED * done // max(1, total))
+    def advance_conversion(self, done: int, total: int) -> None:
+        self.done = max(self.done, CONVERSION_STEPS * done // max(1, total))
 
-    def kept(self, done: int, total: int) -> None:
-        self.done = CONVERTED + (STEPS - CONVERTED) * done // max(1, total)
-
-
-def _waits(tx: Tx) -> bool:
-    return tx.files.unended()
-
-
-def _holders(tx: Tx) -> Sequence[str]:
-    return tx.files.holders()
+    def advance_storing(self, done: int, total: int) -> None:
+        self.done = CONVERSION_STEPS + (STEPS - CONVERSION_STEPS) * done // max(1, total)
 
 
 def _bytes(tx: Tx, file_id: FileId, seq: int) -> bytes | None:
@@ -316,7 +310,7 @@ def _drop_views(tx: Tx, file: File, *, until: datetime) -> int:
 
 
 def _end(tx: Tx, file: File, ports: Ports) -> None:
-    """Nothing needs its bytes any more; agents that open what becomes readable do."""
+    """End a file, drop its bytes, and open it for agents whose folder opens new files."""
     tx.files.end(file)
     tx.files.drop_bytes(file.id)
     if file.status != "completed":
