@@ -18,7 +18,7 @@ from perdure.core.events import Event, RowsCut, RunCancelRequested, RunEnded, Vi
 from perdure.core.ids import AgentId
 from perdure.core.runs import Run, RunKey, status_of
 from perdure.engine.run.log import open_calls_in
-from perdure.storage.database.base import iso
+from perdure.storage.database.row_format import iso
 from perdure.storage.tx import Tx
 from tests.simulator.invariants import Violation, check_resets
 

@@ -25,8 +25,8 @@ from perdure.engine.ports import EngineSettings, UnitInputs
 from perdure.engine.run.accept import Request, accept
 from perdure.providers.registry import ModelRegistry
 from perdure.storage.database import postgres
-from perdure.storage.database.base import Row
 from perdure.storage.database.postgres import PostgresDatabase, PostgresStore
+from perdure.storage.database.row_format import Row
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel
@@ -125,11 +125,10 @@ def store_where_units_meet(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]
             self._meet()
             super().run_many(sql, params)
 
-        def update(
-            self, table: str, change: str, where: str, params: Mapping[str, Any], *, returning: str
-        ) -> Sequence[Row]:
-            self._meet()
-            return super().update(table, change, where, params, returning=returning)
+        def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
+            if sql.startswith("UPDATE"):
+                self._meet()
+            return super().rows(sql, params)
 
     async def open_store() -> tuple[Store, Callable[[], None]]:
         return await PostgresStore.open(address, at=START), lambda: barrier.append(threading.Barrier(2))

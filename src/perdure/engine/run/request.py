@@ -367,7 +367,6 @@ def _add_step(making: _Making, view: View, size: _Size) -> Step:
         model=agent.model,
         recipe=recipe,
         at=inputs.now,
-        held=True,
     )
 
 

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NewType, Protocol
 
-from perdure.core.errors import NotFound, StoreDamaged
+from perdure.core.errors import NotFound
 from perdure.core.ids import PREFIXES, AgentId, OrgId, run_of
-from perdure.core.text.json_encoder import compact_json
-from perdure.core.text.words import Clause, restore, storable
+from perdure.core.text.words import Clause, storable
+from perdure.storage.database.row_format import Row
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Row = Sequence[Any]
-
 OwnId = NewType("OwnId", str)
 """The id of a row that this transaction has found in its organisation, so functions that take one don't check it again.
 
 Only `own_agent` and the scoped look-ups of the tables' classes create one."""
-
-DAMAGED_HELPS = "restore a backup; `perdure verify` tells what else is damaged"
 
 # Rows of an agent have no organisation column. This condition reads the agent once per statement, not once per row.
 OWN_AGENT = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
@@ -104,12 +97,6 @@ class Database(Protocol):
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None: ...
 
-    def update(
-        self, table: str, change: str, where: str, params: Mapping[str, Any], *, returning: str
-    ) -> Sequence[Row]:
-        """Update rows and return them. `where` must also hold after the update."""
-        ...
-
     def full_text_table(self, table: str) -> None:
         """Create the full-text index `table` of rows (scope number, sequence number, labels, words)."""
         ...
@@ -150,43 +137,6 @@ class Database(Protocol):
         """Build a match of all the clauses within one scope. `labels` keeps rows with any of them, or with all of them
         if `all_labels`; `below` keeps lower sequence numbers."""
         ...
-
-
-@functools.lru_cache(maxsize=64)  # a unit of work writes the same time into many rows
-def iso(at: datetime) -> str:
-    """The time as sortable text, in UTC with microseconds."""
-    return (at if at.tzinfo is UTC else at.astimezone(UTC)).isoformat(timespec="microseconds")
-
-
-def from_iso(text: str | None) -> Any:
-    """The inverse of `iso`; None stays None, for columns that may be null."""
-    try:
-        return None if text is None else datetime.fromisoformat(text)
-    except ValueError as error:
-        raise StoreDamaged("the store is damaged: it contains a time that cannot be read: " + DAMAGED_HELPS) from error
-
-
-def dump(value: Any) -> str:
-    """Compact JSON, storable in any text column."""
-    return storable(compact_json(value))
-
-
-def load(text: str | None) -> Any:
-    """The inverse of `dump`; None stays None."""
-    match text:
-        case None:
-            return None
-        case "{}":  # most metadata, tags and settings are empty
-            return {}
-        case "[]":
-            return []
-        case _:
-            try:
-                return json.loads(restore(text))
-            except ValueError as error:  # only what `dump` made is ever written
-                raise StoreDamaged(
-                    f"a value of {len(text):,} characters is no JSON any more: {DAMAGED_HELPS}"
-                ) from error
 
 
 # The ids of a deleted agent's rows stay in the directory until the rows are removed.

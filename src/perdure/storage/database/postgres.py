@@ -24,7 +24,8 @@ from perdure.core.errors import (
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text.words import Clause
-from perdure.storage.database.base import FullText, Row, iso
+from perdure.storage.database.base import FullText
+from perdure.storage.database.row_format import Row, iso
 from perdure.storage.migrations import MIGRATIONS, Migration, migrate, version_of
 from perdure.storage.tx import Tx
 
@@ -100,11 +101,6 @@ class PostgresDatabase:
     def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
         with self._connection.cursor() as cursor:
             cursor.executemany(_pyformat(sql).encode(), params)
-
-    def update(
-        self, table: str, change: str, where: str, params: Mapping[str, Any], *, returning: str
-    ) -> Sequence[Row]:
-        return self.rows(f"UPDATE {table} SET {change} WHERE {where} RETURNING {returning}", params)
 
     def full_text_table(self, table: str) -> None:
         self.run(

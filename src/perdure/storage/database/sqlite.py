@@ -21,7 +21,8 @@ from perdure.core.errors import (
     StoreUnavailable,
 )
 from perdure.core.text.words import Clause
-from perdure.storage.database.base import FullText, Row, iso
+from perdure.storage.database.base import FullText
+from perdure.storage.database.row_format import Row, iso
 from perdure.storage.database.sqlite_file import is_store
 from perdure.storage.database.sqlite_forms import RUN_BITS, column_lengths, pack_runs, positional, word_rows
 from perdure.storage.migrations import MIGRATIONS, Migration, migrate, version_of
@@ -65,9 +66,6 @@ class SqliteDatabase:
         """Begin a write transaction; other writers wait until it ends."""
         self._cursor.execute("BEGIN IMMEDIATE")
         self.changed_scopes.clear()
-
-    def commit(self) -> None:
-        self._cursor.execute("COMMIT")
 
     def is_settled(self, number: int) -> bool:
         return number not in self.changed_scopes
@@ -119,13 +117,6 @@ class SqliteDatabase:
     def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
         statement, values = positional(sql)
         self._cursor.executemany(statement, map(values, params))
-
-    # RETURNING fills a temporary table each time; two statements take half as long.
-    def update(
-        self, table: str, change: str, where: str, params: Mapping[str, Any], *, returning: str
-    ) -> Sequence[Row]:
-        changed = self.run(f"UPDATE {table} SET {change} WHERE {where}", params)
-        return self.rows(f"SELECT {returning} FROM {table} WHERE {where}", params) if changed else ()
 
     # The index keeps no copy of the text (`content=''`). Its row id packs scope and sequence number, so a scope is a
     # range of rows that SQLite seeks to. A token for the scope would have to be intersected with every word: 33 ms

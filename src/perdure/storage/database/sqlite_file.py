@@ -45,12 +45,10 @@ class MarkFile:
         self._path = path
         self._next_s = 0.0
 
-    @property
-    def is_due(self) -> bool:
-        return time.monotonic() >= self._next_s
-
     def put(self, writer: sqlite3.Connection) -> int:
-        """Write a new mark within the open transaction."""
+        """Write a new mark within the open transaction; 0: none is due yet."""
+        if time.monotonic() < self._next_s:
+            return 0
         now = time.time_ns() // 1_000_000
         writer.execute(
             "INSERT INTO counters (name, value) VALUES ('mark', ?)"

@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -39,9 +39,10 @@ READERS = 4
 
 @dataclass(slots=True)
 class _Job:
+    """A unit of work that waits for the writer."""
+
     unit: Callable[[Tx], Any]
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
+    future: Future[Any]
 
 
 class SqliteStore:
@@ -112,11 +113,11 @@ class SqliteStore:
             raise StoreClosed
         if self._broken is not None:
             raise self._broken
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        self._jobs.put(_Job(lambda tx: unit(tx, *args, **kwargs), loop, future))
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()  # a unit runs even if its caller is cancelled
+        self._jobs.put(_Job(lambda tx: unit(tx, *args, **kwargs), future))
         try:
-            return await future
+            return await asyncio.wrap_future(future)
         finally:
             del future  # its error's traceback holds this frame
 
@@ -151,28 +152,25 @@ class SqliteStore:
             raise too_large(error) from error
 
     def _write_jobs(self) -> None:
-        """The writer's thread: take the waiting jobs, write them, then resolve their futures."""
-        while True:
-            jobs, last = self._next_jobs()
+        """The writer's thread: write the waiting jobs, and resolve their futures, until `close`."""
+        while (job := self._jobs.get()) is not None:
+            jobs = [job]
+            while len(jobs) < GROUP_COMMIT_UNITS and not self._jobs.empty():
+                if (job := self._jobs.get()) is None:
+                    self._jobs.put(None)  # the end, for the loop above
+                    break
+                jobs.append(job)
             while jobs:
                 outcomes = self._write([job.unit for job in jobs])
-                jobs = _resolve_jobs(jobs, outcomes)
-            if last:
-                return
-
-    def _next_jobs(self) -> tuple[list[_Job], bool]:
-        """The waiting jobs, after waiting for the first; and whether they are the last."""
-        jobs: list[_Job] = []
-        job = self._jobs.get()
-        while job is not None:
-            jobs.append(job)
-            if len(jobs) == GROUP_COMMIT_UNITS:
-                return jobs, False
-            try:
-                job = self._jobs.get_nowait()
-            except queue.Empty:
-                return jobs, False
-        return jobs, True
+                # An error's traceback holds the frames that it went through, so this frame lets go of each outcome.
+                while outcomes:
+                    result, error = outcomes.pop(0)
+                    future = jobs.pop(0).future
+                    if error is None:
+                        future.set_result(result)
+                    else:
+                        future.set_exception(error)
+                    del result, error, future
 
     def _write(self, units: Sequence[Callable[[Tx], Any]]) -> list[Outcome]:
         """Run units in one transaction; return the outcomes of those that ran, not all of them if they take long."""
@@ -186,18 +184,17 @@ class SqliteStore:
                 outcomes.append(run_unit(self._writer, self._tx, unit, self._path))
                 if time.thread_time() - began > GROUP_COMMIT_S:
                     break
-            self._commit(with_mark=any(raised is None for _, raised in outcomes))
+            is_changed = any(error is None for _, error in outcomes)
+            mark = self._marks.put(self._writer) if is_changed else 0
+            self._writer.execute("COMMIT")
+            if mark:
+                self._marks.note(mark)
         except BaseException as error:
             outcomes = [(None, self._roll_back(error))] * len(units)
         return outcomes
 
-    def _commit(self, *, with_mark: bool) -> None:
-        mark = self._marks.put(self._writer) if with_mark and self._marks.is_due else 0
-        self._database.commit()
-        if mark:
-            self._marks.note(mark)
-
     def _roll_back(self, error: BaseException) -> BaseException:
+        """Undo the failed transaction; return the error for its callers."""
         failure = store_error(error, self._path) if isinstance(error, sqlite3.Error) else error
         with contextlib.suppress(sqlite3.Error):
             if self._writer.in_transaction:
@@ -209,25 +206,3 @@ class SqliteStore:
                 " start anew; until then nothing is written"
             )
         return failure
-
-
-def _resolve_jobs(jobs: list[_Job], outcomes: list[Outcome]) -> list[_Job]:
-    """Resolve the futures of the first jobs, and return the other jobs.
-
-    It empties `outcomes`: an error's traceback holds the frame of the list, which would keep both alive.
-    """
-    count = len(outcomes)
-    for job in jobs[:count]:
-        # The caller's loop may have ended; its changes are durable all the same.
-        with contextlib.suppress(RuntimeError):
-            job.loop.call_soon_threadsafe(_set_outcome, job.future, *outcomes.pop(0))
-    return jobs[count:]
-
-
-def _set_outcome(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if future.cancelled():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(result)

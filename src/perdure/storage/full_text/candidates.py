@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.text.words import Clause, Matches, Postings, Query
 from perdure.storage.database.base import Database
+from perdure.storage.tables.conditions import Conditions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,8 +41,7 @@ def matches(
     all_labels: bool = False,
     below: int | None = None,
     join: str = "",
-    conditions: str = "",
-    params: Mapping[str, Any] | None = None,
+    where: Conditions | None = None,
     known: Postings | None = None,
     few: bool = False,
     waiting: Sequence[tuple[int, str]] = (),
@@ -52,13 +52,16 @@ def matches(
         number: the scope's number.
         labels: only rows with any of these; with all of them if `all_labels`.
         below: only rows with lower sequence numbers.
-        join, conditions, params: further conditions in SQL; `{key}` in `join` is the row's sequence number.
+        join, where: further conditions, and the table that they are about; `{key}` in `join` is the row's sequence
+            number.
         known: postings of this scope that were read before with the same labels and conditions; it is extended.
         few: the labels match at most `CLAUSE_ROWS` rows, and there are no conditions.
         waiting: number and words of rows that are not in the index yet, the newest first; all indexed rows are older.
     """
 
     read = Postings() if known is None else known
+    where = where or Conditions()
+    join = join if where.clauses else ""
 
     def rows(*clauses: Clause, most: int) -> NDArray[Any]:
         if (seqs := read.get((clauses, most))) is None:
@@ -68,9 +71,9 @@ def matches(
     def query_index(*clauses: Clause, most: int) -> NDArray[Any]:
         text = db.full_text(table, number, clauses, labels, all_labels=all_labels, below=below)
         found = db.numbers(
-            f"SELECT {text.key} AS number FROM {text.source} {join.format(key=text.key)} WHERE {text.where}{conditions}"
+            f"SELECT {text.key} AS number FROM {text.source} {join.format(key=text.key)} WHERE {text.where} AND {where}"
             f" ORDER BY {text.order}{'' if few else ' DESC LIMIT :w_limit'}",
-            {**(params or {}), **text.params, "w_limit": most},
+            {**where.params, **text.params, "w_limit": most},
         )
         older = found[::-1] if few else found  # an index is read faster forwards than backwards
         newer = [seq for seq, words in waiting if all(_holds(words, clause) for clause in clauses)]

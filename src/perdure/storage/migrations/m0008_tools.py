@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perdure.storage.database.base import Database, load, next_number
+from perdure.storage.database.base import Database, next_number
+from perdure.storage.database.row_format import load
 
 
 def apply(db: Database) -> None:

@@ -5,56 +5,46 @@ from __future__ import annotations
 from datetime import datetime
 
 from perdure.core.conversations import Backlog
-from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, OrgId
-from perdure.storage.database.base import OWN_AGENT, Database, iso
+from perdure.core.ids import AgentId
+from perdure.storage.database.base import OWN_AGENT
+from perdure.storage.database.row_format import iso
 from perdure.storage.tables.message_filters import IN_VIEW
+from perdure.storage.tables.table import Table, first
+
+_OF_CONVERSATION = f"agent_id = :agent_id AND conversation_seq = :conversation_seq AND {OWN_AGENT}"
 
 
-class Captures:
-    def __init__(self, db: Database, org_id: OrgId) -> None:
-        self._db, self._org_id = db, org_id
-
+class Captures(Table):
     def upto(self, agent_id: AgentId, conversation_seq: int) -> int:
         """The number of the last row that capture has processed; -1: none."""
-        rows = self._db.rows(
-            "SELECT upto_seq FROM captures WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq"
-            f" AND {OWN_AGENT}",
-            {"agent_id": agent_id, "conversation_seq": conversation_seq, "org_id": self._org_id},
-        )
+        sql = f"SELECT upto_seq FROM captures WHERE {_OF_CONVERSATION}"
+        rows = self._rows(sql, agent_id=agent_id, conversation_seq=conversation_seq)
         return int(rows[0][0]) if rows else -1
 
     def put(self, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, at: datetime) -> None:
         """Set the number of the last processed row. Raises: NotFound: no such agent."""
-        rows = self._db.rows(
+        rows = self._rows(
             "INSERT INTO captures (agent_id, conversation_seq, upto_seq, captured_at)"
             f" SELECT :agent_id, :conversation_seq, :upto_seq, :at WHERE {OWN_AGENT}"
             " ON CONFLICT (agent_id, conversation_seq) DO UPDATE SET upto_seq = excluded.upto_seq,"
             " captured_at = excluded.captured_at RETURNING upto_seq",
-            {
-                "agent_id": agent_id,
-                "conversation_seq": conversation_seq,
-                "upto_seq": upto_seq,
-                "at": iso(at),
-                "org_id": self._org_id,
-            },
+            agent_id=agent_id,
+            conversation_seq=conversation_seq,
+            upto_seq=upto_seq,
+            at=iso(at),
         )
-        if not rows:
-            raise NotFound("agent", agent_id)
+        first(rows, "agent", agent_id)
 
     def waiting(self, agent_id: AgentId, conversation_seq: int, *, before_seq: int | None = None) -> Backlog:
         """Messages of users and assistants in view, after `upto` and, if given, before `before_seq`."""
         below = "" if before_seq is None else " AND seq < :before_seq"
-        params = {
-            "agent_id": agent_id,
-            "conversation_seq": conversation_seq,
-            "upto_seq": self.upto(agent_id, conversation_seq),
-            "org_id": self._org_id,
-        }
-        ((tokens, last),) = self._db.rows(
+        ((tokens, last),) = self._rows(
             f"SELECT COALESCE(SUM(tokens), 0), COALESCE(MAX(seq), -1) FROM messages{self._db.conversation_index}"
-            f" WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq AND seq > :upto_seq{below}"
-            f" AND kind = 'message' AND role IN ('user', 'assistant') AND {IN_VIEW} AND {OWN_AGENT}",
-            params if before_seq is None else params | {"before_seq": before_seq},
+            f" WHERE {_OF_CONVERSATION} AND seq > :upto_seq{below}"
+            f" AND kind = 'message' AND role IN ('user', 'assistant') AND {IN_VIEW}",
+            agent_id=agent_id,
+            conversation_seq=conversation_seq,
+            upto_seq=self.upto(agent_id, conversation_seq),
+            before_seq=before_seq,
         )
         return Backlog(int(tokens), int(last))

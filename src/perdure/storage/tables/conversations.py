@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -10,58 +9,77 @@ from typing import Any
 
 from perdure.core.conversations import Conversation, ConversationFilter, ConversationOrder, ConversationState
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, ConversationId, MessageId, OrgId
+from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.runs import Prefix
-from perdure.core.text.words import restore, storable
-from perdure.storage.database.base import OWN_AGENT, Database, Row, dump, from_iso, iso, load, locate, register
-from perdure.storage.tables.agents import Agents, contains, pattern_of
-from perdure.storage.tables.message_filters import IN_VIEW
-
-_COLUMNS = (
-    "id, agent_id, seq, summary, settings, seen, prefix_seq, view_tokens, archived_at, created_at, updated_at,"
-    " last_message_at, stubs, overcount, pending_run_seq, pending_from, first_seq"
+from perdure.core.text.words import storable
+from perdure.storage.database.base import OWN_AGENT, locate, register
+from perdure.storage.database.row_format import (
+    JSON,
+    TEXT,
+    TIME,
+    Codec,
+    Row,
+    RowFormat,
+    assignments,
+    dump,
+    insert_into,
+    iso,
+    load,
 )
+from perdure.storage.tables.agents import AGENT, AGENT_SOURCE
+from perdure.storage.tables.conditions import Conditions
+from perdure.storage.tables.message_filters import IN_VIEW
+from perdure.storage.tables.table import Table, first
 
+_STUBS = Codec(dump, lambda text: {int(seq): chars for seq, chars in load(text).items()})
+"""Row number -> characters."""
 
-_ORDERS: dict[ConversationOrder, tuple[str, ...]] = {
-    "created": ("c.created_at",),
-    "last_message": ("COALESCE(c.last_message_at, '')",),
-    "last_run": ("COALESCE(r.ended_at, '')",),
+_CONVERSATION = RowFormat(
+    Conversation,
+    "id, agent_id, seq, summary, settings, seen, prefix_seq, view_tokens, archived_at, created_at, updated_at,"
+    " last_message_at, stubs, overcount, pending_run_seq, pending_from, first_seq",
+    {
+        TEXT: "summary",
+        JSON: "settings seen",
+        _STUBS: "stubs",
+        TIME: "archived_at created_at updated_at last_message_at",
+    },
+)
+_C_COLUMNS = _CONVERSATION.columns_of("c")
+_OWN = f"agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}"
+
+_ORDERS: dict[ConversationOrder, str] = {
+    "created": "c.created_at",
+    "last_message": "COALESCE(c.last_message_at, '')",
+    "last_run": "COALESCE(r.ended_at, '')",
 }
 
-# All at once: looked up for each conversation, its agent's runs would be gone through as often as it has conversations.
+# One grouped look-up. One per conversation would read all runs of the agent for each of its conversations.
 _LAST_RUNS = (
     " LEFT JOIN (SELECT agent_id, conversation_seq, MAX(ended_at) AS ended_at FROM runs WHERE org_id = :org_id{of}"
     " GROUP BY agent_id, conversation_seq) r ON r.agent_id = c.agent_id AND r.conversation_seq = c.seq"
 )
 
-_C_COLUMNS = ", ".join(f"c.{column.strip()}" for column in _COLUMNS.split(","))
+# These check the organisation of each attached thing, because deleted ones keep their links for a while.
+_AGENT_STATE = (
+    f"SELECT {AGENT.columns}, a.run_seq, a.message_seq, a.embedded,"
+    " (SELECT COALESCE(SUM(p.passage_count), 0) FROM agent_archives y JOIN archives p ON p.id = y.archive_id"
+    " WHERE y.agent_id = a.id AND p.org_id = a.org_id),"
+    " EXISTS (SELECT 1 FROM agent_folders f JOIN folders d ON d.id = f.folder_id WHERE f.agent_id = a.id"
+    f" AND d.org_id = a.org_id) FROM {AGENT_SOURCE} WHERE a.id = :agent_id AND a.org_id = :org_id"
+)
+_CONVERSATION_STATE = (
+    f"SELECT {_C_COLUMNS}, (SELECT r.seq FROM runs r WHERE r.conversation_id = c.id"
+    " AND r.status IN ('queued', 'running') ORDER BY r.seq LIMIT 1)"
+    " FROM conversations c WHERE c.agent_id = :agent_id AND c.seq = :seq AND c.removed_at IS NULL"
+)
+_BLOCK_VERSIONS = (
+    "SELECT b.id, b.version FROM agent_blocks x JOIN blocks b ON b.id = x.block_id"
+    " WHERE x.agent_id = :agent_id AND b.org_id = :org_id"
+)
 
 
-@functools.cache
-def _opening(versions: str) -> str:
-    """The statement of `opening`. It checks the organisation of each attached thing, because deleted ones keep their
-    links for a while."""
-    return (
-        f"SELECT {_C_COLUMNS.replace(' c.agent_id, c.seq,', '')}, a.run_seq, a.message_seq, (SELECT r.seq FROM runs r"
-        " WHERE r.conversation_id = c.id AND r.status IN ('queued', 'running') ORDER BY r.seq LIMIT 1), a.embedded,"
-        " a.message_count,"
-        f" (SELECT {versions} FROM agent_blocks x JOIN blocks b ON b.id = x.block_id WHERE x.agent_id = a.id"
-        " AND b.org_id = a.org_id), (SELECT COALESCE(SUM(p.passage_count), 0) FROM agent_archives y"
-        " JOIN archives p ON p.id = y.archive_id WHERE y.agent_id = a.id AND p.org_id = a.org_id),"
-        " EXISTS (SELECT 1 FROM agent_folders f JOIN folders d ON d.id = f.folder_id WHERE f.agent_id = a.id"
-        " AND d.org_id = a.org_id)"
-        " FROM agents a LEFT JOIN conversations c ON c.agent_id = a.id AND c.seq = :seq AND c.removed_at IS NULL"
-        " WHERE a.id = :agent_id AND a.org_id = :org_id"
-    )
-
-
-class Conversations:
-    def __init__(self, db: Database, org_id: OrgId) -> None:
-        self._db, self._org_id = db, org_id
-        self._agents = Agents(db, org_id)
-        self._opening = _opening(db.concat("b.id || ':' || b.version"))
-
+class Conversations(Table):
     def add(
         self,
         agent_id: AgentId,
@@ -73,71 +91,50 @@ class Conversations:
         hidden: bool = False,
     ) -> Conversation:
         """Add a conversation. An agent's first one has number 0 and is its default; `hidden` ones are in no page."""
-        rows = self._db.rows(
+        rows = self._rows(
             "UPDATE agents SET conversation_seq = conversation_seq + 1 WHERE id = :id AND org_id = :org_id"
             " RETURNING conversation_seq - 1",
-            {"id": agent_id, "org_id": self._org_id},
+            id=agent_id,
         )
-        if not rows:
-            raise NotFound("agent", agent_id)
-        seq = int(rows[0][0])
-        self._db.run(
-            "INSERT INTO conversations (agent_id, seq, id, summary, settings, hidden, seen, created_at, updated_at)"
-            " VALUES (:agent_id, :seq, :id, :summary, :settings, :hidden, '{}', :at, :at)",
-            {
-                "agent_id": agent_id,
-                "seq": seq,
-                "id": conversation_id,
-                "summary": None if summary is None else storable(summary),
-                "settings": dump(settings or {}),
-                "hidden": int(hidden),
-                "at": iso(at),
-            },
-        )
-        register(self._db, self._org_id, agent_id, [(conversation_id, seq)])
-        return Conversation(
+        conversation = Conversation(
             id=conversation_id,
             agent_id=agent_id,
-            seq=seq,
+            seq=int(first(rows, "agent", agent_id)[0]),
             summary=summary,
             settings=settings or {},
             created_at=at,
             updated_at=at,
         )
+        sql = insert_into("conversations", "agent_id, seq, id, summary, settings, hidden, seen, created_at, updated_at")
+        self._run(sql, hidden=int(hidden), **_CONVERSATION.params(conversation))
+        register(self._db, self._org_id, agent_id, [(conversation_id, conversation.seq)])
+        return conversation
 
     def get(self, conversation_id: ConversationId) -> Conversation:
         """Raises: NotFound: it does not exist or was removed."""
         agent_id, seq = locate(self._db, self._org_id, "conversation", conversation_id)
-        rows = self._db.rows(
-            f"SELECT {_COLUMNS} FROM conversations WHERE agent_id = :agent_id AND seq = :seq AND removed_at IS NULL",
-            {"agent_id": agent_id, "seq": seq},
+        rows = self._rows(
+            f"SELECT {_CONVERSATION.columns} FROM conversations WHERE agent_id = :agent_id AND seq = :seq"
+            " AND removed_at IS NULL",
+            agent_id=agent_id,
+            seq=seq,
         )
-        if not rows:
-            raise NotFound("conversation", conversation_id, hint="it was deleted")
-        return _conversation(rows[0])
+        return _CONVERSATION.read(first(rows, "conversation", conversation_id, hint="it was deleted"))
 
     def put(self, conversation: Conversation, *, at: datetime) -> Conversation:
         """Update summary, settings and `archived_at`. Raises: NotFound."""
-        self._change(
-            conversation,
-            "summary = :summary, settings = :settings, archived_at = :archived_at, updated_at = :at",
-            {
-                "summary": None if conversation.summary is None else storable(conversation.summary),
-                "settings": dump(conversation.settings),
-                "archived_at": None if conversation.archived_at is None else iso(conversation.archived_at),
-                "at": iso(at),
-            },
-        )
-        return replace(conversation, updated_at=at)
+        conversation = replace(conversation, updated_at=at)
+        self._update(conversation, "summary, settings, archived_at, updated_at", _CONVERSATION.params(conversation))
+        return conversation
 
     def remove(self, conversation: Conversation, *, at: datetime) -> None:
         """Remove a conversation from `get` and all lists; its rows stay. Raises: NotFound."""
-        self._change(conversation, "removed_at = :at", {"at": iso(at)})
+        own = {"agent_id": conversation.agent_id, "seq": conversation.seq}
+        self._update(conversation, "removed_at", own | {"removed_at": iso(at)})
 
-    def _change(self, conversation: Conversation, changes: str, params: Mapping[str, Any]) -> None:
-        own = {"agent_id": conversation.agent_id, "seq": conversation.seq, "org_id": self._org_id}
-        where = f"agent_id = :agent_id AND seq = :seq AND removed_at IS NULL AND {OWN_AGENT}"
-        if not self._db.run(f"UPDATE conversations SET {changes} WHERE {where}", own | dict(params)):
+    def _update(self, conversation: Conversation, columns: str, params: Mapping[str, Any]) -> None:
+        sql = f"UPDATE conversations SET {assignments(columns)} WHERE {_OWN} AND removed_at IS NULL"
+        if not self._run(sql, **params):
             raise NotFound("conversation", conversation.id)
 
     def page(
@@ -150,97 +147,95 @@ class Conversations:
         after: ConversationId | None = None,
     ) -> Sequence[Conversation]:
         """A page of conversations without the agents' first ones; `after` is the last one of the previous page."""
-        conditions = ["a.org_id = :org_id", "c.seq > 0", "c.hidden = 0", "c.removed_at IS NULL"]
-        params: dict[str, Any] = {"org_id": self._org_id, "limit": limit}
-        if where.agent_id is not None:
-            conditions.append("c.agent_id = :agent_id")
-            params["agent_id"] = where.agent_id
-        if where.archived is not None:
-            conditions.append(f"c.archived_at IS {'NOT ' if where.archived else ''}NULL")
-        if where.text:
-            conditions.append(contains("c.summary", "text"))
-            params["text"] = pattern_of(where.text)
-        # The numbers decide between equal times, so that pages never overlap.
-        columns = (*_ORDERS[order], "a.number", "c.seq")
+        conditions = Conditions("a.org_id = :org_id", "c.seq > 0", "c.hidden = 0", "c.removed_at IS NULL")
         source = "conversations c JOIN agents a ON a.id = c.agent_id"
         if order == "last_run":
             source += _LAST_RUNS.format(of="" if where.agent_id is None else " AND agent_id = :agent_id")
+        if where.agent_id is not None:
+            conditions.clauses.append("c.agent_id = :agent_id")
+            conditions.params["agent_id"] = where.agent_id
+        if where.archived is not None:
+            conditions.add(f"c.archived_at IS {'NOT ' if where.archived else ''}NULL")
+        conditions.contain("c.summary", where.text)
+        # The numbers decide between equal times, so that pages never overlap.
+        columns = (_ORDERS[order], "a.number", "c.seq")
+        place: Row | None = None
         if after is not None:
-            sign = ">" if ascending else "<"
-            conditions.append(
-                f"({', '.join(columns)}) {sign} (SELECT {', '.join(columns)} FROM {source} WHERE c.id = :after)"
-            )
-            params["after"] = self.get(after).id
-        direction = "ASC" if ascending else "DESC"
-        rows = self._db.rows(
-            f"SELECT {_C_COLUMNS} FROM {source} WHERE {' AND '.join(conditions)}"
-            f" ORDER BY {', '.join(f'{column} {direction}' for column in columns)} LIMIT :limit",
-            params,
+            sql = f"SELECT {', '.join(columns)} FROM {source} WHERE c.id = :id AND a.org_id = :org_id"
+            place = self._rows(sql, id=self.get(after).id, **conditions.params)[0]
+        rows = self._page(
+            f"SELECT {_C_COLUMNS} FROM {source}",
+            conditions,
+            columns,
+            ascending=ascending,
+            limit=limit,
+            after=place,
+            before=None,
         )
-        return [_conversation(row) for row in rows]
+        return [_CONVERSATION.read(row) for row in rows]
 
     def shown(self, agent_id: AgentId, seq: int, *, limit: int = 100) -> Sequence[MessageId]:
         """The newest messages in the model's view of the conversation, oldest first, without the engine's own."""
-        rows = self._db.rows(
+        rows = self._rows(
             f"SELECT id FROM messages{self._db.conversation_index}"
             " WHERE agent_id = :agent_id AND conversation_seq = :seq"
             " AND seq >= COALESCE((SELECT p.from_message_seq FROM conversations c JOIN prefixes p"
             " ON p.agent_id = c.agent_id AND p.seq = c.prefix_seq WHERE c.agent_id = :agent_id AND c.seq = :seq), 0)"
             f" AND kind = 'message' AND {IN_VIEW} AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
-            {"agent_id": agent_id, "seq": seq, "org_id": self._org_id, "limit": limit},
+            agent_id=agent_id,
+            seq=seq,
+            limit=limit,
         )
         return [row[0] for row in reversed(rows)]
 
     def at(self, agent_id: AgentId, seq: int) -> Conversation:
         """Raises: NotFound."""
-        rows = self._db.rows(
-            f"SELECT {_COLUMNS} FROM conversations WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}",
-            {"agent_id": agent_id, "seq": seq, "org_id": self._org_id},
-        )
+        sql = f"SELECT {_CONVERSATION.columns} FROM conversations WHERE {_OWN}"
+        rows = self._rows(sql, agent_id=agent_id, seq=seq)
         if not rows:
             # Every agent has its first conversation, so it is the agent that is not there.
             raise NotFound("agent", agent_id) if seq == 0 else NotFound("conversation", f"{seq} of {agent_id}")
-        return _conversation(rows[0])
+        return _CONVERSATION.read(rows[0])
 
     def opening(self, agent_id: AgentId, seq: int) -> ConversationState:
-        """Who means to write by it holds the agent's lock (`Agents.lock`).
+        """The state of a conversation and its agent. A caller that writes by it holds the agent's lock (`Agents.lock`).
 
         Raises: NotFound: also for a conversation that was removed.
         """
-        rows = self._db.rows(self._opening, {"agent_id": storable(agent_id), "seq": seq, "org_id": self._org_id})
-        if not rows:
-            raise NotFound("agent", agent_id)
-        row = rows[0]
-        if row[0] is None:
-            raise NotFound("conversation", f"{seq} of {agent_id}")
-        count, blocks, passages, has_folders = row[19:]
+        state = first(self._rows(_AGENT_STATE, agent_id=storable(agent_id)), "agent", agent_id)
+        *_, next_run_seq, next_message_seq, embedded, passages, has_folders = state
+        agent = AGENT.read(state)
+        rows = self._rows(_CONVERSATION_STATE, agent_id=agent.id, seq=seq)
+        row = first(rows, "conversation", f"{seq} of {agent_id}")
         return ConversationState(
-            agent=self._agents.get(agent_id),
-            message_count=count,
-            conversation=_conversation((row[0], agent_id, seq, *row[1:15])),
-            active_run_seq=row[17],
-            next_run_seq=row[15],
-            next_message_seq=row[16],
-            embedded=bool(row[18]),
-            blocks=_versions(blocks),
+            agent=agent,
+            message_count=agent.message_count,
+            conversation=_CONVERSATION.read(row),
+            active_run_seq=row[-1],
+            next_run_seq=next_run_seq,
+            next_message_seq=next_message_seq,
+            embedded=bool(embedded),
+            blocks={row[0]: row[1] for row in self._rows(_BLOCK_VERSIONS, agent_id=agent.id)},
             passages=int(passages),
             has_folders=bool(has_folders),
         )
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
-        rows = self._db.rows(
-            f"SELECT {_COLUMNS} FROM conversations WHERE agent_id = :agent_id AND seq > :after AND removed_at IS NULL"
-            f" AND {OWN_AGENT} ORDER BY seq LIMIT :limit",
-            {"agent_id": agent_id, "after": after_seq, "limit": limit, "org_id": self._org_id},
+        rows = self._rows(
+            f"SELECT {_CONVERSATION.columns} FROM conversations WHERE agent_id = :agent_id AND seq > :after"
+            f" AND removed_at IS NULL AND {OWN_AGENT} ORDER BY seq LIMIT :limit",
+            agent_id=agent_id,
+            after=after_seq,
+            limit=limit,
         )
-        return [_conversation(row) for row in rows]
+        return [_CONVERSATION.read(row) for row in rows]
 
     def show(self, agent_id: AgentId, seq: int, seen: Mapping[str, int], *, prefix: Prefix | None = None) -> None:
-        """Record which block versions the conversation's log now shows, and its new prefix if there is one.
+        """Store the block versions that the conversation's log now shows, and its new prefix if there is one.
 
         With a prefix, the tokens of the view are counted anew, over all the rows that follow it.
         """
-        params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "seen": dump(seen), "org_id": self._org_id}
+        params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "seen": dump(seen)}
         changes = "seen = :seen"
         if prefix is not None:
             # The sum is made anew only here, when the view begins elsewhere; appending keeps it up to date.
@@ -250,86 +245,37 @@ class Conversations:
                 f" AND seq >= :from_seq AND {IN_VIEW})"
             )
             params |= {"prefix_seq": prefix.seq, "from_seq": prefix.from_message_seq}
-        self._db.run(
-            f"UPDATE conversations SET {changes} WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}", params
-        )
+        self._run(f"UPDATE conversations SET {changes} WHERE {_OWN}", **params)
 
     def wait(self, agent_id: AgentId, seq: int, *, run_seq: int | None, from_seq: int | None = None) -> None:
-        """Record the run whose calls wait for an answer, and the message with these calls; None: no call waits."""
-        self._db.run(
-            "UPDATE conversations SET pending_run_seq = :run_seq, pending_from = :from_seq"
-            f" WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}",
-            {"agent_id": agent_id, "seq": seq, "run_seq": run_seq, "from_seq": from_seq, "org_id": self._org_id},
+        """Store the run whose calls wait for an answer, and the message with these calls; None: no call waits."""
+        self._run(
+            f"UPDATE conversations SET pending_run_seq = :run_seq, pending_from = :from_seq WHERE {_OWN}",
+            agent_id=agent_id,
+            seq=seq,
+            run_seq=run_seq,
+            from_seq=from_seq,
         )
 
     def waiting(self, agent_id: AgentId | None = None, *, limit: int = 100) -> Sequence[Conversation]:
         """Conversations with waiting calls, of one agent or of all, in order of agents and their numbers."""
-        of = "" if agent_id is None else " AND c.agent_id = :agent_id"
-        rows = self._db.rows(
+        where = Conditions("c.pending_run_seq IS NOT NULL", "a.org_id = :org_id")
+        where.equal("c.agent_id", agent_id)
+        rows = self._rows(
             f"SELECT {_C_COLUMNS} FROM conversations c JOIN agents a ON a.id = c.agent_id"
-            f" WHERE c.pending_run_seq IS NOT NULL AND a.org_id = :org_id{of}"
-            " ORDER BY a.number, c.seq LIMIT :limit",
-            {"org_id": self._org_id, "limit": limit} | ({} if agent_id is None else {"agent_id": agent_id}),
+            f" WHERE {where} ORDER BY a.number, c.seq LIMIT :limit",
+            limit=limit,
+            **where.params,
         )
-        return [_conversation(row) for row in rows]
+        return [_CONVERSATION.read(row) for row in rows]
 
     def fit(self, agent_id: AgentId, seq: int, *, view_tokens: int, stubs: Mapping[int, int], overcount: int) -> None:
         """Store how the rows in view are shown from now on, and the estimate of their tokens."""
-        self._db.run(
-            "UPDATE conversations SET view_tokens = :view_tokens, stubs = :stubs, overcount = :overcount"
-            f" WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}",
-            {
-                "agent_id": agent_id,
-                "seq": seq,
-                "view_tokens": view_tokens,
-                "stubs": dump(stubs),
-                "overcount": overcount,
-                "org_id": self._org_id,
-            },
+        self._run(
+            f"UPDATE conversations SET {assignments('view_tokens, stubs, overcount')} WHERE {_OWN}",
+            agent_id=agent_id,
+            seq=seq,
+            view_tokens=view_tokens,
+            stubs=dump(stubs),
+            overcount=overcount,
         )
-
-
-def _conversation(row: Row) -> Conversation:
-    return Conversation(
-        id=row[0],
-        agent_id=row[1],
-        seq=row[2],
-        summary=None if row[3] is None else restore(row[3]),
-        settings=load(row[4]),
-        seen=_load_seen(row[5]),
-        prefix_seq=row[6],
-        view_tokens=row[7],
-        archived_at=from_iso(row[8]),
-        created_at=from_iso(row[9]),
-        updated_at=from_iso(row[10]),
-        last_message_at=from_iso(row[11]),
-        stubs=_stubs(row[12]),
-        overcount=row[13],
-        pending_run_seq=row[14],
-        pending_from=row[15],
-        first_seq=row[16],
-    )
-
-
-# Each message of a conversation parses the same texts again; the cached results must not be changed.
-@functools.lru_cache(maxsize=512)
-def _load_seen(text: str) -> Mapping[str, int]:
-    found: Mapping[str, int] = load(text)
-    return found
-
-
-@functools.lru_cache(maxsize=512)
-def _versions(text: str | None) -> Mapping[str, int]:
-    """Block id -> version, of `<id>:<version>,...`."""
-    pairs = [one.rpartition(":") for one in text.split(",")] if text else []
-    return {block_id: int(version) for block_id, _, version in pairs}
-
-
-@functools.lru_cache(maxsize=512)
-def _stubs(text: str) -> Mapping[int, int]:
-    return load_stubs(load(text))
-
-
-def load_stubs(stored: Mapping[str, int]) -> dict[int, int]:
-    """Row number -> characters."""
-    return {int(seq): chars for seq, chars in stored.items()}

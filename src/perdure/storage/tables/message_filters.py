@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from perdure.core.ids import AgentId
 from perdure.core.messages import MessageFilter
-from perdure.storage.database.base import iso
+from perdure.storage.database.row_format import iso
+from perdure.storage.tables.conditions import Conditions
 
 
 def being_reset(table: str) -> str:
@@ -39,32 +37,12 @@ def in_view(reset: bool) -> str:
     return "removed IN (0, 2)" if reset else IN_VIEW
 
 
-def range_conditions(
-    agent_id: AgentId, conversation_seq: int | None, after_seq: int | None, before_seq: int | None
-) -> tuple[str, dict[str, Any]]:
-    """The condition of messages of a conversation between two numbers, both excluded, and its parameters."""
-    places = {"conversation_seq =": conversation_seq, "seq >": after_seq, "seq <": before_seq}
-    given = {f"p{index}": (column, value) for index, (column, value) in enumerate(places.items()) if value is not None}
-    where = "".join(f" AND {column} :{name}" for name, (column, _) in given.items())
-    return f"agent_id = :agent_id{where}", {"agent_id": agent_id} | {name: value for name, (_, value) in given.items()}
-
-
-def conditions_of(where: MessageFilter, table: str = "") -> tuple[str, dict[str, Any]]:
-    """The conditions of a filter and their parameters; `table` is a prefix of the columns, such as `m.`."""
-    clauses: list[str] = []
-    params: dict[str, Any] = {}
-    if where.conversation_seq is not None:
-        clauses.append("conversation_seq = :w_conversation")
-        params["w_conversation"] = where.conversation_seq
-    if where.roles:
-        clauses.append("role IN (" + ", ".join(f"'{role}'" for role in where.roles) + ")")
-    if where.since is not None:
-        clauses.append("occurred_at >= :w_since")
-        params["w_since"] = iso(where.since)
-    if where.until is not None:
-        clauses.append("occurred_at <= :w_until")
-        params["w_until"] = iso(where.until)
-    if where.before_seq is not None:
-        clauses.append("seq < :w_before")
-        params["w_before"] = where.before_seq
-    return "".join(f" AND {table}{clause}" for clause in clauses), params
+def conditions_of(where: MessageFilter, table: str = "") -> Conditions:
+    """The conditions of a filter; `table` is a prefix of the columns, such as `m.`."""
+    conditions = Conditions()
+    conditions.equal(f"{table}conversation_seq", where.conversation_seq)
+    conditions.among(f"{table}role", where.roles or None)
+    conditions.add(f"{table}occurred_at >= ?", where.since and iso(where.since))
+    conditions.add(f"{table}occurred_at <= ?", where.until and iso(where.until))
+    conditions.between(f"{table}seq", None, where.before_seq)
+    return conditions

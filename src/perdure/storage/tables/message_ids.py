@@ -10,42 +10,32 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import PREFIXES, AgentId, MessageId, OrgId, RunId, run_of
-from perdure.core.messages import Message
+from perdure.core.ids import PREFIXES, AgentId, MessageId, OrgId, run_of
 from perdure.core.text.words import storable
-from perdure.storage.database.base import Database, find, find_all, find_run_of, register
+from perdure.storage.database.base import Database, find, find_all, find_run_of
 from perdure.storage.tables.message_filters import BEFORE_NEXT_RUN
-
-
-def register_unlinked(
-    db: Database, org_id: OrgId, agent_id: AgentId, run_id: RunId | None, messages: Sequence[Message]
-) -> None:
-    """Register the messages whose ids do not contain the id of their run."""
-    others = [(one.id, one.seq) for one in messages if run_id is None or run_of(one.id) != run_id]
-    if others:
-        register(db, org_id, agent_id, others)
 
 
 def place_of(db: Database, org_id: OrgId, message_id: MessageId) -> tuple[AgentId, int]:
     """The agent and number of a message. Raises: NotFound."""
-    found = find(db, org_id, "message", message_id)
-    found = found or _place_in(db, find_run_of(db, org_id, message_id), message_id)
-    if found is None:
+    place = find(db, org_id, "message", message_id)
+    place = place or _place_in(db, find_run_of(db, org_id, message_id), message_id)
+    if place is None:
         raise NotFound("message", message_id)
-    return AgentId(found[0]), found[1]
+    return AgentId(place[0]), place[1]
 
 
 def places_of(db: Database, org_id: OrgId, ids: Sequence[MessageId]) -> dict[MessageId, tuple[AgentId, int]]:
     """Agent and number of each of these messages that exists."""
-    asked = [id_ for id_ in dict.fromkeys(ids) if id_.startswith(f"{PREFIXES['message']}-")]
-    found = {MessageId(id_): (AgentId(owner), seq) for id_, owner, seq in find_all(db, org_id, asked)}
-    left = {id_: run_id for id_ in asked if id_ not in found and (run_id := run_of(id_)) is not None}
-    runs = {run_id: (agent_id, seq) for run_id, agent_id, seq in find_all(db, org_id, [*left.values()])}
-    for id_, run_id in left.items():
+    message_ids = [id_ for id_ in dict.fromkeys(ids) if id_.startswith(f"{PREFIXES['message']}-")]
+    places = {MessageId(id_): (AgentId(owner), seq) for id_, owner, seq in find_all(db, org_id, message_ids)}
+    run_ids = {id_: run_id for id_ in message_ids if id_ not in places and (run_id := run_of(id_)) is not None}
+    runs = {run_id: (agent_id, seq) for run_id, agent_id, seq in find_all(db, org_id, [*run_ids.values()])}
+    for id_, run_id in run_ids.items():
         place = _place_in(db, runs.get(run_id), id_)
         if place is not None:
-            found[id_] = AgentId(place[0]), place[1]
-    return found
+            places[id_] = AgentId(place[0]), place[1]
+    return places
 
 
 def _place_in(db: Database, run: tuple[str, int] | None, id_: MessageId) -> tuple[str, int] | None:
@@ -53,12 +43,12 @@ def _place_in(db: Database, run: tuple[str, int] | None, id_: MessageId) -> tupl
     if run is None:
         return None
     params: dict[str, Any] = {"agent_id": run[0], "run_seq": run[1]}
-    begun = db.rows(
+    runs = db.rows(
         "SELECT conversation_seq, first_message_seq FROM runs WHERE agent_id = :agent_id AND seq = :run_seq", params
     )
-    if not begun or begun[0][1] is None:  # its input is not a message yet
+    if not runs or runs[0][1] is None:  # its input is not a message yet
         return None
-    params |= {"conversation": begun[0][0], "own": begun[0][1], "id": storable(id_)}
+    params |= {"conversation": runs[0][0], "own": runs[0][1], "id": storable(id_)}
     # By the conversation's index: by the primary key the messages of all conversations would be read.
     rows = db.rows(
         "SELECT m.seq FROM messages c CROSS JOIN messages m WHERE c.agent_id = :agent_id"

@@ -18,7 +18,7 @@ from typing import Any
 from perdure.core.blocks import Author
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, MessageId, OrgId, StepId
+from perdure.core.ids import AgentId, MessageId, OrgId, StepId, run_of
 from perdure.core.messages import (
     Draft,
     Message,
@@ -32,25 +32,17 @@ from perdure.core.messages import (
 )
 from perdure.core.runs import Run
 from perdure.core.text.words import Matches, Query, index_words, restore, storable
-from perdure.storage.database.base import OWN_AGENT, Database, from_iso, iso
+from perdure.storage.database.base import OWN_AGENT, Database, register
+from perdure.storage.database.row_format import from_iso, insert_into, iso
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.candidates import matches
-from perdure.storage.tables.message_filters import (
-    BEFORE_NEXT_RUN,
-    IN_VIEW,
-    being_reset,
-    conditions_of,
-    in_view,
-    range_conditions,
-)
-from perdure.storage.tables.message_ids import place_of, places_of, register_unlinked
+from perdure.storage.tables.conditions import Conditions
+from perdure.storage.tables.message_filters import BEFORE_NEXT_RUN, IN_VIEW, being_reset, conditions_of, in_view
+from perdure.storage.tables.message_ids import place_of, places_of
 from perdure.storage.tables.message_rows import (
-    COLUMNS,
-    NULLABLE,
+    MESSAGE,
+    PARTS,
     as_of_settings,
-    insert_statement,
-    message_of,
-    params_of,
     parts_of,
     read_rows,
     revised_parts,
@@ -58,9 +50,11 @@ from perdure.storage.tables.message_rows import (
     words_in,
     words_of,
 )
-from perdure.storage.tables.vector_queue import forget_texts, queue_texts
-from perdure.storage.upkeep.checksums import REVISIONS
+from perdure.storage.tables.table import Table, first
+from perdure.storage.tables.vectors import forget_texts, queue_texts
+from perdure.storage.upkeep.checksums import MESSAGES, REVISIONS
 
+_INSERT = insert_into("messages", f"{MESSAGE.columns}, checksum")
 _FORM_CHARS = len(parts_to_json([Text("")]))
 
 WAITING_ROWS = 8
@@ -69,10 +63,7 @@ WAITING_CHARS = 1_000
 """Longer messages, in their stored form, don't wait: each search splits the waiting ones into words."""
 
 
-class Messages:
-    def __init__(self, db: Database, org_id: OrgId) -> None:
-        self._db, self._org_id = db, org_id
-
+class Messages(Table):
     def append(
         self,
         agent_id: AgentId,
@@ -94,17 +85,24 @@ class Messages:
                 registered the ids of these messages.
         Raises: NotFound: no such agent.
         """
-        if opening is not None:
-            if (opening.agent.id, opening.agent.org_id) != (agent_id, self._org_id):
-                raise NotFound("agent", agent_id)
-            first, number, embedded = opening.next_message_seq, opening.agent.number, opening.embedded
+        if opening is None:
+            rows = self._rows(
+                "UPDATE agents SET message_seq = message_seq + :rows, message_count = message_count + :count"
+                " WHERE id = :id AND org_id = :org_id RETURNING message_seq - :rows, number, embedded",
+                id=agent_id,
+                rows=len(drafts),
+                count=sum([draft.kind == "message" for draft in drafts]),
+            )
+            first_seq, number, embedded = first(rows, "agent", agent_id)
+        elif (opening.agent.id, opening.agent.org_id) == (agent_id, self._org_id):
+            first_seq, number, embedded = opening.next_message_seq, opening.agent.number, opening.embedded
         else:
-            first, number, embedded = self._take_numbers(agent_id, drafts)
+            raise NotFound("agent", agent_id)
         messages = [
             Message(
                 id=draft.id,
                 agent_id=agent_id,
-                seq=first + index,
+                seq=first_seq + index,
                 conversation_seq=conversation_seq,
                 role=draft.role,
                 parts=draft.parts,
@@ -121,25 +119,22 @@ class Messages:
             )
             for index, draft in enumerate(drafts)
         ]
-        rows = [params_of(message) for message in messages]
-        given = frozenset([name for row in rows for name in NULLABLE if row[name] is not None])
-        self._db.run_many(insert_statement(given), rows)
-        if opening is None:  # else `runs.add` has registered them
-            register_unlinked(self._db, self._org_id, agent_id, run.id if run else None, messages)
-        learned = "" if overcount is None else ", overcount = :overcount"
-        self._db.run(
-            f"UPDATE conversations SET last_message_at = :at, view_tokens = view_tokens + :tokens{learned}"
-            " WHERE agent_id = :agent_id AND seq = :seq",
-            {
-                "at": iso(at),
-                "tokens": sum(tokens),
-                "overcount": overcount,
-                "agent_id": agent_id,
-                "seq": conversation_seq,
-            },
+        stored = [MESSAGE.params(message) for message in messages]
+        self._db.run_many(_INSERT, [row | {"checksum": MESSAGES.of(row)} for row in stored])
+        unlinked = [(one.id, one.seq) for one in messages if run is None or run_of(one.id) != run.id]
+        if unlinked and opening is None:  # else `runs.add` has registered them
+            register(self._db, self._org_id, agent_id, unlinked)
+        self._run(
+            "UPDATE conversations SET last_message_at = :at, view_tokens = view_tokens + :tokens,"
+            " overcount = COALESCE(:overcount, overcount) WHERE agent_id = :agent_id AND seq = :seq",
+            at=iso(at),
+            tokens=sum(tokens),
+            overcount=overcount,
+            agent_id=agent_id,
+            seq=conversation_seq,
         )
-        size = sum([len(row["parts"]) for row in rows])
-        if size > WAITING_CHARS or first // WAITING_ROWS != (first + len(rows)) // WAITING_ROWS:
+        size = sum([len(row["parts"]) for row in stored])
+        if size > WAITING_CHARS or first_seq // WAITING_ROWS != (first_seq + len(stored)) // WAITING_ROWS:
             self._index(agent_id, number, messages)
         if embedded:
             queue_texts(self._db, number, [message.seq for message in messages if is_embedded(message)])
@@ -149,29 +144,12 @@ class Messages:
         """Index all waiting messages; `newest` are the last of them."""
         waiting = message_words_of(self._db, agent_id, _words_seq(self._db, agent_id), newest[0].seq - 1)
         word_index.index_words(self._db, "message_words", number, [*waiting, *filter(None, map(words_of, newest))])
-        self._db.run("UPDATE agents SET words_seq = :next WHERE id = :id", {"next": newest[-1].seq + 1, "id": agent_id})
-
-    def _take_numbers(self, agent_id: AgentId, drafts: Sequence[Draft]) -> tuple[int, int, bool]:
-        """Reserve numbers: the first message's number, the agent's number, and whether its messages get vectors."""
-        said = sum([draft.kind == "message" for draft in drafts])
-        advanced = self._db.update(
-            "agents",
-            "message_seq = message_seq + :rows, message_count = message_count + :said",
-            "id = :id AND org_id = :org_id",
-            {"rows": len(drafts), "said": said, "id": agent_id, "org_id": self._org_id},
-            returning="message_seq - :rows, number, embedded",
-        )
-        if not advanced:
-            raise NotFound("agent", agent_id)
-        return advanced[0][0], advanced[0][1], bool(advanced[0][2])
+        self._run("UPDATE agents SET words_seq = :next WHERE id = :id", next=newest[-1].seq + 1, id=agent_id)
 
     def get(self, message_id: MessageId) -> Message:
         """Raises: NotFound."""
         agent_id, seq = self.place(message_id)
-        found = self.by_seqs(agent_id, [seq])
-        if not found:
-            raise NotFound("message", message_id, hint="it was removed")
-        return found[0]
+        return first(self.by_seqs(agent_id, [seq]), "message", message_id, hint="it was removed")
 
     def place(self, message_id: MessageId) -> tuple[AgentId, int]:
         """The agent and number of a message, also of one out of view. Raises: NotFound."""
@@ -183,16 +161,17 @@ class Messages:
 
     def reset_among(self, ids: Sequence[MessageId]) -> set[MessageId]:
         """Those of the messages that a reset took out of view."""
-        found: dict[AgentId, list[int]] = {}
+        seqs_by_agent: dict[AgentId, list[int]] = {}
         for agent_id, seq in places_of(self._db, self._org_id, ids).values():
-            found.setdefault(agent_id, []).append(seq)
+            seqs_by_agent.setdefault(agent_id, []).append(seq)
         reset: set[MessageId] = set()
-        for agent_id, seqs in found.items():
+        for agent_id, seqs in seqs_by_agent.items():
             source, condition, params = self._db.select_numbers("messages", "seq", "seqs", seqs)
-            rows = self._db.rows(
+            rows = self._rows(
                 f"SELECT id FROM {source} WHERE agent_id = :agent_id AND {condition}"
                 f" AND (removed = 2 OR removed = 0 AND {being_reset('messages')})",
-                {"agent_id": agent_id, **params},
+                agent_id=agent_id,
+                **params,
             )
             reset |= {MessageId(row[0]) for row in rows}
         return reset & set(ids)
@@ -211,14 +190,16 @@ class Messages:
     ) -> Sequence[Message]:
         """A page in order of `seq`. `engine_kinds` includes the engine's own messages, `reset` those that a reset took
         out of view."""
-        where, params = range_conditions(agent_id, conversation_seq, after_seq, before_seq)
+        where = _range(conversation_seq, after_seq, before_seq)
+        where.add(in_view(reset))
         if not engine_kinds:
-            where += " AND kind IN ('message', 'approval')"
-        order = "DESC" if newest_first else "ASC"
+            where.add("kind IN ('message', 'approval')")
         return self._read(
-            f"{where} AND {in_view(reset)} ORDER BY seq {order} LIMIT :limit",
-            params | {"limit": limit},
+            f"{where} ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT :limit",
             of_conversation=conversation_seq is not None,
+            agent_id=agent_id,
+            limit=limit,
+            **where.params,
         )
 
     def view(
@@ -235,11 +216,13 @@ class Messages:
         where = "agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :from_seq AND seq <= :upto_seq"
         params = {"agent_id": agent_id, "conversation": conversation_seq, "from_seq": from_seq, "upto_seq": upto_seq}
         if settings_revision is None:
-            return self._read(f"{where} AND {IN_VIEW} ORDER BY seq", params, of_conversation=True)
-        sql = f"SELECT {COLUMNS} FROM messages{self._db.conversation_index} WHERE {OWN_AGENT} AND {where} ORDER BY seq"
-        rows = map(message_of, self._db.rows(sql, params | {"org_id": self._org_id}))
-        shown = (as_of_settings(self._db, row, settings_revision) if row.revision else row for row in rows)
-        return [message for message in shown if message is not None]
+            return self._read(f"{where} AND {IN_VIEW} ORDER BY seq", of_conversation=True, **params)
+        source = f"messages{self._db.conversation_index}"
+        rows = self._rows(
+            f"SELECT {MESSAGE.columns} FROM {source} WHERE {OWN_AGENT} AND {where} ORDER BY seq", **params
+        )
+        messages = (as_of_settings(self._db, MESSAGE.read(row), settings_revision) for row in rows)
+        return [message for message in messages if message is not None]
 
     def of_run(self, run: Run, *, reset: bool = False) -> Sequence[Message]:
         """The run's input and all its other messages; `reset` includes those that a reset took out of view."""
@@ -247,55 +230,53 @@ class Messages:
         # message something for the sake of runs long ended.
         until = f" AND {BEFORE_NEXT_RUN}" if run.ended else ""
         # A run that goes on with answered calls begins with those, which stand in the log of the one before.
-        of = "run_seq = :run_seq" if run.resumes is None else "run_seq IN (:run_seq, :resumes)"
         return self._read(
-            f"agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :first AND {of}"
-            f"{until} AND {in_view(reset)} ORDER BY seq",
-            {
-                "agent_id": run.key.agent_id,
-                "run_seq": run.key.seq,
-                "conversation": run.conversation_seq,
-                "first": run.begins_at if run.begins_at is not None else run.first_message_seq or 0,
-            }
-            | ({"own": run.first_message_seq or 0} if run.ended else {})
-            | ({} if run.resumes is None else {"resumes": run.resumes}),
+            "agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :first"
+            f" AND run_seq IN (:run_seq, :resumes){until} AND {in_view(reset)} ORDER BY seq",
             of_conversation=True,
+            agent_id=run.key.agent_id,
+            run_seq=run.key.seq,
+            resumes=run.key.seq if run.resumes is None else run.resumes,
+            conversation=run.conversation_seq,
+            first=run.begins_at if run.begins_at is not None else run.first_message_seq or 0,
+            own=run.first_message_seq or 0,
         )
 
     def count(self, agent_id: AgentId) -> int:
         """How many messages the agent's history has, without the engine's own."""
-        rows = self._db.rows(
-            "SELECT message_count FROM agents WHERE id = :id AND org_id = :org_id",
-            {"id": agent_id, "org_id": self._org_id},
-        )
+        rows = self._rows("SELECT message_count FROM agents WHERE id = :id AND org_id = :org_id", id=agent_id)
         return int(rows[0][0]) if rows else 0
 
     def count_after(self, agent_id: AgentId, seq: int, *, conversation_seq: int | None = None) -> int:
         """How many messages of `list` have higher numbers."""
-        where, params = range_conditions(agent_id, conversation_seq, seq, None)
-        found = f"{where} AND kind IN ('message', 'approval') AND {IN_VIEW} AND {OWN_AGENT}"
+        where = _range(conversation_seq, seq, None)
         index = "" if conversation_seq is None else self._db.conversation_index
-        sql = f"SELECT COUNT(*) FROM messages{index} WHERE {found}"
-        return int(self._db.rows(sql, params | {"org_id": self._org_id})[0][0])
+        rows = self._rows(
+            f"SELECT COUNT(*) FROM messages{index} WHERE {where} AND kind IN ('message', 'approval') AND {IN_VIEW}"
+            f" AND {OWN_AGENT}",
+            agent_id=agent_id,
+            **where.params,
+        )
+        return int(rows[0][0])
 
     def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Matches:
         """Candidates of a full-text search."""
-        found = self._db.rows(
+        agents = self._rows(
             "SELECT number, words_seq, message_seq, EXISTS (SELECT 1 FROM resetting WHERE agent_id = :id) FROM agents"
             " WHERE id = :id AND org_id = :org_id",
-            {"id": agent_id, "org_id": self._org_id},
+            id=agent_id,
         )
-        if not found or not query.clauses:
+        if not agents or not query.clauses:
             return Matches()
-        number, words_seq, next_seq, resetting = found[0]
+        number, words_seq, next_seq, resetting = agents[0]
         below = next_seq if where.before_seq is None else min(where.before_seq, next_seq)
         waiting = self._waiting(agent_id, words_seq, below - 1, where) if words_seq < below else ()
-        # The index knows roles and numbers, and a removed message is not in it; the rest is asked of the message, also
-        # whether a reset took it out of view that is still carried out.
-        rest = replace(where, roles=(), before_seq=None)
-        conditions, params = conditions_of(rest, "m.")
+        # The index has roles and numbers, and no removed messages; the message's row has the rest, also whether a reset
+        # that is still carried out took it out of view.
+        conditions = conditions_of(replace(where, roles=(), before_seq=None), "m.")
         if resetting:
-            conditions += f" AND NOT {being_reset('m')}"
+            conditions.add(f"NOT {being_reset('m')}")
+        conditions.params["agent_id"] = agent_id
         return matches(
             self._db,
             "message_words",
@@ -305,40 +286,36 @@ class Messages:
             labels=where.roles,
             below=min(below, words_seq),
             waiting=waiting,
-            join="JOIN messages m ON m.agent_id = :agent_id AND m.seq = {key}" if conditions else "",
-            conditions=conditions,
-            params={"agent_id": agent_id, **params} if conditions else None,
+            join="JOIN messages m ON m.agent_id = :agent_id AND m.seq = {key}",
+            where=conditions,
         )
 
     def _waiting(self, agent_id: AgentId, first: int, last: int, where: MessageFilter) -> Sequence[tuple[int, str]]:
         """Number and words of the messages between two numbers that match the filter, the newest first."""
-        conditions, params = conditions_of(where)
+        conditions = conditions_of(where)
         rows = read_rows(
             self._db,
-            f"agent_id = :agent_id AND seq BETWEEN :first AND :last AND {IN_VIEW}{conditions} ORDER BY seq DESC",
-            {"agent_id": agent_id, "first": first, "last": last, **params},
+            f"agent_id = :agent_id AND seq BETWEEN :first AND :last AND {IN_VIEW} AND {conditions} ORDER BY seq DESC",
+            {"agent_id": agent_id, "first": first, "last": last, **conditions.params},
         )
         return [(seq, words) for seq, _, words in filter(None, map(words_of, rows))]
 
     def next_seq(self, agent_id: AgentId) -> int:
         """The number of the agent's next message. Raises: NotFound."""
-        rows = self._db.rows(
-            "SELECT message_seq FROM agents WHERE id = :id AND org_id = :org_id",
-            {"id": agent_id, "org_id": self._org_id},
-        )
-        if not rows:
-            raise NotFound("agent", agent_id)
-        return int(rows[0][0])
+        rows = self._rows("SELECT message_seq FROM agents WHERE id = :id AND org_id = :org_id", id=agent_id)
+        return int(first(rows, "agent", agent_id)[0])
 
     def turns(self, agent_id: AgentId, *, from_seq: int, limit: int) -> Sequence[Turn]:
         """Messages of users and assistants from `from_seq` on, in order, without those that have no text."""
         # Evaluated on the stored JSON: parsing it into messages takes ten times as long.
-        rows = self._db.rows(
+        rows = self._rows(
             "SELECT seq, conversation_seq, role, name, occurred_at, LENGTH(parts),"
             " CASE WHEN parts LIKE '%?%' OR parts LIKE '%？%' THEN 1 ELSE 0 END FROM messages"
             f" WHERE {OWN_AGENT} AND agent_id = :agent_id AND seq >= :from_seq AND kind = 'message' AND {IN_VIEW}"
             " AND role IN ('user', 'assistant') AND parts LIKE '%\"type\":\"text\"%' ORDER BY seq LIMIT :limit",
-            {"agent_id": agent_id, "org_id": self._org_id, "from_seq": from_seq, "limit": limit},
+            agent_id=agent_id,
+            from_seq=from_seq,
+            limit=limit,
         )
         return [
             Turn(
@@ -355,29 +332,32 @@ class Messages:
 
     def texts(self, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, str]:
         """Number -> text of the messages that are in view."""
-        if not seqs:
-            return {}
         source, condition, params = self._db.select_numbers("messages", "seq", "seqs", seqs)
-        rows = self._db.rows(
+        rows = self._rows(
             f"SELECT seq, parts, revision FROM {source} WHERE {OWN_AGENT} AND agent_id = :agent_id AND {IN_VIEW}"
             f" AND {condition}",
-            {"agent_id": agent_id, "org_id": self._org_id, **params},
+            agent_id=agent_id,
+            **params,
         )
-        found = {row[0]: row_text(row[1]) for row in rows if not row[2]}
+        texts = {row[0]: row_text(row[1]) for row in rows if not row[2]}
         if revised := [row[0] for row in rows if row[2]]:
-            found |= {message.seq: message.text for message in self.by_seqs(agent_id, revised)}
-        return found
+            texts |= {message.seq: message.text for message in self.by_seqs(agent_id, revised)}
+        return texts
 
     def newest(self, agent_id: AgentId, *, where: MessageFilter, limit: int) -> Sequence[Message]:
-        conditions, params = conditions_of(where)
+        """The newest messages in view that match the filter, newest first."""
+        conditions = conditions_of(where)
         return self._read(
-            f"agent_id = :agent_id AND kind = 'message' AND {IN_VIEW}{conditions} ORDER BY seq DESC LIMIT :limit",
-            {"agent_id": agent_id, "limit": limit} | params,
+            f"agent_id = :agent_id AND kind = 'message' AND {IN_VIEW} AND {conditions} ORDER BY seq DESC LIMIT :limit",
+            agent_id=agent_id,
+            limit=limit,
+            **conditions.params,
         )
 
     def by_seqs(self, agent_id: AgentId, seqs: Sequence[int]) -> Sequence[Message]:
-        found = read_messages(self._db, self._org_id, agent_id, seqs)
-        return [found[seq] for seq in seqs if seq in found]
+        """The messages with these numbers that are in view, in the order of `seqs`."""
+        messages = read_messages(self._db, self._org_id, agent_id, seqs)
+        return [messages[seq] for seq in seqs if seq in messages]
 
     def revise(self, message_id: MessageId, parts: Sequence[Part] | None, *, author: Author, at: datetime) -> None:
         """Replace the parts that are shown, or remove the message from view with None; the row itself stays.
@@ -386,52 +366,52 @@ class Messages:
         """
         before = self.get(message_id)
         check_same_calls(before, parts)
-        params = {"agent_id": before.agent_id, "seq": before.seq}
-        revision = before.revision + 1
         # The new settings revision makes the next request build a new prefix, and tells which of the message's
         # revisions a recorded request showed.
-        number, settings_revision, embedded, words_seq = self._db.rows(
-            "UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id"
-            " RETURNING number, settings_revision, embedded, words_seq",
-            {"id": before.agent_id},
+        number, settings_revision, embedded, words_seq = self._rows(
+            "UPDATE agents SET settings_revision = settings_revision + 1, message_count = message_count - :count"
+            " WHERE id = :id RETURNING number, settings_revision, embedded, words_seq",
+            id=before.agent_id,
+            count=int(parts is None and before.kind == "message"),
         )[0]
-        row = params | {
-            "revision": revision,
-            "parts": None if parts is None else storable(parts_to_json(parts)),
+        row: dict[str, Any] = {
+            "agent_id": before.agent_id,
+            "seq": before.seq,
+            "revision": before.revision + 1,
+            "parts": None if parts is None else PARTS.store(parts),
             "settings_revision": settings_revision,
             "author_kind": author.kind,
             "author_id": storable(author.id),
             "created_at": iso(at),
         }
-        self._db.run(
-            "INSERT INTO message_revisions (agent_id, seq, revision, parts, settings_revision, author_kind, author_id,"
-            " created_at, checksum) VALUES (:agent_id, :seq, :revision, :parts, :settings_revision, :author_kind,"
-            " :author_id, :created_at, :checksum)",
-            row | {"checksum": REVISIONS.of(row)},
-        )
-        self._db.run(
+        self._run(insert_into("message_revisions", f"{', '.join(row)}, checksum"), checksum=REVISIONS.of(row), **row)
+        self._run(
             "UPDATE messages SET revision = :revision, removed = :removed WHERE agent_id = :agent_id AND seq = :seq",
-            params | {"revision": revision, "removed": int(parts is None)},
+            removed=int(parts is None),
+            **row,
         )
-        indexed = before.seq < words_seq
-        if indexed and (old := words_of(before)):
-            word_index.unindex_words(self._db, "message_words", number, [old])
-        after: Message | None = None
-        if parts is None:
-            self._db.run(
-                "UPDATE agents SET message_count = message_count - :said WHERE id = :id",
-                {"said": int(before.kind == "message"), "id": before.agent_id},
-            )
-        elif (new := words_of(after := self.get(message_id))) and indexed:
-            word_index.index_words(self._db, "message_words", number, [new])
+        after = None if parts is None else self.get(message_id)
+        if before.seq < words_seq:
+            if words := words_of(before):
+                word_index.unindex_words(self._db, "message_words", number, [words])
+            if after is not None and (words := words_of(after)):
+                word_index.index_words(self._db, "message_words", number, [words])
         if embedded:
             forget_texts(self._db, number, [before.seq])
             if after is not None and is_embedded(after):
                 queue_texts(self._db, number, [before.seq])
 
-    def _read(self, where: str, params: dict[str, Any], *, of_conversation: bool = False) -> Sequence[Message]:
-        params = params | {"org_id": self._org_id}
+    def _read(self, where: str, *, of_conversation: bool = False, **params: Any) -> Sequence[Message]:
+        params["org_id"] = self._org_id
         return read_rows(self._db, f"{OWN_AGENT} AND {where}", params, of_conversation=of_conversation)
+
+
+def _range(conversation_seq: int | None, above: int | None, below: int | None) -> Conditions:
+    """The conditions of an agent's messages, or those of a conversation, between two numbers, both excluded."""
+    where = Conditions("agent_id = :agent_id")
+    where.equal("conversation_seq", conversation_seq)
+    where.between("seq", above, below)
+    return where
 
 
 def read_messages(

@@ -7,11 +7,12 @@ never change, or change together with it. Rows from before checksums existed hav
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.storage.database.base import Database, Row
+from perdure.storage.database.base import Database
+from perdure.storage.database.row_format import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,8 @@ class ChecksumColumns:
     columns: tuple[str, ...]
 
     def of(self, row: Mapping[str, Any]) -> int:
-        """The checksum of a row in its stored form."""
-        return checksum([row[column] for column in self.columns])
+        """The checksum of a stored row: CRC-32 of its values, separated by NUL, which no stored text contains."""
+        return zlib.crc32("\0".join(str(row[column]) for column in self.columns).encode())
 
 
 MESSAGES = ChecksumColumns(
@@ -55,26 +56,20 @@ VERSIONS = ChecksumColumns(
 )
 
 
-def checksum(values: Sequence[Any]) -> int:
-    """CRC-32 of stored values, separated by NUL, which no stored text contains. It takes 2 us for a message."""
-    return zlib.crc32("\0".join(map(str, values)).encode())
-
-
 def check_rows(
     db: Database, what: ChecksumColumns, where: str, params: Mapping[str, Any], *, repair: bool
 ) -> tuple[list[Row], int]:
     """The keys of damaged rows, and how many rows have no checksum; `repair` adds the missing ones."""
     rows = db.rows(f"SELECT {', '.join(what.columns)}, checksum FROM {what.table} WHERE {where}", params)
-    places = [what.columns.index(column) for column in what.key]
     damaged: list[Row] = []
     without: list[dict[str, Any]] = []
-    for row in rows:
-        *values, stored = row
-        key = [values[place] for place in places]
+    for *values, stored in rows:
+        row = dict(zip(what.columns, values, strict=True))
+        key = {column: row[column] for column in what.key}
         if stored is None:
-            without.append({**dict(zip(what.key, key, strict=True)), "checksum": checksum(values)})
-        elif stored != checksum(values):
-            damaged.append(key)
+            without.append({**key, "checksum": what.of(row)})
+        elif stored != what.of(row):
+            damaged.append([*key.values()])
     if repair and without:
         keys = " AND ".join(f"{column} = :{column}" for column in what.key)
         db.run_many(f"UPDATE {what.table} SET checksum = :checksum WHERE {keys}", without)

@@ -14,12 +14,13 @@ from perdure.core.ids import OrgId
 from perdure.core.text.words import storable
 from perdure.core.upkeep import BlockCheckResult, CheckResult, Fault, FaultKind, Owner
 from perdure.core.vectors import OwnerKind
-from perdure.storage.database.base import Database, load
+from perdure.storage.database.base import Database
+from perdure.storage.database.row_format import load
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.rebuild import LAST, ROWS, TABLES, rebuild_words, rebuilding, words_of
 from perdure.storage.tables.message_filters import IN_VIEW, being_reset
 from perdure.storage.tables.messages import embedded_texts_of
-from perdure.storage.tables.vector_queue import forget_texts, queue_texts
+from perdure.storage.tables.vectors import forget_texts, queue_texts
 from perdure.storage.upkeep.checksums import MESSAGES, PASSAGES, REVISIONS, VERSIONS, check_rows
 from perdure.storage.upkeep.deleted import CHARS, carry_out_delete, unfinished_deletes
 

@@ -1,0 +1,127 @@
+"""How values are stored in columns, and how dataclasses are stored as rows."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from perdure.core.errors import StoreDamaged
+from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.words import restore, storable
+
+T = TypeVar("T")
+
+Row = Sequence[Any]
+
+DAMAGED_HELPS = "restore a backup; `perdure verify` tells what else is damaged"
+
+
+def iso(at: datetime) -> str:
+    """The time as sortable text, in UTC with microseconds."""
+    return (at if at.tzinfo is UTC else at.astimezone(UTC)).isoformat(timespec="microseconds")
+
+
+def from_iso(text: str) -> datetime:
+    """The inverse of `iso`. Raises: StoreDamaged."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise StoreDamaged("the store is damaged: it contains a time that cannot be read: " + DAMAGED_HELPS) from error
+
+
+def dump(value: Any) -> str:
+    """Compact JSON, storable in any text column."""
+    return storable(compact_json(value))
+
+
+def dump_fields(value: Any) -> str:
+    """The fields of a dataclass with slots as compact JSON, storable in any text column."""
+    return dump({name: getattr(value, name) for name in value.__slots__})
+
+
+def load(text: str) -> Any:
+    """The inverse of `dump`. Raises: StoreDamaged."""
+    try:
+        return json.loads(restore(text))
+    except ValueError as error:  # only what `dump` made is ever written
+        raise StoreDamaged(f"a value of {len(text):,} characters is no JSON any more: {DAMAGED_HELPS}") from error
+
+
+class Codec(NamedTuple):
+    """How the values of a column are stored and loaded. None is stored as NULL, which is loaded as `null`."""
+
+    store: Callable[[Any], Any]
+    load: Callable[[Any], Any]
+    null: Any = None
+
+
+TEXT = Codec(storable, restore)
+JSON = Codec(dump, load)
+JSON_TUPLE = Codec(dump, lambda text: tuple(load(text)))
+TIME = Codec(iso, from_iso)
+FLAG = Codec(int, bool)
+BYTES = Codec(lambda data: base64.b64encode(data).decode(), base64.b64decode)
+
+
+class RowFormat(Generic[T]):
+    """The columns that hold a `T`, in order.
+
+    Args:
+        build: makes a `T` of the loaded values, by the names of their columns; mostly the dataclass itself.
+        columns: the names of the columns, separated by commas.
+        codecs: codec -> the columns that are stored with it, separated by spaces; other columns hold the value itself.
+        attributes: column -> what it stores of a `T`; other columns store the attribute of their name.
+    """
+
+    def __init__(
+        self,
+        build: Callable[..., T],
+        columns: str,
+        codecs: Mapping[Codec, str],
+        attributes: Mapping[str, Callable[[T], Any]] | None = None,
+    ) -> None:
+        self.columns = columns
+        self._build = build
+        by_name = {name: codec for codec, names in codecs.items() for name in names.split()}
+        self._names = columns.split(", ")
+        assert by_name.keys() <= set(self._names), f"{by_name.keys()} are not all columns"
+        self._codecs = [by_name.get(name) for name in self._names]
+        attributes = attributes or {}
+        self._stores = {name: (by_name.get(name), attributes.get(name) or attrgetter(name)) for name in self._names}
+
+    def columns_of(self, alias: str) -> str:
+        """The columns of a table with this alias."""
+        return ", ".join(f"{alias}.{name}" for name in self._names)
+
+    def params(self, value: T, columns: str | None = None) -> dict[str, Any]:
+        """Column -> what it stores of a value, for all columns or for these."""
+        row: dict[str, Any] = {}
+        wanted = self._names if columns is None else columns.split(", ")
+        for name in wanted:
+            codec, attribute = self._stores[name]
+            field = attribute(value)
+            row[name] = field if codec is None or field is None else codec.store(field)
+        return row
+
+    def read(self, row: Row) -> T:
+        """The value of a row; it may have further columns. Raises: StoreDamaged."""
+        return self._build(
+            **{
+                name: field if codec is None else codec.null if field is None else codec.load(field)
+                for name, codec, field in zip(self._names, self._codecs, row, strict=False)
+            }
+        )
+
+
+def insert_into(table: str, columns: str) -> str:
+    """The statement that inserts a row; each column's parameter has its name."""
+    return f"INSERT INTO {table} ({columns}) VALUES ({', '.join(f':{name}' for name in columns.split(', '))})"
+
+
+def assignments(columns: str) -> str:
+    """The assignments of an update; each column's parameter has its name."""
+    return ", ".join(f"{name} = :{name}" for name in columns.split(", "))

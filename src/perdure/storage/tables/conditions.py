@@ -1,0 +1,95 @@
+"""The conditions of a statement, with their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.core.errors import InvalidInput
+from perdure.core.text.words import storable
+from perdure.storage.database.row_format import dump
+
+PATTERN_BYTES = 40_000
+"""The size limit of a pattern; SQLite's own is 50,000 bytes."""
+
+
+class Conditions:
+    """Conditions that must all hold. As a text they are SQL, joined by AND; `params` are the values in them.
+
+    Args:
+        clauses, params: the first conditions, and the parameters that they name.
+    """
+
+    def __init__(self, *clauses: str, **params: Any) -> None:
+        self.clauses, self.params = list(clauses), params
+
+    def __str__(self) -> str:
+        return " AND ".join(self.clauses) or "1 = 1"
+
+    def add(self, clause: str, *values: Any) -> None:
+        """Add a condition whose `?` stand for these values. If one is None, add nothing."""
+        if any(value is None for value in values):
+            return
+        for value in values:
+            name = f"w{len(self.params)}"
+            self.params[name] = value
+            clause = clause.replace("?", f":{name}", 1)
+        self.clauses.append(clause)
+
+    def equal(self, column: str, value: str | int | None) -> None:
+        """The column has this value; None: any."""
+        self.add(f"{column} = ?", _stored(value))
+
+    def among(self, column: str, values: Sequence[str | int] | None, *, negate: bool = False) -> None:
+        """The column has one of these values, or with `negate` none of them; None: any."""
+        if values is None:
+            return
+        listed = [_stored(value) for value in dict.fromkeys(values)]
+        if listed:
+            self.add(f"{column} {'NOT ' if negate else ''}IN ({', '.join('?' * len(listed))})", *listed)
+        elif not negate:
+            self.add("1 = 0")
+
+    def between(self, column: str, above: int | None, below: int | None) -> None:
+        """The column is between two numbers, both excluded; None: no bound."""
+        self.add(f"{column} > ?", above)
+        self.add(f"{column} < ?", below)
+
+    def contain(self, column: str, text: str | None) -> None:
+        """The column contains this text, ignoring case; none or an empty one: any. Raises: InvalidInput: too long."""
+        if not text:
+            return
+        escaped = storable(text.replace("!", "!!").replace("%", "!%").replace("_", "!_"))
+        if len(escaped.encode()) > PATTERN_BYTES:
+            raise InvalidInput(f"a part of a text to look for has {len(text):,} characters: give a shorter one")
+        # The database may not lower-case every script, so the exact text matches too.
+        clause = f"(LOWER({column}) LIKE LOWER(?) ESCAPE '!' OR {column} LIKE ? ESCAPE '!')"
+        self.add(clause, f"%{escaped}%", f"%{escaped}%")
+
+    def have_tags(self, column: str, tags: Sequence[str], *, every: bool) -> None:
+        """The column, a JSON list of tags, has one of these, or every one; no tags: any."""
+        # A quoted tag occurs only as an element of the list, because quotes within tags are escaped. REPLACE is
+        # case-sensitive, LIKE on SQLite is not.
+        values = [dump(tag) for tag in dict.fromkeys(tags)]
+        clauses = [f"REPLACE({column}, ?, '') <> {column}" for _ in values]
+        if clauses:
+            self.add(f"({(' AND ' if every else ' OR ').join(clauses)})", *values)
+
+    def page(
+        self, columns: Sequence[str], *, ascending: bool, after: Sequence[Any] | None, before: Sequence[Any] | None
+    ) -> str:
+        """Limit to the rows behind `after` and in front of `before`, which are values of these columns; return the
+        ORDER BY. With `before` alone it is the reverse order, so that a page ends in front of it."""
+        for place, is_behind in ((after, True), (before, False)):
+            if place is not None:
+                sign = ">" if ascending is is_behind else "<"
+                self.add(f"({', '.join(columns)}) {sign} ({', '.join('?' * len(columns))})", *place)
+        is_reverse = before is not None and after is None
+        direction = "ASC" if ascending is not is_reverse else "DESC"
+        return "ORDER BY " + ", ".join(f"{column} {direction}" for column in columns)
+
+
+def _stored(value: str | int | None) -> str | int | None:
+    if isinstance(value, str):
+        return storable(value)
+    return value if value is None else int(value)
