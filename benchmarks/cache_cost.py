@@ -22,7 +22,7 @@ from perdure import AsyncPerdure, StoredEvent
 from perdure.core.events import PrefixRewritten, ViewCompacted
 from perdure.core.models import ModelReply
 from perdure.core.runs import Usage
-from perdure.domain.agents.units import NewBlock
+from perdure.domain.blocks.units import NewBlock
 from perdure.providers.openai_chat import OpenAIChat
 from perdure.testing import HttpModel, InlineStore, calls, says
 

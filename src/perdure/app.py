@@ -1,4 +1,7 @@
-"""The composition root: it builds a running engine from the settings. Only this file imports every room."""
+"""The composition root: it builds a running engine from the settings. Only this file imports every room.
+
+What is imported here `as` itself is for library, server and CLI, which don't import adapters.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
 from perdure.core.secrets import Cipher
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import Tool, ToolFilter, ToolInputs, ToolSpec
-from perdure.domain.mcp_registry import StoredMcpRegistry
-from perdure.domain.tools.inputs import load_inputs
+from perdure.domain.mcp import StoredMcpRegistry
+from perdure.domain.tools.environment import load_inputs
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
 from perdure.engine.hooks.bus import Hooks
@@ -36,65 +39,36 @@ from perdure.engine.run.runner import Runner
 from perdure.engine.search.search import Search
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
 from perdure.engine.workers.files import FileWorker
-from perdure.providers.catalog import ModelFacts, facts_of
-from perdure.providers.choosing import Choice, ToolProbe, probe_tools, served_window
-from perdure.providers.discovery import ALIASES, PROVIDERS, Endpoint, Listing, find_providers
-from perdure.providers.embeddings.choose import EmbedderChoice, choose_embedder
-from perdure.providers.masking import environment_secrets, mask_text
-from perdure.providers.registry import ModelRegistry
+from perdure.providers.catalog import ModelFacts as ModelFacts
+from perdure.providers.catalog import facts_of as facts_of
+from perdure.providers.choosing import Choice as Choice
+from perdure.providers.choosing import probe_tools as probe_tools
+from perdure.providers.choosing import served_window as served_window
+from perdure.providers.discovery import PROVIDERS as PROVIDERS
+from perdure.providers.discovery import find_providers
+from perdure.providers.embeddings.choose import EmbedderChoice as EmbedderChoice
+from perdure.providers.embeddings.choose import choose_embedder as choose_embedder
+from perdure.providers.masking import environment_secrets as environment_secrets
+from perdure.providers.masking import mask_text as mask_text
+from perdure.providers.registry import ModelRegistry as ModelRegistry
 from perdure.settings import Settings
-from perdure.storage.cipher import KEY_FILE, AesCipher, make_key_file
-from perdure.storage.database.base import NOT_DELETED
+from perdure.storage.cipher import KEY_FILE as KEY_FILE
+from perdure.storage.cipher import AesCipher
+from perdure.storage.cipher import make_key_file as make_key_file
+from perdure.storage.database.base import NOT_DELETED as NOT_DELETED
 from perdure.storage.open import open_store
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
 from perdure.toolbox.builtin.toolbox import Builtins, WebSettings
 from perdure.toolbox.custom import CustomTools
-from perdure.toolbox.functions import Functions, tool
+from perdure.toolbox.functions import Functions as Functions
+from perdure.toolbox.functions import tool as tool
 from perdure.toolbox.hooks.commands import HOOKS_FILE, command_hooks
-from perdure.toolbox.hooks.functions import entry_point_hooks, function_hooks, hook
+from perdure.toolbox.hooks.functions import entry_point_hooks, function_hooks
+from perdure.toolbox.hooks.functions import hook as hook
 from perdure.toolbox.mcp.toolbox import McpToolbox
 from perdure.toolbox.router import Toolboxes
-
-__all__ = [
-    "ALIASES",
-    "KEY_FILE",
-    "NOT_DELETED",
-    "PROVIDERS",
-    "App",
-    "Choice",
-    "EmbedderChoice",
-    "Endpoint",
-    "Functions",
-    "Listing",
-    "ModelFacts",
-    "ModelRegistry",
-    "SystemClock",
-    "ToolProbe",
-    "Uuids",
-    "accept_loss",
-    "check_file",
-    "choose_embedder",
-    "configured_hooks",
-    "environment_secrets",
-    "facts_of",
-    "find_damage",
-    "hook",
-    "make_key_file",
-    "mask_text",
-    "model_registry",
-    "probe_tools",
-    "reading_sandbox_of",
-    "sandbox_of",
-    "schema_version",
-    "served_window",
-    "start",
-    "store_error",
-    "tool",
-    "web_search_engine",
-]
-
 
 # The library logs nothing on its own; a program that wants its warnings sets logging up.
 logging.getLogger("perdure").addHandler(logging.NullHandler())

@@ -12,10 +12,15 @@ from perdure.core.errors import InvalidInput
 from perdure.core.limits import Limits
 
 STORE_FILE = "perdure.db"
-TOKEN_COUNTERS = ("script", "tiktoken")
-SANDBOX_MODES = ("auto", "unsafe", "off")
-SWITCHES = ("off", "on")
-WEB_SEARCH = ("exa", "tavily", "brave", "searxng", "none")
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "token_counter": ("script", "tiktoken"),
+    "web_search": ("", "exa", "tavily", "brave", "searxng", "none"),
+    "sandbox": ("auto", "unsafe", "off"),
+    "sandbox_network": ("off", "on"),
+    "mcp_stdio": ("off", "on"),
+    "mcp_private": ("", "off", "on"),
+}
+"""Setting -> the values that it can have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,21 +94,10 @@ class Settings(Limits):
     hooks: str = ""
 
     def __post_init__(self) -> None:
-        if self.token_counter not in TOKEN_COUNTERS:
-            choices = " or ".join(TOKEN_COUNTERS)
-            raise InvalidInput(f"PERDURE_TOKEN_COUNTER is {self.token_counter!r}: {choices} is needed")
-        if self.web_search and self.web_search not in WEB_SEARCH:
-            choices = ", ".join(WEB_SEARCH)
-            raise InvalidInput(f"PERDURE_WEB_SEARCH is {self.web_search!r}: one of {choices} is needed")
-        if self.sandbox not in SANDBOX_MODES:
-            choices = ", ".join(SANDBOX_MODES)
-            raise InvalidInput(f"PERDURE_SANDBOX is {self.sandbox!r}: one of {choices} is needed")
-        if self.sandbox_network not in SWITCHES:
-            raise InvalidInput(f"PERDURE_SANDBOX_NETWORK is {self.sandbox_network!r}: on or off is needed")
-        if self.mcp_stdio not in SWITCHES:
-            raise InvalidInput(f"PERDURE_MCP_STDIO is {self.mcp_stdio!r}: on or off is needed")
-        if self.mcp_private not in ("", *SWITCHES):
-            raise InvalidInput(f"PERDURE_MCP_PRIVATE is {self.mcp_private!r}: on or off is needed")
+        for name, choices in CHOICES.items():
+            if (value := getattr(self, name)) not in choices:
+                *most, last = filter(None, choices)
+                raise InvalidInput(f"PERDURE_{name.upper()} is {value!r}: {', '.join(most)} or {last} is needed")
         if self.searxng_url and not self.searxng_url.startswith(("http://", "https://")):
             raise InvalidInput(f"PERDURE_SEARXNG_URL is {self.searxng_url!r}: it has to begin with http:// or https://")
 

@@ -9,8 +9,8 @@ import pytest
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS
 from perdure.core.errors import AlreadyExists, BlockLimitExceeded, InvalidInput, NameInvalid, NotFound
 from perdure.core.ids import BlockId
-from perdure.domain.agents.units import NewAgent, NewBlock, create_agent
-from perdure.domain.blocks.units import DEFAULT_DESCRIPTIONS, create_block
+from perdure.domain.agents.units import NewAgent, create_agent
+from perdure.domain.blocks.units import DEFAULT_DESCRIPTIONS, NewBlock, create_block
 from perdure.domain.tools.specs import DEFAULT_TOOLS, MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import put_tools
 from perdure.storage.tx import Tx
@@ -29,7 +29,9 @@ async def a_store() -> tuple[InlineStore, SequentialIds]:
 async def test_an_agent_comes_with_conversation_blocks_and_tools() -> None:
     """Its default conversation, its blocks in their order, shared ones after them, and the tools of its type."""
     store, ids = await a_store()
-    shared = await store.write(create_block, BlockId(ids.new("block")), "team", "red", author=USER, at=START)
+    shared = await store.write(
+        create_block, BlockId(ids.new("block")), NewBlock(label="team", value="red"), author=USER, at=START
+    )
     new = NewAgent(
         name="Ada's agent",
         model="test/model",

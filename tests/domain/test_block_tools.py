@@ -16,7 +16,7 @@ from perdure.core.errors import (
     TextAmbiguous,
     TextNotFound,
 )
-from perdure.domain.agents.units import NewBlock
+from perdure.domain.blocks.units import NewBlock
 from perdure.storage.tx import Tx
 from tests.support.agents import agent_in_run
 

@@ -15,7 +15,7 @@ from perdure.core.errors import (
     InvalidInput,
     TextNotFound,
 )
-from perdure.domain.agents.units import NewBlock
+from perdure.domain.blocks.units import NewBlock
 from tests.support.agents import agent_in_run
 
 HUMAN = NewBlock(label="human", value="Name: Ada\nLikes: tea", description="The person.")

@@ -10,7 +10,7 @@ import pytest
 from perdure import AsyncPerdure, PerdureError
 from perdure.core.events import MessageAdded, StoredEvent
 from perdure.core.runs import RunKey
-from perdure.domain.agents.units import NewBlock
+from perdure.domain.blocks.units import NewBlock
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, RequestDefect
 from perdure.engine.run.progress import Progress

@@ -12,7 +12,7 @@ from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.events import PrefixRewritten
 from perdure.core.messages import Message
 from perdure.core.models import ModelRequest
-from perdure.domain.agents.units import NewBlock
+from perdure.domain.blocks.units import NewBlock
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, calls, says
 
 MODEL = "test/scripted"

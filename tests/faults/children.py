@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from perdure.core.ids import AgentId, BlockId, ConversationId
-from perdure.domain.agents.units import NewBlock
+from perdure.domain.blocks.units import NewBlock
 from perdure.library import AsyncPerdure
 from tests.support.kill_target import MODEL, TOOLS, effect_tools, obedient_model
 from tests.support.warm import KILL, killed, warm

@@ -11,7 +11,7 @@ import pytest
 
 from perdure import InvalidInput, NewPassage, NotFound
 from perdure.core.passages import PassageFilter
-from perdure.domain.archives import batching
+from perdure.domain import batching
 from perdure.domain.archives.units import Selection, delete_selected, select_seqs
 from perdure.library.services import passages as passage_service
 from tests.support.library import open_async, open_sync

@@ -68,7 +68,7 @@ def test_what_a_block_is_can_not_be_changed(tmp_path: Path, field: str) -> None:
     with open_sync(tmp_path / "agents.db") as perdure:
         blocks = perdure.create_agent().blocks
         before = blocks.get("human")
-        told = f"a block has no field {field} to change: there are value, label"
+        told = f"a block has no field {field} to change: there are label, value"
         with pytest.raises(InvalidInput, match=told):
             blocks.change("human", description="new", **{field: 1})
         with pytest.raises(InvalidInput, match=told):

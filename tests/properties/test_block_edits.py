@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import InvalidInput, PerdureError, ToolError, VersionConflict
 from perdure.core.text.line_diff import diff_of
-from perdure.domain.agents.units import NewBlock
 from perdure.domain.blocks.patches import apply_patch
-from perdure.domain.blocks.units import restore_block, update_block
+from perdure.domain.blocks.units import NewBlock, restore_block, update_block
 from perdure.storage.tx import Tx
 from tests.support.agents import USER, AgentInRun, agent_in_run
 from tests.support.strategies import effort

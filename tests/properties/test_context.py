@@ -27,7 +27,7 @@ from perdure.core.messages import Message, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix, Usage
-from perdure.domain.agents.units import NewBlock
+from perdure.domain.blocks.units import NewBlock
 from perdure.engine.run.request import load_view
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, SequentialIds

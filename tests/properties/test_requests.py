@@ -15,7 +15,7 @@ from perdure.context.request.assemble import assemble, canonical, check_legal
 from perdure.core.events import PrefixRewritten
 from perdure.core.ids import AgentId
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
-from perdure.domain.agents.units import NewBlock
+from perdure.domain.blocks.units import NewBlock
 from perdure.engine.run.request import load_view
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, SequentialIds

@@ -13,7 +13,7 @@ from perdure.core.ids import AgentId, BlockId, McpServerId, ToolId
 from perdure.core.limits import Limits
 from perdure.core.mcp import Definition, McpServer, ToolListing
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
-from perdure.domain.blocks.units import create_block
+from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.mcp import register_server
 from perdure.storage.tx import Tx
 from tests.server.largest import Largest, Operation, Text, words
@@ -163,7 +163,11 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
     def blocks(tx: Tx) -> list[BlockId]:
         made = [
             create_block(
-                tx, BlockId(ports.ids.new("block")), f"b{number}", words(BLOCK_CHARS // 8), author=AUTHOR, at=now
+                tx,
+                BlockId(ports.ids.new("block")),
+                NewBlock(label=f"b{number}", value=words(BLOCK_CHARS // 8)),
+                author=AUTHOR,
+                at=now,
             )
             for number in range(limits.blocks_per_agent)
         ]

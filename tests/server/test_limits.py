@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from perdure import AsyncPerdure, RunFailed, TooMany
-from perdure.domain.agents.units import NewBlock
+from perdure.domain.blocks.units import NewBlock
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings

@@ -16,7 +16,8 @@ from perdure.core.messages import Draft, Part, Role, Text
 from perdure.core.runs import Run
 from perdure.core.tools.arguments import parse_arguments
 from perdure.core.tools.spec import ToolOutcome
-from perdure.domain.agents.units import NewAgent, NewBlock, create_agent
+from perdure.domain.agents.units import NewAgent, create_agent
+from perdure.domain.blocks.units import NewBlock
 from perdure.domain.tools.calls import MemoryCall
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from perdure.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from perdure.core.ids import Ids, McpServerId, ToolId
@@ -23,36 +24,33 @@ from perdure.core.mcp import (
     server_tag,
     unseal_server,
 )
+from perdure.core.ports import Clock
 from perdure.core.secrets import Cipher
 from perdure.core.tools.spec import Tool, ToolSpec
+from perdure.domain.secrets import open_server
+from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 
 NAMES_SHOWN = 10
 SALTS = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
-    """The values of a new server; see `McpServer`.
+class ServerOptions(TypedDict, total=False):
+    """How a new server is reached: by `url`, or by `command` and `args`; see `AsyncMcp.add`.
 
     `token`, `headers` and `environment` are stored encrypted, and may name secrets of the organisation: `secret:NAME`.
     """
 
-    name: str
-    transport: Transport
-    command: str = ""
-    args: tuple[str, ...] = ()
-    url: str = ""
-    auth_header: str | None = None
-    token: str | None = field(default=None, repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    trusted: bool = False
-    private: bool = False
-
-    @property
-    def secrets(self) -> ServerSecrets:
-        return ServerSecrets(token=self.token or None, headers=self.headers, environment=self.environment)
+    url: str
+    command: str
+    args: Sequence[str]
+    transport: Transport | None
+    token: str | None
+    auth_header: str | None
+    headers: Mapping[str, str] | None
+    environment: Mapping[str, str] | None
+    trusted: bool
+    private: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,32 +90,46 @@ class ToolsByStatus:
 
 
 def build_server(
-    tx: Tx, registration: Registration, *, server_id: McpServerId, cipher: Cipher, at: datetime, new: bool = True
+    tx: Tx,
+    name: str,
+    options: ServerOptions,
+    *,
+    server_id: McpServerId,
+    cipher: Cipher,
+    at: datetime,
+    new: bool = True,
 ) -> McpServer:
     """Build a server with encrypted secrets, after checking it.
 
     Args:
+        options: `private` says whether the url may lead to a private network.
         new: also check that no other server has its name.
     Raises: InvalidInput, AlreadyExists, SecretKeyMissing, SecretUnreadable.
     """
+    command = options.get("command", "")
     server = McpServer(
         id=server_id,
         org_id=tx.org_id,
-        name=registration.name,
-        transport=registration.transport,
-        command=registration.command,
-        args=tuple(registration.args),
-        url=registration.url,
-        auth_header=registration.auth_header,
-        trusted=registration.trusted,
-        private=registration.private,
+        name=name,
+        transport=options.get("transport") or ("stdio" if command else "streamable_http"),
+        command=command,
+        args=tuple(options.get("args", ())),
+        url=options.get("url", ""),
+        auth_header=options.get("auth_header"),
+        trusted=options.get("trusted", False),
+        private=options.get("private"),
         created_at=at,
         updated_at=at,
     )
-    check_server(server, registration.secrets)
+    secrets = ServerSecrets(
+        token=options.get("token") or None,
+        headers=options.get("headers") or {},
+        environment=options.get("environment") or {},
+    )
+    check_server(server, secrets)
     if new and tx.mcp.find_by_name(server.name) is not None:
         raise AlreadyExists("MCP server", server.name)
-    return seal_server(server, registration.secrets, cipher=cipher)
+    return seal_server(server, secrets, cipher=cipher)
 
 
 def register_server(tx: Tx, server: McpServer, listing: ToolListing | None, *, ids: Ids, at: datetime) -> McpServer:
@@ -374,3 +386,35 @@ def _check_host_change(changes: McpChanges, stored: ServerSecrets) -> None:
             "the url leads to another host, and the token or headers that are stored were given for the old one:"
             " give them again, or remove the server and register the new one"
         )
+
+
+class StoredMcpRegistry:
+    """`McpRegistry` over a store: what sessions with MCP servers read and update."""
+
+    def __init__(self, store: Store, cipher: Cipher, *, clock: Clock, ids: Ids) -> None:
+        self._store, self._cipher, self._clock, self._ids = store, cipher, clock, ids
+
+    async def get_server(self, server_id: McpServerId) -> McpServer:
+        return await self._store.read(lambda tx: tx.mcp.get(server_id))
+
+    async def open_secrets(self, server: McpServer) -> ServerSecrets:
+        return await self._store.read(open_server, server, cipher=self._cipher)
+
+    async def get_tool(self, tool_id: ToolId) -> McpTool:
+        tool = await self._store.read(lambda tx: tx.mcp.find_tool(tool_id))
+        if tool is None:
+            raise NotFound("MCP tool", tool_id, hint="its server was removed")
+        return tool
+
+    async def omission_reason(self, tool: McpTool) -> str:
+        omitted = (await self.get_server(tool.server_id)).left_out
+        return next((entry.reason for entry in omitted if entry.name == tool.name), "")
+
+    async def store_listing(self, server_id: McpServerId, listing: ToolListing) -> None:
+        if not await self._store.read(is_current, server_id, listing):
+            await self._store.write(sync_tools, server_id, listing, ids=self._ids, at=self._clock.now())
+
+    async def store_failure(self, server_id: McpServerId, reason: str) -> None:
+        at = self._clock.now()
+        with contextlib.suppress(NotFound):  # the server was removed meanwhile
+            await self._store.write(lambda tx: tx.mcp.read(server_id, failure=reason, at=at))

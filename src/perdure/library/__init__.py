@@ -7,8 +7,8 @@ generated from the asynchronous classes.
 from __future__ import annotations
 
 from perdure.app import hook, tool
-from perdure.domain.agents.units import NewBlock
 from perdure.domain.archives.passages import NewPassage
+from perdure.domain.blocks.units import NewBlock
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive

@@ -31,8 +31,7 @@ from perdure.library.services.importing import ImportResult
 from perdure.library.services.messages import NewMessage
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.services.steps import StepInfo, overview_of
-from perdure.library.tool_rules import AsyncAgentRules
-from perdure.library.tools import AsyncAgentTools
+from perdure.library.tools import AsyncAgentRules, AsyncAgentTools
 from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled
 

@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Unpack
 
 from perdure.core.ids import AgentId, ArchiveId, PassageId
-from perdure.core.passages import Passage, TagMatch
+from perdure.core.passages import Passage
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.values import as_tags
 from perdure.library.archives import AsyncArchive
-from perdure.library.checks import check_text, utc
+from perdure.library.checks import check_text
 from perdure.library.services import Services
-from perdure.library.services.passages import passage_filter
+from perdure.library.services.passages import PassageConditions, passage_filter
 from perdure.search.hits import Hits, PassageHit
 
 
@@ -38,13 +38,10 @@ class AsyncArchival:
         self,
         text: str,
         *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
         limit: int = 10,
         offset: int = 0,
         explain: bool = False,
+        **conditions: Unpack[PassageConditions],
     ) -> Hits[PassageHit]:
         """The passages that best match, of the agent's archives and of the files of its folders, best first; for an
         empty text the newest ones. The `source` of a file's passage names file and lines. The search's `ran` says which
@@ -53,37 +50,22 @@ class AsyncArchival:
         Args:
             limit, offset: so many hits, and how many before them are passed over; a search finds at most 1,000.
             explain: have each hit say `why` it was found.
-            since, until: times with a zone, both included.
+            conditions: `tags`, of which `tag_match` says whether "any" (the default) or "all" are needed; `since` and
+                `until`: times with a zone, both included.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
         """
-        return await self._services.search.passages_of_agent(
-            self.id,
-            text,
-            tags=tags,
-            tag_match=tag_match,
-            since=utc("since", since),
-            until=utc("until", until),
-            limit=limit,
-            offset=offset,
-            explain=explain,
-            files=True,
+        return await self._services.search.passages(
+            text, passage_filter(**conditions), agent_id=self.id, limit=limit, offset=offset, explain=explain
         )
 
     async def passages(
-        self,
-        *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 100,
-        after_seq: int = -1,
+        self, *, limit: int = 100, after_seq: int = -1, **conditions: Unpack[PassageConditions]
     ) -> Sequence[Passage]:
         """A page of the agent's archive, oldest first; `after_seq` is the last one's number of the page before.
 
-        Raises: InvalidInput: as `search_archive`.
+        Args and Raises: as `search_archive`.
         """
-        where = passage_filter(tags, tag_match, since, until)
+        where = passage_filter(**conditions)
         return await self._services.passages.list_of_agent_after(self.id, after_seq, where=where, limit=limit)
 
     async def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
@@ -91,11 +73,11 @@ class AsyncArchival:
 
         Raises: NotFound, also for one of another agent's; InvalidInput: a value that can't be used, no such field.
         """
-        return await self._services.passages.update_of_agent(self.id, passage_id, changes)
+        return await self._services.passages.update(self.id, passage_id, changes)
 
     async def delete_passage(self, passage_id: PassageId) -> None:
         """Remove a passage from archival memory. Raises: NotFound, also for one of another agent's."""
-        await self._services.passages.delete_of_agent(self.id, passage_id)
+        await self._services.passages.delete(self.id, passage_id)
 
 
 class AsyncAgentArchives:

@@ -8,13 +8,12 @@ from typing import Any, Unpack
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ArchiveId, PassageId
-from perdure.core.passages import Archive, Passage, TagMatch
+from perdure.core.passages import Archive, Passage
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges, Selection
-from perdure.library.checks import utc
 from perdure.library.paging import Page
 from perdure.library.services import Services
-from perdure.library.services.passages import passage_filter
+from perdure.library.services.passages import PassageConditions, passage_filter
 from perdure.search.hits import Hits, PassageHit
 
 
@@ -106,13 +105,10 @@ class AsyncArchive:
         self,
         text: str,
         *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
         limit: int = 10,
         offset: int = 0,
         explain: bool = False,
+        **conditions: Unpack[PassageConditions],
     ) -> Hits[PassageHit]:
         """The passages that best match, best first; for an empty text the newest ones. Its `ran` says which arms of the
         search took part, and why others did not.
@@ -120,38 +116,22 @@ class AsyncArchive:
         Args:
             limit, offset: so many hits, and how many before them are passed over; a search finds at most 1,000.
             explain: have each hit say `why` it was found.
-            since, until: times with a zone, both included.
+            conditions: `tags`, of which `tag_match` says whether "any" (the default) or "all" are needed; `since` and
+                `until`: times with a zone, both included.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
         """
         return await self._services.search.passages(
-            text,
-            archive_id=self.id,
-            tags=tags,
-            tag_match=tag_match,
-            since=utc("since", since),
-            until=utc("until", until),
-            limit=limit,
-            offset=offset,
-            explain=explain,
+            text, passage_filter(**conditions), archive_id=self.id, limit=limit, offset=offset, explain=explain
         )
 
     async def passages(
-        self,
-        *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 100,
-        after_seq: int = -1,
+        self, *, limit: int = 100, after_seq: int = -1, **conditions: Unpack[PassageConditions]
     ) -> Sequence[Passage]:
         """A page of the passages, oldest first; `after_seq` is the last one's number of the page before.
 
-        Args:
-            since, until: times with a zone, both included.
-        Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
+        Args and Raises: as `search`.
         """
-        where = passage_filter(tags, tag_match, since, until)
+        where = passage_filter(**conditions)
         return await self._services.passages.list_after(self.id, after_seq, where=where, limit=limit)
 
     async def passage(self, passage_id: PassageId) -> Passage:
@@ -170,14 +150,7 @@ class AsyncArchive:
         await self._services.passages.delete(self.id, passage_id)
 
     async def delete_where(
-        self,
-        *,
-        text: str = "",
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        dry_run: bool = False,
+        self, *, text: str = "", dry_run: bool = False, **conditions: Unpack[PassageConditions]
     ) -> int:
         """Remove the passages that all conditions hold for; how many there were.
 
@@ -186,9 +159,10 @@ class AsyncArchive:
         Args:
             text: those that contain it, in any case of its letters.
             dry_run: only count them.
+            conditions: as `search` has them.
         Raises: InvalidInput: no condition at all, a value that can't be used; NotFound.
         """
-        selection = Selection(where=passage_filter(tags, tag_match, since, until), text=text)
+        selection = Selection(where=passage_filter(**conditions), text=text)
         return await self._services.passages.delete_where(self.id, selection, dry_run=dry_run)
 
     async def attach_to(self, agent_id: AgentId) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockFilter, BlockVersion
 from perdure.core.ids import AgentId, BlockId
+from perdure.domain.blocks.units import NewBlock
 from perdure.library.paging import Page
 from perdure.library.services import Services
 
@@ -30,16 +31,17 @@ class AsyncBlocks:
         is_template: bool = False,
     ) -> Block:
         """A new block that no agent has yet. Raises: InvalidInput, BlockLimitExceeded."""
-        return await self._service.create(
-            label,
-            value,
+        new = NewBlock(
+            label=label,
+            value=value,
             limit_chars=limit_chars,
             description=description,
             read_only=read_only,
-            metadata=metadata,
+            metadata={} if metadata is None else metadata,
             tags=tags,
             is_template=is_template,
         )
+        return await self._service.create(new)
 
     async def get(self, block_id: BlockId) -> Block:
         """Raises: NotFound."""
@@ -85,14 +87,8 @@ class AsyncAgentBlocks:
         read_only: bool = False,
     ) -> Block:
         """A new block of this agent. Raises: InvalidInput, BlockLimitExceeded, AlreadyExists."""
-        return await self._service.create(
-            label,
-            value,
-            agent_id=self._agent_id,
-            limit_chars=limit_chars,
-            description=description,
-            read_only=read_only,
-        )
+        new = NewBlock(label=label, value=value, limit_chars=limit_chars, description=description, read_only=read_only)
+        return await self._service.create(new, agent_id=self._agent_id)
 
     async def update(self, label: str, value: str, *, expected: int | None = None) -> Block:
         """The block with another value.

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from perdure.app import ModelRegistry
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_USER
@@ -74,14 +73,3 @@ def utc(name: str, moment: datetime | None) -> datetime | None:
         return moment.astimezone(UTC)
     except OverflowError as error:
         raise InvalidInput(f"{name} is {moment}: in UTC this is before the year 1 or after 9999") from error
-
-
-async def check_model(handle: str, models: ModelRegistry) -> None:
-    """Check that an agent can have this model; a server of local models is asked before one is refused.
-
-    Raises: ModelNotFound, with the models that there are, and what helps.
-    """
-    check_text("model", handle)
-    await models.look_for(handle)
-    if not models.takes(handle):
-        raise models.not_found(handle)

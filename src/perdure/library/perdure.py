@@ -8,12 +8,13 @@ from types import TracebackType
 from typing import Any
 
 from perdure.app import App, start
-from perdure.core.agents import DEFAULT_AGENT_TYPE
+from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
-from perdure.domain.agents.units import NewAgent, NewBlock
+from perdure.domain.agents.units import NewAgent
+from perdure.domain.blocks.units import NewBlock
 from perdure.domain.tools.specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
 from perdure.domain.values import as_tags
 from perdure.library.agent import AsyncAgent
@@ -24,7 +25,6 @@ from perdure.library.mcp import AsyncMcp
 from perdure.library.paging import Page
 from perdure.library.secrets import AsyncSecrets
 from perdure.library.services import Services
-from perdure.library.services.agents import AgentFilter
 from perdure.library.services.search import BUDGET_TOKENS, check_recall
 from perdure.library.tools import AsyncTools
 from perdure.search.recalled import Recalled

@@ -5,19 +5,18 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
 from perdure.core.errors import InvalidInput, SourceInvalid
 from perdure.core.ids import AgentId
-from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
-from perdure.domain.tools.units import ToolOptions
+from perdure.core.tools.rules import ToolRule
+from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolOutcome
+from perdure.domain.tools.search import ToolHit
+from perdure.domain.tools.units import NewTool, ToolChanges, ToolOptions
 from perdure.library.paging import Page
 from perdure.library.services import Services
-from perdure.library.services.tools import NewTool, ToolChanges, ToolFilter, ToolHit
-
-__all__ = ["AsyncAgentTools", "AsyncTools", "ToolOptions", "source_of"]
 
 
 class AsyncTools:
@@ -133,6 +132,29 @@ class AsyncAgentTools:
         Raises: NotFound: the agent has no such tool; SandboxUnavailable, InvalidInput.
         """
         return await self._service.run_of_agent(self._agent_id, name_or_id, arguments or {})
+
+
+class AsyncAgentRules:
+    """The rules of one agent. They hold from its next answer on."""
+
+    def __init__(self, services: Services, agent_id: AgentId) -> None:
+        self._service, self._agent_id = services.agents, agent_id
+
+    async def list(self) -> Sequence[ToolRule]:
+        """In the order they were given. Raises: NotFound."""
+        return await self._service.list_rules(self._agent_id)
+
+    async def missing(self) -> Sequence[str]:
+        """The tools that rules name and the agent has not got: these rules sleep until it has. Raises: NotFound."""
+        return await self._service.list_missing_tools(self._agent_id)
+
+    async def set(self, rules: Iterable[ToolRule | Mapping[str, Any]]) -> Sequence[ToolRule]:
+        """These in place of all that there are; an empty list takes them away.
+
+        Raises: ToolRulesInvalid: one can't be read, two contradict each other, its arguments don't fit the tool, and
+            nothing was changed; NotFound.
+        """
+        return await self._service.set_rules(self._agent_id, rules)
 
 
 def source_of(function: Callable[..., Any]) -> str:

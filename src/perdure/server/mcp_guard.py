@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from perdure.core.errors import McpPrivateRefused, McpStdioRefused
 from perdure.core.mcp import McpServer
+from perdure.domain.mcp import McpChanges, ServerOptions
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.mcp import McpChanges, ServerOptions
 from perdure.server.config import ServerConfig
 from perdure.server.wire.mcp import McpServerChangesIn, McpServerIn
 

@@ -15,7 +15,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
 from perdure.core.secrets import REFERENCE
 from perdure.core.text.line_diff import diff_of
-from perdure.library.services.mcp import ToolsByStatus
+from perdure.domain.mcp import ToolsByStatus
 
 NO_SERVER = "There are no MCP servers yet: `perdure mcp add NAME --url URL` registers one."
 NOT_FOUND = NotFound("MCP server", "", hint="there is none yet")

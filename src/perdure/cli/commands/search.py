@@ -14,6 +14,7 @@ from perdure.cli.views.json import message_shape, passage_shape
 from perdure.cli.views.view import View
 from perdure.cli.work import open_store
 from perdure.core.errors import InvalidInput, NotFound
+from perdure.library.services.passages import passage_filter
 from perdure.search.hits import Hits, MessageHit, PassageHit, SearchReport, Why
 
 NO_TEXT = "There is nothing to search yet; `perdure` starts the chat."
@@ -36,12 +37,13 @@ async def search(
         if not text.strip():
             raise InvalidInput("there is nothing to look for: perdure search TEXT")
         service = perdure.services.search
+        where = passage_filter(tags=tags or ())
         messages: Hits[MessageHit] | None = None
         passages: Hits[PassageHit]
         if archive is not None:
             target = await perdure.archives.get(archive)
             passages = await service.passages(
-                text, archive_id=target.id, tags=tags or (), since=since, until=until, limit=limit, explain=why
+                text, where, archive_id=target.id, since=since, until=until, limit=limit, explain=why
             )
             hint = f"`perdure export {target.id} FILE.jsonl` writes the archive out."
         else:
@@ -52,8 +54,8 @@ async def search(
                 messages = await service.messages_of_agent(
                     owner.id, text, since=since, until=until, limit=limit, explain=why
                 )
-            passages = await service.passages_of_agent(
-                owner.id, text, tags=tags or (), since=since, until=until, limit=limit, explain=why, files=True
+            passages = await service.passages(
+                text, where, agent_id=owner.id, since=since, until=until, limit=limit, explain=why
             )
             hint = f"`{chat_command(owner)}` asks the agent about them."
         show_hits(view, text, messages, passages, why=why)

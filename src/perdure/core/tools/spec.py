@@ -146,13 +146,14 @@ class ToolInputs:
         code: None: the tool has no source.
         environment: variable -> value.
         secrets: which variables are masked in the result: variable -> the name to show.
+        agent: None: the tool runs for no agent.
         blocks: the agent's blocks if the tool takes the agent, else empty.
     """
 
     code: ToolCode | None
     environment: Mapping[str, str]
     secrets: Mapping[str, str]
-    agent: Agent
+    agent: Agent | None
     blocks: Sequence[Block]
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent, check_name
-from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author
+from perdure.core.blocks import Author
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
 from perdure.core.text.zones import is_zone
@@ -16,7 +16,7 @@ from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_of
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, auto_capture_of, check_automatic
-from perdure.domain.blocks.units import create_block
+from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.tools.specs import DEFAULT_TOOLS
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
@@ -35,21 +35,6 @@ _UNSUPPORTED_TYPES = (
     "voice_sleeptime_agent",
 )
 """Agent types of Letta that are not supported yet."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewBlock:
-    """A block to create with an agent."""
-
-    label: str
-    value: str = ""
-    limit_chars: int = DEFAULT_LIMIT_CHARS
-    description: str | None = None
-    read_only: bool = False
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    tags: Sequence[str] = ()
-    is_template: bool = False
-    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,54 +80,21 @@ class AgentChanges(TypedDict, total=False):
     hidden: bool
 
 
+_AGENT_FIELDS = ("agent_type", *AgentChanges.__annotations__)
+
+
 def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetime) -> Agent:
     """Create an agent. Raises: NameInvalid, InvalidInput, NotFound: a tool or block; AlreadyExists;
     BlockLimitExceeded."""
-    agent = tx.agents.add(
-        _check(
-            Agent(
-                id=AgentId(ids.new("agent")),
-                org_id=tx.org_id,
-                name=new.name,
-                agent_type=new.agent_type,
-                model=new.model,
-                system=new.system,
-                description=new.description,
-                timezone=new.timezone,
-                tags=new.tags,
-                metadata=new.metadata,
-                settings=new.settings,
-                hidden=new.hidden,
-                created_at=at,
-                updated_at=at,
-                created_by=author.id,
-                updated_by=author.id,
-            )
-        )
-    )
+    values = {name: getattr(new, name) for name in _AGENT_FIELDS}
+    stamps: dict[str, Any] = {"created_at": at, "updated_at": at, "created_by": author.id, "updated_by": author.id}
+    agent = tx.agents.add(_check(Agent(id=AgentId(ids.new("agent")), org_id=tx.org_id, **values, **stamps)))
     check_item_limits(tx.limits, tags=agent.tags, metadata=agent.metadata, settings=agent.settings)
     tx.limits.check("tool_rules_per_agent", len(agent.settings.get("tool_rules", ())))
     _check_archive(tx, agent)
     tx.conversations.add(agent.id, ConversationId(ids.new("conversation")), at=at)
     tx.limits.check("blocks_per_agent", len(new.blocks) + len(new.block_ids))
-    blocks = [
-        create_block(
-            tx,
-            BlockId(ids.new("block")),
-            block.label,
-            block.value,
-            author=author,
-            at=at,
-            limit_chars=block.limit_chars,
-            description=block.description,
-            read_only=block.read_only,
-            metadata=block.metadata,
-            tags=block.tags,
-            is_template=block.is_template,
-            hidden=block.hidden,
-        )
-        for block in new.blocks
-    ]
+    blocks = [create_block(tx, BlockId(ids.new("block")), block, author=author, at=at) for block in new.blocks]
     tx.blocks.attach(agent.id, *(block.id for block in blocks), *new.block_ids)
     tx.tools.attach(agent.id, *_tool_names(tx, new))
     check_rule_arguments(tx, agent.id, agent.settings)

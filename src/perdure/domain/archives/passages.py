@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from perdure.core.errors import EmbeddingMismatch, InvalidInput, NotFound, TooMany
-from perdure.core.ids import AgentId, ArchiveId, Ids, PassageId
+from perdure.core.ids import AgentId, ArchiveId, Ids, PassageId, is_id
 from perdure.core.limits import Limits
 from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.domain.archives.units import archives_of, check_not_folder
@@ -58,27 +58,6 @@ def own_archive(tx: Tx, agent_id: AgentId, new_id: ArchiveId, *, at: datetime) -
     )
     tx.archives.attach(agent_id, archive.id)
     return archive
-
-
-def insert_passage(
-    tx: Tx,
-    archive_id: ArchiveId,
-    passage_id: PassageId,
-    text: str,
-    *,
-    at: datetime,
-    tags: Sequence[str] = (),
-    metadata: Mapping[str, Any] | None = None,
-    source: Mapping[str, Any] | None = None,
-    occurred_at: datetime | None = None,
-) -> Passage:
-    """Store a passage, searchable at once.
-
-    Raises: InvalidInput: an empty or too long text, or a folder's archive; NotFound.
-    """
-    check_not_folder(tx, archive_id)
-    new = NewPassage(text=text, tags=tags, metadata=metadata or {}, source=source or {}, occurred_at=occurred_at)
-    return tx.passages.add([_passage(new, archive_id, passage_id, at=at, limits=tx.limits)])[0]
 
 
 def new_passages(
@@ -131,6 +110,11 @@ def add_passages(
     return added
 
 
+def insert_passage(tx: Tx, archive_id: ArchiveId, new: NewPassage, *, ids: Ids, at: datetime) -> Passage:
+    """Store one passage, searchable at once. Raises: as `new_passages` and `add_passages`."""
+    return add_passages(tx, new_passages([new], archive_id, ids=ids, at=at, limits=tx.limits), [new.embedding])[0]
+
+
 def check_passage(passage: Passage) -> Passage:
     """Return `passage` with stripped tags, without empty ones, after checking its fields.
 
@@ -162,12 +146,16 @@ def update_passage(tx: Tx, passage: Passage, changes: PassageChanges) -> Passage
     return passage if after == passage else tx.passages.put(after)
 
 
-def get_archive_passage(tx: Tx, archive_id: ArchiveId, passage_id: PassageId) -> Passage:
-    """Return a passage of this archive. Raises: NotFound, also for a passage of another archive."""
-    tx.archives.get(archive_id)
+def get_passage(tx: Tx, owner_id: ArchiveId | AgentId, passage_id: PassageId) -> Passage:
+    """Return a passage of this archive, or of this agent's archives and files. Raises: NotFound, also for another's."""
+    if is_id("agent", owner_id):
+        archive_ids = {archive.id for archive in archives_of(tx, AgentId(owner_id), files=True)}
+        hint = "it is in no archive of this agent"
+    else:
+        archive_ids, hint = {tx.archives.get(ArchiveId(owner_id)).id}, "it is in another archive"
     passage = tx.passages.get(passage_id)
-    if passage.archive_id != archive_id:
-        raise NotFound("passage", passage_id, hint="it is in another archive")
+    if passage.archive_id not in archive_ids:
+        raise NotFound("passage", passage_id, hint=hint)
     return passage
 
 
@@ -183,14 +171,6 @@ def delete_passage(tx: Tx, passage: Passage) -> None:
     """Delete a passage. Raises: NotFound; InvalidInput: it belongs to a folder's file."""
     check_not_folder(tx, passage.archive_id)
     tx.passages.delete(passage.archive_id, [passage.seq])
-
-
-def get_agent_passage(tx: Tx, agent_id: AgentId, passage_id: PassageId) -> Passage:
-    """Return a passage of the agent's archives or files. Raises: NotFound, also for another agent's passage."""
-    passage = tx.passages.get(passage_id)
-    if passage.archive_id not in {archive.id for archive in archives_of(tx, agent_id, files=True)}:
-        raise NotFound("passage", passage_id, hint="it is in no archive of this agent")
-    return passage
 
 
 def _half_floats(vector: Sequence[float]) -> bytes:

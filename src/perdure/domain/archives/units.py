@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive, PassageFilter
-from perdure.domain.archives.batching import batches
+from perdure.domain.batching import batches
 from perdure.domain.values import check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
@@ -150,7 +150,7 @@ def delete_selected(tx: Tx, archive_id: ArchiveId, selection: Selection, seqs: S
     passages = tx.passages.page(
         archive_id, where=selection.where, text=selection.text or None, among=seqs, limit=len(seqs)
     )
-    batch = next(batches(passages), ())
+    batch = next(batches(passages), [])
     count = tx.passages.delete(archive_id, [passage.seq for passage in batch])
     return count, batch[-1].seq if len(batch) < len(passages) else seqs[-1]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from perdure.core.blocks import Author, Block, MemoryEdit, check_label, insert_lines, replace_text
+from perdure.core.blocks import Block, MemoryEdit, check_label, insert_lines, replace_text
 from perdure.core.errors import BlockReadOnly, InvalidArguments
 from perdure.core.ids import BlockId
 from perdure.core.tools.spec import ToolOutcome
-from perdure.domain.blocks.units import create_block, edit_block, find_block
+from perdure.domain.blocks.units import NewBlock, create_block, edit_block, find_block
 from perdure.domain.tools.calls import MemoryCall, edit_own_block
 from perdure.storage.tx import Tx
 
@@ -35,18 +35,10 @@ def run_memory_command(
         case "view":
             return _view(tx, call, path or ROOT)
         case "create":
-            label = _label(path, "path")
-            block = create_block(
-                tx,
-                BlockId(call.ids.new("block")),
-                label,
-                file_text or "",
-                author=call.author,
-                at=call.now,
-                description=description,
-                agent_id=call.agent.id,
-            )
-            return _result(f"Created memory block {label!r}.", MemoryEdit.of(None, block), always=True)
+            new_block = NewBlock(label=_label(path, "path"), value=file_text or "", description=description)
+            block_id = BlockId(call.ids.new("block"))
+            block = create_block(tx, block_id, new_block, author=call.author, at=call.now, agent_id=call.agent.id)
+            return _result(f"Created memory block {block.label!r}.", MemoryEdit.of(None, block), always=True)
         case "str_replace":
             old, new = _require(old_string, "old_string"), new_string or ""
             edit = edit_own_block(tx, call, _label(path, "path"), lambda block: replace_text(block, old, new))
@@ -92,9 +84,8 @@ def _rename(tx: Tx, call: MemoryCall, label: str, new_path: str | None, descript
             raise BlockReadOnly(label)
         return replace(block, label=new_label, description=block.description if description is None else description)
 
-    author: Author = call.author
     before = find_block(tx, call.agent.id, label)
-    block = edit_block(tx, call.agent.id, label, rename, author=author, at=call.now)
+    block = edit_block(tx, call.agent.id, label, rename, author=call.author, at=call.now)
     return _result(
         f"Memory block {label!r} is now {new_label!r}.",
         MemoryEdit.of(before, block),

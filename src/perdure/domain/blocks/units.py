@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, check_label, check_limit
+from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, MemoryEdit, check_label, check_limit, rewrite
 from perdure.core.errors import BlockNotFound, InvalidInput, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId
+from perdure.core.tools.spec import BlockChange
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
@@ -22,72 +24,42 @@ DEFAULT_DESCRIPTIONS = {
 }
 """Label -> description of a block that is created without one."""
 
-BLOCK_FIELDS = (
-    "value",
-    "label",
-    "limit_chars",
-    "description",
-    "read_only",
-    "metadata",
-    "tags",
-    "is_template",
-    "hidden",
-)
-"""The fields of a block that can change."""
-
 LIMIT_CHARS_MAX = 1_000_000_000
 """More than any context window holds; it fits an INTEGER column of both databases."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBlock:
+    """The values of a new block. Without a description, the labels of `DEFAULT_DESCRIPTIONS` get theirs."""
+
+    label: str
+    value: str = ""
+    limit_chars: int = DEFAULT_LIMIT_CHARS
+    description: str | None = None
+    read_only: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    tags: Sequence[str] = ()
+    is_template: bool = False
+    hidden: bool = False
+
+
+BLOCK_FIELDS = tuple(field.name for field in fields(NewBlock))
+"""The fields of a block that can change."""
+
+
 def create_block(
-    tx: Tx,
-    block_id: BlockId,
-    label: str,
-    value: str = "",
-    *,
-    author: Author,
-    at: datetime,
-    limit_chars: int = DEFAULT_LIMIT_CHARS,
-    description: str | None = None,
-    read_only: bool = False,
-    metadata: Mapping[str, Any] | None = None,
-    tags: Sequence[str] = (),
-    is_template: bool = False,
-    hidden: bool = False,
-    agent_id: AgentId | None = None,
+    tx: Tx, block_id: BlockId, new: NewBlock, *, author: Author, at: datetime, agent_id: AgentId | None = None
 ) -> Block:
     """Create a block and attach it to `agent_id`, if there is one.
 
     Raises: InvalidInput; BlockLimitExceeded; AlreadyExists: the agent has a block with that label; NotFound.
     """
-    fields = _check_fields(
-        {
-            "label": label,
-            "value": value,
-            "limit_chars": limit_chars,
-            "description": description,
-            "read_only": read_only,
-            "metadata": {} if metadata is None else metadata,
-            "tags": tags,
-            "is_template": is_template,
-            "hidden": hidden,
-        }
-    )
-    if description is None:
-        fields["description"] = DEFAULT_DESCRIPTIONS.get(label)
-    _check_size(tx, fields)
-    block = check_limit(
-        Block(
-            id=block_id,
-            org_id=tx.org_id,
-            created_at=at,
-            updated_at=at,
-            created_by=author.id,
-            updated_by=author.id,
-            **fields,
-        )
-    )
-    block = tx.blocks.add(block, author=author)
+    values = _check_fields({name: getattr(new, name) for name in BLOCK_FIELDS})
+    if new.description is None:
+        values["description"] = DEFAULT_DESCRIPTIONS.get(new.label)
+    _check_size(tx, values)
+    stamps: dict[str, Any] = {"created_at": at, "updated_at": at, "created_by": author.id, "updated_by": author.id}
+    block = tx.blocks.add(check_limit(Block(id=block_id, org_id=tx.org_id, **values, **stamps)), author=author)
     if agent_id is not None:
         tx.blocks.attach(agent_id, block.id)
     return block
@@ -124,36 +96,51 @@ def update_block(
     Raises: NotFound, VersionConflict, BlockLimitExceeded, AlreadyExists; InvalidInput: an invalid value or field.
     """
     check_fields("a block", changes, BLOCK_FIELDS)
-    fields = _check_fields(changes)
-    _check_size(tx, fields)
+    values = _check_fields(changes)
+    _check_size(tx, values)
     block = tx.blocks.get(block_id)
     if expected is not None and expected != block.version:
         raise VersionConflict(f"block {block.label!r}", expected=expected, found=block.version)
-    changed = check_limit(replace(block, **fields))
+    changed = check_limit(replace(block, **values))
     if changed == block:
         return block
     return tx.blocks.put(changed, expected=block.version, author=author, at=at)
 
 
-def restore_block(
-    tx: Tx, block_id: BlockId, version: int, *, author: Author, at: datetime, expected: int | None = None
-) -> Block:
+def restore_block(tx: Tx, block_id: BlockId, version: int, *, author: Author, at: datetime) -> Block:
     """Store the value of an old version as a new version and return the block.
 
-    Raises: NotFound: no such block or version; VersionConflict; BlockLimitExceeded: the limit is lower now.
+    Raises: NotFound: no such block or version; BlockLimitExceeded: the limit is lower now.
     """
     newest = tx.blocks.get(block_id)
     if not 0 <= version <= newest.version:
         versions = f"the versions 0 to {newest.version}" if newest.version else "version 0 only"
         raise NotFound("block version", str(version), hint=f"block {newest.label!r} has {versions}")
-    value = tx.blocks.version(block_id, version).value
-    return update_block(tx, block_id, {"value": value}, author=author, at=at, expected=expected)
+    return update_block(tx, block_id, {"value": tx.blocks.version(block_id, version).value}, author=author, at=at)
 
 
-def _check_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+def change_blocks(
+    tx: Tx, agent_id: AgentId, changes: Sequence[BlockChange], *, author: Author, at: datetime
+) -> tuple[MemoryEdit, ...]:
+    """Store a custom tool's changes of blocks whose version is still the one that the tool read.
+
+    Raises: VersionConflict, BlockNotFound, BlockReadOnly, BlockLimitExceeded. The caller's transaction then rolls all
+        changes back.
+    """
+    edits: list[MemoryEdit] = []
+    for change in changes:
+        before = find_block(tx, agent_id, change.label)
+        if before.version != change.version:
+            raise VersionConflict(f"block {change.label!r}", expected=change.version, found=before.version)
+        after = edit_block(tx, agent_id, change.label, partial(rewrite, value=change.value), author=author, at=at)
+        edits.append(MemoryEdit.of(before, after))
+    return tuple(edits)
+
+
+def _check_fields(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields in stored form. Raises: InvalidInput, naming the field, its value and what would do."""
-    values = dict(fields)
-    for name, value in fields.items():
+    values = dict(changes)
+    for name, value in changes.items():
         match name:
             case "label" | "value":
                 _check_field(name, value, isinstance(value, str), "a text")
@@ -168,16 +155,18 @@ def _check_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
                 values[name] = as_tags(value)
             case _:
                 _check_field(name, value, isinstance(value, bool), "True or False")
-    if "label" in fields:
-        check_label(fields["label"])
+    if "label" in values:
+        check_label(values["label"])
     return values
 
 
-def _check_size(tx: Tx, fields: Mapping[str, Any]) -> None:
-    tx.limits.check("block_limit_chars", len(fields.get("value", "")))
-    check_item_limits(tx.limits, tags=fields.get("tags", ()), metadata=fields.get("metadata"))
+def _check_size(tx: Tx, values: Mapping[str, Any]) -> None:
+    """Check the size of these fields of a block. Raises: TooMany."""
+    tx.limits.check("block_limit_chars", len(values.get("value", "")))
+    check_item_limits(tx.limits, tags=values.get("tags", ()), metadata=values.get("metadata"))
 
 
 def _check_field(name: str, value: Any, valid: bool, hint: str) -> None:
+    """Raise InvalidInput with `hint`, what to give instead, unless the value is valid."""
     if not valid:
         raise InvalidInput(f"{name} of a block is {value!r:.80}: give {hint}")

@@ -14,12 +14,6 @@ from perdure.core.ids import AgentId, ConversationId, MessageId, derived_id
 from perdure.core.messages import Draft, Text
 from perdure.storage.tx import Tx
 
-BATCH = 500
-"""The most messages of one transaction; other writers wait for it."""
-
-BATCH_CHARS = 250_000
-"""The most characters of one transaction, which indexes their words."""
-
 KEY_MAX_CHARS = 255
 NAME_MAX_CHARS = 200
 

@@ -1,4 +1,4 @@
-"""The values of a tool's environment, encrypted in the store and decrypted for a run."""
+"""What a custom tool is run with: its environment, encrypted in the store and decrypted for a run, and its agent."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import base64
 from dataclasses import replace
 
 from perdure.core.errors import SecretKeyMissing, SecretUnreadable
-from perdure.core.ids import ToolId
+from perdure.core.ids import AgentId, ToolId
 from perdure.core.secrets import REFERENCE, Cipher
-from perdure.core.tools.spec import HIDDEN_VALUE, ToolCode
+from perdure.core.tools.spec import HIDDEN_VALUE, ToolCode, ToolInputs
+from perdure.domain.secrets import resolve_environment, secret_names
 from perdure.storage.tx import Tx
 
 
@@ -31,6 +32,25 @@ def seal_environment(tx: Tx, tool_id: ToolId, code: ToolCode, *, stored: ToolCod
 def open_environment(tx: Tx, tool_id: ToolId, code: ToolCode, *, cipher: Cipher) -> dict[str, str]:
     """Return the variables with their values; `secret:NAME` stays. Raises: SecretKeyMissing, SecretUnreadable."""
     return {**code.environment, **{name: _open(tx, tool_id, name, code, cipher) for name in code.sealed}}
+
+
+def load_inputs(
+    tx: Tx, tool_id: ToolId, agent_id: AgentId | None, *, cipher: Cipher, code: ToolCode | None = None
+) -> ToolInputs:
+    """Return the inputs of a call of this tool by this agent, if any.
+
+    Args:
+        code: of a tool that is not stored; by default the stored one.
+    Raises: NotFound, SecretKeyMissing, SecretUnreadable.
+    """
+    code = code or tx.tools.code(tool_id)
+    values = open_environment(tx, tool_id, code, cipher=cipher) if code else {}
+    environment = resolve_environment(tx, agent_id, values, cipher=cipher)
+    secrets = secret_names(tx, agent_id, code) if code else {}
+    if agent_id is None:
+        return ToolInputs(code, environment, secrets, None, ())
+    blocks = tx.blocks.of_agent(agent_id) if code is not None and code.takes_agent else ()
+    return ToolInputs(code, environment, secrets, tx.agents.get(agent_id), blocks)
 
 
 def _keep_sealed(tx: Tx, tool_id: ToolId, stored: ToolCode, name: str, value: str, cipher: Cipher) -> str | None:

@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable, Mapping
 
 from perdure.core.blocks import MemoryEdit, append_text, insert_lines, replace_text, rewrite
-from perdure.core.ids import ArchiveId, PassageId
+from perdure.core.ids import ArchiveId
 from perdure.core.tools.spec import ToolOutcome
-from perdure.domain.archives.passages import insert_passage, own_archive
+from perdure.domain.archives.passages import NewPassage, insert_passage, own_archive
 from perdure.domain.blocks.memory_files import run_memory_command
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.files.tools import open_files
@@ -56,15 +56,9 @@ def _memory_finish_edits(tx: Tx, call: MemoryCall) -> ToolOutcome:
 
 def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[str] | None = None) -> ToolOutcome:
     archive = own_archive(tx, call.agent.id, ArchiveId(call.ids.new("archive")), at=call.now)
-    passage = insert_passage(
-        tx,
-        archive.id,
-        PassageId(call.ids.new("passage")),
-        content,
-        at=call.now,
-        tags=tags or (),
-        source={"agent_id": call.agent.id, "run_id": call.run.id, "message_id": call.message_id},
-    )
+    source = {"agent_id": call.agent.id, "run_id": call.run.id, "message_id": call.message_id}
+    new = NewPassage(text=content, tags=tags or (), source=source)
+    passage = insert_passage(tx, archive.id, new, ids=call.ids, at=call.now)
     return ToolOutcome(text=json.dumps({"id": passage.id, "archived_chars": len(content), "tags": list(passage.tags)}))
 
 

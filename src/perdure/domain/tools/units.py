@@ -15,28 +15,12 @@ from perdure.core.secrets import Cipher, check_secret
 from perdure.core.tools.hosts import check_hosts
 from perdure.core.tools.sandbox import is_requirement
 from perdure.core.tools.schema_check import check_schema
-from perdure.core.tools.source import NAME_MAX_CHARS, SOURCE_MAX_CHARS, check_tool_name, parse_source
+from perdure.core.tools.source import SOURCE_MAX_CHARS, check_tool_name, parse_source
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolKind, ToolSpec
 from perdure.domain.tools.environment import seal_environment
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, describe_value
 from perdure.storage.tx import Tx
-
-__all__ = [
-    "NAME_MAX_CHARS",
-    "NewTool",
-    "ToolChanges",
-    "ToolOptions",
-    "build_tool",
-    "create_tool",
-    "current_tools",
-    "delete_tool",
-    "put_tools",
-    "seal_environments",
-    "unsealed_tools",
-    "update_tool",
-    "upsert_tool",
-]
 
 BASE_KINDS: tuple[ToolKind, ...] = ("memory", "builtin")
 

@@ -14,7 +14,7 @@ from perdure.core.ids import MessageId
 from perdure.core.messages import Draft, ToolCall
 from perdure.core.runs import Run
 from perdure.core.tools.spec import ToolOutcome
-from perdure.domain.blocks.tool_edits import change_blocks
+from perdure.domain.blocks.units import change_blocks
 from perdure.domain.tools.calls import MemoryCall
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.log import OpenCall, RunLog, load_run_log, rule_scope_of

@@ -7,13 +7,12 @@ input and shapes the answer.
 from __future__ import annotations
 
 from perdure.app import App
-from perdure.library.services.agent_files import AgentFileService
 from perdure.library.services.agents import AgentService
 from perdure.library.services.approvals import ApprovalService
 from perdure.library.services.archives import ArchiveService
 from perdure.library.services.blocks import BlockService
 from perdure.library.services.conversations import ConversationService
-from perdure.library.services.files import FileService
+from perdure.library.services.files import AgentFileService, FileService
 from perdure.library.services.folders import FolderService
 from perdure.library.services.mcp import McpService
 from perdure.library.services.messages import MessageService

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from perdure.app import App
@@ -24,14 +25,12 @@ from perdure.domain.secrets import replace_secrets
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.answers import Pending, find_pending
 from perdure.engine.conversations.reset import delete
-from perdure.library.checks import LIMIT_MAX, USER, check_model, check_page, check_text
+from perdure.library.checks import LIMIT_MAX, USER, check_page, check_text
 from perdure.library.paging import Page
 from perdure.library.services.conversations import ids_in_view
 from perdure.library.services.folders import attach_and_open
 from perdure.library.services.messages import NewMessage, estimate_tokens
 from perdure.storage.tx import Tx
-
-__all__ = ["AgentFilter", "AgentOrder", "AgentService", "AgentState", "Belongings", "Changes"]
 
 NAMED_AGENTS = 10
 
@@ -51,6 +50,9 @@ class Belongings:
     tool_ids: Sequence[ToolId] | None = None
     folder_ids: Sequence[FolderId] | None = None
     secrets: Mapping[str, str] | None = None
+
+
+NO_BELONGINGS = Belongings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,7 @@ class AgentService:
         self,
         new: NewAgent,
         *,
-        belongings: Belongings | None = None,
+        belongings: Belongings = NO_BELONGINGS,
         messages: Sequence[NewMessage] = (),
         author: Author = USER,
     ) -> Agent:
@@ -102,10 +104,7 @@ class AgentService:
 
         def create(tx: Tx) -> Agent:
             agent = create_agent(tx, new, ids=ports.ids, author=author, at=now)
-            if belongings is not None:
-                self._set_folders(tx, agent.id, belongings.folder_ids)
-                if belongings.secrets is not None:
-                    replace_secrets(tx, agent.id, belongings.secrets, cipher=ports.cipher, at=now)
+            self._set_belongings(tx, agent.id, belongings, at=now)
             if drafts:
                 tx.messages.append(agent.id, drafts, conversation_seq=0, at=now, tokens=tokens)
             return agent
@@ -113,8 +112,15 @@ class AgentService:
         return await ports.store.write(create)
 
     async def check_model(self, handle: str) -> None:
-        """Check that an agent can have this model. Raises: InvalidInput, ModelNotFound."""
-        await check_model(handle, self._app.models)
+        """Check that an agent can have this model; a server of local models is asked before one is refused.
+
+        Raises: InvalidInput; ModelNotFound, with the models that there are, and what helps.
+        """
+        check_text("model", handle)
+        models = self._app.models
+        await models.look_for(handle)
+        if not models.takes(handle):
+            raise models.not_found(handle)
 
     async def find_model(self, handles: Sequence[str], agent_id: AgentId | None = None) -> str:
         """The first of these handles of one model that is known here; or the first of all, if the agent has it already:
@@ -159,7 +165,7 @@ class AgentService:
         return await self._ports.store.read(lambda tx: tx.agents.count(where))
 
     async def update(
-        self, agent_id: AgentId, changes: Changes, *, belongings: Belongings | None = None, author: Author = USER
+        self, agent_id: AgentId, changes: Changes, *, belongings: Belongings = NO_BELONGINGS, author: Author = USER
     ) -> Agent:
         """The agent as changed, from its next model call on. Raises: NotFound, NameInvalid, InvalidInput."""
         now = self._ports.clock.now()
@@ -170,12 +176,7 @@ class AgentService:
                 tx.agents.lock(agent_id)
                 fields = fields(tx.agents.get(agent_id))
             agent = update_agent(tx, agent_id, fields, author=author, at=now)
-            if belongings is not None:
-                _set_tools(tx, agent_id, belongings.tool_ids)
-                _set_blocks(tx, agent_id, belongings.block_ids)
-                self._set_folders(tx, agent_id, belongings.folder_ids)
-                if belongings.secrets is not None:
-                    replace_secrets(tx, agent_id, belongings.secrets, cipher=self._ports.cipher, at=now)
+            self._set_belongings(tx, agent_id, belongings, at=now)
             return agent
 
         return await self._ports.store.write(update)
@@ -226,15 +227,27 @@ class AgentService:
             if size > limit:
                 raise MessageTooLarge(size=size, limit=limit)
 
-    def _set_folders(self, tx: Tx, agent_id: AgentId, folder_ids: Sequence[FolderId] | None) -> None:
-        """Have the agent own these folders and no others. Raises: NotFound."""
-        if folder_ids is None:
-            return
-        for folder in tx.folders.of_agent(agent_id):
-            if folder.id not in folder_ids:
-                detach_folder(tx, agent_id, folder.id)
-        for folder_id in dict.fromkeys(folder_ids):
-            attach_and_open(tx, self._ports, agent_id, folder_id)
+    def _set_belongings(self, tx: Tx, agent_id: AgentId, belongings: Belongings, *, at: datetime) -> None:
+        """Have the agent own these things and no others. Raises: NotFound, AlreadyExists."""
+        if (tool_ids := belongings.tool_ids) is not None:
+            wanted = {tx.tools.get(tool_id).spec.name for tool_id in tool_ids}
+            present = {tool.spec.name for tool in tx.tools.of_agent(agent_id)}
+            for name in sorted(present - wanted):
+                tx.tools.detach(agent_id, name)
+            tx.tools.attach(agent_id, *sorted(wanted - present))
+        if (block_ids := belongings.block_ids) is not None:
+            for block in tx.blocks.of_agent(agent_id):
+                if block.id not in block_ids:
+                    tx.blocks.detach(agent_id, block.id)
+            tx.blocks.attach(agent_id, *block_ids)
+        if (folder_ids := belongings.folder_ids) is not None:
+            for folder in tx.folders.of_agent(agent_id):
+                if folder.id not in folder_ids:
+                    detach_folder(tx, agent_id, folder.id)
+            for folder_id in dict.fromkeys(folder_ids):
+                attach_and_open(tx, self._ports, agent_id, folder_id)
+        if belongings.secrets is not None:
+            replace_secrets(tx, agent_id, belongings.secrets, cipher=self._ports.cipher, at=at)
 
 
 def _find(tx: Tx, name_or_id: str) -> Agent:
@@ -275,24 +288,3 @@ def _state(tx: Tx, agent: Agent) -> AgentState:
         secrets=tx.secrets.list(agent.id),
         pending=pending,
     )
-
-
-def _set_tools(tx: Tx, agent_id: AgentId, tool_ids: Sequence[ToolId] | None) -> None:
-    """Have the agent own these tools and no others. Raises: NotFound."""
-    if tool_ids is None:
-        return
-    wanted = {tx.tools.get(tool_id).spec.name for tool_id in tool_ids}
-    present = {tool.spec.name for tool in tx.tools.of_agent(agent_id)}
-    for name in sorted(present - wanted):
-        tx.tools.detach(agent_id, name)
-    tx.tools.attach(agent_id, *sorted(wanted - present))
-
-
-def _set_blocks(tx: Tx, agent_id: AgentId, block_ids: Sequence[BlockId] | None) -> None:
-    """Have the agent own these blocks and no others. Raises: NotFound, AlreadyExists."""
-    if block_ids is None:
-        return
-    for block in tx.blocks.of_agent(agent_id):
-        if block.id not in block_ids:
-            tx.blocks.detach(agent_id, block.id)
-    tx.blocks.attach(agent_id, *block_ids)

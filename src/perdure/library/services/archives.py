@@ -10,7 +10,6 @@ from perdure.app import App
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ArchiveId, is_id
 from perdure.core.passages import Archive
-from perdure.domain.archives.batching import BATCH
 from perdure.domain.archives.units import (
     ArchiveChanges,
     attach_archive,
@@ -19,6 +18,7 @@ from perdure.domain.archives.units import (
     detach_archive,
     update_archive,
 )
+from perdure.domain.batching import BATCH
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import check_page, check_text
 from perdure.library.paging import Page

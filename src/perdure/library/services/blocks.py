@@ -8,7 +8,7 @@ from typing import Any
 from perdure.app import App
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, append_text
 from perdure.core.ids import AgentId, BlockId
-from perdure.domain.blocks.units import create_block, edit_block, find_block, restore_block, update_block
+from perdure.domain.blocks.units import NewBlock, create_block, edit_block, find_block, restore_block, update_block
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import USER, check_limit, check_number, check_page, check_text
 from perdure.library.paging import Page
@@ -24,18 +24,11 @@ class BlockService:
     def __init__(self, app: App) -> None:
         self._ports = app.ports
 
-    async def create(
-        self, label: str, value: str = "", *, agent_id: AgentId | None = None, author: Author = USER, **fields: Any
-    ) -> Block:
-        """A new block, attached to `agent_id` if there is one; `fields` are those of `create_block`.
-
-        Raises: InvalidInput, BlockLimitExceeded, AlreadyExists; NotFound: there is no such agent.
-        """
+    async def create(self, new: NewBlock, *, agent_id: AgentId | None = None, author: Author = USER) -> Block:
+        """A new block, attached to `agent_id` if there is one. Raises: as `create_block`."""
         ports = self._ports
         block_id, now = BlockId(ports.ids.new("block")), ports.clock.now()
-        return await ports.store.write(
-            create_block, block_id, label, value, author=author, at=now, agent_id=agent_id, **fields
-        )
+        return await ports.store.write(create_block, block_id, new, author=author, at=now, agent_id=agent_id)
 
     async def get(self, block_id: BlockId) -> Block:
         """Raises: NotFound."""

@@ -22,15 +22,6 @@ from perdure.library.checks import USER, check_limit, check_number, check_text
 from perdure.library.paging import Page
 from perdure.storage.tx import Tx
 
-__all__ = [
-    "ConversationFilter",
-    "ConversationOrder",
-    "ConversationService",
-    "ConversationState",
-    "find_conversation",
-    "ids_in_view",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ConversationState:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId
-from perdure.domain.conversations.importing import BATCH, BATCH_CHARS, ImportedMessage, Importer, imported_message
+from perdure.domain.batching import batches
+from perdure.domain.conversations.importing import ImportedMessage, Importer, imported_message
 from perdure.engine.conversations.importing import import_drafts
 from perdure.engine.ports import Ports
-
-__all__ = ["ImportResult", "ImportedMessage", "check_messages", "import_history"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +69,9 @@ async def import_history(
         there.
     """
     importer = Importer(conversation.agent_id, conversation.id)
-    waiting = iter(messages)
     seen = new = reset = 0
-    while drafts := [importer.draft(message) for message in _batch(waiting)]:
+    for batch in batches(messages):
+        drafts = [importer.draft(message) for message in batch]
         added = await import_drafts(conversation.agent_id, conversation.seq, drafts, ports)
         new, reset = new + added.new, reset + added.reset
         seen += len(drafts)
@@ -84,13 +83,3 @@ async def import_history(
         out_of_order=importer.out_of_order,
         reset=reset,
     )
-
-
-def _batch(waiting: Iterator[ImportedMessage]) -> Iterator[ImportedMessage]:
-    """The next messages, as many as one transaction writes: the last one may go over the limit of characters."""
-    chars = 0
-    for count, message in enumerate(waiting, 1):
-        yield message
-        chars += len(message.text)
-        if count == BATCH or chars >= BATCH_CHARS:
-            return

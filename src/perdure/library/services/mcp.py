@@ -7,16 +7,16 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.ids import McpServerId, ToolId
-from perdure.core.mcp import SERVER_TOOLS_MAX, McpServer, McpTool, ServerSecrets, ToolListing, Transport
+from perdure.core.mcp import SERVER_TOOLS_MAX, McpServer, McpTool, ServerSecrets, ToolListing
 from perdure.core.tools.spec import Tool, ToolFilter, ToolOutcome
 from perdure.domain.mcp import (
     McpChanges,
-    Registration,
+    ServerOptions,
     ToolsByStatus,
     approve_tools,
     build_server,
@@ -33,29 +33,12 @@ from perdure.engine.conversations.reset import delete
 from perdure.library.checks import check_text
 from perdure.storage.tx import Tx
 
-__all__ = ["McpChanges", "McpService", "McpState", "ServerOptions", "ToolsByStatus"]
-
 log = logging.getLogger(__name__)
 
 TOOLS_PER_STEP = 50
 """Of a server that is removed, in one transaction."""
 
 FIRST_READ_S = 30.0
-
-
-class ServerOptions(TypedDict, total=False):
-    """How a server is reached: by `url`, or by `command` and `args`; see `McpService.add`."""
-
-    url: str
-    command: str
-    args: Sequence[str]
-    transport: Transport | None
-    token: str | None
-    auth_header: str | None
-    headers: Mapping[str, str] | None
-    environment: Mapping[str, str] | None
-    trusted: bool
-    private: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +57,7 @@ class McpService:
         self._app, self._ports, self._connections = app, app.ports, app.mcp
 
     async def add(self, name: str, *, check: bool = True, **options: Unpack[ServerOptions]) -> McpServer:
-        """The new server, with the tools that it lists now: registering it approves them.
-
-        Args:
-            check: whether it has to be reached now. If not, its first listing is read, and approved, when it is.
-        Raises: InvalidInput, AlreadyExists, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
-        """
+        """The new server, with the tools that it lists now; without `check` it need not be reached yet."""
         server, secrets = await self._build(name, options, open_secrets=check)
         listing = await self._connections.look(server, secrets) if check else None
         ports = self._ports
@@ -108,8 +86,6 @@ class McpService:
 
         Raises: InvalidInput, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
         """
-        if unknown := options.keys() - ServerOptions.__annotations__.keys():
-            raise InvalidInput(f"an MCP server is looked at without {', '.join(sorted(unknown))}")
         server, secrets = await self._build("look", options, open_secrets=True, new=False)
         try:
             return await self._connections.look(server, secrets)
@@ -183,14 +159,7 @@ class McpService:
         *,
         expected: Mapping[str, str] | None = None,
     ) -> ToolsByStatus:
-        """Have agents see the present definitions of these tools, or of all. Missing tools are removed, removed ones
-        come back.
-
-        Args:
-            tools: the server's names of them, or those that agents use.
-            expected: name there -> digest of the definition that was looked at; it must still be the one.
-        Raises: NotFound, Conflict; InvalidInput: one of them is unusable.
-        """
+        """Approve the present definitions of these tools, or of all; see `approve_tools`."""
         ports = self._ports
         return await ports.store.write(
             approve_tools, server_id, tools, expected=expected, ids=ports.ids, at=ports.clock.now()
@@ -254,45 +223,21 @@ class McpService:
         self, name: str, options: ServerOptions, *, open_secrets: bool, new: bool = True
     ) -> tuple[McpServer, ServerSecrets]:
         """The server, checked but not registered, and with `open_secrets` its secrets."""
-        registration, ports = await self._registration(name, **options), self._ports
+        if unknown := options.keys() - ServerOptions.__annotations__.keys():
+            raise InvalidInput(f"an MCP server has no {', '.join(sorted(unknown))}")
+        url, command = options.get("url", ""), options.get("command", "")
+        if not (isinstance(url, str) and isinstance(command, str)) or bool(url) == bool(command):
+            raise InvalidInput("an MCP server is a url or a command: give one of the two")
+        if options.get("private") is None:
+            options = {**options, "private": await self.leads_inside(url)}
+        ports = self._ports
         server_id, now = McpServerId(ports.ids.new("mcp_server")), ports.clock.now()
 
         def build(tx: Tx) -> tuple[McpServer, ServerSecrets]:
-            server = build_server(tx, registration, server_id=server_id, cipher=ports.cipher, at=now, new=new)
+            server = build_server(tx, name, options, server_id=server_id, cipher=ports.cipher, at=now, new=new)
             return server, open_server(tx, server, cipher=ports.cipher) if open_secrets else ServerSecrets()
 
         return await ports.store.read(build)
-
-    async def _registration(
-        self,
-        name: str,
-        *,
-        url: str = "",
-        command: str = "",
-        args: Sequence[str] = (),
-        transport: Transport | None = None,
-        token: str | None = None,
-        auth_header: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        environment: Mapping[str, str] | None = None,
-        trusted: bool = False,
-        private: bool | None = None,
-    ) -> Registration:
-        if not (isinstance(url, str) and isinstance(command, str)) or bool(url) == bool(command):
-            raise InvalidInput("an MCP server is a url or a command: give one of the two")
-        return Registration(
-            name=name,
-            transport=transport or ("stdio" if command else "streamable_http"),
-            command=command,
-            args=tuple(args),
-            url=url,
-            auth_header=auth_header,
-            token=token,
-            headers=dict(headers or {}),
-            environment=dict(environment or {}),
-            trusted=trusted,
-            private=await self.leads_inside(url) if private is None else private,
-        )
 
     async def _find_known(self, server_id: McpServerId, name: str) -> McpTool:
         for known in await self.list_known(server_id):

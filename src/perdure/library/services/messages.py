@@ -18,6 +18,7 @@ from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, input_id
 from perdure.core.messages import Draft, Message, Role, Text, ToolDecision
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import IfBusy
+from perdure.domain.conversations.importing import ImportedMessage
 from perdure.engine.approvals.answers import find_pending
 from perdure.engine.approvals.decisions import calls_of_request
 from perdure.engine.run.accept import Accepted, Request
@@ -25,10 +26,8 @@ from perdure.library.checks import check_choice, check_key, check_limit, check_n
 from perdure.library.reply import Reply
 from perdure.library.services.conversations import find_conversation
 from perdure.library.services.history import HistoryPage, list_shown
-from perdure.library.services.importing import ImportedMessage, ImportResult, check_messages, import_history
+from perdure.library.services.importing import ImportResult, check_messages, import_history
 from perdure.storage.tx import Tx
-
-__all__ = ["HistoryPage", "MessageService", "NewMessage", "estimate_tokens"]
 
 T = TypeVar("T")
 

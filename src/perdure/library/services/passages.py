@@ -6,34 +6,43 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import get_args
+from typing import TypedDict, get_args
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Passage, PassageFilter, TagMatch
-from perdure.domain.archives.batching import BATCH, batches
 from perdure.domain.archives.passages import (
     NewPassage,
     PassageChanges,
     add_passages,
     delete_passage,
-    get_agent_passage,
-    get_archive_passage,
+    get_passage,
+    insert_passage,
     list_passages,
     new_passages,
     own_archive,
     update_passage,
 )
 from perdure.domain.archives.units import Selection, delete_selected, select_seqs
+from perdure.domain.batching import BATCH, batches
 from perdure.domain.values import filter_tags
 from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
 from perdure.library.paging import Page
 from perdure.storage.tx import Tx
 
 
+class PassageConditions(TypedDict, total=False):
+    """Which passages of an archive: those with any or all of these tags, and a time from `since` up to `until`."""
+
+    tags: Sequence[str]
+    tag_match: TagMatch
+    since: datetime | None
+    until: datetime | None
+
+
 class PassageService:
-    """What can be done with passages: those of an archive, and `..._of_agent` those of all archives of an agent."""
+    """What can be done with passages: those of one archive, and those of all archives of an agent."""
 
     def __init__(self, app: App) -> None:
         self._ports, self._settings = app.ports, app.settings
@@ -66,15 +75,14 @@ class PassageService:
         def insert(tx: Tx) -> Passage:
             tx.agents.model(agent_id)
             archive = own_archive(tx, agent_id, ArchiveId(ports.ids.new("archive")), at=now)
-            passages = new_passages([new], archive.id, ids=ports.ids, at=now, limits=tx.limits)
-            return add_passages(tx, passages, [new.embedding])[0]
+            return insert_passage(tx, archive.id, new, ids=ports.ids, at=now)
 
         return await ports.store.write(insert)
 
     async def get(self, archive_id: ArchiveId, passage_id: PassageId) -> Passage:
         """Raises: NotFound, also for one of another archive."""
         check_text("passage_id", passage_id)
-        return await self._ports.store.read(get_archive_passage, archive_id, passage_id)
+        return await self._ports.store.read(get_passage, archive_id, passage_id)
 
     async def list(
         self, archive_id: ArchiveId, page: Page, *, where: PassageFilter | None = None, text: str | None = None
@@ -110,31 +118,22 @@ class PassageService:
         """
         return await self._ports.store.read(_agent_page, agent_id, page, text)
 
-    async def update(self, archive_id: ArchiveId, passage_id: PassageId, changes: PassageChanges) -> Passage:
-        """The passage with other fields. Raises: InvalidInput; NotFound, also for one of another archive."""
+    async def update(self, owner_id: ArchiveId | AgentId, passage_id: PassageId, changes: PassageChanges) -> Passage:
+        """A passage of an archive or agent with other fields. Raises: InvalidInput; NotFound, also for another's."""
         check_text("passage_id", passage_id)
-        fields = _changes_in_utc(changes)
+        if "occurred_at" in changes:
+            moment = utc("occurred_at", changes["occurred_at"])
+            if moment is None:
+                raise InvalidInput("occurred_at is None: give a datetime with a zone")
+            changes = {**changes, "occurred_at": moment}
         return await self._ports.store.write(
-            lambda tx: update_passage(tx, get_archive_passage(tx, archive_id, passage_id), fields)
+            lambda tx: update_passage(tx, get_passage(tx, owner_id, passage_id), changes)
         )
 
-    async def update_of_agent(self, agent_id: AgentId, passage_id: PassageId, changes: PassageChanges) -> Passage:
-        """The same for an agent. Raises: InvalidInput; NotFound, also for a passage of another agent."""
+    async def delete(self, owner_id: ArchiveId | AgentId, passage_id: PassageId) -> None:
+        """Remove a passage of an archive or agent. Raises: NotFound, also for another's."""
         check_text("passage_id", passage_id)
-        fields = _changes_in_utc(changes)
-        return await self._ports.store.write(
-            lambda tx: update_passage(tx, get_agent_passage(tx, agent_id, passage_id), fields)
-        )
-
-    async def delete(self, archive_id: ArchiveId, passage_id: PassageId) -> None:
-        """Raises: NotFound, also for a passage of another archive."""
-        check_text("passage_id", passage_id)
-        await self._ports.store.write(lambda tx: delete_passage(tx, get_archive_passage(tx, archive_id, passage_id)))
-
-    async def delete_of_agent(self, agent_id: AgentId, passage_id: PassageId) -> None:
-        """Raises: NotFound, also for a passage of another agent."""
-        check_text("passage_id", passage_id)
-        await self._ports.store.write(lambda tx: delete_passage(tx, get_agent_passage(tx, agent_id, passage_id)))
+        await self._ports.store.write(lambda tx: delete_passage(tx, get_passage(tx, owner_id, passage_id)))
 
     async def delete_where(self, archive_id: ArchiveId, selection: Selection, *, dry_run: bool = False) -> int:
         """Remove the selected passages, or only count them; how many there were.
@@ -161,6 +160,7 @@ class PassageService:
 
 
 def passage_filter(
+    *,
     tags: Sequence[str] = (),
     tag_match: TagMatch = "any",
     since: datetime | None = None,
@@ -179,7 +179,7 @@ def passages_page(
     """A page of an archive's passages. Raises: NotFound: no such archive, or the cursor is not one of its passages."""
     tx.archives.get(archive_id)
     query = partial(tx.passages.page, archive_id, where=where, text=text)
-    return page.load(query, lambda cursor: get_archive_passage(tx, archive_id, PassageId(cursor)).seq)
+    return page.load(query, lambda cursor: get_passage(tx, archive_id, PassageId(cursor)).seq)
 
 
 def _agent_page(tx: Tx, agent_id: AgentId, page: Page, text: str | None) -> Sequence[Passage]:
@@ -214,16 +214,6 @@ def _agent_page(tx: Tx, agent_id: AgentId, page: Page, text: str | None) -> Sequ
         return found
 
     return page.load(query, place_of)
-
-
-def _changes_in_utc(changes: PassageChanges) -> PassageChanges:
-    """The changes with their time in UTC. Raises: InvalidInput: a time without a zone."""
-    if "occurred_at" not in changes:
-        return changes
-    moment = utc("occurred_at", changes["occurred_at"])
-    if moment is None:
-        raise InvalidInput("occurred_at is None: give a datetime with a zone")
-    return {**changes, "occurred_at": moment}
 
 
 def _in_utc(new: NewPassage) -> NewPassage:

@@ -16,8 +16,6 @@ from perdure.library.paging import Page
 from perdure.library.services.conversations import find_conversation
 from perdure.storage.tx import Tx
 
-__all__ = ["RunFilter", "RunService", "find_run"]
-
 T = TypeVar("T")
 
 UNENDED_MAX = 1_000

@@ -12,14 +12,13 @@ from perdure.core.agents import AgentFilter
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
 from perdure.core.messages import MessageFilter, Role
-from perdure.core.passages import TagMatch
+from perdure.core.passages import PassageFilter
 from perdure.core.text.zones import is_zone
 from perdure.domain.agents.automatic import check_score
 from perdure.domain.archives.units import archives_of
 from perdure.engine.search.search import Search
 from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
 from perdure.library.services.conversations import find_conversation
-from perdure.library.services.passages import passage_filter
 from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, SearchReport
 from perdure.search.query.times import parse_time
 from perdure.search.recalled import Recalled, RecallScope
@@ -53,61 +52,40 @@ class SearchService:
         self._app, self._store = app, app.store
         self._words_only: Search | None = None  # one for all calls: it remembers what it has read of each history
 
-    async def passages_of_agent(
-        self,
-        agent_id: AgentId,
-        text: str,
-        *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: Moment = None,
-        until: Moment = None,
-        limit: int = 10,
-        offset: int = 0,
-        explain: bool = False,
-        files: bool = False,
-    ) -> Hits[PassageHit]:
-        """The passages of an agent that best match; for an empty text the newest.
-
-        Args:
-            files: search also what the files of its folders say.
-        Raises: InvalidInput, NotFound.
-        """
-        _check_search(text, limit, offset)
-        zone = await self._zone(agent_id, since, until)
-        where = passage_filter(tags, tag_match, *_period(since, until, zone))
-        return await self._app.search.passages(
-            agent_id, text, where=where, limit=limit, offset=offset, explain=explain, files=files
-        )
-
     async def passages(
         self,
         text: str,
+        where: PassageFilter,
         *,
         agent_id: AgentId | None = None,
         archive_id: ArchiveId | None = None,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: Moment = None,
-        until: Moment = None,
+        files: bool = True,
+        since: str | None = None,
+        until: str | None = None,
         limit: int = 10,
         offset: int = 0,
         explain: bool = False,
     ) -> Hits[PassageHit]:
-        """The passages of an agent and its files, of an archive, or of all archives that best match.
+        """The passages of an agent, of an archive, or of all archives that best match; for an empty text the newest.
 
+        Args:
+            files: search also what the files of the agent's folders say.
+            since, until: ISO dates or times in place of those in `where`; without an offset where the agent lives,
+                else in UTC.
         Raises: NotFound; InvalidInput: a value that can't be used, too many archives to search them all.
         """
         _check_search(text, limit, offset)
-
         if agent_id is None and archive_id is not None:
             archives, zone = [archive_id], "UTC"
         else:
-            archives, zone = await self._store.read(_archives, agent_id, archive_id)
+            archives, zone = await self._store.read(_archives, agent_id, archive_id, files)
+        if since is not None or until is not None:
+            first, last = _period(since, until, zone)
+            where = replace(where, since=first, until=last)
         return await self._app.search.passages(
             archives,
             text,
-            where=passage_filter(tags, tag_match, *_period(since, until, zone)),
+            where=where,
             limit=limit,
             offset=offset,
             explain=explain,
@@ -271,14 +249,16 @@ def _period(since: Moment, until: Moment, zone: str) -> tuple[datetime | None, d
     return first, last
 
 
-def _archives(tx: Tx, agent_id: AgentId | None, archive_id: ArchiveId | None) -> tuple[list[ArchiveId], str]:
+def _archives(
+    tx: Tx, agent_id: AgentId | None, archive_id: ArchiveId | None, files: bool
+) -> tuple[list[ArchiveId], str]:
     """The archives to search, and the agent's time zone. Raises: NotFound; InvalidInput: there are too many."""
     if agent_id is None:
         found = [archive.id for archive in tx.archives.list(limit=OWNERS_MAX + 1)]
         if len(found) > OWNERS_MAX:
             raise InvalidInput(f"there are more than {OWNERS_MAX} archives: give agent_id or archive_id")
         return found, "UTC"
-    own = [archive.id for archive in archives_of(tx, agent_id, files=True)]
+    own = [archive.id for archive in archives_of(tx, agent_id, files=files)]
     if archive_id is not None and archive_id not in own:
         raise NotFound("archive", archive_id, hint="the agent has no such archive")
     return own if archive_id is None else [archive_id], tx.agents.get(agent_id).timezone

@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from perdure.app import App
-from perdure.core.agents import Agent
-from perdure.core.blocks import Author, Block
+from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, PerdureError, SandboxUnavailable, ToolError
-from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
+from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.ports import CallContext
-from perdure.core.secrets import Cipher
 from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.source import needs_agent
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
-from perdure.domain.blocks.tool_edits import change_blocks
-from perdure.domain.secrets import resolve_environment, secret_names
-from perdure.domain.tools.environment import open_environment
-from perdure.storage.tx import Tx
+from perdure.domain.blocks.units import change_blocks
+from perdure.domain.tools.environment import load_inputs
 
 TIMEOUT_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Inputs:
-    """What a run of a custom tool has beside its arguments."""
-
-    environment: Mapping[str, str]
-    secrets: Mapping[str, str]
-    agent: Agent | None
-    blocks: Sequence[Block]
 
 
 def check_sandbox_limits(app: App, *, memory_mb: object, timeout_s: object) -> None:
@@ -109,7 +95,7 @@ async def _run_code(
         fitted = fit_arguments(tool.spec.name, tool.spec.parameters, arguments)
     except ToolError as error:
         return ToolOutcome(text=str(error), status="error", refused=True)
-    inputs = await app.store.read(_load_inputs, tool.id, code, agent_id, app.ports.cipher)
+    inputs = await app.store.read(load_inputs, tool.id, agent_id, cipher=app.ports.cipher, code=code)
     outcome = await app.custom.run(
         tool.spec,
         code,
@@ -129,13 +115,3 @@ async def _run_code(
         text = f"{outcome.text}\n[NOTE: the tool ran, but what it changed of the memory was not stored: {error}]"
         return replace(outcome, text=text, status="error", blocks=())
     return outcome
-
-
-def _load_inputs(tx: Tx, tool_id: ToolId, code: ToolCode, agent_id: AgentId | None, cipher: Cipher) -> _Inputs:
-    values = open_environment(tx, tool_id, code, cipher=cipher)
-    environment = resolve_environment(tx, agent_id, values, cipher=cipher)
-    secrets = secret_names(tx, agent_id, code)
-    if agent_id is None:
-        return _Inputs(environment, secrets, None, ())
-    blocks = tx.blocks.of_agent(agent_id) if code.takes_agent else ()
-    return _Inputs(environment, secrets, tx.agents.get(agent_id), blocks)

@@ -27,8 +27,6 @@ from perdure.library.paging import Page
 from perdure.library.services.tool_runs import check_sandbox_limits, run_tool
 from perdure.storage.tx import Tx
 
-__all__ = ["NewTool", "ToolChanges", "ToolFilter", "ToolHit", "ToolService", "ToolState"]
-
 NAMED_TOOLS = 20
 UNSAVED = ToolId("tool-tried")
 """Stands for the id of a tool that is not stored."""

@@ -9,7 +9,6 @@ from perdure.app import App
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ArchiveId
 from perdure.core.passages import Archive, Passage
-from perdure.domain.archives.batching import BATCH, batches
 from perdure.domain.archives.transfer import (
     Header,
     archive_line,
@@ -18,6 +17,7 @@ from perdure.domain.archives.transfer import (
     parse_line,
     passage_line,
 )
+from perdure.domain.batching import BATCH, batches
 from perdure.storage.tx import Tx
 
 

@@ -30,8 +30,7 @@ from perdure.library.sync.blocks import AgentBlocks
 from perdure.library.sync.conversations import Conversations
 from perdure.library.sync.folders import AgentFiles
 from perdure.library.sync.secrets import Secrets
-from perdure.library.sync.tool_rules import AgentRules
-from perdure.library.sync.tools import AgentTools
+from perdure.library.sync.tools import AgentRules, AgentTools
 from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled
 

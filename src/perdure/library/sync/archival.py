@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Unpack
 
 from perdure.core.ids import ArchiveId, PassageId
-from perdure.core.passages import Passage, TagMatch
+from perdure.core.passages import Passage
 from perdure.domain.archives.passages import PassageChanges
 from perdure.library.archival import AsyncAgentArchives, AsyncArchival
 from perdure.library.portal import Portal
+from perdure.library.services.passages import PassageConditions
 from perdure.library.sync.archives import Archive
 from perdure.search.hits import Hits, PassageHit
 
@@ -37,13 +38,10 @@ class Archival:
         self,
         text: str,
         *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
         limit: int = 10,
         offset: int = 0,
         explain: bool = False,
+        **conditions: Unpack[PassageConditions],
     ) -> Hits[PassageHit]:
         """The passages that best match, of the agent's archives and of the files of its folders, best first; for an
         empty text the newest ones. The `source` of a file's passage names file and lines. The search's `ran` says which
@@ -52,41 +50,22 @@ class Archival:
         Args:
             limit, offset: so many hits, and how many before them are passed over; a search finds at most 1,000.
             explain: have each hit say `why` it was found.
-            since, until: times with a zone, both included.
+            conditions: `tags`, of which `tag_match` says whether "any" (the default) or "all" are needed; `since` and
+                `until`: times with a zone, both included.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
         """
         return self._portal.run(
-            self._inner.search_archive(
-                text,
-                tags=tags,
-                tag_match=tag_match,
-                since=since,
-                until=until,
-                limit=limit,
-                offset=offset,
-                explain=explain,
-            )
+            self._inner.search_archive(text, limit=limit, offset=offset, explain=explain, **conditions)
         )
 
     def passages(
-        self,
-        *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 100,
-        after_seq: int = -1,
+        self, *, limit: int = 100, after_seq: int = -1, **conditions: Unpack[PassageConditions]
     ) -> Sequence[Passage]:
         """A page of the agent's archive, oldest first; `after_seq` is the last one's number of the page before.
 
-        Raises: InvalidInput: as `search_archive`.
+        Args and Raises: as `search_archive`.
         """
-        return self._portal.run(
-            self._inner.passages(
-                tags=tags, tag_match=tag_match, since=since, until=until, limit=limit, after_seq=after_seq
-            )
-        )
+        return self._portal.run(self._inner.passages(limit=limit, after_seq=after_seq, **conditions))
 
     def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
         """The passage with other fields: `text`, `tags`, `metadata`, `source`, `occurred_at`.

@@ -8,11 +8,12 @@ from datetime import datetime
 from typing import Any, Unpack
 
 from perdure.core.ids import AgentId, ArchiveId, PassageId
-from perdure.core.passages import Passage, TagMatch
+from perdure.core.passages import Passage
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges
 from perdure.library.archives import AsyncArchive, AsyncArchives
 from perdure.library.portal import Portal
+from perdure.library.services.passages import PassageConditions
 from perdure.search.hits import Hits, PassageHit
 
 __all__ = ["Archive", "Archives"]
@@ -105,13 +106,10 @@ class Archive:
         self,
         text: str,
         *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
         limit: int = 10,
         offset: int = 0,
         explain: bool = False,
+        **conditions: Unpack[PassageConditions],
     ) -> Hits[PassageHit]:
         """The passages that best match, best first; for an empty text the newest ones. Its `ran` says which arms of the
         search took part, and why others did not.
@@ -119,43 +117,20 @@ class Archive:
         Args:
             limit, offset: so many hits, and how many before them are passed over; a search finds at most 1,000.
             explain: have each hit say `why` it was found.
-            since, until: times with a zone, both included.
+            conditions: `tags`, of which `tag_match` says whether "any" (the default) or "all" are needed; `since` and
+                `until`: times with a zone, both included.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
         """
-        return self._portal.run(
-            self._inner.search(
-                text,
-                tags=tags,
-                tag_match=tag_match,
-                since=since,
-                until=until,
-                limit=limit,
-                offset=offset,
-                explain=explain,
-            )
-        )
+        return self._portal.run(self._inner.search(text, limit=limit, offset=offset, explain=explain, **conditions))
 
     def passages(
-        self,
-        *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 100,
-        after_seq: int = -1,
+        self, *, limit: int = 100, after_seq: int = -1, **conditions: Unpack[PassageConditions]
     ) -> Sequence[Passage]:
         """A page of the passages, oldest first; `after_seq` is the last one's number of the page before.
 
-        Args:
-            since, until: times with a zone, both included.
-        Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
+        Args and Raises: as `search`.
         """
-        return self._portal.run(
-            self._inner.passages(
-                tags=tags, tag_match=tag_match, since=since, until=until, limit=limit, after_seq=after_seq
-            )
-        )
+        return self._portal.run(self._inner.passages(limit=limit, after_seq=after_seq, **conditions))
 
     def passage(self, passage_id: PassageId) -> Passage:
         """A passage of this archive. Raises: NotFound, also for another archive's."""
@@ -172,16 +147,7 @@ class Archive:
         """Remove a passage. Raises: NotFound, also for another archive's."""
         self._portal.run(self._inner.delete_passage(passage_id))
 
-    def delete_where(
-        self,
-        *,
-        text: str = "",
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        dry_run: bool = False,
-    ) -> int:
+    def delete_where(self, *, text: str = "", dry_run: bool = False, **conditions: Unpack[PassageConditions]) -> int:
         """Remove the passages that all conditions hold for; how many there were.
 
         They go in transactions of up to 500, each of which looks again: what was changed meanwhile so that a condition
@@ -189,13 +155,10 @@ class Archive:
         Args:
             text: those that contain it, in any case of its letters.
             dry_run: only count them.
+            conditions: as `search` has them.
         Raises: InvalidInput: no condition at all, a value that can't be used; NotFound.
         """
-        return self._portal.run(
-            self._inner.delete_where(
-                text=text, tags=tags, tag_match=tag_match, since=since, until=until, dry_run=dry_run
-            )
-        )
+        return self._portal.run(self._inner.delete_where(text=text, dry_run=dry_run, **conditions))
 
     def attach_to(self, agent_id: AgentId) -> None:
         """Let an agent find what is in this archive. Attaching twice is no error. Raises: NotFound."""

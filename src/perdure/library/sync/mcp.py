@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from perdure.core.mcp import McpServer, McpTool, ToolListing, Transport
+from perdure.core.mcp import McpServer, McpTool, ToolListing
 from perdure.core.tools.spec import ToolOutcome
+from perdure.domain.mcp import ServerOptions, ToolsByStatus
 from perdure.library.mcp import AsyncMcp
 from perdure.library.portal import Portal
-from perdure.library.services.mcp import McpState, ServerOptions, ToolsByStatus
+from perdure.library.services.mcp import McpState
 
 __all__ = ["Mcp"]
 
@@ -21,62 +22,32 @@ class Mcp:
     def __init__(self, portal: Portal, inner: AsyncMcp) -> None:
         self._portal, self._inner = portal, inner
 
-    def add(
-        self,
-        name: str,
-        *,
-        url: str = "",
-        command: str = "",
-        args: Sequence[str] = (),
-        transport: Transport | None = None,
-        token: str | None = None,
-        auth_header: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        environment: Mapping[str, str] | None = None,
-        trusted: bool = False,
-        private: bool | None = None,
-        check: bool = True,
-    ) -> McpServer:
+    def add(self, name: str, *, check: bool = True, **options: Unpack[ServerOptions]) -> McpServer:
         """The new server, with the tools that it lists now: registering it approves them.
 
         Args:
             name: begins the names of its tools, as in `name__tool`.
-            url: where it answers; or `command` and `args`: the program on this machine that it is.
-            transport: by default `stdio` for a command, else `streamable_http`; `sse` is for older servers.
-            token: sent as `Authorization: Bearer ...`, or in the header `auth_header` as it is.
-            headers, environment: what is sent besides; all variables a program sees but PATH, HOME and the like. Like
-                the token they are kept encrypted, and `secret:NAME` stands for a secret of the organisation.
-            trusted: tools that it offers later need no approval, and its hints on what a tool does are believed.
-            private: whether the url may lead to this machine or a private network. By default it may if it does so
-                now; a host outside is not followed there later.
             check: whether it has to be reached now. If not, its first listing is read, and approved, when it is.
+            options: `url`: where it answers; or `command` and `args`: the program on this machine that it is.
+                `transport`: by default `stdio` for a command, else `streamable_http`; `sse` is for older servers.
+                `token`: sent as `Authorization: Bearer ...`, or in the header `auth_header` as it is.
+                `headers`, `environment`: what is sent besides; all variables a program sees but PATH, HOME and the
+                like. Like the token they are kept encrypted, and `secret:NAME` stands for a secret of the organisation.
+                `trusted`: tools that it offers later need no approval, and its hints on what a tool does are believed.
+                `private`: whether the url may lead to this machine or a private network. By default it may if it does
+                so now; a host outside is not followed there later.
         Raises: InvalidInput, AlreadyExists, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
         """
-        return self._portal.run(
-            self._inner.add(
-                name,
-                url=url,
-                command=command,
-                args=args,
-                transport=transport,
-                token=token,
-                auth_header=auth_header,
-                headers=headers,
-                environment=environment,
-                trusted=trusted,
-                private=private,
-                check=check,
-            )
-        )
+        return self._portal.run(self._inner.add(name, check=check, **options))
 
-    def look(self, **how: Unpack[ServerOptions]) -> ToolListing:
+    def look(self, **options: Unpack[ServerOptions]) -> ToolListing:
         """The tools that a server lists; it is not registered. To try out whether it can be reached.
 
         Args:
-            how: as `add` has it, without `name` and `check`.
+            options: as `add` has them.
         Raises: InvalidInput, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
         """
-        return self._portal.run(self._inner.look(**how))
+        return self._portal.run(self._inner.look(**options))
 
     def list(self) -> Sequence[McpServer]:
         """In order of creation."""

@@ -12,7 +12,7 @@ from perdure.core.agents import DEFAULT_AGENT_TYPE
 from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
-from perdure.domain.agents.units import NewBlock
+from perdure.domain.blocks.units import NewBlock
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.portal import Portal
 from perdure.library.services.search import BUDGET_TOKENS

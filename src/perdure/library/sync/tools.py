@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
+from perdure.core.tools.rules import ToolRule
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
-from perdure.domain.tools.units import ToolOptions
+from perdure.domain.tools.search import ToolHit
+from perdure.domain.tools.units import ToolChanges, ToolOptions
 from perdure.library.portal import Portal
-from perdure.library.services.tools import ToolChanges, ToolHit
-from perdure.library.tools import AsyncAgentTools, AsyncTools
+from perdure.library.tools import AsyncAgentRules, AsyncAgentTools, AsyncTools
 
-__all__ = ["AgentTools", "Tools"]
+__all__ = ["AgentRules", "AgentTools", "Tools"]
 
 
 class Tools:
@@ -125,3 +126,26 @@ class AgentTools:
         Raises: NotFound: the agent has no such tool; SandboxUnavailable, InvalidInput.
         """
         return self._portal.run(self._inner.run(name_or_id, arguments))
+
+
+class AgentRules:
+    """The rules of one agent. They hold from its next answer on."""
+
+    def __init__(self, portal: Portal, inner: AsyncAgentRules) -> None:
+        self._portal, self._inner = portal, inner
+
+    def list(self) -> Sequence[ToolRule]:
+        """In the order they were given. Raises: NotFound."""
+        return self._portal.run(self._inner.list())
+
+    def missing(self) -> Sequence[str]:
+        """The tools that rules name and the agent has not got: these rules sleep until it has. Raises: NotFound."""
+        return self._portal.run(self._inner.missing())
+
+    def set(self, rules: Iterable[ToolRule | Mapping[str, Any]]) -> Sequence[ToolRule]:
+        """These in place of all that there are; an empty list takes them away.
+
+        Raises: ToolRulesInvalid: one can't be read, two contradict each other, its arguments don't fit the tool, and
+            nothing was changed; NotFound.
+        """
+        return self._portal.run(self._inner.set(rules))

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Response
 
+from perdure.core.agents import AgentFilter, AgentOrder
 from perdure.core.ids import AgentId
 from perdure.core.ports import Randomness
 from perdure.core.runs import StopReason
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.agents import AgentFilter, AgentOrder, AgentState
+from perdure.library.services.agents import AgentState
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import AgentPath

@@ -43,7 +43,7 @@ async def list_passages(
     tag_match_mode: TagMatch = "any",
 ) -> Response:
     """The archive's passages, oldest first by default. `before` and `after` are relative to the order."""
-    where = passage_filter(tags or (), tag_match_mode)
+    where = passage_filter(tags=tags or (), tag_match=tag_match_mode)
     found = await library.services.passages.list(archive_id, page, where=where, text=search)
     return json_answer([passage_shape(passage) for passage in found])
 

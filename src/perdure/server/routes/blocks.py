@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from perdure.core.agents import AgentFilter
 from perdure.core.blocks import BlockFilter
+from perdure.domain.blocks.units import NewBlock
 from perdure.library.paging import Page
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
@@ -74,7 +75,7 @@ async def update_of_agent(agent_id: AgentPath, block_label: str, body: BlockChan
 @router.post("/v1/blocks/")
 async def create(body: NewWireBlock, library: Library) -> Response:
     """Make a block that no agent has yet."""
-    return json_answer(block_shape(await library.services.blocks.create(**body.fields)))
+    return json_answer(block_shape(await library.services.blocks.create(NewBlock(**body.fields))))
 
 
 @router.get("/v1/blocks/")

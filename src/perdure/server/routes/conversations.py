@@ -16,12 +16,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from perdure.core.conversations import ConversationFilter, ConversationOrder
 from perdure.core.errors import Conflict, InvalidInput
 from perdure.core.ids import AgentId, ConversationId, RunId, is_id
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.conversations import ConversationFilter, ConversationOrder
-from perdure.library.services.messages import HistoryPage
+from perdure.library.services.history import HistoryPage
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import ConversationPath, IdFormat

@@ -22,7 +22,7 @@ from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.runs import Run
 from perdure.engine.run.accept import Accepted
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.messages import HistoryPage
+from perdure.library.services.history import HistoryPage
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.errors import failure_answer, kept_answer

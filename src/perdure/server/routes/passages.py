@@ -37,12 +37,12 @@ async def list_passages(
 @router.delete("/v1/agents/{agent_id}/archival-memory/{memory_id}")
 async def delete(agent_id: AgentPath, memory_id: PassagePath, library: Library) -> Response:
     """Remove a passage."""
-    await library.services.passages.delete_of_agent(agent_id, memory_id)
+    await library.services.passages.delete(agent_id, memory_id)
     return json_answer({"message": f"Memory id={memory_id} successfully deleted"})
 
 
 @router.patch("/v1/agents/{agent_id}/archival-memory/{memory_id}")
 async def update(agent_id: AgentPath, memory_id: PassagePath, body: PassageChangesIn, library: Library) -> Response:
     """Change what is given; search finds the new text. The answer is a list, of one."""
-    passage = await library.services.passages.update_of_agent(agent_id, memory_id, body.changes)
+    passage = await library.services.passages.update(agent_id, memory_id, body.changes)
     return json_answer([passage_shape(passage)])

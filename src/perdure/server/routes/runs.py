@@ -11,10 +11,9 @@ from starlette.responses import Response
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ConversationId
-from perdure.core.runs import Run, StopReason
+from perdure.core.runs import Run, RunFilter, StopReason
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.runs import RunFilter
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
 from perdure.server.ids import IdFormat, RunPath

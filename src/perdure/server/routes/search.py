@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query, Response
 from perdure.core.errors import InvalidInput
 from perdure.core.messages import Role
 from perdure.core.passages import TagMatch
+from perdure.library.services.passages import passage_filter
 from perdure.search.hits import SearchReport
 from perdure.server.deps import Library
 from perdure.server.encoding import json_answer
@@ -50,11 +51,11 @@ async def search_agent(
 ) -> Response:
     """The passages that best match, best first. Dates and times without an offset are where the agent lives."""
     _check_query("query", query)
-    hits = await library.services.search.passages_of_agent(
-        agent_id,
+    hits = await library.services.search.passages(
         query,
-        tags=tags or (),
-        tag_match=tag_match_mode,
+        passage_filter(tags=tags or (), tag_match=tag_match_mode),
+        agent_id=agent_id,
+        files=False,
         since=start_datetime,
         until=end_datetime,
         limit=top_k or AGENT_FOUND,
@@ -71,10 +72,9 @@ async def search_passages(body: PassageSearch, library: Library) -> Response:
         _check_query("body.query", body.query)
     hits = await library.services.search.passages(
         body.query or "",
+        passage_filter(tags=body.tags or (), tag_match=body.tag_match_mode),
         agent_id=body.agent_id,
         archive_id=body.archive_id,
-        tags=body.tags or (),
-        tag_match=body.tag_match_mode,
         since=body.start_date,
         until=body.end_date,
         limit=body.limit,

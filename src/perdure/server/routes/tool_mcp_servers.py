@@ -11,7 +11,8 @@ from fastapi import APIRouter, Path, Response
 from fastapi.responses import StreamingResponse
 
 from perdure.core.errors import PerdureError
-from perdure.library.services.mcp import McpService, ServerOptions
+from perdure.domain.mcp import ServerOptions
+from perdure.library.services.mcp import McpService
 from perdure.server.deps import Guarded, Library
 from perdure.server.encoding import json_answer, json_bytes
 from perdure.server.errors import UNKNOWN

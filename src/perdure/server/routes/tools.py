@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from perdure.core.ids import ToolId
+from perdure.core.tools.spec import ToolFilter
 from perdure.library.paging import Page
-from perdure.library.services.tools import ToolFilter, ToolState
+from perdure.library.services.tools import ToolState
 from perdure.server.deps import Library
 from perdure.server.disconnect import ClientGone, while_connected
 from perdure.server.encoding import json_answer

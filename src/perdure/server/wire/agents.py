@@ -16,7 +16,8 @@ from perdure.core.ports import Embedder
 from perdure.core.runs import Run
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS
-from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent, NewBlock
+from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
+from perdure.domain.blocks.units import NewBlock
 from perdure.domain.tools.specs import DEFAULT_TOOLS
 from perdure.library.services.agents import AgentState, Belongings
 from perdure.library.services.messages import NewMessage

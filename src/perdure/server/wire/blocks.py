@@ -84,7 +84,7 @@ class NewWireBlock(BlockChanges):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The arguments of `create_block`. A value over the limit raises the limit."""
+        """The values of `NewBlock`. A value over the limit raises the limit."""
         fields = self._own_fields
         fields["limit_chars"] = max(fields.get("limit_chars", LIMIT_CHARS), len(self.value), 1)
         fields["metadata"] = self._stored_metadata(fields.get("metadata", {}), {})

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from perdure.core.errors import InvalidInput
 from perdure.core.mcp import SERVER_NAME_PATTERN, Definition, LeftOut, McpServer, McpTool
-from perdure.library.services.mcp import ServerOptions, ToolsByStatus
+from perdure.domain.mcp import ServerOptions, ToolsByStatus
 from perdure.server.limits import Items, ItemsByName
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.secrets import MASKED

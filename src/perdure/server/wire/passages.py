@@ -95,8 +95,8 @@ class DeleteSelected(WireRequest):
     def selection(self) -> Selection:
         """Raises: InvalidInput: a text that is not a date."""
         where = passage_filter(
-            self.tags or (),
-            self.tag_match_mode,
+            tags=self.tags or (),
+            tag_match=self.tag_match_mode,
             since=parse_time(self.start_date),
             until=parse_time(self.end_date, end=True),
         )
