@@ -56,6 +56,14 @@ def check_json(name: str, value: Any) -> None:
     )
 
 
+def check_number(name: str, value: Any, least: float, most: float, *, whole: bool = True) -> None:
+    """Check that the value is a number, or a whole number, in this range. Raises: InvalidInput."""
+    kind = int if whole else int | float
+    if not isinstance(value, kind) or isinstance(value, bool) or not least <= value <= most:
+        number = "whole number" if whole else "number"
+        raise InvalidInput(f"{name} is {describe_value(value)}: give a {number} from {least:,} to {most:,}")
+
+
 def check_item_limits(limits: Limits, *, tags: Sequence[str] = (), **values: Any) -> None:
     """Check the number of tags and the size of JSON values of one item. Raises: TooMany."""
     limits.check("tags_per_item", len(tags))

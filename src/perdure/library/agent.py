@@ -29,7 +29,7 @@ from perdure.library.secrets import AsyncSecrets
 from perdure.library.services import Services
 from perdure.library.services.importing import ImportResult
 from perdure.library.services.messages import NewMessage
-from perdure.library.services.search import BUDGET_TOKENS
+from perdure.library.services.search import RecallOptions
 from perdure.library.services.steps import StepInfo, overview_of
 from perdure.library.tools import AsyncAgentRules, AsyncAgentTools
 from perdure.search.hits import Hits, MessageHit
@@ -233,36 +233,24 @@ class AsyncAgent(AsyncConversations, AsyncArchival, AsyncApproval):
         self,
         query: str,
         *,
-        budget_tokens: int = BUDGET_TOKENS,
         conversation: ConversationId | None = None,
         archives: Sequence[ArchiveId] | None = None,
-        blocks: bool = True,
-        messages: bool = True,
-        floor: float = 0.0,
-        explain: bool = False,
+        **options: Unpack[RecallOptions],
     ) -> Recalled:
-        """The best of what the agent remembers for a query, as one text of at most `budget_tokens`, with its sources.
+        """The best of what the agent remembers for a query, as one text with its sources.
 
         Blocks, passages and turns with their neighbours, in reading order: a context for any model. It changes nothing.
 
         Args:
             conversation: only turns of this one; by default of all.
             archives: only passages of these; by default of all that the agent has, its folders' included.
-            blocks, messages: whether blocks, and turns, may be in it.
-            floor: passages and turns with a score below this, 0 to 1, are left out.
-            explain: have each source say `why` it was found.
+            options: `budget_tokens`: the most tokens of the text, by default 2,000. `blocks`, `messages`: whether
+                blocks, and turns, may be in it. `floor`: passages and turns with a score below this, 0 to 1, are left
+                out. `explain`: have each source say `why` it was found.
         Raises: InvalidInput: an empty query, a budget below 1 or above 200,000, a floor outside 0 to 1; NotFound.
         """
         return await self._services.search.recall(
-            query,
-            budget_tokens=budget_tokens,
-            agent_id=self.id,
-            conversation_id=conversation,
-            archives=archives,
-            blocks=blocks,
-            messages=messages,
-            floor=floor,
-            explain=explain,
+            query, agent_id=self.id, conversation_id=conversation, archives=archives, **options
         )
 
     async def update(self, **changes: Unpack[AgentChanges]) -> AsyncAgent:

@@ -66,7 +66,7 @@ class AsyncArchival:
         Args and Raises: as `search_archive`.
         """
         where = passage_filter(**conditions)
-        return await self._services.passages.list_of_agent_after(self.id, after_seq, where=where, limit=limit)
+        return await self._services.passages.list_after(self.id, after_seq, where=where, limit=limit)
 
     async def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
         """The passage with other fields: `text`, `tags`, `metadata`, `source`, `occurred_at`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from perdure.core.errors import NotFound
 
@@ -30,6 +30,11 @@ class Page:
     def from_end(self) -> bool:
         """Whether the page is read from its end: only the item behind it is known."""
         return self.before is not None and self.after is None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The page as the `page` verbs of a transaction take it."""
+        return {"ascending": self.ascending, "limit": self.limit, "after": self.after, "before": self.before}
 
     def load(self, query: Callable[..., Sequence[T]], place_of: Callable[[str], K]) -> Sequence[T]:
         """The items of this page.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from perdure.app import App, start
 from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
@@ -25,7 +25,7 @@ from perdure.library.mcp import AsyncMcp
 from perdure.library.paging import Page
 from perdure.library.secrets import AsyncSecrets
 from perdure.library.services import Services
-from perdure.library.services.search import BUDGET_TOKENS, check_recall
+from perdure.library.services.search import RecallOptions
 from perdure.library.tools import AsyncTools
 from perdure.search.recalled import Recalled
 from perdure.settings import Settings
@@ -191,41 +191,29 @@ class AsyncPerdure:
         self,
         query: str,
         *,
-        budget_tokens: int = BUDGET_TOKENS,
         agent: str | None = None,
         archives: Sequence[str] | None = None,
-        blocks: bool = True,
-        messages: bool = True,
-        floor: float = 0.0,
-        explain: bool = False,
         timezone: str = "UTC",
+        **options: Unpack[RecallOptions],
     ) -> Recalled:
-        """The best of what is remembered for a query, as one text of at most `budget_tokens`, with its sources.
+        """The best of what is remembered for a query, as one text with its sources.
 
         Args:
             agent: name or id; its blocks, messages and archives. None: `archives` only.
             archives: names or ids; by default all that the agent has, its folders' included.
-            blocks, messages: whether blocks, and turns, of the agent may be in it.
-            floor: passages and turns with a score below this, 0 to 1, are left out.
-            explain: have each source say `why` it was found.
             timezone: of dates in the text, where no agent says.
+            options: as `AsyncAgent.recall` has them.
         Raises: InvalidInput: an empty query, a budget below 1 or above 200,000, a floor outside 0 to 1, neither an
             agent nor archives; NotFound.
         """
-        check_recall(query, budget_tokens, floor)
         if archives is not None and not isinstance(archives, list | tuple | set | frozenset):
             raise InvalidInput(f"archives is {archives!r:.80}: give a list of names or ids")
-        found = None if archives is None else [(await self.archives.get(one)).id for one in archives]
         return await self.services.search.recall(
             query,
-            budget_tokens=budget_tokens,
             agent_id=None if agent is None else (await self.agent(agent)).id,
-            archives=found,
-            blocks=blocks,
-            messages=messages,
-            floor=floor,
-            explain=explain,
+            archives=None if archives is None else [(await self.archives.get(one)).id for one in archives],
             timezone=timezone,
+            **options,
         )
 
     async def delete_agent(self, agent_id: AgentId) -> None:

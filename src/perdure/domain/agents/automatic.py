@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ArchiveId, is_id
+from perdure.domain.values import check_number
 
 AUTOMATIC_SETTINGS = ("auto_recall", "auto_capture", "bypass_session_patterns")
 
@@ -75,12 +76,12 @@ def check_automatic(settings: Mapping[str, Any]) -> None:
     """Check the settings of automatic memory. Raises: InvalidInput, naming field and value."""
     recall = _parse(AutoRecall, "auto_recall", settings.get("auto_recall"))
     if recall is not None:
-        _check_number("auto_recall.budget_tokens", recall.budget_tokens, 1, RECALL_MAX_TOKENS)
+        check_number("auto_recall.budget_tokens", recall.budget_tokens, 1, RECALL_MAX_TOKENS)
         check_score("auto_recall.floor", recall.floor)
     capture = _parse(AutoCapture, "auto_capture", settings.get("auto_capture"))
     if capture is not None:
         threshold = capture.commit_token_threshold
-        _check_number("auto_capture.commit_token_threshold", threshold, CAPTURE_MIN_TOKENS, CAPTURE_MAX_TOKENS)
+        check_number("auto_capture.commit_token_threshold", threshold, CAPTURE_MIN_TOKENS, CAPTURE_MAX_TOKENS)
         if capture.archive is not None and not (isinstance(capture.archive, str) and is_id("archive", capture.archive)):
             raise InvalidInput(
                 f"auto_capture.archive is {capture.archive!r:.80}: give an archive's id, or leave it out"
@@ -121,8 +122,3 @@ def _parse(kind: type[T], name: str, value: Any) -> T | None:
     elif value is not None and not isinstance(value, bool):
         raise InvalidInput(f"{name} is {value!r:.80}: give true, false, or an object with its fields")
     return _build(kind, value)
-
-
-def _check_number(name: str, value: Any, least: int, most: int) -> None:
-    if type(value) is not int or not least <= value <= most:
-        raise InvalidInput(f"{name} is {value!r:.80}: give a whole number from {least:,} to {most:,}")

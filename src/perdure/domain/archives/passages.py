@@ -160,11 +160,14 @@ def get_passage(tx: Tx, owner_id: ArchiveId | AgentId, passage_id: PassageId) ->
 
 
 def list_passages(
-    tx: Tx, agent_id: AgentId, *, where: PassageFilter | None = None, limit: int = 100, after_seq: int = -1
+    tx: Tx, owner_id: ArchiveId | AgentId, *, where: PassageFilter, limit: int, after_seq: int
 ) -> Sequence[Passage]:
-    """Return a page of the archive that the agent inserts into, oldest first; empty without an archive."""
-    first = _first_own_archive(tx, agent_id)
-    return () if first is None else tx.passages.list(first.id, where=where, limit=limit, after_seq=after_seq)
+    """Return a page of an archive, or of the one that an agent inserts into, oldest first. Raises: NotFound."""
+    if is_id("agent", owner_id):
+        archive = _first_own_archive(tx, AgentId(owner_id))
+    else:
+        archive = tx.archives.get(ArchiveId(owner_id))
+    return () if archive is None else tx.passages.list(archive.id, where=where, limit=limit, after_seq=after_seq)
 
 
 def delete_passage(tx: Tx, passage: Passage) -> None:

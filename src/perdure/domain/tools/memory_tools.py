@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
-from perdure.core.blocks import MemoryEdit, append_text, insert_lines, replace_text, rewrite
+from perdure.core.blocks import Block, MemoryEdit, append_text, insert_lines, replace_text, rewrite
 from perdure.core.ids import ArchiveId
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.archives.passages import NewPassage, insert_passage, own_archive
@@ -26,32 +28,13 @@ def _result(edit: MemoryEdit) -> ToolOutcome:
     return ToolOutcome(text=edit.block.value, edits=(edit,) if edit.diff else ())
 
 
-def _core_memory_append(tx: Tx, call: MemoryCall, label: str, content: str) -> ToolOutcome:
-    return _result(edit_own_block(tx, call, label, lambda block: append_text(block, content)))
+def _editing(edit: Callable[..., Block]) -> Callable[..., ToolOutcome]:
+    """The tool that changes one of the agent's blocks by `edit`, a function `(block, **arguments)`."""
 
+    def edit_block(tx: Tx, call: MemoryCall, label: str, **arguments: Any) -> ToolOutcome:
+        return _result(edit_own_block(tx, call, label, partial(edit, **arguments)))
 
-def _core_memory_replace(tx: Tx, call: MemoryCall, label: str, old_content: str, new_content: str) -> ToolOutcome:
-    return _result(edit_own_block(tx, call, label, lambda block: replace_text(block, old_content, new_content)))
-
-
-def _memory_replace(tx: Tx, call: MemoryCall, label: str, old_string: str, new_string: str) -> ToolOutcome:
-    return _result(edit_own_block(tx, call, label, lambda block: replace_text(block, old_string, new_string)))
-
-
-def _memory_insert(tx: Tx, call: MemoryCall, label: str, new_string: str, insert_line: int = -1) -> ToolOutcome:
-    return _result(edit_own_block(tx, call, label, lambda block: insert_lines(block, new_string, line=insert_line)))
-
-
-def _memory_rethink(tx: Tx, call: MemoryCall, label: str, new_memory: str) -> ToolOutcome:
-    return _result(edit_own_block(tx, call, label, lambda block: rewrite(block, new_memory)))
-
-
-def _memory_apply_patch(tx: Tx, call: MemoryCall, label: str, patch: str) -> ToolOutcome:
-    return _result(edit_own_block(tx, call, label, lambda block: rewrite(block, apply_patch(block.value, patch))))
-
-
-def _memory_finish_edits(tx: Tx, call: MemoryCall) -> ToolOutcome:
-    return ToolOutcome(text="Done.")
+    return edit_block
 
 
 def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[str] | None = None) -> ToolOutcome:
@@ -63,13 +46,17 @@ def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[s
 
 
 MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
-    "core_memory_append": _core_memory_append,
-    "core_memory_replace": _core_memory_replace,
-    "memory_replace": _memory_replace,
-    "memory_insert": _memory_insert,
-    "memory_rethink": _memory_rethink,
-    "memory_apply_patch": _memory_apply_patch,
-    "memory_finish_edits": _memory_finish_edits,
+    "core_memory_append": _editing(lambda block, content: append_text(block, content)),
+    "core_memory_replace": _editing(
+        lambda block, old_content, new_content: replace_text(block, old_content, new_content)
+    ),
+    "memory_replace": _editing(lambda block, old_string, new_string: replace_text(block, old_string, new_string)),
+    "memory_insert": _editing(
+        lambda block, new_string, insert_line=-1: insert_lines(block, new_string, line=insert_line)
+    ),
+    "memory_rethink": _editing(lambda block, new_memory: rewrite(block, new_memory)),
+    "memory_apply_patch": _editing(lambda block, patch: rewrite(block, apply_patch(block.value, patch))),
+    "memory_finish_edits": lambda tx, call: ToolOutcome(text="Done."),
     "memory": run_memory_command,
     "archival_memory_insert": _archival_memory_insert,
     "open_files": open_files,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.tools.spec import ToolSpec
@@ -11,11 +12,12 @@ def _spec(
     name: str,
     description: str,
     properties: dict[str, Any],
-    required: tuple[str, ...],
+    required: Sequence[str] = (),
     *,
-    tool_type: str,
-    parallel: bool,
+    tool_type: str = "letta_core",
+    parallel: bool = False,
 ) -> ToolSpec:
+    """The spec of a memory tool whose arguments have these JSON schemas."""
     return ToolSpec(
         name=name,
         description=description,
@@ -50,8 +52,6 @@ _SPECS = (
         "Add text as a new last line of a memory block. Returns the block's new value.",
         {"label": _LABEL, "content": _text("The text to add.")},
         ("label", "content"),
-        tool_type="letta_core",
-        parallel=False,
     ),
     _spec(
         "core_memory_replace",
@@ -62,8 +62,6 @@ _SPECS = (
             "new_content": _text("What to put in its place; empty to delete."),
         },
         ("label", "old_content", "new_content"),
-        tool_type="letta_core",
-        parallel=False,
     ),
     _spec(
         "memory_replace",
@@ -76,7 +74,6 @@ _SPECS = (
         },
         ("label", "old_string", "new_string"),
         tool_type="letta_sleeptime_core",
-        parallel=False,
     ),
     _spec(
         "memory_insert",
@@ -88,7 +85,6 @@ _SPECS = (
         },
         ("label", "new_string"),
         tool_type="letta_sleeptime_core",
-        parallel=False,
     ),
     _spec(
         "memory_rethink",
@@ -97,7 +93,6 @@ _SPECS = (
         {"label": _LABEL, "new_memory": _text("The whole new value of the block.")},
         ("label", "new_memory"),
         tool_type="letta_sleeptime_core",
-        parallel=False,
     ),
     _spec(
         "memory_apply_patch",
@@ -106,16 +101,12 @@ _SPECS = (
         " changed. Returns the block's new value.",
         {"label": _LABEL, "patch": _text("The patch.")},
         ("label", "patch"),
-        tool_type="letta_core",
-        parallel=False,
     ),
     _spec(
         "memory_finish_edits",
         "Say that you are done with editing memory.",
         {},
-        (),
         tool_type="letta_sleeptime_core",
-        parallel=False,
     ),
     _spec(
         "memory",
@@ -144,7 +135,6 @@ _SPECS = (
         },
         ("command",),
         tool_type="letta_memory_core",
-        parallel=False,
     ),
     _spec(
         "conversation_search",
@@ -162,8 +152,6 @@ _SPECS = (
             "start_date": _SINCE,
             "end_date": _UNTIL,
         },
-        (),
-        tool_type="letta_core",
         parallel=True,
     ),
     _spec(
@@ -175,8 +163,6 @@ _SPECS = (
             "tags": {"type": "array", "items": {"type": "string"}, "description": "Tags to find it by."},
         },
         ("content",),
-        tool_type="letta_core",
-        parallel=False,
     ),
     _spec(
         "archival_memory_search",
@@ -195,7 +181,6 @@ _SPECS = (
             "end_datetime": _UNTIL,
         },
         ("query",),
-        tool_type="letta_core",
         parallel=True,
     ),
     _spec(
@@ -221,7 +206,6 @@ _SPECS = (
         },
         ("file_requests",),
         tool_type="letta_files_core",
-        parallel=False,
     ),
     _spec(
         "grep_files",

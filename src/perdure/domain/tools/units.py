@@ -19,7 +19,7 @@ from perdure.core.tools.source import SOURCE_MAX_CHARS, check_tool_name, parse_s
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolKind, ToolSpec
 from perdure.domain.tools.environment import seal_environment
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
-from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, describe_value
+from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, check_number, describe_value
 from perdure.storage.tx import Tx
 
 BASE_KINDS: tuple[ToolKind, ...] = ("memory", "builtin")
@@ -358,11 +358,11 @@ def _check(new: NewTool) -> None:
         raise InvalidInput(f"description has {len(new.description):,} characters, the limit is {TEXT_MAX_CHARS:,}")
     as_tags(new.tags)
     check_json("metadata", new.metadata)
-    _check_number("return_limit_chars", new.return_limit_chars, 1, RETURN_LIMIT_MAX_CHARS, whole=True)
+    check_number("return_limit_chars", new.return_limit_chars, 1, RETURN_LIMIT_MAX_CHARS)
     if new.timeout_s is not None:
-        _check_number("timeout_s", new.timeout_s, 0.001, TIMEOUT_MAX_S, whole=False)
+        check_number("timeout_s", new.timeout_s, 0.001, TIMEOUT_MAX_S, whole=False)
     if new.memory_mb is not None:
-        _check_number("memory_mb", new.memory_mb, 16, MEMORY_MAX_MB, whole=True)
+        check_number("memory_mb", new.memory_mb, 16, MEMORY_MAX_MB)
     if isinstance(new.requirements, str) or not isinstance(new.requirements, Sequence):
         raise InvalidInput(
             f"requirements is {describe_value(new.requirements)}: give a list of texts, such as ['httpx==0.28.1']"
@@ -376,13 +376,6 @@ def _check(new: NewTool) -> None:
             )
     for name, value in new.environment.items():
         check_secret(name, value)
-
-
-def _check_number(what: str, value: Any, least: float, most: float, *, whole: bool) -> None:
-    kind = int if whole else int | float
-    if not isinstance(value, kind) or isinstance(value, bool) or not least <= value <= most:
-        number = "whole number" if whole else "number"
-        raise InvalidInput(f"{what} is {describe_value(value)}: give a {number} from {least:,} to {most:,}")
 
 
 _KINDS: Mapping[type, str] = {str: "text", bool: "true or false", Mapping: "mapping"}

@@ -10,7 +10,7 @@ from typing import Any
 from perdure.app import App
 from perdure.core.agents import Agent, AgentFilter, AgentOrder
 from perdure.core.blocks import Author, Block
-from perdure.core.errors import EmptyMessage, MessageTooLarge, NotFound
+from perdure.core.errors import NotFound
 from perdure.core.files import Folder
 from perdure.core.hooks import ConversationEnd
 from perdure.core.ids import AgentId, BlockId, FolderId, MessageId, ToolId, is_id
@@ -25,11 +25,12 @@ from perdure.domain.secrets import replace_secrets
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.answers import Pending, find_pending
 from perdure.engine.conversations.reset import delete
+from perdure.engine.run.accept import check_input
 from perdure.library.checks import LIMIT_MAX, USER, check_page, check_text
 from perdure.library.paging import Page
 from perdure.library.services.conversations import ids_in_view
 from perdure.library.services.folders import attach_and_open
-from perdure.library.services.messages import NewMessage, estimate_tokens
+from perdure.library.services.messages import NewMessage
 from perdure.storage.tx import Tx
 
 NAMED_AGENTS = 10
@@ -97,16 +98,18 @@ class AgentService:
             NotFound: a tool, block or folder; StoreError.
         """
         ports, now = self._ports, self._ports.clock.now()
-        self._check_messages(messages)
-        limit = ports.settings.message_limit_chars
-        drafts = [message.draft(MessageId(ports.ids.new("message"))) for message in messages]
-        tokens = [estimate_tokens(message, ports.counter, limit_chars=limit) for message in messages]
+        drafts = [message.draft(MessageId(ports.ids.new("message")), ports) for message in messages]
+        settings, appended = ports.settings, [draft for draft, _ in drafts]
+        check_input(
+            appended, limits=settings.limits, limit_chars=settings.message_limit_chars, max_steps=None, answers=True
+        )
 
         def create(tx: Tx) -> Agent:
             agent = create_agent(tx, new, ids=ports.ids, author=author, at=now)
             self._set_belongings(tx, agent.id, belongings, at=now)
-            if drafts:
-                tx.messages.append(agent.id, drafts, conversation_seq=0, at=now, tokens=tokens)
+            if appended:
+                tokens = [count for _, count in drafts]
+                tx.messages.append(agent.id, appended, conversation_seq=0, at=now, tokens=tokens)
             return agent
 
         return await ports.store.write(create)
@@ -217,16 +220,6 @@ class AgentService:
         )
         return rules_of(agent.settings).rules
 
-    def _check_messages(self, messages: Sequence[NewMessage]) -> None:
-        """Check the first messages of an agent. Raises: EmptyMessage, MessageTooLarge."""
-        limit, size = self._ports.settings.message_limit_chars, 0
-        for message in messages:
-            if not message.text.strip():
-                raise EmptyMessage
-            size += len(message.text)
-            if size > limit:
-                raise MessageTooLarge(size=size, limit=limit)
-
     def _set_belongings(self, tx: Tx, agent_id: AgentId, belongings: Belongings, *, at: datetime) -> None:
         """Have the agent own these things and no others. Raises: NotFound, AlreadyExists."""
         if (tool_ids := belongings.tool_ids) is not None:
@@ -263,14 +256,7 @@ def _find(tx: Tx, name_or_id: str) -> Agent:
 
 def _page(tx: Tx, where: AgentFilter, page: Page, order: AgentOrder) -> Sequence[Agent]:
     check_page(page)
-    return tx.agents.page(
-        where=where,
-        order=order,
-        ascending=page.ascending,
-        limit=page.limit,
-        after=None if page.after is None else AgentId(page.after),
-        before=None if page.before is None else AgentId(page.before),
-    )
+    return tx.agents.page(where=where, order=order, **page.arguments)
 
 
 def _state(tx: Tx, agent: Agent) -> AgentState:

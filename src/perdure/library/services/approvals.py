@@ -74,10 +74,7 @@ class ApprovalService:
         await self._ports.store.read(check_edited, call, arguments)
 
     async def require(self, agent_id: AgentId, tool: str, required: bool = True, *, author: Author = USER) -> None:
-        """Require the approval of a person for each call of a tool, or no longer require it.
-
-        Raises: InvalidInput; NotFound: the agent has no such tool.
-        """
+        """Require the approval of a person for each call of a tool, or no longer require it."""
         check_text("tool", tool)
         now = self._ports.clock.now()
 

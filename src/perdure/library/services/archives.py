@@ -87,12 +87,7 @@ class ArchiveService:
         return await self._ports.store.write(update)
 
     async def delete(self, archive_id: ArchiveId) -> None:
-        """Remove the archive with its passages, after taking it from all agents.
-
-        The passages go in batches, so that others can write meanwhile. If it is interrupted, what is left is an archive
-        of no agent; deleting it again goes on.
-        Raises: NotFound; InvalidInput: it is a folder's, and nothing is removed.
-        """
+        """Remove the archive with its passages, batch by batch, after taking it from all agents."""
         check_text("archive_id", archive_id)
         delete_some = partial(delete_archive_rows, archive_id=archive_id, limit=BATCH)
         while await delete(self._ports, delete_some) is not None:

@@ -38,15 +38,7 @@ class BlockService:
     async def list(self, where: BlockFilter, page: Page) -> Sequence[Block]:
         """A page of all blocks. Raises: InvalidInput; NotFound: the page begins at no block."""
         check_page(page, label=where.label)
-        return await self._ports.store.read(
-            lambda tx: tx.blocks.page(
-                where=where,
-                ascending=page.ascending,
-                limit=page.limit,
-                after=None if page.after is None else BlockId(page.after),
-                before=None if page.before is None else BlockId(page.before),
-            )
-        )
+        return await self._ports.store.read(lambda tx: tx.blocks.page(where=where, **page.arguments))
 
     async def count(self, where: BlockFilter) -> int:
         """How many blocks the filter lets through."""
@@ -55,10 +47,7 @@ class BlockService:
     async def update(
         self, block_id: BlockId, changes: Changes, *, expected: int | None = None, author: Author = USER
     ) -> Block:
-        """The block with other fields, for all agents that have it; `expected` is the version the caller has seen.
-
-        Raises: NotFound, VersionConflict, BlockLimitExceeded, AlreadyExists, InvalidInput.
-        """
+        """The block with other fields, for all agents that have it; `expected` is the version the caller has seen."""
         check_text("block_id", block_id)
         return await self._update(lambda tx: tx.blocks.get(block_id), changes, expected, author)
 
@@ -105,10 +94,7 @@ class BlockService:
         return await self._ports.store.read(lambda tx: tx.blocks.versions(_find(tx, agent_id, label).id, limit=limit))
 
     async def restore(self, agent_id: AgentId, label: str, version: int, *, author: Author = USER) -> Block:
-        """The agent's block with the value of an earlier version, as a new version.
-
-        Raises: BlockNotFound, BlockLimitExceeded; NotFound: there is no such version.
-        """
+        """The agent's block with the value of an earlier version, as a new version."""
         check_text("label", label)
         check_number("version", version)
         now = self._ports.clock.now()
@@ -117,10 +103,7 @@ class BlockService:
         )
 
     async def attach(self, agent_id: AgentId, block_id: BlockId) -> None:
-        """Give the agent a block, which it may share with others; twice is no error.
-
-        Raises: NotFound, TooMany; AlreadyExists: the agent has another block of that label.
-        """
+        """Give the agent a block, which it may share with others; twice is no error."""
         check_text("block_id", block_id)
         await self._ports.store.write(lambda tx: tx.blocks.attach(agent_id, block_id))
 

@@ -92,20 +92,14 @@ class ConversationService:
     async def delete(
         self, agent_id: AgentId | None, conversation: ConversationId | None, *, author: Author = USER
     ) -> None:
-        """Take a conversation, and what was said in it, out of every list, search and view; its rows stay in the log.
-
-        Raises: NotFound; InvalidInput: it is the agent's first, which stays; ConversationBusy.
-        """
+        """Take a conversation, and what was said in it, out of every list, search and view; its rows stay."""
         found = await self.get(agent_id, conversation)
         await delete_conversation(found.id, self._ports, author=author)
 
     async def reset(
         self, agent_id: AgentId, conversation: ConversationId | None = None, *, author: Author = USER
     ) -> Sequence[Reset]:
-        """Take what was said in a conversation, or with None in all of the agent's, out of view.
-
-        Raises: InvalidInput, NotFound; ConversationBusy: a run has not ended; nothing is changed.
-        """
+        """Take what was said in a conversation, or with None in all of the agent's, out of view."""
         seq = None if conversation is None else (await self.get(agent_id, conversation)).seq
         return await reset_conversations(agent_id, seq, self._ports, author=author)
 

@@ -49,11 +49,7 @@ class FileService:
         media_type: str = "",
         original_name: str = "",
     ) -> File:
-        """Take a file in. It is durable when this returns; its text is made in the background.
-
-        Raises: NotFound, AlreadyExists, FileNameInvalid, FileTypeUnsupported, FileTooLarge; InvalidInput: there is
-            nothing to read at this path.
-        """
+        """Take a file in. It is durable when this returns; its text is made in the background."""
         return await upload(
             self._app,
             folder_id,
@@ -89,10 +85,7 @@ class FileService:
         return await self._store.read(load)
 
     async def read(self, folder_id: FolderId, name_or_id: str, first_line: int, last_line: int | None) -> str:
-        """Lines of a file's text, both ends included; to its end without a `last_line`.
-
-        Raises: NotFound; InvalidInput: no line numbers, or the last before the first.
-        """
+        """Lines of a file's text, both ends included; to its end without a `last_line`."""
         check_text("a file's name or id", name_or_id)
         _check_lines(first_line, last_line)
 
@@ -119,13 +112,7 @@ class FileService:
         progress: Callable[[Sequence[File]], None] | None = None,
         timeout_s: float | None = None,
     ) -> Sequence[File]:
-        """The files, once the text of each is there or will never be: then its status is `error`.
-
-        Args:
-            files: ids; by default all of the folder, at most 10,000.
-            progress: is called with the files from time to time.
-        Raises: NotFound: one was deleted; TimeoutError; StoreFull, StoreError: what was read can't be stored.
-        """
+        """The files (by default all of the folder), once the text of each is there or will never be."""
         worker = self._app.files
         problem_before = worker.held_up
         if files is None:
@@ -202,10 +189,7 @@ class AgentFileService:
     async def open(
         self, agent_id: AgentId, name_or_id: str, *, first_line: int = 1, last_line: int | None = None
     ) -> Sequence[AgentFile]:
-        """Have lines of a file in the agent's view, from its next message on; the files that were closed for it.
-
-        Raises: NotFound; InvalidInput: its text is not there, or there are no such lines.
-        """
+        """Have lines of a file in the agent's view, from its next message on; the files that were closed for it."""
         check_text("a file's path or id", name_or_id)
         _check_lines(first_line, last_line)
         ports = self._ports

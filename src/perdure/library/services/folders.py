@@ -87,11 +87,7 @@ class FolderService:
         return await self._ports.store.write(update_folder, folder_id, changes, at=self._ports.clock.now())
 
     async def delete(self, folder_id: FolderId) -> None:
-        """Take the folder from all agents and remove it with its files, those that are put into it meanwhile included.
-
-        Raises: NotFound; StoreFull, StoreError: the text of its files can't be removed now; it is, once it can be, and
-            the folder by another call.
-        """
+        """Take the folder from all agents and remove it with its files, also those put into it meanwhile."""
         check_text("folder_id", folder_id)
         store, worker = self._ports.store, self._app.files
         problem_before = worker.held_up
@@ -144,10 +140,7 @@ class FolderService:
         )
 
     async def detach(self, agent_id: AgentId, name_or_id: str) -> None:
-        """Take a folder away from the agent, and with its last one the tools. One it does not have is no error.
-
-        Raises: NotFound.
-        """
+        """Take a folder away from the agent, and with its last one the tools. One it does not have is no error."""
         check_text("a folder's name or id", name_or_id)
         await self._ports.store.write(lambda tx: detach_folder(tx, agent_id, find_folder(tx, name_or_id).id))
 

@@ -82,10 +82,7 @@ class McpService:
         return await self.get(server.id)
 
     async def look(self, **options: Unpack[ServerOptions]) -> ToolListing:
-        """The tools that a server lists; it is not registered.
-
-        Raises: InvalidInput, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
-        """
+        """The tools that a server lists; it is not registered."""
         server, secrets = await self._build("look", options, open_secrets=True, new=False)
         try:
             return await self._connections.look(server, secrets)
@@ -143,10 +140,7 @@ class McpService:
         await self._connections.forget(server_id)
 
     async def refresh(self, server_id: McpServerId) -> ToolsByStatus:
-        """Connect anew and read a server's tools. A new one waits for approval, unless the server is trusted.
-
-        Raises: NotFound, McpUnreachable, ExtraMissing, SecretKeyMissing, SecretUnreadable.
-        """
+        """Connect anew and read a server's tools. A new one waits for approval, unless the server is trusted."""
         before = {known.name for known in await self.list_known(server_id) if known.pinned is not None}
         await self._connections.read(server_id)
         tools = await self._ports.store.read(list_tools_by_status, server_id)

@@ -15,12 +15,12 @@ from perdure.core.answers import Answer
 from perdure.core.errors import AnswerInvalid
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, input_id, is_id
-from perdure.core.messages import Draft, Message, Role, Text, ToolDecision
-from perdure.core.ports import TokenCounter
+from perdure.core.messages import Draft, Message, Role, Text, ToolDecision, text_of
 from perdure.core.runs import IfBusy
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.engine.approvals.answers import find_pending
 from perdure.engine.approvals.decisions import calls_of_request
+from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
 from perdure.library.checks import check_choice, check_key, check_limit, check_number
 from perdure.library.reply import Reply
@@ -42,14 +42,10 @@ class NewMessage:
     otid: str | None = None
     sender_id: str | None = None
 
-    @property
-    def text(self) -> str:
-        """All its parts, joined by line breaks."""
-        return self.parts[0].text if len(self.parts) == 1 else "\n".join(part.text for part in self.parts)
-
-    def draft(self, message_id: MessageId) -> Draft:
-        """The message as it is stored, under this id."""
-        return Draft(
+    def draft(self, message_id: MessageId, ports: Ports) -> tuple[Draft, int]:
+        """The message as it is stored, under this id, and the upper estimate of its tokens; 0 for one over the limit,
+        which is refused before anything is done with it."""
+        draft = Draft(
             id=message_id,
             role=self.role,
             parts=self.parts,
@@ -57,6 +53,9 @@ class NewMessage:
             otid=self.otid,
             sender_id=self.sender_id,
         )
+        text = text_of(self.parts)
+        is_too_large = len(text) > ports.settings.message_limit_chars
+        return draft, 0 if is_too_large else input_tokens(self.role, text, ports.counter)
 
 
 class MessageService:
@@ -105,14 +104,14 @@ class MessageService:
         if max_steps is None and (answers is None or renew_steps or (messages and partial)):
             max_steps = self._app.settings.max_steps
         run_id = RunId(ports.ids.new("run"))
-        limit = ports.settings.message_limit_chars
+        drafts = [message.draft(input_id(run_id, place, ports.ids), ports) for place, message in enumerate(messages)]
         return await self._app.runner.accept(
             Request(
                 run_id=run_id,
                 agent_id=agent_id,
                 conversation_seq=conversation_seq,
-                drafts=tuple(message.draft(input_id(run_id, at, ports.ids)) for at, message in enumerate(messages)),
-                tokens=tuple(estimate_tokens(message, ports.counter, limit_chars=limit) for message in messages),
+                drafts=tuple(draft for draft, _ in drafts),
+                tokens=tuple(tokens for _, tokens in drafts),
                 idempotency_key=idempotency_key,
                 if_busy=if_busy,
                 background=background,
@@ -150,10 +149,7 @@ class MessageService:
         newest_first: bool,
         reset: bool,
     ) -> Sequence[Message]:
-        """Messages of a conversation, or with None of all, by number; `reset`: also those out of view.
-
-        Raises: InvalidInput, NotFound.
-        """
+        """Messages of a conversation, or with None of all, by number; `reset`: also those out of view."""
         check_limit(limit)
         check_number("before_seq", before_seq)
         check_number("after_seq", after_seq)
@@ -213,12 +209,6 @@ class MessageService:
             found = check_messages(messages, limit_chars=self._ports.settings.message_limit_chars)
         line = await self._ports.store.read(find_conversation, agent_id, conversation)
         return await import_history(self._ports, line, found, progress=progress)
-
-
-def estimate_tokens(message: NewMessage, counter: TokenCounter, *, limit_chars: int) -> int:
-    """The upper estimate of a message; 0 for one over the limit, which is refused before anything is done with it."""
-    text = message.text
-    return 0 if len(text) > limit_chars else input_tokens(message.role, text, counter)
 
 
 def _load_stopped(

@@ -48,11 +48,7 @@ class PassageService:
         self._ports, self._settings = app.ports, app.settings
 
     async def insert(self, archive_id: ArchiveId, new: Sequence[NewPassage]) -> list[Passage]:
-        """Put texts away, in transactions of up to 500. All are checked before the first is stored.
-
-        Raises: InvalidInput, naming the first that can't be stored by its place from 0; EmbeddingMismatch; NotFound;
-            StoreError: what was stored before it stays.
-        """
+        """Put texts away, in transactions of up to 500. All are checked before the first is stored."""
         ports, now = self._ports, self._ports.clock.now()
         new = [_in_utc(one) for one in new]
         passages = new_passages(new, archive_id, ids=ports.ids, at=now, limits=self._settings)
@@ -65,10 +61,7 @@ class PassageService:
         return added
 
     async def insert_of_agent(self, agent_id: AgentId, new: NewPassage) -> Passage:
-        """Put a text away in the agent's own archive, which the first one makes.
-
-        Raises: InvalidInput, EmbeddingMismatch, NotFound.
-        """
+        """Put a text away in the agent's own archive, which the first one makes."""
         ports, now = self._ports, self._ports.clock.now()
         new = _in_utc(new)
 
@@ -91,25 +84,13 @@ class PassageService:
         return await self._ports.store.read(passages_page, archive_id, page, where=where, text=text)
 
     async def list_after(
-        self, archive_id: ArchiveId, after_seq: int, *, where: PassageFilter, limit: int
+        self, owner_id: ArchiveId | AgentId, after_seq: int, *, where: PassageFilter, limit: int
     ) -> Sequence[Passage]:
-        """The passages of an archive behind the number `after_seq`, oldest first. Raises: InvalidInput, NotFound."""
+        """The passages behind the number `after_seq`, oldest first: of an archive, or of the one that takes what an
+        agent puts away. Raises: InvalidInput, NotFound."""
         check_limit(limit)
         check_number("after_seq", after_seq)
-
-        def load(tx: Tx) -> Sequence[Passage]:
-            tx.archives.get(archive_id)
-            return tx.passages.list(archive_id, where=where, limit=limit, after_seq=after_seq)
-
-        return await self._ports.store.read(load)
-
-    async def list_of_agent_after(
-        self, agent_id: AgentId, after_seq: int, *, where: PassageFilter, limit: int
-    ) -> Sequence[Passage]:
-        """The same of the agent's own archive, the one that takes what it puts away. Raises: InvalidInput."""
-        check_limit(limit)
-        check_number("after_seq", after_seq)
-        return await self._ports.store.read(list_passages, agent_id, where=where, limit=limit, after_seq=after_seq)
+        return await self._ports.store.read(list_passages, owner_id, where=where, limit=limit, after_seq=after_seq)
 
     async def list_of_agent(self, agent_id: AgentId, page: Page, *, text: str | None = None) -> Sequence[Passage]:
         """A page over all archives of the agent, one after the other in the order in which they were attached.
@@ -136,12 +117,7 @@ class PassageService:
         await self._ports.store.write(lambda tx: delete_passage(tx, get_passage(tx, owner_id, passage_id)))
 
     async def delete_where(self, archive_id: ArchiveId, selection: Selection, *, dry_run: bool = False) -> int:
-        """Remove the selected passages, or only count them; how many there were.
-
-        They go in transactions of up to 500, each of which selects again: a passage that was changed meanwhile so that
-        a condition no longer holds stays, and one that is put away meanwhile may be among them.
-        Raises: InvalidInput: there is no condition, or a value that can't be used; NotFound.
-        """
+        """Remove the selected passages, or only count them; how many. Each transaction of 500 selects again."""
         check_text("text", selection.text)
         if selection.everything:
             raise InvalidInput(

@@ -78,18 +78,12 @@ class RunService:
         return run.usage if run.ended else sum((step.usage for step in steps), Usage())
 
     def follow(self, run: Run, *, after: int = 0) -> AsyncIterator[StoredEvent | Delta]:
-        """The events of a run with a number above `after`, until it has ended, and previews.
-
-        Raises: InvalidInput, NotFound, StoreError.
-        """
+        """The events of a run with a number above `after`, until it has ended, and previews."""
         check_number("after", after)
         return self._app.runner.follow(run, after=after)
 
     async def cancel(self, run_id: RunId, agent_id: AgentId | None = None) -> Run:
-        """Ask a run to stop; the run as it then stands. Calls at which it has stopped are given up.
-
-        Raises: InvalidInput, NotFound, StoreError.
-        """
+        """Ask a run to stop; the run as it then stands. Calls at which it has stopped are given up."""
         if agent_id is not None:
             await self.get(run_id, agent_id)
         return await self._app.runner.cancel(run_id)

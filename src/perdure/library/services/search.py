@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 from perdure.app import App
 from perdure.core.agents import AgentFilter
@@ -35,6 +35,16 @@ SearchMode = Literal["vector", "fts", "hybrid"]
 
 Moment = datetime | str | None
 """A time with a zone, or an ISO date or time as text: without an offset where the agent lives, else in UTC."""
+
+
+class RecallOptions(TypedDict, total=False):
+    """How a recall builds its text; see `AsyncAgent.recall`."""
+
+    budget_tokens: int
+    blocks: bool
+    messages: bool
+    floor: float
+    explain: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +115,7 @@ class SearchService:
         offset: int = 0,
         explain: bool = False,
     ) -> Hits[MessageHit]:
-        """The messages of an agent's whole history that best match; for an empty text the newest.
-
-        Raises: InvalidInput, NotFound.
-        """
+        """The messages of an agent's whole history that best match; for an empty text the newest."""
         _check_search(text, limit, offset)
         for role in roles:
             check_choice("a role", role, get_args(Role))
@@ -164,16 +171,13 @@ class SearchService:
         explain: bool = False,
         timezone: str = "UTC",
     ) -> Recalled:
-        """The best of what an agent and archives hold for a query, as one text within a budget, with its sources.
-
-        Args:
-            conversation_id: only turns of this conversation of the agent.
-            archives: only passages of these; None: all that the agent has.
-            floor: passages and turns with a score below this, 0 to 1, are left out.
-            timezone: of dates in the text, where no agent says.
-        Raises: InvalidInput: a value that can't be used, neither an agent nor archives; NotFound.
-        """
-        check_recall(query, budget_tokens, floor)
+        """The best of what an agent and archives hold for a query, as one text within a budget, with its sources."""
+        check_text("query", query)
+        if not query.strip():
+            raise InvalidInput("query is empty: say what is looked for")
+        if type(budget_tokens) is not int or not 1 <= budget_tokens <= BUDGET_MAX_TOKENS:
+            raise InvalidInput(f"budget_tokens is {budget_tokens!r:.80}: give a number from 1 to {BUDGET_MAX_TOKENS:,}")
+        check_score("floor", floor)
         _check_archives(archives)
         if agent_id is None and not archives:
             raise InvalidInput("there is nothing to recall from: name an agent, archives, or both")
@@ -217,16 +221,6 @@ class SearchService:
         if self._words_only is None:
             self._words_only = Search(app.store, app.ports.clock, reason="search_mode is 'fts'")
         return self._words_only
-
-
-def check_recall(query: Any, budget_tokens: Any, floor: Any) -> None:
-    """Nothing, when this can be recalled. Raises: InvalidInput."""
-    check_text("query", query)
-    if not query.strip():
-        raise InvalidInput("query is empty: say what is looked for")
-    if type(budget_tokens) is not int or not 1 <= budget_tokens <= BUDGET_MAX_TOKENS:
-        raise InvalidInput(f"budget_tokens is {budget_tokens!r:.80}: give a number from 1 to {BUDGET_MAX_TOKENS:,}")
-    check_score("floor", floor)
 
 
 def _check_search(text: Any, limit: Any, offset: Any) -> None:

@@ -19,10 +19,7 @@ class SecretService:
         self._ports = app.ports
 
     async def set(self, owner: AgentId | None, name: str, value: str) -> Secret:
-        """The secret, made or changed, encrypted.
-
-        Raises: InvalidInput, SecretKeyMissing; NotFound: there is no such agent.
-        """
+        """The secret, made or changed, encrypted."""
         check_secret(name, value)
         ports = self._ports
         return await ports.store.write(

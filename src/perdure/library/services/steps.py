@@ -10,7 +10,6 @@ from perdure.app import App, facts_of
 from perdure.context.request.assemble import View, assemble, digest_of
 from perdure.context.request.explain import Explanation, Prices, explain
 from perdure.context.window.overview import ContextOverview
-from perdure.core.conversations import Conversation
 from perdure.core.errors import IllegalLog, NotFound, ReplayMismatch
 from perdure.core.ids import AgentId, ConversationId, RunId, StepId
 from perdure.core.models import Exchange, ModelOptions, ModelRequest
@@ -89,20 +88,9 @@ class StepService:
         limit: int,
         before: StepId | None,
     ) -> Sequence[StepInfo]:
-        """A page of the agent's steps, newest first: all, or of one conversation or run.
-
-        Args:
-            before: the last step of the page before.
-        Raises: InvalidInput, NotFound.
-        """
+        """A page of the agent's steps, newest first: all, or of one conversation or run, older than `before`."""
         check_limit(limit)
-
-        def read(tx: Tx) -> Sequence[StepInfo]:
-            line = None if conversation is None else find_conversation(tx, agent_id, conversation)
-            run = None if run_id is None else find_run(tx, run_id, agent_id)
-            return _list_steps(tx, agent_id, conversation=line, run=run, limit=limit, before=before)
-
-        return await self._ports.store.read(read)
+        return await self._ports.store.read(_list_steps, agent_id, conversation, run_id, limit, before)
 
     async def build_request(self, agent_id: AgentId, step_id: StepId) -> ModelRequest:
         """The request of a step, built again from the log. Raises: InvalidInput, NotFound, ReplayMismatch."""
@@ -162,15 +150,15 @@ def _find_step(tx: Tx, agent_id: AgentId, step_id: StepId) -> Step:
 def _list_steps(
     tx: Tx,
     agent_id: AgentId,
-    *,
-    conversation: Conversation | None,
-    run: Run | None,
+    conversation: ConversationId | None,
+    run_id: RunId | None,
     limit: int,
     before: StepId | None,
 ) -> Sequence[StepInfo]:
-    """A page of the agent's steps, newest first. Raises: NotFound: `before` is no step of the agent."""
+    """A page of the agent's steps, newest first. Raises: InvalidInput, NotFound."""
+    seq = None if conversation is None else find_conversation(tx, agent_id, conversation).seq
+    run = None if run_id is None else find_run(tx, run_id, agent_id)
     older = None if before is None else _find_step(tx, agent_id, before)
-    seq = None if conversation is None else conversation.seq
     if run is None:
         steps = list(tx.steps.list(agent_id, conversation_seq=seq, limit=limit, before=older))
     elif seq is not None and run.conversation_seq != seq:

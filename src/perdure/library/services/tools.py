@@ -72,13 +72,7 @@ class ToolService:
     async def list(self, where: ToolFilter, page: Page) -> Sequence[ToolState]:
         """A page of all tools. Raises: InvalidInput; NotFound: the page begins at no tool."""
         check_page(page, text=where.text)
-
-        def load(tx: Tx) -> Sequence[ToolState]:
-            after, before = (None if one is None else ToolId(one) for one in (page.after, page.before))
-            found = tx.tools.page(where=where, ascending=page.ascending, limit=page.limit, after=after, before=before)
-            return _states(tx, found)
-
-        return await self._app.ports.store.read(load)
+        return await self._app.ports.store.read(lambda tx: _states(tx, tx.tools.page(where=where, **page.arguments)))
 
     async def count(self, where: ToolFilter) -> int:
         """How many tools the filter lets through."""
@@ -97,11 +91,7 @@ class ToolService:
         return await self._app.ports.store.read(load)
 
     async def update(self, name_or_id: str, changes: Changes) -> ToolState:
-        """The tool as changed, for all its agents. A field that is missing stays.
-
-        Raises: NotFound, SourceInvalid, SchemaMismatch, InvalidInput, AlreadyExists; ToolBuiltIn: of a tool that is
-            made of no source only tags, metadata, return_limit_chars and requires_approval can be changed.
-        """
+        """The tool as changed, for all its agents. A field that is missing stays."""
         check_text("a tool's name or id", name_or_id)
         now, cipher = self._app.ports.clock.now(), self._app.ports.cipher
 
@@ -131,12 +121,7 @@ class ToolService:
         author: Author = USER,
         progress: Callable[[str], None] | None = None,
     ) -> ToolOutcome:
-        """The outcome of a tool with these arguments: with the checks, limits and sandbox of an agent's call.
-
-        Args:
-            progress: is called with lines about what is waited for, such as the installation of requirements.
-        Raises: NotFound, SandboxUnavailable; InvalidInput: only an agent's run can call this tool.
-        """
+        """The outcome of a tool with these arguments: with the checks, limits and sandbox of an agent's call."""
         state = await self.get(name_or_id)
         return await run_tool(self._app, state.tool, state.code, arguments, author=author, progress=progress)
 
@@ -192,11 +177,7 @@ class ToolService:
     async def run_of_agent(
         self, agent_id: AgentId, name_or_id: str, arguments: Mapping[str, Any], *, author: Author = USER
     ) -> ToolOutcome:
-        """The outcome of a tool for this agent: with its secrets, and its blocks if the tool takes them. The tool's
-        changes of those are stored.
-
-        Raises: NotFound: the agent has no such tool; SandboxUnavailable, InvalidInput.
-        """
+        """The outcome of a tool for this agent, with its secrets and blocks, whose changes are stored."""
         check_text("a tool's name or id", name_or_id)
 
         def find(tx: Tx) -> ToolState:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, StoreDamaged
@@ -14,6 +14,8 @@ from perdure.core.upkeep import BlockCheckResult, CheckResult, Fault, Owner
 from perdure.core.vectors import OwnerKind, ScopeCounts
 from perdure.domain.archives.embedding import reindex
 from perdure.storage.tx import Tx
+
+T = TypeVar("T")
 
 PAGE = 500
 POLL_S = 0.2
@@ -126,20 +128,17 @@ class UpkeepService:
             await asyncio.sleep(POLL_S)
 
     async def _owners(self) -> list[Owner]:
-        owners: list[Owner] = []
-        after = -1
-        while page := await self._store.read(_owners_page, after):
-            owners += page
-            after = owners[-1].number
-        return owners
+        return await self._load_all(_owners_page, lambda owner: owner.number)
 
     async def _counts(self) -> list[ScopeCounts]:
-        counts: list[ScopeCounts] = []
-        after = -1
-        while page := await self._store.read(_counts_page, after):
-            counts += page
-            after = page[-1].scope.number
-        return counts
+        return await self._load_all(_counts_page, lambda counts: counts.scope.number)
+
+    async def _load_all(self, load_page: Callable[[Tx, int], Sequence[T]], number_of: Callable[[T], int]) -> list[T]:
+        """All items, read page by page; each page begins behind the number of the last item."""
+        items: list[T] = []
+        while page := await self._store.read(load_page, number_of(items[-1]) if items else -1):
+            items += page
+        return items
 
     async def _rebuild_words(self, kind: OwnerKind, owners: Sequence[Owner], progress: Progress) -> None:
         """Make the full-text index anew; search goes by the old one until all is done."""

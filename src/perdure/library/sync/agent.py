@@ -22,7 +22,7 @@ from perdure.library.client_tools import ClientTool
 from perdure.library.portal import Portal
 from perdure.library.reply import Reply
 from perdure.library.services.importing import ImportResult
-from perdure.library.services.search import BUDGET_TOKENS
+from perdure.library.services.search import RecallOptions
 from perdure.library.services.steps import StepInfo
 from perdure.library.sync.approval import Approval
 from perdure.library.sync.archival import AgentArchives, Archival
@@ -250,38 +250,23 @@ class Agent(Conversations, Archival, Approval):
         self,
         query: str,
         *,
-        budget_tokens: int = BUDGET_TOKENS,
         conversation: ConversationId | None = None,
         archives: Sequence[ArchiveId] | None = None,
-        blocks: bool = True,
-        messages: bool = True,
-        floor: float = 0.0,
-        explain: bool = False,
+        **options: Unpack[RecallOptions],
     ) -> Recalled:
-        """The best of what the agent remembers for a query, as one text of at most `budget_tokens`, with its sources.
+        """The best of what the agent remembers for a query, as one text with its sources.
 
         Blocks, passages and turns with their neighbours, in reading order: a context for any model. It changes nothing.
 
         Args:
             conversation: only turns of this one; by default of all.
             archives: only passages of these; by default of all that the agent has, its folders' included.
-            blocks, messages: whether blocks, and turns, may be in it.
-            floor: passages and turns with a score below this, 0 to 1, are left out.
-            explain: have each source say `why` it was found.
+            options: `budget_tokens`: the most tokens of the text, by default 2,000. `blocks`, `messages`: whether
+                blocks, and turns, may be in it. `floor`: passages and turns with a score below this, 0 to 1, are left
+                out. `explain`: have each source say `why` it was found.
         Raises: InvalidInput: an empty query, a budget below 1 or above 200,000, a floor outside 0 to 1; NotFound.
         """
-        return self._portal.run(
-            self._inner.recall(
-                query,
-                budget_tokens=budget_tokens,
-                conversation=conversation,
-                archives=archives,
-                blocks=blocks,
-                messages=messages,
-                floor=floor,
-                explain=explain,
-            )
-        )
+        return self._portal.run(self._inner.recall(query, conversation=conversation, archives=archives, **options))
 
     def update(self, **changes: Unpack[AgentChanges]) -> Agent:
         """The agent as changed, from its next model call on; this object stays as it was looked up.

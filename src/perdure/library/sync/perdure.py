@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE
 from perdure.core.ids import AgentId, BlockId, Ids
@@ -15,7 +15,7 @@ from perdure.core.ports import Clock, Embedder
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.portal import Portal
-from perdure.library.services.search import BUDGET_TOKENS
+from perdure.library.services.search import RecallOptions
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archives
 from perdure.library.sync.blocks import Blocks
@@ -181,40 +181,22 @@ class Perdure:
         self,
         query: str,
         *,
-        budget_tokens: int = BUDGET_TOKENS,
         agent: str | None = None,
         archives: Sequence[str] | None = None,
-        blocks: bool = True,
-        messages: bool = True,
-        floor: float = 0.0,
-        explain: bool = False,
         timezone: str = "UTC",
+        **options: Unpack[RecallOptions],
     ) -> Recalled:
-        """The best of what is remembered for a query, as one text of at most `budget_tokens`, with its sources.
+        """The best of what is remembered for a query, as one text with its sources.
 
         Args:
             agent: name or id; its blocks, messages and archives. None: `archives` only.
             archives: names or ids; by default all that the agent has, its folders' included.
-            blocks, messages: whether blocks, and turns, of the agent may be in it.
-            floor: passages and turns with a score below this, 0 to 1, are left out.
-            explain: have each source say `why` it was found.
             timezone: of dates in the text, where no agent says.
+            options: as `Agent.recall` has them.
         Raises: InvalidInput: an empty query, a budget below 1 or above 200,000, a floor outside 0 to 1, neither an
             agent nor archives; NotFound.
         """
-        return self._portal.run(
-            self._inner.recall(
-                query,
-                budget_tokens=budget_tokens,
-                agent=agent,
-                archives=archives,
-                blocks=blocks,
-                messages=messages,
-                floor=floor,
-                explain=explain,
-                timezone=timezone,
-            )
-        )
+        return self._portal.run(self._inner.recall(query, agent=agent, archives=archives, timezone=timezone, **options))
 
     def delete_agent(self, agent_id: AgentId) -> None:
         """Remove an agent with its whole history. Its blocks and archives stay: others may share them.
