@@ -54,6 +54,7 @@ class ModelFacts:
 
     @property
     def known(self) -> bool:
+        """Whether a catalog has the model."""
         return bool(self.family)
 
 
@@ -77,23 +78,27 @@ def figures_of() -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Catalog:
+    """Patterns with their facts, and the providers whose models cost nothing."""
+
     entries: tuple[tuple[str, ModelFacts], ...]
     free_providers: frozenset[str]
     figures_of: str
 
     def find(self, handle: str) -> ModelFacts | None:
+        """The facts of the longest pattern that fits; None if none fits."""
         whole = handle.lower()
         name = whole.rpartition("/")[2]
-        found = [
+        matches = [
             # Of equally long ones, the one without a * is meant for this very name.
             ((len(pattern.replace("*", "")), "*" not in pattern), facts)
             for pattern, facts in self.entries
             if _fits(whole if "/" in pattern else name, pattern)
         ]
-        return max(found, key=lambda pair: pair[0])[1] if found else None
+        return max(matches, key=lambda pair: pair[0])[1] if matches else None
 
 
 def _fits(text: str, pattern: str) -> bool:
+    """Whether a text fits a pattern in which * stands for anything."""
     # Only * is special: [ and ? may stand in the name of a model.
     return fnmatch.fnmatchcase(text, pattern.replace("[", "[[]").replace("?", "[?]"))
 

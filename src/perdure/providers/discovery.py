@@ -144,6 +144,7 @@ class Endpoint:
 
     @property
     def has_key(self) -> bool:
+        """Whether a key was given."""
         return self.api_key != NO_KEY
 
     @property
@@ -288,6 +289,7 @@ _NOT_CHAT = (
 
 
 def _find(provider: Provider, environment: Mapping[str, str]) -> Endpoint | None:
+    """The endpoint of a provider by its variables; None if none is set."""
     key_name, key = _first(environment, provider.keys)
     url_name, url = _first(environment, provider.urls)
     # A key alone names a local server at its default port.
@@ -374,11 +376,13 @@ def _without_secrets(url: str) -> str:
 
 
 def _is_loopback(url: str) -> bool:
+    """Whether an address is one of this machine's own."""
     host = urllib.parse.urlsplit(url).hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
 async def _listens(endpoint: Endpoint, timeout_s: float) -> bool:
+    """Whether the port of an endpoint is open."""
     parts = urllib.parse.urlsplit(endpoint.base_url)
     try:
         async with asyncio.timeout(timeout_s):
@@ -419,6 +423,7 @@ def _names(answer: Any) -> tuple[str, ...]:
 
 
 def _refusal(endpoint: Endpoint, status: int) -> str:
+    """What a refusal to list models means, by its HTTP status."""
     match status:
         case 401 | 403 if endpoint.has_key:
             return (

@@ -74,6 +74,7 @@ def mask_fields(fields: Mapping[str, Any], secrets: Iterable[str] = ()) -> dict[
 
 
 def _masked(value: Any, secrets: tuple[str, ...]) -> Any:
+    """A value of a request body without secrets."""
     match value:
         case str():
             return mask_text(value, secrets)
@@ -86,6 +87,7 @@ def _masked(value: Any, secrets: tuple[str, ...]) -> Any:
 
 
 def _mask_header(name: str, value: str, secrets: tuple[str, ...]) -> str:
+    """The value of a header without secrets."""
     if not _SECRET_NAME.search(name):
         return mask_text(value, secrets)
     return f"{value.split()[0]} {MASK}" if _SCHEME.match(value) else MASK

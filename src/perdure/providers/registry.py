@@ -34,8 +34,8 @@ LOOK_FOR_TIMEOUT_S = 1.0
 class Handles(list[str]):
     """The known handles. `in` is also true for handles that a provider accepts without listing them."""
 
-    def __init__(self, known: Sequence[str], takes: Callable[[str], bool]) -> None:
-        super().__init__(known)
+    def __init__(self, handles: Sequence[str], takes: Callable[[str], bool]) -> None:
+        super().__init__(handles)
         self._takes = takes
 
     def __contains__(self, handle: object) -> bool:
@@ -103,6 +103,7 @@ class ModelRegistry:
             return self._cache[key]
 
     def handles(self) -> Sequence[str]:
+        """The handles that are known, in order; see `Handles`."""
         listed = [
             f"{provider}/{name}"
             for provider, listing in self._listings.items()
@@ -182,9 +183,9 @@ class ModelRegistry:
         endpoint = self._configured.get(prefix) or self._default_endpoints.get(prefix)
         if endpoint is None or not slash or not name.strip() or endpoint.problem:
             return None
-        known = self._listings.get(prefix, Listing()).models
-        decides = bool(known) and endpoint.base_url == PROVIDERS[prefix].default_url
-        return (endpoint, name) if not decides or _is_listed(name, known) else None
+        listed = self._listings.get(prefix, Listing()).models
+        decides = bool(listed) and endpoint.base_url == PROVIDERS[prefix].default_url
+        return (endpoint, name) if not decides or _is_listed(name, listed) else None
 
     async def refresh(self) -> Mapping[str, Listing]:
         """Ask all providers for their models at once; at most 3 s. Never raises."""
@@ -232,13 +233,13 @@ class ModelRegistry:
 
     async def probe_local(self) -> Sequence[tuple[Endpoint, Listing]]:
         """The servers on this machine that answer and that no variable names; the registry remembers which answer."""
-        known = self._configured.keys() | self._listings.keys()
-        answers = [(endpoint, listing) for endpoint, listing in await probe_local() if endpoint.provider not in known]
-        for endpoint, listing in answers:
+        names = self._configured.keys() | self._listings.keys()
+        new = [(endpoint, listing) for endpoint, listing in await probe_local() if endpoint.provider not in names]
+        for endpoint, listing in new:
             self._record(endpoint, listing)
         if may_probe():
             self._unreachable |= self._default_endpoints.keys() - self._listings.keys()
-        return answers
+        return new
 
     async def close(self) -> None:
         """Close the connections of the providers' models; the program's own models stay open."""
@@ -246,7 +247,7 @@ class ModelRegistry:
             models, self._cache = list(self._cache.values()), {}
             connections, self._connections = list(self._connections.values()), {}
         await asyncio.gather(*(model.close() for model in models))
-        await asyncio.gather(*(one.aclose() for one in connections))
+        await asyncio.gather(*(shared.aclose() for shared in connections))
 
 
 class _LazyModel:
@@ -301,14 +302,14 @@ def build_model(endpoint: Endpoint, name: str, connections: dict[str, Connection
     return Retrying(chat)
 
 
-def _is_local(name: str, known: Sequence[str]) -> bool:
+def _is_local(name: str, listed: Sequence[str]) -> bool:
     """Whether a server of local models has this one. Ollama's `qwen3` is its `qwen3:latest`."""
-    return name in known or f"{name}:latest" in known or name.removesuffix(":latest") in known
+    return name in listed or f"{name}:latest" in listed or name.removesuffix(":latest") in listed
 
 
-def _is_listed(name: str, known: Sequence[str]) -> bool:
+def _is_listed(name: str, listed: Sequence[str]) -> bool:
     """Whether a provider's list has this name, or another one of the same model."""
-    if name in known or name.partition(":")[0] in known:  # OpenRouter's ways to the same model, such as `:nitro`
+    if name in listed or name.partition(":")[0] in listed:  # OpenRouter's ways to the same model, such as `:nitro`
         return True
     base = f"{name.removesuffix('-latest')}-"  # lists have the day of a model's release, people often don't
-    return any(one.startswith(base) and one[len(base) :].isdigit() for one in known)
+    return any(other.startswith(base) and other[len(base) :].isdigit() for other in listed)

@@ -116,6 +116,7 @@ class Retrying:
 
 
 def _with_tries(piece: ModelDelta | ModelReply, tries: int) -> ModelDelta | ModelReply:
+    """The piece; a reply with the number of tries in its exchange."""
     if tries > 1 and isinstance(piece, ModelReply) and piece.exchange is not None:
         return replace(piece, exchange=replace(piece.exchange, attempts=tries))
     return piece

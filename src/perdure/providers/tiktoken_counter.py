@@ -10,7 +10,7 @@ import base64
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +68,7 @@ class TiktokenCounter:
         return cls(Encoding("o200k_base", pat_str=_CUT, mergeable_ranks=_read_ranks(path), special_tokens={}))
 
     def count(self, text: str) -> int:
+        """The number of tokens."""
         return sum(
             len(self._encoding.encode_ordinary(text[start : start + _CHUNK_CHARS]))
             for start in range(0, len(text), _CHUNK_CHARS)
@@ -79,25 +80,17 @@ class TiktokenCounter:
 
 
 def _find_ranks(environment: Mapping[str, str]) -> Path:
-    looked_at = []
-    for folder in _folders(environment):
-        for name in RANKS_FILES:
-            if (path := folder / name).is_file():
-                return path
-        looked_at.append(str(folder))
+    """The file with the ranks. Raises: InvalidInput: there is none."""
+    named = [folder for name in CACHE_VARIABLES if (folder := environment.get(name, "").strip())]
+    folders = [*map(Path, named)] or [Path(tempfile.gettempdir()) / "data-gym-cache"]
+    for path in (folder / name for folder in folders for name in RANKS_FILES):
+        if path.is_file():
+            return path
     raise InvalidInput(
         "PERDURE_TOKEN_COUNTER=tiktoken needs tiktoken's ranks on disk, and nothing is downloaded: there is no "
-        f"{RANKS_FILES[1]} (nor {RANKS_FILES[0]}, its name in tiktoken's cache) in {' or '.join(looked_at)}. "
+        f"{RANKS_FILES[1]} (nor {RANKS_FILES[0]}, its name in tiktoken's cache) in {' or '.join(map(str, folders))}. "
         f"Put the file into a folder and name that in {CACHE_VARIABLES[0]}, or leave PERDURE_TOKEN_COUNTER at script"
     )
-
-
-def _folders(environment: Mapping[str, str]) -> Iterator[Path]:
-    named = [folder for name in CACHE_VARIABLES if (folder := environment.get(name, "").strip())]
-    if named:
-        yield from map(Path, named)
-    else:
-        yield Path(tempfile.gettempdir()) / "data-gym-cache"
 
 
 def _read_ranks(path: Path) -> dict[bytes, int]:

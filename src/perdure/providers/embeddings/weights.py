@@ -76,9 +76,10 @@ def open_folder(path: Path) -> WeightsFolder:
         raise InvalidInput(f"{str(path)!r} is no folder of a local model: it has no {' and no '.join(missing)}")
     try:
         config = json.loads((path / "config.json").read_bytes())
-        pooling = path / "1_Pooling" / "config.json"
-        pooled = json.loads(pooling.read_bytes()) if pooling.is_file() else {"pooling_mode_mean_tokens": True}
-        problem = _problem(config, pooled)
+        pooling_file = path / "1_Pooling" / "config.json"
+        is_there = pooling_file.is_file()
+        pooling = json.loads(pooling_file.read_bytes()) if is_there else {"pooling_mode_mean_tokens": True}
+        problem = _problem(config, pooling)
         sizes = {} if problem else {name: int(config[name]) for name in _SIZES}
         limit = path / "sentence_bert_config.json"
         pieces = int(json.loads(limit.read_bytes())["max_seq_length"]) if limit.is_file() else PIECES
@@ -99,14 +100,15 @@ def open_folder(path: Path) -> WeightsFolder:
     )
 
 
-def _problem(config: Any, pooled: Any) -> str:
+def _problem(config: Any, pooling: Any) -> str:
+    """Why a model with these configurations can't be computed with; empty if it can."""
     if config.get("model_type") != "bert":
         return f"its model_type is {config.get('model_type')!r}, and only 'bert' is known"
     if config.get("hidden_act") != "gelu" or config.get("position_embedding_type", "absolute") != "absolute":
         return "it is another kind of BERT: hidden_act has to be 'gelu', position_embedding_type 'absolute'"
-    if not pooled.get("pooling_mode_mean_tokens") or any(
+    if not pooling.get("pooling_mode_mean_tokens") or any(
         value is True and name.startswith("pooling_mode_") and name != "pooling_mode_mean_tokens"
-        for name, value in pooled.items()
+        for name, value in pooling.items()
     ):
         return "it does not take the mean over its word pieces (1_Pooling/config.json)"
     return ""
@@ -158,6 +160,7 @@ class _Tensors:
 
 
 def _bert(folder: WeightsFolder, tensors: _Tensors) -> Bert:
+    """The encoder of a folder."""
     from perdure.providers.embeddings.bert import Bert
 
     size = folder.dimensions
@@ -175,6 +178,7 @@ def _bert(folder: WeightsFolder, tensors: _Tensors) -> Bert:
 
 
 def _layer(folder: WeightsFolder, tensors: _Tensors, prefix: str) -> Layer:
+    """One layer of the encoder, whose tensors have names with this prefix."""
     import numpy as np
 
     from perdure.providers.embeddings.bert import Layer

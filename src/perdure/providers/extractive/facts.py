@@ -119,6 +119,7 @@ class Fact:
 
     @property
     def line(self) -> str:
+        """The fact as it stands in the block."""
         return f"{self.key}: {self.value}"
 
     @property
@@ -163,9 +164,9 @@ def _facts_of(sentence: Sentence, *, greeted: bool) -> Sequence[Fact]:
     start, speaking = 0, False  # a clause without subject continues the one before: "I live in Turin and work at Fiat"
     for gap in breaks:
         clause = _without_lead(sentence.cut(start, gap.start() if gap else None))
-        found = list(_facts_of_clause(clause, speaking=speaking, greeted=greeted))
-        facts += found
-        speaking = bool(found) or _OPENS_WITH_I.match(clause.masked) is not None
+        clause_facts = list(_facts_of_clause(clause, speaking=speaking, greeted=greeted))
+        facts += clause_facts
+        speaking = bool(clause_facts) or _OPENS_WITH_I.match(clause.masked) is not None
         start = gap.end() if gap else start
     # "remember that I live in Turin" is better kept under its own key.
     if request is not None and not facts and _says_something(value := _tidy(sentence.text)):
@@ -174,6 +175,7 @@ def _facts_of(sentence: Sentence, *, greeted: bool) -> Sequence[Fact]:
 
 
 def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iterator[Fact]:
+    """The facts of one clause; one that lacks its subject has some only after another of the same `speaking` person."""
     if greeted and (introduced := _INTRODUCES.match(clause.masked)):
         yield Fact("Name", introduced["v"])
         return

@@ -150,10 +150,12 @@ class Keywords:
 
     @property
     def words(self) -> tuple[str, ...]:
+        """The strong words, or the weak ones if there is no other."""
         return tuple(dict.fromkeys(self.strong or self.weak))
 
     @property
     def query(self) -> str:
+        """What to search for."""
         return " ".join(self.words)
 
     @property

@@ -39,6 +39,7 @@ class Turn:
 
     @property
     def text(self) -> str:
+        """All texts of the turn."""
         return "\n".join(self.texts)
 
 
@@ -110,6 +111,7 @@ def _blocks_in_system(system: str) -> dict[str, str]:
 
 
 def _apply_delta(blocks: dict[str, str], delta: Mapping[str, Any]) -> None:
+    """Change the blocks as a memory delta of the engine says."""
     label, value = delta.get("label"), delta.get("value")
     if not isinstance(label, str):
         return
@@ -121,8 +123,9 @@ def _apply_delta(blocks: dict[str, str], delta: Mapping[str, Any]) -> None:
 
 
 def _json_object(text: str) -> Mapping[str, Any]:
+    """The JSON object that this text is; empty if it is none."""
     try:
-        read = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return read if isinstance(read, dict) else {}
+    return value if isinstance(value, dict) else {}

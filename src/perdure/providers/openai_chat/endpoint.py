@@ -75,7 +75,7 @@ def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str 
 def is_openai(base_url: str) -> bool:
     """Whether this is a host of OpenAI's own, or of Azure's. Raises: InvalidInput: no http address."""
     host = _split(base_url).hostname or ""
-    return any(host == known or host.endswith(f".{known}") for known in _OWN_HOSTS)
+    return any(host == own_host or host.endswith(f".{own_host}") for own_host in _OWN_HOSTS)
 
 
 def api_url(base_url: str, suffix: str = "", *, without: str = "") -> str:
@@ -109,6 +109,7 @@ def request_headers(api_key: str | None, headers: Mapping[str, str], *, accept: 
 
 
 def _split(base_url: str) -> SplitResult:
+    """The parts of an http address. Raises: InvalidInput: it is none."""
     text = base_url.strip()
     text = text if "://" in text else f"http://{text}"
     try:

@@ -232,6 +232,7 @@ def _kind(status: int, detail: _Detail, target: Target) -> tuple[type[ModelError
 
 
 def _no_credit(detail: _Detail) -> bool:
+    """Whether an error says that the account is empty."""
     if detail.words & _QUOTA_CODES:
         return True
     # Gemini says "exceeded your current quota" of the requests a minute.
@@ -263,6 +264,7 @@ def _parse_detail(body: Any) -> _Detail:
 
 
 def _status_of(body: Mapping[str, Any]) -> int | None:
+    """The HTTP status that an error body names, if it names one."""
     for name in ("code", "status", "status_code"):
         value = body.get(name)
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) == 3:

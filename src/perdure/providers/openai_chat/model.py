@@ -115,6 +115,7 @@ class OpenAIChat:
     def _exchange(
         self, body: Body, response: httpx.Response | None, reader: AnswerReader, fault: ModelError | None = None
     ) -> Exchange:
+        """Request and answer for the trace, without messages and secrets."""
         secrets = self._target.secrets
         received: dict[str, Any] = {}
         if response is not None:

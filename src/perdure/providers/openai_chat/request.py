@@ -127,6 +127,7 @@ def _mark(messages: list[dict[str, Any]], earlier: Sequence[Mapping[str, Any]]) 
 
 
 def _assistant(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
+    """An answer of the model in the API's shape; nothing if it has neither text nor calls."""
     text = "".join(part.text for part in message.parts if isinstance(part, Text))
     calls = [_call(part) for part in message.parts if isinstance(part, ToolCall)]
     if not text and not calls:
@@ -142,6 +143,7 @@ def _assistant(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
+    """A tool call in the API's shape."""
     # Servers refuse the whole request for an illegal name, which a model can have invented.
     name = _NOT_IN_NAMES.sub("_", call.name)[:NAME_CHARS_MAX] or "unnamed"
     return {
@@ -152,6 +154,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _call_id(call_id: str) -> str:
+    """The id of a call, or a digest if it is too long for servers."""
     if len(call_id) <= CALL_ID_CHARS_MAX:
         return call_id
     return "call_" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -199,6 +202,7 @@ def _function(name: str) -> dict[str, Any]:
 
 
 def _reasoning(options: ModelOptions, dialect: Dialect) -> dict[str, Any]:
+    """The field that limits reasoning, under the dialect's name."""
     if dialect.reasoning == "effort":
         effort = options.reasoning_effort
         if effort is None and dialect.budget_as_effort and (budget := options.max_reasoning_tokens) is not None:

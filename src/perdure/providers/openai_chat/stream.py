@@ -17,7 +17,7 @@ from perdure.core.runs import StopReason, Usage
 from perdure.core.text.json_encoder import encodable
 from perdure.providers.bounded import EVENT, WHOLE
 from perdure.providers.masking import mask_text
-from perdure.providers.openai_chat.tool_calls import ToolCalls, is_object
+from perdure.providers.openai_chat.tool_calls import ToolCalls, is_object, string_of
 
 PREVIEW_CHARS = 200
 PREVIEW_OF_CHARS = 20_000
@@ -153,13 +153,16 @@ class AnswerReader:
 
     @property
     def _finish(self) -> str:
+        """The finish reason for messages."""
         return self._mask(str(self.finish_reason))
 
     def _preview(self, text: str) -> str:
+        """The beginning of a text for messages."""
         # Masked before the cut: half a key would not be found.
         return self._mask(text[:PREVIEW_OF_CHARS])[:PREVIEW_CHARS]
 
     def _event(self, data: str) -> list[ModelDelta]:
+        """The deltas of one server-sent event."""
         if data.strip() == "[DONE]":
             self.done = True
             return []
@@ -178,6 +181,7 @@ class AnswerReader:
         return deltas
 
     def _parse_object(self, text: str, limits: JsonLimits) -> Mapping[str, Any]:
+        """The JSON object that this text is. Raises: ModelReplyInvalid."""
         try:
             value = parse_json(text, limits)
         except ValueError as error:
@@ -189,13 +193,14 @@ class AnswerReader:
         return value
 
     def _chunk(self, chunk: Mapping[str, Any], *, whole: bool) -> list[ModelDelta]:
+        """The deltas of one chunk of a stream, or of a `whole` answer. Raises: ModelError."""
         if error := chunk.get("error"):
             raise self._error_of(error)
         choices = chunk.get("choices")
         if chunk.get("object") == "error" or (choices is None and ("detail" in chunk or "message" in chunk)):
             raise self._error_of(chunk)
-        self.id = self.id or _string(chunk.get("id"))
-        self.model = self.model or _string(chunk.get("model"))
+        self.id = self.id or string_of(chunk.get("id"))
+        self.model = self.model or string_of(chunk.get("model"))
         if isinstance(usage := chunk.get("usage"), Mapping):
             self._usage = usage  # some servers send growing counts with every chunk
         if choices is None and whole:
@@ -208,6 +213,7 @@ class AnswerReader:
         return []
 
     def _choice(self, choice: Mapping[str, Any], *, whole: bool) -> list[ModelDelta]:
+        """The deltas of the first choice of a chunk. Raises: ModelError."""
         if error := choice.get("error"):
             raise self._error_of(error)
         deltas: list[ModelDelta] = []
@@ -219,33 +225,35 @@ class AnswerReader:
         return deltas
 
     def _message(self, message: Mapping[str, Any], *, whole: bool) -> list[ModelDelta]:
+        """The deltas of a message or of a piece of one. Raises: ModelReplyInvalid: over a limit."""
         deltas: list[ModelDelta] = []
         thought, text = _content(message.get("content"))
         # Servers that send both fields send the same in both.
-        thought = _string(message.get("reasoning_content")) or _string(message.get("reasoning")) or thought
-        self._count(thought, text)
+        thought = string_of(message.get("reasoning_content")) or string_of(message.get("reasoning")) or thought
+        self._check_size(thought, text)
         if thought:
             self._reasoning.append(thought)
             deltas.append(ModelDelta("reasoning", thought))
         if text:
             self._text.append(text)
             deltas.append(ModelDelta("text", text))
-        if refusal := _string(message.get("refusal")):
-            self._count(refusal)
+        if refusal := string_of(message.get("refusal")):
+            self._check_size(refusal)
             self._refusal.append(refusal)
         for fragment in _fragments(message):
             if self._calls is None:
                 # Ids that we make differ between answers, so that a run does not mix up results.
                 self._calls = ToolCalls(f"call_{zlib.crc32(self.id.encode('utf-8', 'replace')):08x}")
             try:
-                added = self._calls.add(fragment, whole=whole)
+                call_deltas = self._calls.add(fragment, whole=whole)
             except ValueError as error:
                 raise ModelReplyInvalid(f"{self._who} gave an answer that is not read: {error}") from error
-            self._count(*(delta.text for delta in added))
-            deltas += added
+            self._check_size(*(delta.text for delta in call_deltas))
+            deltas += call_deltas
         return deltas
 
-    def _count(self, *texts: str) -> None:
+    def _check_size(self, *texts: str) -> None:
+        """Add the texts to the size of the answer. Raises: ModelReplyInvalid: it is too large."""
         self._chars += sum(map(len, texts))
         if self._chars > ANSWER_CHARS:
             raise ModelReplyInvalid(f"{self._who} gave an answer of more than {ANSWER_CHARS:,} characters")
@@ -253,30 +261,24 @@ class AnswerReader:
 
 def usage_of(usage: Mapping[str, Any]) -> Usage:
     """Token counts; 0 for counts that the server leaves out."""
-    prompt, completion = _details(usage, "prompt_tokens_details"), _details(usage, "completion_tokens_details")
+    prompt, completion = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    cache_writes = ("cache_write_tokens", "cache_creation_input_tokens")
     return Usage(
         input_tokens=_count(usage, "prompt_tokens"),
         output_tokens=_count(usage, "completion_tokens"),
-        # DeepSeek's own name, then OpenAI's
+        # OpenAI's name, then DeepSeek's own
         cached_input_tokens=_count(prompt, "cached_tokens") or _count(usage, "prompt_cache_hit_tokens"),
-        cache_write_tokens=(
-            _count(prompt, "cache_write_tokens")
-            or _count(prompt, "cache_creation_input_tokens")
-            or _count(usage, "cache_creation_input_tokens")
-            or _count(usage, "cache_write_tokens")
-        ),
+        cache_write_tokens=_count(prompt, *cache_writes) or _count(usage, *reversed(cache_writes)),
         reasoning_tokens=_count(completion, "reasoning_tokens"),
     )
 
 
-def _details(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return details if isinstance(details := usage.get(name), Mapping) else {}
-
-
-def _count(usage: Mapping[str, Any], name: str) -> int:
-    value = usage.get(name)
-    finite = isinstance(value, (int, float)) and 0 <= value < 2**53
-    return int(value) if finite and value is not None else 0
+def _count(usage: Any, *names: str) -> int:
+    """The first count above 0 under one of these names; 0 if there is none."""
+    for value in map(usage.get, names) if isinstance(usage, Mapping) else ():
+        if isinstance(value, (int, float)) and 1 <= value < 2**53:
+            return int(value)
+    return 0
 
 
 def _content(content: Any) -> tuple[str, str]:
@@ -288,7 +290,7 @@ def _content(content: Any) -> tuple[str, str]:
     thought, text = "", ""
     for part in content:
         if isinstance(part, Mapping):
-            text += _string(part.get("text"))
+            text += string_of(part.get("text"))
             inner = part.get("thinking")
             thought += inner if isinstance(inner, str) else _content(inner)[1]
     return thought, text
@@ -296,17 +298,13 @@ def _content(content: Any) -> tuple[str, str]:
 
 def _fragments(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The tool calls of a message or delta; the older API's single call is one of them."""
-    found = message.get("tool_calls")
-    if isinstance(found, Mapping):
-        found = [found]
-    fragments = [fragment for fragment in found if isinstance(fragment, Mapping)] if isinstance(found, list) else []
+    calls = message.get("tool_calls")
+    if isinstance(calls, Mapping):
+        calls = [calls]
+    fragments = [fragment for fragment in calls if isinstance(fragment, Mapping)] if isinstance(calls, list) else []
     if isinstance(function := message.get("function_call"), Mapping):
         fragments.append({"index": 0, "function": function})
     return fragments
-
-
-def _string(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 class SseDecoder:
@@ -338,11 +336,9 @@ class SseDecoder:
     def end(self) -> list[str]:
         """The data of the last event if no empty line ends it; it can be incomplete."""
         last_line = b"".join(self._rest)
-        data = [] if (found := self._line(last_line.rstrip(b"\r"))) is None else [found]
         self._rest = []
-        if (last := self._line(b"")) is not None:
-            data.append(last)
-        return data
+        events = (self._line(last_line.rstrip(b"\r")), self._line(b""))
+        return [data for data in events if data is not None]
 
     def _line(self, line: bytes) -> str | None:
         """The data of the event if this line ends one."""

@@ -65,9 +65,9 @@ class ToolCalls:
         """
         function = fragment.get("function")
         function = function if isinstance(function, Mapping) else {}
-        name = _text(function.get("name"))
+        name = string_of(function.get("name"))
         arguments = _arguments(function.get("arguments"))
-        call_id = _text(fragment.get("id"))
+        call_id = string_of(fragment.get("id"))
         index = fragment.get("index")
         key = index if isinstance(index, int) else None
         call = None if whole else self._find(key, call_id, name, arguments)
@@ -93,9 +93,7 @@ class ToolCalls:
                 call = self._calls[-1]
         else:
             call = self._calls[-1] if self._calls else None
-        if call is None or not name:
-            return call
-        if not call.name:
+        if call is None or not name or not call.name:
             return call
         if key is None and not call_id:
             return None
@@ -109,6 +107,7 @@ class ToolCalls:
         return self._parsed_chars <= PARSED_CHARS_MAX and is_object("".join(call.arguments))
 
     def _extend(self, call: _Call, name: str, arguments: str) -> list[ModelDelta]:
+        """Add a piece of name and arguments to a call; its deltas. Raises: ValueError: the name is too long."""
         deltas: list[ModelDelta] = []
         added = name
         if call.name and name:  # the name is repeated, or comes in pieces
@@ -142,7 +141,8 @@ def is_object(text: str) -> bool:
         return False
 
 
-def _text(value: Any) -> str:
+def string_of(value: Any) -> str:
+    """The value if it is a text, else an empty text."""
     return value if isinstance(value, str) else ""
 
 

@@ -40,6 +40,7 @@ class Connection:
     provider: Provider[Any] | None = None
 
     async def close(self) -> None:
+        """Close the HTTP client, ours or the provider's."""
         if self.http is not None:
             await self.http.aclose()
         elif self.provider is not None:

@@ -51,7 +51,7 @@ _DIALECTS: Mapping[str, Dialect] = {
 
 def dialect_of(provider: str) -> Dialect:
     """The row of a provider; for others what is safe everywhere."""
-    if (known := _DIALECTS.get(provider)) is not None:
-        return known
+    if provider in _DIALECTS:
+        return _DIALECTS[provider]
     variable = provider.upper().replace("-", "_").replace("/", "_")
     return Dialect(keys=(f"{variable}_API_KEY",), extra=f"pydantic-ai-slim[{provider}]")

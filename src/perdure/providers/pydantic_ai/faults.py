@@ -106,6 +106,7 @@ def redirected(status: int, location: str, *, handle: str, secrets: Sequence[str
 
 
 def _connection(streaming: bool) -> tuple[type[ModelError], str]:
+    """(class, what happened) of a connection that failed."""
     return (ModelStreamCut, "broke off its answer") if streaming else (ModelUnreachable, "can't be reached")
 
 

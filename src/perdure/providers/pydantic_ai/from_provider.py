@@ -52,7 +52,7 @@ def unpack(text: str | None) -> Signature | None:
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
     texts = (signature.provider, signature.id or "", signature.signature or "", *signature.raw)
-    return signature if all(isinstance(one, str) for one in texts) else None
+    return signature if all(isinstance(text, str) for text in texts) else None
 
 
 class Deltas:
@@ -82,6 +82,7 @@ class Deltas:
                 pass
 
     def _start(self, index: int, part: object) -> Iterator[ModelDelta]:
+        """The deltas of the beginning of a part."""
         from pydantic_ai import messages as pa
 
         match part:
@@ -98,8 +99,9 @@ class Deltas:
                 pass
 
     def _number(self, index: int, call_id: str | None) -> tuple[int, str | None]:
-        number, known = self._calls.get(index, (len(self._calls), None))
-        self._calls[index] = number, call_id or known
+        """(number of the call, its id) of the part at this index."""
+        number, earlier_id = self._calls.get(index, (len(self._calls), None))
+        self._calls[index] = number, call_id or earlier_id
         return self._calls[index]
 
 
@@ -120,7 +122,8 @@ def to_parts(response: pa.ModelResponse) -> tuple[Part, ...]:
             case pa.TextPart() | pa.ToolCallPart():
                 if (signature := (part.provider_details or {}).get("thought_signature")) is not None:
                     _sign_next(
-                        parts, Signature(provider=part.provider_name or _provider(response), signature=signature)
+                        parts,
+                        Signature(provider=part.provider_name or response.provider_name or "", signature=signature),
                     )
                 if isinstance(part, pa.ToolCallPart):
                     parts.append(ToolCall(part.tool_call_id, part.tool_name, _text(part.args) if part.args else "{}"))
@@ -185,15 +188,16 @@ def _sign_next(parts: list[Part], signature: Signature) -> None:
 
 
 def _signature(part: pa.ThinkingPart, response: pa.ModelResponse) -> Signature:
+    """The signature of a reasoning part."""
     raw = (part.provider_details or {}).get("raw_content") or ()
     return Signature(
-        provider=part.provider_name or _provider(response), id=part.id, signature=part.signature, raw=tuple(raw)
+        provider=part.provider_name or response.provider_name or "",
+        id=part.id,
+        signature=part.signature,
+        raw=tuple(raw),
     )
 
 
-def _provider(response: pa.ModelResponse) -> str:
-    return response.provider_name or ""
-
-
 def _text(arguments: str | Mapping[str, object]) -> str:
+    """The arguments of a call as JSON."""
     return arguments if isinstance(arguments, str) else compact_json(arguments)

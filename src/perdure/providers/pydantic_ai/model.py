@@ -105,17 +105,17 @@ class DirectModel:
             raise
         except Exception as error:
             handle = f"{self._provider}/{self._model}"
-            known: ModelError | None
+            model_error: ModelError | None
             if "location" in wire:
-                known = redirected(wire["status"], wire["location"], handle=handle, secrets=self._secrets)
+                model_error = redirected(wire["status"], wire["location"], handle=handle, secrets=self._secrets)
             elif "not_read" in wire:
-                known = ModelReplyInvalid(f"{handle} gave an answer that is not read: {wire['not_read']}")
+                model_error = ModelReplyInvalid(f"{handle} gave an answer that is not read: {wire['not_read']}")
             else:
-                known = fault(error, handle=handle, streaming=streaming, secrets=self._secrets)
-            if known is None:
+                model_error = fault(error, handle=handle, streaming=streaming, secrets=self._secrets)
+            if model_error is None:
                 raise
-            known.exchange = self._exchange(wire, response)
-            raise known from None  # its cause may show the key
+            model_error.exchange = self._exchange(wire, response)
+            raise model_error from None  # its cause may show the key
 
     async def aclose(self) -> None:
         """Close the connections. The model can still be used: it opens new ones."""
@@ -145,6 +145,7 @@ class DirectModel:
 
     @property
     def _secrets(self) -> tuple[str, ...]:
+        """The key, to be masked in texts."""
         key = key_of(self._provider, self._api_key)
         return (key,) if key else ()
 

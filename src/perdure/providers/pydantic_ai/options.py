@@ -53,7 +53,11 @@ def to_settings(
     if provider == "openai-responses":
         # The log is ours: nothing is kept there, so reasoning comes back encrypted and is sent again.
         settings["openai_store"] = False
-    if provider == "anthropic" and (_thinks(settings) or profile.get("anthropic_disallows_sampling_settings")):
+    if provider == "anthropic" and (
+        settings.get("thinking")
+        or settings.get("anthropic_thinking")
+        or profile.get("anthropic_disallows_sampling_settings")
+    ):
         settings.pop("temperature", None)  # refused together with reasoning
         settings.pop("top_p", None)
     body = {name: value for name, value in options.extra.items() if not name.startswith(_OWN_SETTINGS)}
@@ -101,19 +105,21 @@ def to_parameters(request: ModelRequest, dialect: Dialect) -> ModelRequestParame
 
 
 def _tool_choice(request: ModelRequest, dialect: Dialect) -> str | list[str]:
+    """The choice as pydantic-ai has it. Raises: ModelRequestRefused: the agent has none of the tools."""
     choice = request.options.tool_choice
     if isinstance(choice, str):
         return choice
-    there = {tool["name"] for tool in request.tools}
-    names = [name for name in choice if name in there]
+    tools = {tool["name"] for tool in request.tools}
+    names = [name for name in choice if name in tools]
     if not names:
         raise ModelRequestRefused(
-            f"tool_choice asks for {', '.join(choice) or 'no tool'}, the agent has {', '.join(sorted(there))}"
+            f"tool_choice asks for {', '.join(choice) or 'no tool'}, the agent has {', '.join(sorted(tools))}"
         )
     return names if len(names) == 1 or dialect.tool_subset else "required"
 
 
 def _reasoning(request: ModelRequest, provider: str, profile: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that limit reasoning, under the provider's names."""
     options = request.options
     budget, effort = options.max_reasoning_tokens, options.reasoning_effort
     if effort == "none" or budget == 0:
@@ -127,27 +133,23 @@ def _reasoning(request: ModelRequest, provider: str, profile: Mapping[str, Any])
     return {"thinking": True} if budget is not None else {}
 
 
-def _thinks(settings: Mapping[str, Any]) -> bool:
-    return bool(settings.get("thinking") or settings.get("anthropic_thinking"))
-
-
 def _schema(request: ModelRequest) -> Mapping[str, Any] | None:
     """The schema of the answer, under OpenAI's names: name, schema, strict, description."""
-    wanted = request.options.response_format
-    if wanted is None or wanted.get("type") != "json_schema":
+    shape = request.options.response_format
+    if shape is None or shape.get("type") != "json_schema":
         return None
-    inner = wanted.get("json_schema", wanted)
+    inner = shape.get("json_schema", shape)
     return inner if isinstance(inner, Mapping) else {}
 
 
 def _json_mode(request: ModelRequest, provider: str) -> dict[str, Any]:
     """The body field for an answer that is any JSON object."""
-    wanted = request.options.response_format
-    if wanted is None or wanted.get("type") in ("json_schema", "text"):
+    shape = request.options.response_format
+    if shape is None or shape.get("type") in ("json_schema", "text"):
         return {}
-    if wanted.get("type") == "json_object" and provider == "openai-responses":
+    if shape.get("type") == "json_object" and provider == "openai-responses":
         return {"text": {"format": {"type": "json_object"}}}
     raise ModelRequestRefused(
-        f"{provider} has no response_format of type {wanted.get('type')!r}:"
+        f"{provider} has no response_format of type {shape.get('type')!r}:"
         ' give {"type": "json_schema", "json_schema": {"name": ..., "schema": ...}}'
     )

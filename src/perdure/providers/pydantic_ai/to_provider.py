@@ -104,6 +104,7 @@ class _Writer:
             self.messages.append(self._pa.ModelResponse(parts=parts, provider_name=self._system))
 
     def results(self, results: Sequence[ToolResult]) -> None:
+        """Add the results of tools."""
         for result in results:
             failed = result.status != "success" and self._dialect.error_results
             self._add(
@@ -132,10 +133,12 @@ class _Writer:
                 pass
 
     def _user(self, text: str) -> None:
+        """Add a text in the role of the user."""
         content: Any = encodable(text)
         self._add(self._pa.UserPromptPart([self._pa.CachePoint(), content] if self._mark_pending else content))
 
     def _add(self, part: pa.ModelRequestPart) -> None:
+        """Add a part to the last request, or to a new one after an answer."""
         self._mark_pending = False
         if self.messages and isinstance(last := self.messages[-1], self._pa.ModelRequest):
             last.parts = [*last.parts, part]
@@ -143,6 +146,7 @@ class _Writer:
             self.messages.append(self._pa.ModelRequest(parts=[part]))
 
     def _thinking(self, part: Reasoning) -> pa.ThinkingPart | None:
+        """Reasoning as the provider gave it; None if it did not sign it."""
         signature = unpack(part.signature)
         if signature is None or signature.provider != self._system:
             return None
