@@ -415,7 +415,7 @@ def web_search_engine(settings: Settings) -> tuple[str, tuple[str, ...]]:
     from perdure.toolbox.builtin.search_engines import ENGINES
     from perdure.toolbox.builtin.web_search import choose_engine
 
-    engine = choose_engine(os.environ, wanted=settings.web_search, searxng_url=settings.searxng_url)
+    engine = choose_engine(os.environ, name=settings.web_search, searxng_url=settings.searxng_url)
     return "" if engine is None else engine.name, tuple(kind.variable for kind in ENGINES.values())
 
 

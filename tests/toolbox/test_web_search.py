@@ -289,10 +289,10 @@ def test_the_engine_is_the_one_that_is_set_up() -> None:
     keys = {"TAVILY_API_KEY": "t", "BRAVE_API_KEY": " "}
 
     assert choose_engine({}) is None
-    assert choose_engine(keys, wanted="none") is None
+    assert choose_engine(keys, name="none") is None
     assert choose_engine(keys) == Tavily("t")
-    assert choose_engine(keys, wanted="searxng", searxng_url="http://127.0.0.1:8888") == SearXNG(
+    assert choose_engine(keys, name="searxng", searxng_url="http://127.0.0.1:8888") == SearXNG(
         "http://127.0.0.1:8888"
     )
-    assert choose_engine(keys, wanted="exa") is None
+    assert choose_engine(keys, name="exa") is None
     assert "EXA_API_KEY, TAVILY_API_KEY, BRAVE_API_KEY or PERDURE_SEARXNG_URL" in (WebSearch(None).missing() or "")

@@ -173,6 +173,7 @@ class WebGuard:
         return tuple(addresses)
 
     async def _resolve_name(self, host: str, port: int, label: str) -> Sequence[str]:
+        """The addresses of a name. Raises: AddressRefused: it is a number in an unusual form; OSError."""
         # Systems read 2130706433, 0x7f.1 and 017700000001 as addresses too; a person who means a page writes none.
         last = host.rsplit(".", 1)[-1]
         if last.isdigit() or last.startswith("0x"):

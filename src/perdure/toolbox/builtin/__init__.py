@@ -1,1 +1,1 @@
-"""The built-in tools that are not of memory: they run code, reach the web, ask the user."""
+"""The built-in tools that don't edit memory: they run code, reach the web, ask the user."""

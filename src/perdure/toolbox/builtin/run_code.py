@@ -1,4 +1,4 @@
-"""`run_code`: a model's Python in the sandbox, as in a notebook's cell."""
+"""`run_code`: run a model's Python in the sandbox, like the cell of a notebook."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxResult
 from perdure.core.tools.spec import ToolOutcome
 
-PYTHON = frozenset({"python", "py", "python3"})
+PYTHON_NAMES = frozenset({"python", "py", "python3"})
 
 
 async def run_code(sandbox: Sandbox, arguments: Mapping[str, Any], *, owner: str) -> ToolOutcome:
-    """The output of the code, the value of its last line, and its error. Raises: SandboxUnavailable.
+    """Run code, and return its output, the value of its last line, and its error. Raises: SandboxUnavailable.
 
     Args:
         owner: the agent that runs it.
     """
     language = str(arguments.get("language") or "python").strip().lower()
-    if language not in PYTHON:
+    if language not in PYTHON_NAMES:
         text = f"code in {language[:40]!r} was not run: only Python can be run safely here. Write it in Python."
         return ToolOutcome(text=text, status="error")
     result = await sandbox.run(SandboxJob(source=str(arguments["code"]), owner=owner))
@@ -27,11 +27,12 @@ async def run_code(sandbox: Sandbox, arguments: Mapping[str, Any], *, owner: str
 
 
 def _format(result: SandboxResult) -> str:
+    """The result as text for the model, a section for each part that is not empty."""
     parts = [
         ("stdout", result.stdout),
         ("stderr", result.stderr),
-        ("value", "" if result.value is None else _value_text(result.value)),
-        ("error", _error(result)),
+        ("value", "" if result.value is None else _render_value(result.value)),
+        ("error", _render_error(result)),
     ]
     sections = [f"{name}:\n{text.rstrip()}" for name, text in parts if text.strip()]
     return (
@@ -39,11 +40,11 @@ def _format(result: SandboxResult) -> str:
     )
 
 
-def _value_text(value: Any) -> str:
+def _render_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _error(result: SandboxResult) -> str:
+def _render_error(result: SandboxResult) -> str:
     if result.status == "success":
         return ""
     lines = [f"  line {frame.line}, in {frame.function}: {frame.text}" for frame in result.traceback]

@@ -1,4 +1,7 @@
-"""Search engines of the web: the request and the answer of each.
+"""Search engines of the web: how each is sent a query, and how its answer is read.
+
+Each engine has a `name`, the `variable` of the environment that its key or address comes from, the `secret` that must
+not be shown, `request`, which builds the HTTP request of a query, and `hits`, which reads an answer, best hit first.
 
 Endpoints and fields are those of their public documentation: exa.ai/docs/reference/search,
 docs.tavily.com/api-reference/endpoint/search, api-dashboard.search.brave.com, docs.searxng.org/dev/search_api.
@@ -9,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import httpx
 
 BRAVE_QUERY_CHARS = 400
 EXCERPT_CHARS = 600
 TEXT_CHARS = 5_000
-RANGES = ((1, "day"), (7, "week"), (31, "month"), (366, "year"))
+_TIME_RANGES = ((1, "day"), (7, "week"), (31, "month"), (366, "year"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,35 +45,12 @@ class SearchQuery:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One result. `published` is as the engine writes it; empty where it does not know."""
+    """One result. `published` is as the engine writes it, or empty."""
 
     title: str
     url: str
     published: str
     excerpt: str
-
-
-class SearchEngine(Protocol):
-    """An engine with its key or address."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def variable(self) -> str:
-        """The variable that its key or address comes from."""
-        ...
-
-    @property
-    def secret(self) -> str:
-        """The key, which must not be shown; empty: it has none."""
-        ...
-
-    def request(self, query: SearchQuery) -> httpx.Request: ...
-
-    def hits(self, answer: Mapping[str, Any]) -> Sequence[Hit]:
-        """The hits of an answer, best first; missing fields are empty."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +140,7 @@ class Brave:
 
 @dataclass(frozen=True, slots=True)
 class SearXNG:
-    """An instance of one's own; its settings have to offer the format `json`."""
+    """An instance of SearXNG; its settings have to offer the format `json`."""
 
     base_url: str
     secret: str = ""
@@ -175,7 +155,7 @@ class SearXNG:
             fields["categories"] = self._CATEGORIES[query.category]
         if query.since is not None:
             days = (_today() - query.since).days
-            if (range_ := next((name for most, name in RANGES if days <= most), None)) is not None:
+            if (range_ := next((name for most_days, name in _TIME_RANGES if days <= most_days), None)) is not None:
                 fields["time_range"] = range_
         return httpx.Request("GET", f"{self.base_url.rstrip('/')}/search", params=fields)
 
@@ -183,13 +163,14 @@ class SearXNG:
         return _hits(answer, ("publishedDate",), lambda entry: _text(entry, "content"))
 
 
-ENGINES: Mapping[str, type[Exa | Tavily | Brave | SearXNG]] = {
+SearchEngine = Exa | Tavily | Brave | SearXNG
+ENGINES: Mapping[str, type[SearchEngine]] = {
     "exa": Exa,
     "tavily": Tavily,
     "brave": Brave,
     "searxng": SearXNG,
 }
-"""Name -> engine, in the order of preference. Each is made from the value of its `variable`."""
+"""Name -> engine, in the order of preference. Each is built from the value of its `variable`."""
 
 
 def _today() -> date:
@@ -202,12 +183,12 @@ def _post(url: str, fields: Mapping[str, Any], headers: Mapping[str, str]) -> ht
     return httpx.Request("POST", url, headers=headers, json=body)
 
 
-def _hits(shape: Any, published: Sequence[str], excerpt: Callable[[Mapping[str, Any]], str]) -> list[Hit]:
+def _hits(answer: Any, published: Sequence[str], excerpt: Callable[[Mapping[str, Any]], str]) -> list[Hit]:
     """The hits among the `results` of an answer.
 
     Args:
         published: the fields that may have the day, the better first.
-        excerpt: what is shown of an entry.
+        excerpt: builds the excerpt of an entry.
     """
     return [
         Hit(
@@ -216,25 +197,28 @@ def _hits(shape: Any, published: Sequence[str], excerpt: Callable[[Mapping[str, 
             published=next(filter(None, (_text(entry, name) for name in published)), ""),
             excerpt=excerpt(entry),
         )
-        for entry in _entries(shape, "results")
+        for entry in _get_list(answer, "results")
         if isinstance(entry, Mapping)
     ]
 
 
-def _entries(shape: Any, name: str) -> Sequence[Any]:
-    results = shape.get(name) if isinstance(shape, Mapping) else None
-    return results if isinstance(results, list) else ()
+def _get_list(fields: Any, name: str) -> Sequence[Any]:
+    """The list in a field; empty if there is none."""
+    entries = fields.get(name) if isinstance(fields, Mapping) else None
+    return entries if isinstance(entries, list) else ()
 
 
 def _join(entry: Mapping[str, Any], *names: str) -> str:
-    """The texts of these fields, and of lists in them, joined."""
-    texts = (one for name in names for one in (_entries(entry, name) or (entry.get(name),)))
-    return " … ".join(filter(None, map(_plain, texts)))
+    """The texts of these fields and of the lists in them, joined."""
+    texts = (one for name in names for one in (_get_list(entry, name) or (entry.get(name),)))
+    return " … ".join(filter(None, map(_one_line, texts)))
 
 
 def _text(entry: Mapping[str, Any], name: str) -> str:
-    return _plain(entry.get(name))
+    """The text of a field on one line; empty if there is none."""
+    return _one_line(entry.get(name))
 
 
-def _plain(value: Any) -> str:
+def _one_line(value: Any) -> str:
+    """A text with single spaces; empty for any other value."""
     return " ".join(value.split()) if isinstance(value, str) else ""

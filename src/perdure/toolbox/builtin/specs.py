@@ -1,4 +1,4 @@
-"""What models are told of the built-in tools: names and arguments as Letta agents know them, words of our own."""
+"""The descriptions of the built-in tools for models: names and arguments as in Letta, texts of our own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ def _spec(
     *,
     timeout_s: float | None = None,
 ) -> ToolSpec:
+    """A tool with these properties of its arguments' JSON schema."""
     return ToolSpec(
         name=name,
         description=description,
@@ -26,18 +27,18 @@ def _spec(
         },
         kind="builtin",
         tool_type="letta_builtin",
-        # None of them changes anything that is left when it is done, so a call that a crash interrupted is run again.
+        # None of them leaves anything changed, so a call that a crash interrupted is run again.
         idempotent=True,
         parallel=True,
         timeout_s=timeout_s,
     )
 
 
-def _text(description: str) -> dict[str, Any]:
+def _text_schema(description: str) -> dict[str, Any]:
     return {"type": "string", "description": description}
 
 
-def _texts(description: str) -> dict[str, Any]:
+def _text_list_schema(description: str) -> dict[str, Any]:
     return {"type": "array", "items": {"type": "string"}, "description": description}
 
 
@@ -47,8 +48,8 @@ _SPECS = (
         "Ask the user a question and wait for the answer, which is their next message. Only for what you can neither"
         " find out nor decide yourself.",
         {
-            "question": _text("The question, with all that the user needs to answer it."),
-            "options": _texts("Suggested answers, if there are a few; the user may answer otherwise."),
+            "question": _text_schema("The question, with all that the user needs to answer it."),
+            "options": _text_list_schema("Suggested answers, if there are a few; the user may answer otherwise."),
         },
         ("question",),
     ),
@@ -57,8 +58,8 @@ _SPECS = (
         "Run Python and see what it prints, the value of its last line, and its error. Each run begins anew, without"
         " network and files, and may take 30 seconds.",
         {
-            "code": _text("The code, a whole script."),
-            "language": _text("python, the only one that is run here."),
+            "code": _text_schema("The code, a whole script."),
+            "language": _text_schema("python, the only one that is run here."),
         },
         ("code",),
     ),
@@ -66,7 +67,7 @@ _SPECS = (
         "web_search",
         "Search the web. A result has a title, an address, often a date, and an excerpt; fetch_webpage reads a page.",
         {
-            "query": _text("What to look for, in plain words."),
+            "query": _text_schema("What to look for, in plain words."),
             "num_results": {"type": "integer", "description": "How many results (default 10, up to 20)."},
             "category": {
                 "type": "string",
@@ -77,11 +78,11 @@ _SPECS = (
                 "description": "Only results of this kind, where the engine knows it.",
             },
             "include_text": {"type": "boolean", "description": "Longer texts instead of excerpts (default false)."},
-            "include_domains": _texts("Only from these domains, such as arxiv.org."),
-            "exclude_domains": _texts("Nothing from these domains."),
-            "start_published_date": _text("Only what was published from this day on, such as 2026-11-20."),
-            "end_published_date": _text("Only what was published up to this day."),
-            "user_location": _text("Country of the searcher, two letters, such as US."),
+            "include_domains": _text_list_schema("Only from these domains, such as arxiv.org."),
+            "exclude_domains": _text_list_schema("Nothing from these domains."),
+            "start_published_date": _text_schema("Only what was published from this day on, such as 2026-11-20."),
+            "end_published_date": _text_schema("Only what was published up to this day."),
+            "user_location": _text_schema("Country of the searcher, two letters, such as US."),
         },
         ("query",),
         timeout_s=30.0,
@@ -89,7 +90,7 @@ _SPECS = (
     _spec(
         "fetch_webpage",
         "Read a page of the web: its main text as Markdown. Also plain text, JSON and PDF.",
-        {"url": _text("The whole address, with https://.")},
+        {"url": _text_schema("The whole address, with https://.")},
         ("url",),
         timeout_s=60.0,
     ),

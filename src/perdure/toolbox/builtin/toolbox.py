@@ -1,4 +1,4 @@
-"""The toolbox of the built-in tools. What they need is imported when the first one is called."""
+"""The toolbox of the built-in tools. Each tool's modules are imported at its first call."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
-    """How the web is reached.
+    """The settings of web tools.
 
     Args:
         search: the engine of `web_search`; empty: the first that `environment` has a key for; `none`: no engine.
-        searxng_url: where an instance of SearXNG answers.
-        allowed_hosts: hosts that may be fetched wherever they are, as `name` or `name:port`.
-        environment: where the keys are.
+        searxng_url: the address of an instance of SearXNG.
+        allowed_hosts: hosts that may be fetched at any address, as `name` or `name:port`.
+        environment: variables with the keys of engines.
     """
 
     search: str = ""
@@ -40,8 +40,8 @@ class Builtins:
     """`Toolbox` of the built-in tools.
 
     Args:
-        converter: makes text of pages.
-        sandbox: runs code; None: run_code says that there is none.
+        converter: converts pages to text.
+        sandbox: runs code; None: `run_code` is refused.
     """
 
     def __init__(self, *, converter: Converter, web: WebSettings, sandbox: Sandbox | None = None) -> None:
@@ -83,4 +83,4 @@ class Builtins:
         from perdure.toolbox.builtin.web_search import WebSearch, choose_engine
 
         web = self._web
-        return WebSearch(choose_engine(web.environment, wanted=web.search, searxng_url=web.searxng_url))
+        return WebSearch(choose_engine(web.environment, name=web.search, searxng_url=web.searxng_url))

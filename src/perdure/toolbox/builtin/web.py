@@ -13,8 +13,8 @@ from perdure.core.errors import BodyUnreadable, DataTooLarge, ToolError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING, unpack
 from perdure.toolbox.web_guard import GuardedTransport, WebGuard
 
-REDIRECTS = 5
-AGENT = "Perdure (+fetch_webpage)"
+REDIRECTS_MAX = 5
+USER_AGENT = "Perdure (+fetch_webpage)"
 ACCEPT = (
     "text/html, application/xhtml+xml, text/markdown, text/plain, application/pdf, application/json;q=0.9, */*;q=0.1"
 )
@@ -31,7 +31,7 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageBody:
-    """A response: `url` after redirects, `kind` as the server names it, `charset` if it names one.
+    """A response: `url` after redirects, `kind` is the server's content type, `charset` is empty if it names none.
 
     Args:
         cut: the body is longer than the limit; `body` is its start.
@@ -56,7 +56,7 @@ async def fetch(url: str, guard: WebGuard, *, limits: FetchLimits) -> PageBody:
     except TimeoutError as error:
         raise ToolError(f"{_host(url)} did not send the page within {limits.total_s:g} s") from error
     except httpx.TooManyRedirects as error:
-        raise ToolError(f"{_host(url)} redirected more than {REDIRECTS} times") from error
+        raise ToolError(f"{_host(url)} redirected more than {REDIRECTS_MAX} times") from error
     except httpx.InvalidURL as error:
         raise ToolError(f"that is no address of the web: {error}") from error
     except httpx.TimeoutException as error:
@@ -71,17 +71,17 @@ async def _fetch(url: httpx.URL, guard: WebGuard, limits: FetchLimits) -> PageBo
             transport=GuardedTransport(guard, verify=_certificates()),
             timeout=httpx.Timeout(limits.total_s, connect=limits.connect_s),
             follow_redirects=True,
-            max_redirects=REDIRECTS,
+            max_redirects=REDIRECTS_MAX,
             trust_env=False,
-            headers={"User-Agent": AGENT, "Accept": ACCEPT, "Accept-Encoding": ACCEPT_ENCODING},
+            headers={"User-Agent": USER_AGENT, "Accept": ACCEPT, "Accept-Encoding": ACCEPT_ENCODING},
         ) as client,
         client.stream("GET", url) as response,
     ):
-        body, cut = await _body(response, limits.body_bytes)
+        body, cut = await _read_body(response, limits.body_bytes)
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        shown = response.url.copy_with(fragment=None)
+        final_url = response.url.copy_with(fragment=None)
         return PageBody(
-            url=str(shown),
+            url=str(final_url),
             status=response.status_code,
             kind=kind,
             charset=response.charset_encoding or "",
@@ -90,8 +90,8 @@ async def _fetch(url: httpx.URL, guard: WebGuard, limits: FetchLimits) -> PageBo
         )
 
 
-async def _body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
-    """The unpacked body up to `limit` bytes, and whether there was more. No more than that is unpacked."""
+async def _read_body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
+    """The unpacked body up to `limit` bytes, and whether it is longer. No more than that is unpacked."""
     content = bytearray()
     try:
         async for piece in unpack(response.aiter_raw(), response.headers.get("content-encoding", ""), limit):
@@ -105,10 +105,12 @@ async def _body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    return httpx.create_ssl_context(trust_env=False)  # reading the roots takes 20 ms
+    """The trusted certificates, which take 20 ms to read."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 def _host(url: str) -> str:
+    """The host of a URL for an error text."""
     try:
         return httpx.URL(url).host or "the page"
     except httpx.InvalidURL:

@@ -124,38 +124,38 @@ def command_hooks(file: Path) -> list[CommandHook]:
 
 def _build_hook(entry: Mapping[str, Any], file: Path, number: int) -> CommandHook:
     """The hook of one table. Raises: InvalidInput."""
-    where = f"hook {number} of {file}"
+    label = f"hook {number} of {file}"
     if unknown := sorted(entry.keys() - _FIELDS):
-        raise InvalidInput(f"{where}: {unknown[0]!r} is not known; known are {', '.join(sorted(_FIELDS))}")
+        raise InvalidInput(f"{label}: {unknown[0]!r} is not known; known are {', '.join(sorted(_FIELDS))}")
     command = entry.get("command")
     if isinstance(command, list):
-        command = tuple(_check_texts(command, f"{where}: command"))
+        command = tuple(_check_texts(command, f"{label}: command"))
     if not command or not isinstance(command, str | tuple):
-        raise InvalidInput(f"{where}: command is a text for the shell, or a list of a program and its arguments")
+        raise InvalidInput(f"{label}: command is a text for the shell, or a list of a program and its arguments")
     timeout_s = entry.get("timeout_s", 10)
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
-        raise InvalidInput(f"{where}: timeout_s is a number of seconds")
+        raise InvalidInput(f"{label}: timeout_s is a number of seconds")
     on = entry.get("on", [])
     info = HookInfo(
         name=str(entry.get("name") or (command.split()[0] if isinstance(command, str) else command[0])),
-        points=frozenset(_check_texts([on] if isinstance(on, str) else on, f"{where}: on")),  # type: ignore[arg-type]  # checked below
+        points=frozenset(_check_texts([on] if isinstance(on, str) else on, f"{label}: on")),  # type: ignore[arg-type]  # checked below
         source=str(file),
-        tools=tuple(_check_texts(entry.get("tools", []), f"{where}: tools")),
+        tools=tuple(_check_texts(entry.get("tools", []), f"{label}: tools")),
         timeout_s=timeout_s,
         if_it_fails=entry.get("if_it_fails", "go_on"),
     )
     try:
         check_hook(info)
     except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from error
-    environment = tuple(_check_texts(entry.get("environment", []), f"{where}: environment"))
+        raise InvalidInput(f"{label}: {error}") from error
+    environment = tuple(_check_texts(entry.get("environment", []), f"{label}: environment"))
     return CommandHook(command, info, folder=file.parent, environment=environment)
 
 
-def _check_texts(value: Any, what: str) -> list[str]:
+def _check_texts(value: Any, label: str) -> list[str]:
     """The value, if it is a list of non-empty texts. Raises: InvalidInput."""
-    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
-        raise InvalidInput(f"{what} is a list of texts")
+    if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
+        raise InvalidInput(f"{label} is a list of texts")
     return value
 
 
@@ -181,8 +181,8 @@ def _parse_verdict(code: int, out: str, err: str) -> Verdict:
     if code == BLOCK_EXIT_CODE:
         return Verdict(block=err.strip() or "it gives no reason")
     if code != 0:
-        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        raise CommandFailed(f"it ended with {ended}: {err.strip()[:500]}" if err.strip() else f"it ended with {ended}")
+        end = f"signal {-code}" if code < 0 else f"exit code {code}"
+        raise CommandFailed(f"it ended with {end}: {err.strip()[:500]}" if err.strip() else f"it ended with {end}")
     if not out.lstrip().startswith("{"):  # output that is no answer
         return GO_ON
     try:

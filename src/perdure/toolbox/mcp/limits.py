@@ -1,6 +1,6 @@
-"""How much of what an MCP server sends is read: checked before the SDK parses it, which knows no limits of its own.
+"""Limit the messages of MCP servers before the SDK parses them, which has no limits of its own.
 
-The SDK reads a child's lines through a codec that is named to it, and HTTP through a transport; both are ours.
+The SDK reads a child's lines through the codec of this module, and HTTP through `pinned.PinnedTransport`.
 """
 
 from __future__ import annotations
@@ -20,39 +20,40 @@ TOO_LARGE = "perdure: too large"
 
 
 def is_too_large(message: object) -> bool:
-    """Whether what the SDK could not parse is a line that was left out."""
+    """Whether a message is the SDK's error about a line that was replaced by `TOO_LARGE`."""
     return isinstance(message, Exception) and TOO_LARGE in str(message)
 
 
 class _Lines(codecs.IncrementalDecoder):
-    """Whole lines only: putting them together is not left to who reads them, in time that grows with their square."""
+    """Decodes whole lines only. A reader that joined the parts itself would need quadratic time."""
 
     def __init__(self, errors: str = "strict") -> None:
         super().__init__(errors)
-        self._held: list[bytes] = []
+        self._parts: list[bytes] = []
         self._size = 0
 
     def decode(self, data: bytes, final: bool = False) -> str:  # type: ignore[override]  # bytes are all it gets
         *lines, rest = bytes(data).split(b"\n")
-        text = [self._line(line) for line in lines]
-        self._hold(rest)
-        if final and self._held:
-            text.append(self._line(b""))
+        text = [self._end_line(line) for line in lines]
+        self._append(rest)
+        if final and self._parts:
+            text.append(self._end_line(b""))
         return "".join(text)
 
     def reset(self) -> None:
-        self._held, self._size = [], 0
+        self._parts, self._size = [], 0
 
-    def _hold(self, part: bytes) -> None:
+    def _append(self, part: bytes) -> None:
         self._size += len(part)
         if self._size > ANSWER.size_bytes:
-            self._held.clear()
+            self._parts.clear()
         elif part:
-            self._held.append(part)
+            self._parts.append(part)
 
-    def _line(self, end: bytes) -> str:
-        self._hold(end)
-        line, size = b"".join(self._held), self._size
+    def _end_line(self, end: bytes) -> str:
+        """The line that ends here, or `TOO_LARGE`."""
+        self._append(end)
+        line, size = b"".join(self._parts), self._size
         self.reset()
         try:
             if size > ANSWER.size_bytes:

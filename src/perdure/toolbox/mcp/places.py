@@ -31,9 +31,9 @@ async def resolve_host(host: str, port: int, *, private: bool | None, resolver: 
         real = unwrap_address(address)
         if not is_allowed(real):
             raise ConnectionError(f"the host {host} leads to {real}, where no MCP server is looked for")
-        if private is False and (what := nonpublic_range(address)) is not None:
+        if private is False and (kind := nonpublic_range(address)) is not None:
             raise ConnectionError(
-                f"the host {host} leads to {real} now, which is {what}, and the server was registered as one outside:"
+                f"the host {host} leads to {real} now, which is {kind}, and the server was registered as one outside:"
                 " if it may be there, say so with `private=True`, or register it anew with `--private`"
             )
     return addresses

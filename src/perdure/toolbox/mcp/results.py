@@ -15,18 +15,18 @@ RESULT_CHARS_MAX = 1_000_000
 """More than any tool's own limit lets through; the rest is not converted."""
 
 
-def outcome_of(result: CallToolResult) -> ToolOutcome:
+def build_outcome(result: CallToolResult) -> ToolOutcome:
     """The outcome with the texts, a line about each other content, and structured content if no text holds it."""
     parts: list[str] = []
-    left = RESULT_CHARS_MAX
+    chars_left = RESULT_CHARS_MAX
     for content in result.content:
-        if left <= 0:
+        if chars_left <= 0:
             break
-        parts.append(_render_content(content)[:left])
-        left -= len(parts[-1])
+        parts.append(_render_content(content)[:chars_left])
+        chars_left -= len(parts[-1])
     text = "\n".join(parts)
     if result.structured_content is not None and not _repeats(text, result.structured_content):
-        structured = compact_json(result.structured_content)[: max(0, left)]
+        structured = compact_json(result.structured_content)[: max(0, chars_left)]
         text = f"{text}\n{structured}" if text else structured
     return ToolOutcome(text=text or "(no content)", status="error" if result.is_error else "success")
 

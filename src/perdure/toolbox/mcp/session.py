@@ -109,6 +109,7 @@ class Session:
             await self._drop()
 
     async def _open(self) -> None:
+        """Open a connection and read the listing. After a failure, the next try waits. Raises: McpUnreachable."""
         await load_sdk()
         if self._closed:
             raise McpUnreachable(self.server.name, "it was removed, or the program ends")

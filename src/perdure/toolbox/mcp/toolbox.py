@@ -15,7 +15,7 @@ from perdure.toolbox.mcp.connect import is_installed
 from perdure.toolbox.mcp.errors import McpGone, McpLate
 from perdure.toolbox.mcp.places import leads_inside
 from perdure.toolbox.mcp.registry import McpRegistry
-from perdure.toolbox.mcp.results import outcome_of
+from perdure.toolbox.mcp.results import build_outcome
 from perdure.toolbox.mcp.session import Session
 
 
@@ -108,13 +108,14 @@ class McpToolbox:
         await asyncio.gather(*(session.close() for session in sessions), *self._closing)
 
     async def _call(self, tool: Tool, arguments: dict[str, Any], timeout_s: float) -> ToolOutcome:
+        """Call a tool of an approved definition. Raises: what the registry, the session or the SDK raises."""
         session = await self._session((await self._registry.get_tool(tool.id)).server_id)
         await session.prepare()
         current = await self._registry.get_tool(tool.id)  # preparing may have stored a new listing
         reason = await self._registry.omission_reason(current) if current.status == "missing" else ""
         if (refusal := _refusal(current, session.server.name, reason)) is not None:
             return ToolOutcome(text=refusal, status="error")
-        return outcome_of(await session.call(current.name, arguments, timeout_s=timeout_s))
+        return build_outcome(await session.call(current.name, arguments, timeout_s=timeout_s))
 
     async def _session(self, server_id: McpServerId) -> Session:
         """The session of a server as it is registered now."""

@@ -223,6 +223,7 @@ def _spawn_in_group(settings: ServerSettings, control: int) -> tuple[subprocess.
 
 
 def _spawn(settings: ServerSettings, control: int) -> subprocess.Popen[bytes]:
+    """Start the fork server's process, without Perdure's modules and environment."""
     command = [settings.python, "-I", "-S", "-B", "-c", _START, str(Path(__file__).parent), str(control)]
     user: dict[str, Any] = {}
     if settings.user is not None:

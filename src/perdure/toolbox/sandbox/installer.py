@@ -81,7 +81,7 @@ class Installer:
         self._timeout_s, self._private_hosts = timeout_s, tuple(private_hosts)
 
     async def install(
-        self, wanted: Sequence[str], scratch: Path, *, bytes_max: int, progress: Callable[[str], None]
+        self, requirements: Sequence[str], scratch: Path, *, bytes_max: int, progress: Callable[[str], None]
     ) -> Path:
         """The folder, within `scratch`, in which the set is installed.
 
@@ -94,7 +94,7 @@ class Installer:
         work.mkdir()
         target, report, lock = work / "target", work / "report.json", work / LOCK_NAME
         options = ("install", *_OPTIONS, f"--cache-dir={work}/cache", f"--log={work}/log")
-        resolving = ("--dry-run", "--ignore-installed", f"--report={report}", "--", *wanted)
+        resolving = ("--dry-run", "--ignore-installed", f"--report={report}", "--", *requirements)
         locked = ("--no-deps", "--require-hashes", f"--requirement={lock}", f"--target={target}")
         try:
             async with asyncio.timeout(self._timeout_s), _IndexProxy(self._private_hosts) as proxy:

@@ -256,7 +256,7 @@ class LinuxSandbox:
                 await call.send_job(frames.pack(job))
                 body = await call.read_frame(output_max=OUTPUT_BYTES_MAX)
             if body is None:
-                return {}, _stderr_of(call) or "the check did not end"
+                return {}, _read_stderr(call) or "the check did not end"
             answer = frames.unpack(body)
             return answer["held"], answer["error"]
         except TimeoutError:
@@ -386,12 +386,12 @@ async def _cage_problem(call: Call) -> str:
     body = await call.read_frame(output_max=OUTPUT_BYTES_MAX)
     if body is None:
         end = await call.exit
-        return end.failure or _stderr_of(call) or f"its process ended ({end.code})"
+        return end.failure or _read_stderr(call) or f"its process ended ({end.code})"
     message = frames.unpack(body)
     return "" if message["status"] == "ready" else str(message["error"])
 
 
-def _stderr_of(call: Call) -> str:
+def _read_stderr(call: Call) -> str:
     call.stderr.read_available()
     return decode_output(call.stderr.data, SandboxLimits())
 

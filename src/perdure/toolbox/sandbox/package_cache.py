@@ -84,17 +84,17 @@ def make_room(cache: Path, bytes_max: int) -> None:
 
     A set that is in use stays. Unfinished sets of dead processes are always removed. Raises: CacheFull.
     """
-    sets = sorted(_package_sets(cache), key=lambda one: one.used_at)
-    total = sum(one.bytes for one in sets)
-    for one in sets:
-        complete = not one.folder.name.startswith(_SCRATCH)
+    sets = sorted(_package_sets(cache), key=lambda package_set: package_set.used_at)
+    total = sum(package_set.bytes for package_set in sets)
+    for package_set in sets:
+        complete = not package_set.folder.name.startswith(_SCRATCH)
         if complete and total <= bytes_max:
             continue
-        lock = SetLock(cache, one.name)
+        lock = SetLock(cache, package_set.name)
         try:
             if lock.claim():
-                remove_tree(one.folder)
-                total -= one.bytes
+                remove_tree(package_set.folder)
+                total -= package_set.bytes
         finally:
             lock.close()
     if total > bytes_max:

@@ -72,6 +72,7 @@ class Places:
             turn.set_result(None)
 
     def _release(self, owner: str) -> None:
+        """Take back a place, and give it to the next job."""
         self._free += 1
         self._places_of[owner] -= 1
         self._assign_places()

@@ -108,6 +108,7 @@ class ForwardProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one client connection."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -178,6 +179,7 @@ class ForwardProxy:
     async def _connect_through(
         self, upstream: Upstream, request: _Request
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the host of a request by way of another proxy. Raises: OSError."""
         reader, writer = await asyncio.open_connection(upstream.host, upstream.port, limit=BUFFER_BYTES)
         login = f"Proxy-Authorization: {upstream.authorization}\r\n".encode() if upstream.authorization else b""
         authority = request.authority.encode()
@@ -270,6 +272,7 @@ async def _forward(source: asyncio.StreamReader, target: asyncio.StreamWriter) -
 
 
 def _response(status: int, text: str) -> bytes:
+    """An HTTP response of the proxy itself."""
     body = f"{text}\n".encode()
     reason = {400: "Bad Request", 403: "Forbidden", 407: "Proxy Authentication Required", 502: "Bad Gateway"}
     head = f"HTTP/1.1 {status} {reason.get(status, 'Service Unavailable')}\r\nContent-Type: text/plain\r\n"

@@ -83,8 +83,8 @@ class Requirements:
             progress: gets a line for each step.
         Raises: RequirementsFailed: a text is no requirement, can't be installed, or took too long; InstallQueueFull.
         """
-        wanted = _check_requirements(requirements)
-        name = _folder_name(wanted)
+        requirements = _check_requirements(requirements)
+        name = _folder_name(requirements)
         try:
             await asyncio.to_thread(self._cache.mkdir, mode=0o755, parents=True, exist_ok=True)
             lock = SetLock(self._cache, name)
@@ -93,7 +93,7 @@ class Requirements:
         try:
             try:
                 if not self._share(lock, name):
-                    await self._wait_for_set(wanted, name, lock, owner, progress or (lambda line: None))
+                    await self._wait_for_set(requirements, name, lock, owner, progress or (lambda line: None))
                 lock.touch()
             except OSError as error:
                 raise RequirementsFailed(f"the requirements can't be installed: {error}") from None
@@ -106,7 +106,7 @@ class Requirements:
         return lock.share() and (self._cache / name).is_dir()
 
     async def _wait_for_set(
-        self, wanted: Sequence[str], name: str, lock: SetLock, owner: str, progress: Callable[[str], None]
+        self, requirements: Sequence[str], name: str, lock: SetLock, owner: str, progress: Callable[[str], None]
     ) -> None:
         """Wait until the set is installed, by this caller or another one, and share its lock."""
         names = self._queues.setdefault(owner, [])
@@ -118,7 +118,7 @@ class Requirements:
             while not self._share(lock, name):
                 if lock.claim():
                     if not (self._cache / name).is_dir():
-                        await self._install(wanted, name, progress)
+                        await self._install(requirements, name, progress)
                     continue
                 if not reported:
                     progress("waiting for another installation of the same requirements")
@@ -129,23 +129,23 @@ class Requirements:
             if not names:
                 del self._queues[owner]
 
-    async def _install(self, wanted: Sequence[str], name: str, progress: Callable[[str], None]) -> None:
+    async def _install(self, requirements: Sequence[str], name: str, progress: Callable[[str], None]) -> None:
         """Install a set, whose lock this caller holds alone, as soon as one of the installers is free."""
         installers = [SetLock(self._cache, f"installer-{number}") for number in range(INSTALLERS)]
         scratch = scratch_folder(self._cache, name)
         try:
             await claim_any(installers)
-            progress(f"installing {', '.join(wanted)}")
+            progress(f"installing {', '.join(requirements)}")
             set_bytes = self._bytes_max // SETS_PER_CACHE
             await asyncio.to_thread(make_room, self._cache, self._bytes_max - INSTALLERS * set_bytes)
             await asyncio.to_thread(_remove_if_there, scratch)
             scratch.mkdir(mode=0o755)
-            target = await self._installer.install(wanted, scratch, bytes_max=set_bytes, progress=progress)
+            target = await self._installer.install(requirements, scratch, bytes_max=set_bytes, progress=progress)
             target.chmod(0o755)  # calls run as another user
             target.rename(self._cache / name)
             progress("installed")
         except (InstallFailed, CacheFull) as error:
-            raise RequirementsFailed(f"{', '.join(wanted)} can't be installed (wheels only): {error}") from None
+            raise RequirementsFailed(f"{', '.join(requirements)} can't be installed (wheels only): {error}") from None
         finally:
             for installer in installers:
                 installer.close()
@@ -170,7 +170,7 @@ def _check_requirements(requirements: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({requirement.strip() for requirement in requirements}))
 
 
-def _folder_name(wanted: Sequence[str]) -> str:
+def _folder_name(requirements: Sequence[str]) -> str:
     """A name that is the same for the same set, interpreter and processor."""
-    facts = [LAYOUT, list(wanted), sys.implementation.cache_tag, sysconfig.get_platform()]
+    facts = [LAYOUT, list(requirements), sys.implementation.cache_tag, sysconfig.get_platform()]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]

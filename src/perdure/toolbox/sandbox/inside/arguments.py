@@ -66,17 +66,17 @@ _USUAL_TYPES: Mapping[str, Any] = {
 }
 
 
-def _convert(wanted: Any, value: Any) -> Any:
+def _convert(target: Any, value: Any) -> Any:
     """The value as an instance of a type; as it is, if the type says nothing about it."""
-    origin = typing.get_origin(wanted)
+    origin = typing.get_origin(target)
     if origin is typing.Annotated:
-        return _convert(typing.get_args(wanted)[0], value)
+        return _convert(typing.get_args(target)[0], value)
     if origin in {typing.Union, types.UnionType}:
-        return _convert_to_one_of(typing.get_args(wanted), value)
+        return _convert_to_one_of(typing.get_args(target), value)
     if origin is not None:
-        return _convert_container(origin, typing.get_args(wanted), value)
-    if isinstance(wanted, type):
-        return _convert_to_class(wanted, value)
+        return _convert_container(origin, typing.get_args(target), value)
+    if isinstance(target, type):
+        return _convert_to_class(target, value)
     return value
 
 
@@ -113,23 +113,24 @@ def _convert_container(origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
     return value
 
 
-def _convert_to_class(wanted: type, value: Any) -> Any:
-    if isinstance(value, wanted):
+def _convert_to_class(target: type, value: Any) -> Any:
+    """The value as an instance of a class, if there is a usual way from JSON to it; else as it is."""
+    if isinstance(value, target):
         return value
-    if issubclass(wanted, Enum):
-        return wanted(value)
-    if isinstance(value, str) and wanted in {datetime, date, time}:
-        return wanted.fromisoformat(value)
-    if isinstance(value, str) and issubclass(wanted, PurePath):
-        return wanted(value)
-    if isinstance(value, list) and wanted in {set, frozenset, tuple}:
-        return wanted(value)
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+    if issubclass(target, Enum):
+        return target(value)
+    if isinstance(value, str) and target in {datetime, date, time}:
+        return target.fromisoformat(value)
+    if isinstance(value, str) and issubclass(target, PurePath):
+        return target(value)
+    if isinstance(value, list) and target in {set, frozenset, tuple}:
+        return target(value)
+    if target is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(value, dict):
-        if callable(validate := getattr(wanted, "model_validate", None)):
+        if callable(validate := getattr(target, "model_validate", None)):
             return validate(value)
-        if dataclasses.is_dataclass(wanted):
-            hints = typing.get_type_hints(wanted)
-            return wanted(**{key: _convert(hints.get(key, Any), item) for key, item in value.items()})
+        if dataclasses.is_dataclass(target):
+            hints = typing.get_type_hints(target)
+            return target(**{key: _convert(hints.get(key, Any), item) for key, item in value.items()})
     return value

@@ -48,9 +48,9 @@ def _refused(attempt: Callable[[], object]) -> bool:
 
 
 def _enlarge_buffer() -> None:
-    left, right = socket.socketpair()
-    with left, right:
-        left.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    a, b = socket.socketpair()
+    with a, b:
+        a.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
 
 
 def _can_start_process() -> bool:

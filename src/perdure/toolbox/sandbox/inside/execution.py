@@ -88,6 +88,7 @@ class _CappedFile(io.RawIOBase):
 
 
 def _compile(source: str, *, is_script: bool) -> Code:
+    """The code of a source. Raises: SyntaxError, ValueError, RecursionError, OverflowError."""
     if not is_script:
         # Annotations stay texts: clients send functions without the imports that their annotations need.
         flags = __future__.annotations.compiler_flag

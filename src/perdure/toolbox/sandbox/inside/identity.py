@@ -32,10 +32,10 @@ def free_range(mapped: Sequence[IdRange], count: int, *, number: int) -> int:
 
     Raises: ValueError: too few ids are mapped here.
     """
-    wanted = _FIRST_FREE_ID + number % _SPREAD * count
+    first = _FIRST_FREE_ID + number % _SPREAD * count
     for inside, _, length in mapped:
-        if inside <= wanted and wanted + count <= inside + length:
-            return wanted
+        if inside <= first and first + count <= inside + length:
+            return first
     inside, length = max(((inside, length) for inside, _, length in mapped), key=lambda one: one[1])
     if length < 2 * count:
         raise ValueError(f"only {length} user ids are mapped here, {2 * count} are needed")

@@ -87,12 +87,12 @@ def drop_capabilities() -> None:
     _set_capabilities(0)
 
 
-def keep_capabilities(kept: tuple[int, ...], uid: int) -> None:
+def keep_capabilities(capabilities: tuple[int, ...], uid: int) -> None:
     """Become `uid`, also as group, with no capability but these."""
     prctl(PR_SET_KEEPCAPS, 1)
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-    _set_capabilities(sum(1 << capability for capability in kept))
+    _set_capabilities(sum(1 << capability for capability in capabilities))
 
 
 def write_file(name: str, text: str, folder: int) -> None:
@@ -105,6 +105,7 @@ def write_file(name: str, text: str, folder: int) -> None:
 
 
 def _set_capabilities(mask: int) -> None:
+    """Set the effective and permitted capabilities of this process, a bit for each."""
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     low, high = mask & 0xFFFFFFFF, mask >> 32
     data = struct.pack("=IIIIII", low, low, 0, high, high, 0)

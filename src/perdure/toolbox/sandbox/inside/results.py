@@ -100,6 +100,7 @@ class _Converter:
         return number
 
     def _convert_nested(self, value: object) -> Any:
+        """Convert a value that may hold others. Raises: NotJson: it holds itself, or is too deep."""
         if id(value) in self._ancestors:
             raise self._not_json("contains itself: return a copy without the cycle")
         if len(self._ancestors) >= DEPTH_MAX:
@@ -167,6 +168,7 @@ class _Converter:
         return plain
 
     def _convert_key(self, key: object) -> str:
+        """The key of a dict as text, as JSON has it."""
         if isinstance(key, Enum):
             key = key.value
         if isinstance(key, str):
@@ -176,11 +178,11 @@ class _Converter:
             return json.dumps(key)
         raise self._not_json(f"has a key that is {_describe_type(type(key).__name__)}: use text as keys")
 
-    def _not_json(self, what: str) -> NotJson:
-        """The error that the part at the current path `what`: a verb and its object."""
-        where = "".join(self._path)
-        place = f"the result{where}" if len(where) <= 5 * NAME_CHARS else "a part of the result"
-        return NotJson(f"{clean(place)} {what}")
+    def _not_json(self, problem: str) -> NotJson:
+        """The error about the part at the current path; `problem` goes on after it: "is bytes"."""
+        path = "".join(self._path)
+        place = f"the result{path}" if len(path) <= 5 * NAME_CHARS else "a part of the result"
+        return NotJson(f"{clean(place)} {problem}")
 
 
 def _sort_set(values: Iterable[object]) -> list[object]:

@@ -52,11 +52,11 @@ def system_files(interpreter: str, libraries: Sequence[str]) -> list[Path]:
 
     A path within another one of them is left out, and so is what does not exist.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for path in sorted({Path(text) for text in (*_LIBRARIES, *_SYSTEM_DATA, *libraries, interpreter)}):
-        if path.exists() and not any(path.is_relative_to(outer) for outer in found):
-            found.append(path)
-    return found
+        if path.exists() and not any(path.is_relative_to(outer) for outer in files):
+            files.append(path)
+    return files
 
 
 def enter_root(readable: Sequence[Path], *, site: Sequence[Path], store: Path | None, outside: str) -> None:
@@ -154,5 +154,5 @@ def _bind(source: Path, target: Path, flags: int) -> None:
         path = os.fsencode(target)
         system_call("mount_setattr", _MOUNT_SETATTR, _AT_FDCWD, path, _AT_RECURSIVE, attributes, len(attributes))
     except OSError:  # before Linux 5.12: what is mounted further below keeps its own flags
-        kept = os.statvfs(target).f_flag & _KEPT_BITS
-        mount("none", str(target), "", MS_REMOUNT | MS_BIND | MS_RELATIME | kept | flags)
+        flags |= os.statvfs(target).f_flag & _KEPT_BITS
+        mount("none", str(target), "", MS_REMOUNT | MS_BIND | MS_RELATIME | flags)

@@ -172,7 +172,7 @@ def _argument(index: int) -> tuple[int, int, int, int]:
     return (_LOAD, 0, 0, _ARGUMENTS + 8 * index)  # the low half; both processors are little-endian
 
 
-def _one_of(index: int, values: Iterable[int], *, then: _Code, other: _Code) -> _Code:
+def _if_one_of(index: int, values: Iterable[int], *, then: _Code, other: _Code) -> _Code:
     """Code that goes on with `then` if the argument is one of the values, else with `other`."""
     return _switch(index, dict.fromkeys(values, then), other=other)
 
@@ -203,7 +203,7 @@ def _rules_on_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping
         *allow,
         *refuse,
     ]
-    protocol = _one_of(2, _PROTOCOLS, then=allow, other=_fail(errno.EPROTONOSUPPORT))
+    protocol = _if_one_of(2, _PROTOCOLS, then=allow, other=_fail(errno.EPROTONOSUPPORT))
     internet = [
         _argument(0),
         (_JUMP_EQUAL, 2, 0, _AF_INET),
@@ -232,32 +232,32 @@ def _rules_on_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping
         "clone": clone,
         "mmap": memory,
         # Pages merged with equal ones of other calls, or put out of a cache that others use: both can be measured.
-        "madvise": _one_of(2, _ADVICE, then=refuse, other=allow),
+        "madvise": _if_one_of(2, _ADVICE, then=refuse, other=allow),
         # The work folder is in memory, where this does nothing; on a library's file it would flush the machine's disk.
         **dict.fromkeys(("fsync", "fdatasync", "sync_file_range"), _fail(0)),
         "msync": [_argument(2), (_JUMP_ANY_BIT, 0, 1, _MS_SYNC), *_fail(0), *allow],
-        "ioctl": _one_of(1, _IOCTLS, then=allow, other=_fail(errno.ENOTTY)),
-        "prctl": _one_of(0, _PRCTLS, then=allow, other=refuse),
+        "ioctl": _if_one_of(1, _IOCTLS, then=allow, other=_fail(errno.ENOTTY)),
+        "prctl": _if_one_of(0, _PRCTLS, then=allow, other=refuse),
         # A lock on a library file would be seen by other calls, and byte ranges can be locked without end. SQLite needs
         # an answer of success, and within one process POSIX locks never keep anybody off, so they are granted unset.
         "fcntl": _switch(1, {**dict.fromkeys(_FCNTLS, allow), **dict.fromkeys(_LOCKS, _fail(0))}, other=refuse),
-        "prlimit64": _one_of(0, (0,), then=allow, other=refuse),
-        "sched_setaffinity": _one_of(0, (0,), then=allow, other=refuse),
+        "prlimit64": _if_one_of(0, (0,), then=allow, other=refuse),
+        "sched_setaffinity": _if_one_of(0, (0,), then=allow, other=refuse),
         "socketpair": stream_pair,
         "setsockopt": _switch(
             1,
-            {level: _one_of(2, names, then=allow, other=refuse) for level, names in _SOCKET_OPTIONS.items()},
+            {level: _if_one_of(2, names, then=allow, other=refuse) for level, names in _SOCKET_OPTIONS.items()},
             other=refuse,
         ),
         # Timers of processor time are refused: code that only they reach has had defects again and again.
-        "setitimer": _one_of(0, (_ITIMER_REAL,), then=allow, other=refuse),
-        "timer_create": _one_of(0, _CLOCKS_OF_TIMERS, then=allow, other=refuse),
-        "clock_nanosleep": _one_of(0, (*_CLOCKS_OF_TIMERS, _CLOCK_TAI), then=allow, other=refuse),
+        "setitimer": _if_one_of(0, (_ITIMER_REAL,), then=allow, other=refuse),
+        "timer_create": _if_one_of(0, _CLOCKS_OF_TIMERS, then=allow, other=refuse),
+        "clock_nanosleep": _if_one_of(0, (*_CLOCKS_OF_TIMERS, _CLOCK_TAI), then=allow, other=refuse),
     }
     for name, index in _FLAGS_OF_MESSAGES.items():
         rules[name] = _without_bits(index, _MESSAGE_FLAGS)
     if network:
         rules["socket"] = internet
     if not namespaces:
-        rules["kill"] = rules["tgkill"] = _one_of(0, (pid,), then=allow, other=refuse)
+        rules["kill"] = rules["tgkill"] = _if_one_of(0, (pid,), then=allow, other=refuse)
     return rules

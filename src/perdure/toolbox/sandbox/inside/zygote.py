@@ -244,8 +244,8 @@ class _Server:
         call = self._calls.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
-        _, status, used = os.wait4(call.pid, 0)
-        code, cpu_s = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
+        _, status, usage = os.wait4(call.pid, 0)
+        code, cpu_s = os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
         message = {"call": call.number, "code": code, "cpu_s": cpu_s, "over_memory": call.over_memory}
         _send(self._control, message)
 
