@@ -14,10 +14,10 @@ class Names:
     """A name server that gives one answer after another; the last one for ever."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
-        self.answers, self.asked = list(answers), 0
+        self.answers, self.lookups = list(answers), 0
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked += 1
+        self.lookups += 1
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
@@ -30,7 +30,7 @@ def certificate(name: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
-    made = (
+    built = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
@@ -44,8 +44,8 @@ def certificate(name: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext
     both = folder / "site.pem"
     both.write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        + made.public_bytes(serialization.Encoding.PEM)
+        + built.public_bytes(serialization.Encoding.PEM)
     )
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(both)
-    return server, ssl.create_default_context(cadata=made.public_bytes(serialization.Encoding.PEM).decode())
+    return server, ssl.create_default_context(cadata=built.public_bytes(serialization.Encoding.PEM).decode())

@@ -35,7 +35,7 @@ SMALL = FetchLimits(body_bytes=100_000, total_s=5.0, connect_s=1.0)
 
 
 @contextlib.asynccontextmanager
-async def site_of(pages: Mapping[str, Page], *, limits: FetchLimits = SMALL) -> AsyncIterator[tuple[Site, WebPages]]:
+async def open_pages(pages: Mapping[str, Page], *, limits: FetchLimits = SMALL) -> AsyncIterator[tuple[Site, WebPages]]:
     """A site under the name `site.test`, and pages that may be fetched from there and nowhere else."""
 
     async def resolve(host: str, port: int) -> list[str]:
@@ -51,7 +51,7 @@ async def fetched(site: Site, pages: WebPages, path: str = "/") -> str:
 
 async def test_a_page_is_its_main_text_as_markdown_marked_as_data() -> None:
     """Title, headings, lists; neither menus nor scripts; and a line that says what it is."""
-    async with site_of({"/": page(ARTICLE)}) as (site, pages):
+    async with open_pages({"/": page(ARTICLE)}) as (site, pages):
         text = await fetched(site, pages)
 
     head, _, body = text.partition("\n\n")
@@ -64,7 +64,7 @@ async def test_a_page_is_its_main_text_as_markdown_marked_as_data() -> None:
 
 async def test_text_json_and_pdf_are_read() -> None:
     """In the encoding that the server names; a PDF through the converter."""
-    async with site_of(
+    async with open_pages(
         {
             "/text": page("naïve".encode("latin-1"), kind="text/plain; charset=latin-1"),
             "/odd": page(b"as it is", kind="text/plain; charset=no-such-thing"),
@@ -90,7 +90,7 @@ async def test_text_json_and_pdf_are_read() -> None:
 
 async def test_what_is_no_page_is_told() -> None:
     """A kind that is not read, an error status, a name that leads nowhere, no address at all."""
-    async with site_of({"/film": page(b"\0\1", kind="video/mp4"), "/empty": page(b"")}) as (site, pages):
+    async with open_pages({"/film": page(b"\0\1", kind="video/mp4"), "/empty": page(b"")}) as (site, pages):
         with pytest.raises(ToolError, match="of the kind 'video/mp4': only HTML, text, JSON and PDF are read"):
             await fetched(site, pages, "/film")
         gone = await pages.fetch({"url": site.url("/gone", host="site.test")})
@@ -106,13 +106,13 @@ async def test_what_is_no_page_is_told() -> None:
 
 async def test_redirects_are_followed_and_each_is_judged() -> None:
     """A place that was allowed can't hand on to one that is not; nor for ever."""
-    asked: list[str] = []
+    connections: list[str] = []
 
     async def secret(write: Write) -> None:
-        asked.append("secret")
+        connections.append("secret")
         await write(page(b"the secret"))
 
-    async with site_of({}) as (site, pages):
+    async with open_pages({}) as (site, pages):
         site.pages = {
             "/": page(b"", status="302 Found", Location="/there"),
             "/there": page(ARTICLE),
@@ -131,13 +131,13 @@ async def test_redirects_are_followed_and_each_is_judged() -> None:
             await fetched(site, pages, "/round")
 
     assert text.startswith(f"Web page http://site.test:{site.port}/there ")
-    assert asked == []
+    assert connections == []
 
 
 async def test_a_bomb_is_unpacked_no_further_than_the_limit() -> None:
     """40 MB of nothing in 200 kB: what is above the limit is never in memory, and the beginning is shown."""
     bomb = gzip.compress(b"<p>bees</p>" + b"<p></p>" * 5_000_000, compresslevel=1)
-    async with site_of(
+    async with open_pages(
         {
             "/gzip": page(bomb, Content_Encoding="gzip"),
             "/deflate": page(zlib.compress(b"<p>small</p>"), Content_Encoding="deflate"),
@@ -168,7 +168,7 @@ async def test_of_a_huge_page_the_beginning_is_read() -> None:
             await write(b"word " * 10_000)
             sent += 1
 
-    async with site_of({"/": endless, "/pdf": page(b"%PDF-" + b"x" * 200_000, kind="application/pdf")}) as (
+    async with open_pages({"/": endless, "/pdf": page(b"%PDF-" + b"x" * 200_000, kind="application/pdf")}) as (
         site,
         pages,
     ):
@@ -189,14 +189,14 @@ async def test_a_server_that_drips_is_given_up() -> None:
             await write(b".")
             await asyncio.sleep(0.02)
 
-    async with site_of({"/": drip}, limits=FetchLimits(total_s=0.3)) as (site, pages):
+    async with open_pages({"/": drip}, limits=FetchLimits(total_s=0.3)) as (site, pages):
         with pytest.raises(ToolError, match=r"site\.test did not send the page within 0\.3 s"):
             await fetched(site, pages)
 
 
 async def test_nothing_of_this_machine_goes_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No proxy and no password of the environment, no cookie of an earlier page."""
-    async with site_of({"/": page(b"<p>hi</p>", Set_Cookie="id=1")}) as (site, pages):
+    async with open_pages({"/": page(b"<p>hi</p>", Set_Cookie="id=1")}) as (site, pages):
         (tmp_path / "netrc").write_text("machine site.test login me password word\n")
         monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
         monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
@@ -204,20 +204,20 @@ async def test_nothing_of_this_machine_goes_along(monkeypatch: pytest.MonkeyPatc
         for _ in range(2):
             await fetched(site, pages)
 
-    for head in site.asked:
+    for head in site.requests:
         assert "cookie" not in head.lower() and "authorization" not in head.lower()
         assert f"Host: site.test:{site.port}" in head
 
 
 async def test_the_time_of_a_page_is_that_until_it_is_text() -> None:
     """A page that comes at once and is never turned into text ends at the same limit; its conversion is ended."""
-    ended: list[str] = []
+    cancelled: list[str] = []
 
     async def stuck(name: str, file: Path, *, progress: object) -> Document:
         try:
             await asyncio.sleep(60)
         finally:
-            ended.append(name)
+            cancelled.append(name)
         raise AssertionError
 
     async def resolve(host: str, port: int) -> list[str]:
@@ -228,4 +228,4 @@ async def test_the_time_of_a_page_is_that_until_it_is_text() -> None:
         with pytest.raises(ToolError, match=r"came, but was not turned into text within 0.3 s"):
             await fetched(site, pages)
 
-    assert ended == ["page.html"]
+    assert cancelled == ["page.html"]

@@ -55,7 +55,7 @@ async def test_a_command_gets_json_in_its_own_folder(tmp_path: Path) -> None:
         await fire(tmp_path, "cat > told.json; env > env.txt", environment=["PERDURE_TEST_TOKEN"], name="note")
     finally:
         del os.environ["PERDURE_TEST_KEY"], os.environ["PERDURE_TEST_TOKEN"]
-    seen = dict(line.split("=", 1) for line in (tmp_path / "env.txt").read_text().splitlines() if "=" in line)
+    variables = dict(line.split("=", 1) for line in (tmp_path / "env.txt").read_text().splitlines() if "=" in line)
 
     assert json.loads((tmp_path / "told.json").read_text()) == {
         "point": "before_tool",
@@ -67,8 +67,8 @@ async def test_a_command_gets_json_in_its_own_folder(tmp_path: Path) -> None:
         "kind": "function",
         "arguments": {"amount": 5, "to": "Ünal"},
     }
-    assert seen["PERDURE_HOOK"] == "note" and seen["PERDURE_HOOK_POINT"] == "before_tool"
-    assert seen["PERDURE_TEST_TOKEN"] == "given" and "PERDURE_TEST_KEY" not in seen and "PATH" in seen
+    assert variables["PERDURE_HOOK"] == "note" and variables["PERDURE_HOOK_POINT"] == "before_tool"
+    assert variables["PERDURE_TEST_TOKEN"] == "given" and "PERDURE_TEST_KEY" not in variables and "PATH" in variables
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def _write_hooks(folder: Path, command: Any) -> Path:
 )
 async def test_what_a_command_may_not_answer_is_a_failure(tmp_path: Path, command: Any, why: str) -> None:
     """Open by default, closed where that was set; told either way."""
-    opened, closed = await fire(tmp_path, command), await fire(tmp_path, command, if_it_fails="block")
+    passed, failed = await fire(tmp_path, command), await fire(tmp_path, command, if_it_fails="block")
 
-    assert opened.blocked is None and why in opened.events[0].text
-    assert closed.blocked is not None and why in closed.blocked.reason
+    assert passed.blocked is None and why in passed.events[0].text
+    assert failed.blocked is not None and why in failed.blocked.reason
 
 
 async def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
@@ -241,17 +241,17 @@ def test_which_file_counts(tmp_path: Path) -> None:
 def test_two_hooks_of_one_name_are_refused(tmp_path: Path) -> None:
     """Naming both places; hooks without a name may be alike."""
     file = tmp_path / "hooks.toml"
-    one = '[[hook]]\non = "run_end"\ncommand = "true"\n'
-    file.write_text(one + one)
+    table = '[[hook]]\non = "run_end"\ncommand = "true"\n'
+    file.write_text(table + table)
     assert len(command_hooks(file)) == 2
-    file.write_text(one + one + 'name = "note"\n' + one + 'name = "note"\n')
+    file.write_text(table + table + 'name = "note"\n' + table + 'name = "note"\n')
 
     with pytest.raises(InvalidInput, match="hooks 2 and 3 are both called 'note'"):
         command_hooks(file)
 
 
 @pytest.mark.parametrize(
-    ("command", "found"),
+    ("command", "expected"),
     [
         (["no-such-program", "x"], False),
         (["/no/such/program"], False),
@@ -263,13 +263,13 @@ def test_two_hooks_of_one_name_are_refused(tmp_path: Path) -> None:
         ("/bin/sh -c 'exit 0'", True),
     ],
 )
-def test_a_command_that_is_not_there_is_noticed(tmp_path: Path, command: str | list[str], found: bool) -> None:
+def test_a_command_that_is_not_there_is_noticed(tmp_path: Path, command: str | list[str], expected: bool) -> None:
     """As far as that can be seen without running it: what a shell makes of a text is its own business."""
     (tmp_path / "there.sh").write_text("#!/bin/sh\n")
     (tmp_path / "there.sh").chmod(0o755)
     file = tmp_path / "hooks.toml"
     file.write_text(f'[[hook]]\non = "run_end"\ncommand = {json.dumps(command)}\n')
-    (made,) = command_hooks(file)
+    (hook,) = command_hooks(file)
 
-    assert (made.problem == "") is found
-    assert ("broken" in str(hooks_check(Settings(home=str(tmp_path))))) is not found
+    assert (hook.problem == "") is expected
+    assert ("broken" in str(hooks_check(Settings(home=str(tmp_path))))) is not expected

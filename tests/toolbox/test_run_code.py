@@ -123,9 +123,9 @@ async def test_code_is_run_in_the_sandbox_of_this_machine() -> None:
 
     sandbox = LinuxSandbox()
     try:
-        found = await sandbox.isolation()
-        if not found.enough:
-            pytest.skip(f"this machine can't hold code back: {found.summary}")
+        isolation = await sandbox.isolation()
+        if not isolation.enough:
+            pytest.skip(f"this machine can't hold code back: {isolation.summary}")
         box = toolbox(sandbox)
 
         async def run_code(code: str) -> str:

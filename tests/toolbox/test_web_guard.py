@@ -90,10 +90,10 @@ async def test_one_private_address_among_public_ones_is_enough() -> None:
 async def test_a_name_that_rebinds_leads_to_the_address_that_was_judged() -> None:
     """The name is resolved once for a request, and the connection goes to what was judged, under the name's own Host
     and server name."""
-    names, seen = Names([PUBLIC], ["127.0.0.1"]), []
+    names, requests = Names([PUBLIC], ["127.0.0.1"]), []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        seen.append(request)
+        requests.append(request)
         return httpx.Response(200)
 
     transport = GuardedTransport(WebGuard(resolver=names), inner=httpx.MockTransport(answer))
@@ -102,18 +102,18 @@ async def test_a_name_that_rebinds_leads_to_the_address_that_was_judged() -> Non
         with pytest.raises(AddressRefused, match="this machine"):
             await client.get("https://rebinds.example/a?b=c")
 
-    assert names.asked == 2
-    assert [str(request.url) for request in seen] == [f"https://{PUBLIC}/a?b=c"]
-    assert seen[0].headers["host"] == "rebinds.example"
-    assert seen[0].extensions["sni_hostname"] == "rebinds.example"
+    assert names.lookups == 2
+    assert [str(request.url) for request in requests] == [f"https://{PUBLIC}/a?b=c"]
+    assert requests[0].headers["host"] == "rebinds.example"
+    assert requests[0].extensions["sni_hostname"] == "rebinds.example"
 
 
 async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
     """Names have addresses of both kinds, and a machine often reaches one kind only."""
-    tried = []
+    hosts = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        tried.append(request.url.host)
+        hosts.append(request.url.host)
         if request.url.host == PUBLIC_TOO:
             raise httpx.ConnectError("no route")
         return httpx.Response(200)
@@ -123,7 +123,7 @@ async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
     async with httpx.AsyncClient(transport=transport) as client:
         await client.get("http://example.com/")
 
-    assert tried == [PUBLIC_TOO, PUBLIC]
+    assert hosts == [PUBLIC_TOO, PUBLIC]
 
 
 async def test_allowed_hosts_may_be_anywhere() -> None:
@@ -139,10 +139,10 @@ async def test_allowed_hosts_may_be_anywhere() -> None:
 
 async def test_the_certificate_is_that_of_the_name(tmp_path: Path) -> None:
     """Though the connection goes to an address, TLS asks for the name, and another name's certificate is not taken."""
-    served, trusted = certificate("site.test", tmp_path)
-    async with serving({"/": page(b"hello")}, ssl=served) as site:
+    server_context, client_context = certificate("site.test", tmp_path)
+    async with serving({"/": page(b"hello")}, ssl=server_context) as site:
         guard = WebGuard(["site.test", "other.test"], resolver=Names(["127.0.0.1"]))
-        async with httpx.AsyncClient(transport=GuardedTransport(guard, verify=trusted)) as client:
+        async with httpx.AsyncClient(transport=GuardedTransport(guard, verify=client_context)) as client:
             answer = await client.get(site.url(host="site.test", scheme="https"))
             with pytest.raises(httpx.ConnectError, match=r"other\.test"):
                 await client.get(site.url(host="other.test", scheme="https"))

@@ -22,11 +22,11 @@ def page(body: bytes, *, kind: str = "text/html", status: str = "200 OK", **head
 
 @dataclass
 class Site:
-    """`asked` has the head of each request, as it came; `bodies` what followed it."""
+    """`requests` has the head of each request, as it came; `bodies` what followed it."""
 
     port: int
     pages: Mapping[str, Page]
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
 
     def url(self, path: str = "/", *, host: str = "127.0.0.1", scheme: str = "http") -> str:
@@ -51,7 +51,7 @@ async def serving(pages: Mapping[str, Page], *, ssl: SSLContext | None = None) -
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            site.asked.append(head)
+            site.requests.append(head)
             sizes = [int(line[15:]) for line in head.split("\r\n") if line.lower().startswith("content-length:")]
             site.bodies.append(await reader.readexactly(sizes[0]) if sizes else b"")
 
@@ -59,8 +59,8 @@ async def serving(pages: Mapping[str, Page], *, ssl: SSLContext | None = None) -
                 writer.write(data)
                 await writer.drain()
 
-            found = site.pages.get(head.split(" ")[1].partition("?")[0], page(b"", status="404 Not Found"))
-            await (write(found) if isinstance(found, bytes) else found(write))
+            answer_page = site.pages.get(head.split(" ")[1].partition("?")[0], page(b"", status="404 Not Found"))
+            await (write(answer_page) if isinstance(answer_page, bytes) else answer_page(write))
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=ssl)
     site.port = server.sockets[0].getsockname()[1]

@@ -20,7 +20,7 @@ from tests.toolbox.web_site import page, serving
 URL = "https://tools.example/mcp"
 
 
-class Seen:
+class Recorder:
     """A transport that notes requests; `away` are addresses that can't be reached."""
 
     def __init__(self, *away: str) -> None:
@@ -40,16 +40,16 @@ class Seen:
 
 async def test_a_name_that_rebinds_leads_to_the_address_that_was_judged() -> None:
     """For the whole connection, under the name's own Host and server name."""
-    names, seen = Names([PUBLIC], ["127.0.0.1"]), Seen()
-    transport = PinnedTransport(URL, private=False, resolver=names, inner=seen.transport)
+    names, recorder = Names([PUBLIC], ["127.0.0.1"]), Recorder()
+    transport = PinnedTransport(URL, private=False, resolver=names, inner=recorder.transport)
     async with httpx2.AsyncClient(transport=transport) as client:
         await client.post(f"{URL}?a=b", content=b"x")
         await client.get(URL)
 
-    assert names.asked == 1
-    assert [str(request.url) for request in seen.requests] == [f"https://{PUBLIC}/mcp?a=b", f"https://{PUBLIC}/mcp"]
-    assert {request.headers["host"] for request in seen.requests} == {"tools.example"}
-    assert {request.extensions["sni_hostname"] for request in seen.requests} == {"tools.example"}
+    assert names.lookups == 1
+    assert [str(request.url) for request in recorder.requests] == [f"https://{PUBLIC}/mcp?a=b", f"https://{PUBLIC}/mcp"]
+    assert {request.headers["host"] for request in recorder.requests} == {"tools.example"}
+    assert {request.extensions["sni_hostname"] for request in recorder.requests} == {"tools.example"}
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ async def test_a_name_that_rebinds_leads_to_the_address_that_was_judged() -> Non
 )
 async def test_nothing_is_sent_where_a_server_may_not_be(private: bool, answer: list[str], why: str) -> None:
     """Whatever else the name leads to."""
-    seen = Seen()
-    transport = PinnedTransport(URL, private=private, resolver=Names(answer), inner=seen.transport)
+    recorder = Recorder()
+    transport = PinnedTransport(URL, private=private, resolver=Names(answer), inner=recorder.transport)
     async with httpx2.AsyncClient(transport=transport) as client:
         with pytest.raises(ConnectionError, match=why):
             await client.get(URL)
 
-    assert seen.requests == []
+    assert recorder.requests == []
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "::1", "fd00::1"])
@@ -91,39 +91,39 @@ async def test_a_server_inside_is_reached_where_it_was_registered_so(address: st
 
 async def test_the_next_address_is_tried_and_the_one_that_answers_is_kept() -> None:
     """A session on one of several machines stays there."""
-    seen = Seen(PUBLIC_TOO)
+    recorder = Recorder(PUBLIC_TOO)
     names = Names([PUBLIC_TOO, PUBLIC])
-    transport = PinnedTransport(URL, private=False, resolver=names, inner=seen.transport)
+    transport = PinnedTransport(URL, private=False, resolver=names, inner=recorder.transport)
     async with httpx2.AsyncClient(transport=transport) as client:
         await client.get(URL)
         await client.get(URL)
 
-    assert seen.hosts == [PUBLIC_TOO, PUBLIC, PUBLIC]
+    assert recorder.hosts == [PUBLIC_TOO, PUBLIC, PUBLIC]
 
 
 async def test_no_request_goes_to_another_host() -> None:
     """Even if something in between would follow a redirect."""
-    seen = Seen()
-    transport = PinnedTransport(URL, private=True, resolver=Names([PUBLIC]), inner=seen.transport)
+    recorder = Recorder()
+    transport = PinnedTransport(URL, private=True, resolver=Names([PUBLIC]), inner=recorder.transport)
     async with httpx2.AsyncClient(transport=transport) as client:
         with pytest.raises(ConnectionError, match=r"another host, elsewhere\.example"):
             await client.get("https://elsewhere.example/mcp")
 
-    assert seen.requests == []
+    assert recorder.requests == []
 
 
 async def test_the_certificate_is_that_of_the_name(tmp_path: Path) -> None:
     """Though the connection goes to an address."""
-    served, trusted = certificate("site.test", tmp_path)
-    async with serving({"/": page(b"hello")}, ssl=served) as site:
-        for host, told in (("site.test", None), ("other.test", r"other\.test")):
+    server_context, client_context = certificate("site.test", tmp_path)
+    async with serving({"/": page(b"hello")}, ssl=server_context) as site:
+        for host, error in (("site.test", None), ("other.test", r"other\.test")):
             url = site.url(host=host, scheme="https")
-            transport = PinnedTransport(url, private=True, resolver=Names(["127.0.0.1"]), verify=trusted)
+            transport = PinnedTransport(url, private=True, resolver=Names(["127.0.0.1"]), verify=client_context)
             async with httpx2.AsyncClient(transport=transport) as client:
-                if told is None:
+                if error is None:
                     assert (await client.get(url)).text == "hello"
                     continue
-                with pytest.raises(httpx2.ConnectError, match=told):
+                with pytest.raises(httpx2.ConnectError, match=error):
                     await client.get(url)
 
 
@@ -167,9 +167,9 @@ async def test_the_first_connection_settles_what_was_registered_before_it_was_as
                 settled = (await perdure.mcp.get("web")).server.private
         async with await open_async(file) as perdure:
             later = await perdure.mcp.run("web", "add", {"a": 1, "b": 2})
-            kept = (await perdure.mcp.get("web")).server.private
+            stored = (await perdure.mcp.get("web")).server.private
 
-    assert (before, first.text, settled, kept) == (None, "3", inside, inside)
+    assert (before, first.text, settled, stored) == (None, "3", inside, inside)
     refused = "registered as one outside" in later.text
     assert (later.status, refused) == (("success", False) if inside else ("error", True))
 
@@ -190,15 +190,15 @@ async def test_a_connection_that_fails_settles_nothing(tmp_path: Path) -> None:
 async def test_a_redirect_is_not_followed_to_another_host(tmp_path: Path) -> None:
     """Whether it is a name of the same machine or another port; nothing is sent there."""
     async with serving({}) as other:
-        for there in (other.url("/mcp"), other.url("/mcp", host="localhost")):
-            moved = page(b"", status="307 Temporary Redirect", Location=there)
+        for location in (other.url("/mcp"), other.url("/mcp", host="localhost")):
+            moved = page(b"", status="307 Temporary Redirect", Location=location)
             async with serving({"/mcp": moved}) as site, await open_async(tmp_path / "agents.db") as perdure:
                 for kind in ("streamable_http", "sse"):
                     with pytest.raises(McpUnreachable):
                         await perdure.mcp.add("moved", url=site.url("/mcp"), transport=kind, token="a token")
 
-                assert len(site.asked) >= 2
-        assert other.asked == []
+                assert len(site.requests) >= 2
+        assert other.requests == []
 
 
 async def test_a_redirect_on_the_same_host_is_followed(tmp_path: Path) -> None:
@@ -209,4 +209,4 @@ async def test_a_redirect_on_the_same_host_is_followed(tmp_path: Path) -> None:
             with pytest.raises(McpUnreachable):
                 await perdure.mcp.add("moved", url=site.url("/mcp"))
 
-        assert any(head.startswith("POST /mcp/ ") for head in site.asked)
+        assert any(head.startswith("POST /mcp/ ") for head in site.requests)

@@ -50,7 +50,7 @@ def files_with(text: str, folder: Path) -> list[str]:
     return [file.name for file in folder.iterdir() if text.encode() in file.read_bytes()]
 
 
-async def there(file: Path) -> None:
+async def wait_for_file(file: Path) -> None:
     """Until the file is there."""
     async with asyncio.timeout(50):
         while True:
@@ -83,7 +83,7 @@ async def test_an_agent_uses_two_servers_and_outlives_one_that_is_killed(tmp_pat
         agent = await perdure.create_agent("ada", tools=["notes__add", "notes__hang", "web__add"])
         pid = int((await perdure.mcp.run("notes", "pid")).text)
         sending = asyncio.ensure_future(agent.send("Add, then wait."))
-        await there(mark)
+        await wait_for_file(mark)
         os.kill(pid, signal.SIGKILL)
         assert (await sending).text == "one ended"
         assert (await agent.send("Again.")).text == "it is back"
@@ -91,8 +91,8 @@ async def test_an_agent_uses_two_servers_and_outlives_one_that_is_killed(tmp_pat
 
         told = [(result.text, result.status) for result in await results(agent)]
         assert [text for text, status in told if status == "success"] == ["3", "34", "11"]
-        (ended,) = [text for text, status in told if status == "error"]
-        assert "ended during the call" in ended
+        (interrupted,) = [text for text, status in told if status == "error"]
+        assert "ended during the call" in interrupted
         assert back != pid
     wait_until_gone(back)
 
@@ -102,7 +102,7 @@ async def test_a_server_over_http_that_is_killed_is_found_again(tmp_path: Path, 
     async with open_library(tmp_path) as perdure:
         await perdure.mcp.add("web", url=web.url)
         hanging = asyncio.ensure_future(perdure.mcp.run("web", "hang", {"mark": str(tmp_path / "hangs")}))
-        await there(tmp_path / "hangs")
+        await wait_for_file(tmp_path / "hangs")
         web.kill()
         in_call, away, again = await hanging, await perdure.mcp.run("web", "pid"), await perdure.mcp.run("web", "pid")
         state = (await perdure.mcp.get("web")).server
@@ -151,17 +151,17 @@ async def test_a_changed_definition_is_held_back_until_it_is_approved(tmp_path: 
         synced = await perdure.mcp.refresh("web")
         assert synced.changed == ("look",)
         await agent.send("Look.")
-        (held,) = await results(agent)
+        (refused,) = await results(agent)
         (tool,) = await perdure.app.store.read(lambda tx: tx.tools.of_agent(agent.id))
         assert tool.spec.description == "Look at something."
-        (known,) = [one for one in await perdure.mcp.tools("web") if one.name == "look"]
-        assert known.seen is not None
+        (changed,) = [one for one in await perdure.mcp.tools("web") if one.name == "look"]
+        assert changed.seen is not None
         with pytest.raises(PerdureError, match="changed again"):
             await perdure.mcp.approve("web", ["look"], expected={"look": "another digest"})
-        await perdure.mcp.approve("web", ["look"], expected={"look": known.seen.digest})
+        await perdure.mcp.approve("web", ["look"], expected={"look": changed.seen.digest})
         await agent.send("Look again.")
 
-        assert (held.status, "approve it first" in held.text) == ("error", True)
+        assert (refused.status, "approve it first" in refused.text) == ("error", True)
         assert (await results(agent))[-1].text == "y: nothing unusual"
         (tool,) = await perdure.app.store.read(lambda tx: tx.tools.of_agent(agent.id))
         assert CANARY in tool.spec.description
@@ -179,8 +179,8 @@ async def test_a_call_that_was_approved_of_another_definition_is_not_run(tmp_pat
         await perdure.mcp.approve("web", ["look"])
         await agent.approve()
 
-        (held,) = await results(agent)
-        assert (held.status, "web__look was changed after approval" in held.text) == ("error", True)
+        (refused,) = await results(agent)
+        assert (refused.status, "web__look was changed after approval" in refused.text) == ("error", True)
 
 
 async def test_new_tools_wait_and_vanished_ones_are_marked(tmp_path: Path, web: Running) -> None:
@@ -189,9 +189,9 @@ async def test_new_tools_wait_and_vanished_ones_are_marked(tmp_path: Path, web: 
         for name, trusted in (("web", False), ("friend", True)):
             await perdure.mcp.add(name, url=web.url, trusted=trusted)
         web.state.write_text(json.dumps({"more": "extra", "without": ["look"]}))
-        waits, there = await perdure.mcp.refresh("web"), await perdure.mcp.refresh("friend")
-        assert (waits.pending, waits.missing, waits.added) == (("extra",), ("look",), ())
-        assert (there.pending, there.missing, there.added) == ((), ("look",), ("extra",))
+        web_changes, friend_changes = await perdure.mcp.refresh("web"), await perdure.mcp.refresh("friend")
+        assert (web_changes.pending, web_changes.missing, web_changes.added) == (("extra",), ("look",), ())
+        assert (friend_changes.pending, friend_changes.missing, friend_changes.added) == ((), ("look",), ("extra",))
         assert "friend__extra" in await tool_names(perdure)
         assert "web__extra" not in await tool_names(perdure)
         gone = await perdure.mcp.run("web", "look", {"at": "x"})
@@ -235,7 +235,7 @@ async def test_only_what_was_registered_is_sent(tmp_path: Path, web: Running, mo
         child, ours, others = [
             json.loads((await perdure.mcp.run(name, "show_environment")).text) for name in ("notes", "web", "other")
         ]
-        shown = repr([await perdure.mcp.list(), await perdure.mcp.get("web")])
+        listed = repr([await perdure.mcp.list(), await perdure.mcp.get("web")])
 
         variables = {"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LC_CTYPE"}
         assert {*child["environment"]} <= {*variables, *environment}
@@ -245,7 +245,7 @@ async def test_only_what_was_registered_is_sent(tmp_path: Path, web: Running, mo
         assert ours["headers"]["x-team"] == f"{CANARY}-header"
         assert others["headers"]["x-key"] == f"{CANARY}-org"
         assert not {"authorization", "x-team"} & {*others["headers"]}
-        assert CANARY not in shown
+        assert CANARY not in listed
         assert files_with(CANARY, tmp_path) == []
 
 
@@ -253,7 +253,7 @@ async def test_a_server_that_is_not_there_is_not_added(tmp_path: Path, web: Runn
     """A dead port, a page that is no MCP server, a program that ends: each says why, and leaves nothing."""
     async with open_library(tmp_path) as perdure:
         base = web.url.removesuffix("/mcp")
-        for named, how in (
+        for named, options in (
             ("attempts failed", {"url": "http://127.0.0.1:9/mcp"}),
             ("Not Found", {"url": f"{base}/elsewhere"}),
             ("no program", {"command": "/nowhere/at-all"}),
@@ -261,7 +261,7 @@ async def test_a_server_that_is_not_there_is_not_added(tmp_path: Path, web: Runn
             ("no MCP server is looked for", {"url": f"http://{0xA9FEA9FE}/latest"}),
         ):
             with pytest.raises(McpUnreachable, match=named):
-                await perdure.mcp.add("bad", token=None, **how)
+                await perdure.mcp.add("bad", token=None, **options)
 
         assert await perdure.mcp.list() == []
         await perdure.mcp.add("later", url="http://127.0.0.1:9/mcp", check=False)

@@ -54,12 +54,12 @@ def ordinary_python() -> str | None:
     for path in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         code = "import sys, ctypes, asyncio; sys.exit(sys.version_info < (3, 11))"
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [path, "-I", "-c", code], user=ORDINARY_USER, group=ORDINARY_USER, cwd="/", check=False
             )
         except OSError:
             continue
-        if done.returncode == 0:
+        if process.returncode == 0:
             return path
     return None
 

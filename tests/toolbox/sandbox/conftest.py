@@ -16,15 +16,15 @@ def options_of(kind: str) -> dict[str, Any]:
     """How the sandbox of this kind is made; the test is skipped where it can't be."""
     if sys.platform != "linux":
         pytest.skip("the sandbox works on Linux only")
-    who, _, without = kind.partition(" without ")
+    role, _, without = kind.partition(" without ")
     options: dict[str, Any] = {}
-    if who == "root" and os.geteuid() != 0:
+    if role == "root" and os.geteuid() != 0:
         pytest.skip("the tests don't run as root")
-    if os.geteuid() == 0 and (who == "user" or without):
+    if os.geteuid() == 0 and (role == "user" or without):
         if (python := ordinary_python()) is None:
             pytest.skip("no interpreter here can be started by every user")
         options["python"] = python
-        if who == "user":
+        if role == "user":
             options["user"] = ORDINARY_USER
     return {**options, **({without: False} if without else {})}
 
@@ -33,14 +33,14 @@ def options_of(kind: str) -> dict[str, Any]:
 def cage(request: pytest.FixtureRequest) -> Iterator[Cage]:
     """A sandbox. The parameter says whose server it is: "root", "user", with " without namespaces" or nothing."""
     kind = getattr(request, "param", "root" if os.geteuid() == 0 else "user")
-    made = Cage(**options_of(kind))
+    sandbox = Cage(**options_of(kind))
     try:
-        found = made.isolation
-        if not found.enough:
-            pytest.skip(f"this machine can't hold code back: {found.summary}")
-        processes = next(measure for measure in found.measures if measure.name == "processes")
+        isolation = sandbox.isolation
+        if not isolation.enough:
+            pytest.skip(f"this machine can't hold code back: {isolation.summary}")
+        processes = next(measure for measure in isolation.measures if measure.name == "processes")
         if "without" not in kind and not processes.held:
             pytest.skip(f"this machine has no namespaces for an ordinary user: {processes.meaning}")
-        yield made
+        yield sandbox
     finally:
-        made.close()
+        sandbox.close()

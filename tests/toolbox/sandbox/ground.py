@@ -42,15 +42,19 @@ class Ground:
                 os.chown(path, user, user)
         self.connections: list[str] = []
         self._sockets = self._listen()
-        who: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
+        options: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
         code = "import time; time.sleep(600)"
-        self.victim = subprocess.Popen([python, "-I", "-S", "-c", code], env={"PERDURE_KEY": self.word}, cwd="/", **who)
+        self.victim = subprocess.Popen(
+            [python, "-I", "-S", "-c", code], env={"PERDURE_KEY": self.word}, cwd="/", **options
+        )
         self.before = self._snapshot()
 
     @property
     def facts(self) -> dict[str, str]:
         """What the targets of the cases are written with."""
-        ports = {name: str(made.getsockname()[1]) for name, made in self._sockets.items() if name in {"tcp", "udp"}}
+        ports = {
+            name: str(listener.getsockname()[1]) for name, listener in self._sockets.items() if name in {"tcp", "udp"}
+        }
         named = {
             "ground": str(self.folder),
             "shared": str(self.shared),
@@ -62,40 +66,40 @@ class Ground:
     def changed(self) -> list[str]:
         """What is no longer as it was made; empty if nobody was here."""
         after = self._snapshot()
-        found = [name for name in after.keys() | self.before.keys() if after.get(name) != self.before.get(name)]
+        files = [name for name in after.keys() | self.before.keys() if after.get(name) != self.before.get(name)]
         if self.victim.poll() is not None:
-            found.append("the victim has ended")
-        return [*found, *self.connections]
+            files.append("the victim has ended")
+        return [*files, *self.connections]
 
     def close(self) -> None:
         self.victim.kill()
         self.victim.wait()
-        for made in self._sockets.values():
-            made.close()
+        for listener in self._sockets.values():
+            listener.close()
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
         assert str(self.folder) not in mounts, "something is mounted there: nothing was removed"
         remove_tree(self.folder)
         self.shared.unlink()
 
     def _listen(self) -> dict[str, socket.socket]:
-        made = {
+        sockets = {
             "tcp": socket.socket(socket.AF_INET, socket.SOCK_STREAM),
             "udp": socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
             "unix": socket.socket(socket.AF_UNIX, socket.SOCK_STREAM),
             "abstract": socket.socket(socket.AF_UNIX, socket.SOCK_STREAM),
             "datagrams": socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
         }
-        made["tcp"].bind(("127.0.0.1", 0))
-        made["udp"].bind(("127.0.0.1", 0))
-        made["unix"].bind(str(self.folder / "socket"))
-        made["abstract"].bind(f"\0{self.word}")
-        made["datagrams"].bind(f"\0{self.word}-datagrams")
+        sockets["tcp"].bind(("127.0.0.1", 0))
+        sockets["udp"].bind(("127.0.0.1", 0))
+        sockets["unix"].bind(str(self.folder / "socket"))
+        sockets["abstract"].bind(f"\0{self.word}")
+        sockets["datagrams"].bind(f"\0{self.word}-datagrams")
         (self.folder / "socket").chmod(0o777)
-        for name, listener in made.items():
+        for name, listener in sockets.items():
             if listener.type == socket.SOCK_STREAM:
                 listener.listen()
             threading.Thread(target=self._note, args=(name, listener), daemon=True).start()
-        return made
+        return sockets
 
     def _note(self, name: str, listener: socket.socket) -> None:
         try:
@@ -108,9 +112,9 @@ class Ground:
         self.connections.append(f"somebody connected to {name}")
 
     def _snapshot(self) -> Snapshot:
-        found: Snapshot = {}
+        files: Snapshot = {}
         for path in (*sorted(self.folder.rglob("*")), *filter(Path.exists, (self.shared,))):
             facts = path.lstat()
             content = path.read_bytes() if path.is_file() else b""
-            found[str(path)] = (facts.st_mode, facts.st_mtime_ns, content)
-        return found
+            files[str(path)] = (facts.st_mode, facts.st_mtime_ns, content)
+        return files

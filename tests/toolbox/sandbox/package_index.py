@@ -62,7 +62,7 @@ class PackageIndex:
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.place = ""
         self.headers: list[dict[str, str]] = []
         self._swaps: dict[str, tuple[int, bytes]] = {}
@@ -72,7 +72,7 @@ class PackageIndex:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                index.asked.append(self.path)
+                index.requests.append(self.path)
                 index.headers.append({name.lower(): value for name, value in self.headers.items()})
                 index.reached.set()
                 index.gate.wait(20)
@@ -122,8 +122,8 @@ class PackageIndex:
     def _body(self, path: str) -> bytes | None:
         _, place, name, *_ = [*path.split("/"), "", ""]
         if place == "files":
-            times, other = self._swaps.get(name, (len(self.asked), b""))
-            return self.files.get(name) if self.asked.count(path) <= times else other
+            times, other = self._swaps.get(name, (len(self.requests), b""))
+            return self.files.get(name) if self.requests.count(path) <= times else other
         links = []
         for file, data in self.files.items():
             if file.replace("_", "-").lower().startswith(f"{name}-"):

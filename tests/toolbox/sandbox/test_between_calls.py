@@ -125,9 +125,9 @@ def test_a_lock_of_one_call_is_not_seen_by_another(cage: Cage) -> None:
         jobs = [SandboxJob(source=source, limits=LIMITS) for source in (holds, looks)]
         return await asyncio.gather(*map(cage.sandbox.run, jobs))
 
-    held, looked = cage.wait(both())
+    holder, reader = cage.wait(both())
 
-    assert (held.value, looked.value) == ("held", [True, True]), (held.error, looked.error)
+    assert (holder.value, reader.value) == ("held", [True, True]), (holder.error, reader.error)
 
 
 @pytest.mark.parametrize("cage", WITH_NAMESPACES, indirect=True)

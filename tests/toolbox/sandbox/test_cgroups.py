@@ -69,10 +69,10 @@ def test_its_own_group_is_used_if_only_that_was_delegated(tmp_path: Path) -> Non
 def test_what_was_not_delegated_is_left_alone(tmp_path: Path) -> None:
     """Even where it could be written to."""
     machine = Machine(tmp_path)
-    found = machine.find_group()
+    group = machine.find_group()
 
-    assert found.folder is None
-    assert "was not delegated" in found.why
+    assert group.folder is None
+    assert "was not delegated" in group.why
     assert (machine.parent / "cgroup.subtree_control").read_text() == ""
 
 
@@ -80,9 +80,9 @@ def test_what_belongs_to_the_user_is_not_thereby_delegated(tmp_path: Path) -> No
     """As `app.slice` of a desktop session, which the user's systemd manages; the reason names the mark."""
     machine = Machine(tmp_path)
     owned = machine.parent.stat().st_uid == os.geteuid()
-    found = find_delegated_group(machine.proc)
+    group = find_delegated_group(machine.proc)
 
-    assert (owned, found.folder, "user.delegate" in found.why) == (True, None, True)
+    assert (owned, group.folder, "user.delegate" in group.why) == (True, None, True)
     assert (machine.parent / "cgroup.subtree_control").read_text() == ""
 
 
@@ -107,9 +107,9 @@ def test_the_mark_of_systemd_is_what_counts(
 def test_a_group_with_processes_of_its_own_cannot_be_used(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.group("app", procs="77")
-    found = machine.find_group(machine.parent)
+    group = machine.find_group(machine.parent)
 
-    assert (found.folder, "DelegateSubgroup=" in found.why) == (None, True)
+    assert (group.folder, "DelegateSubgroup=" in group.why) == (None, True)
 
 
 def test_without_the_controllers_there_is_none(tmp_path: Path) -> None:
@@ -117,9 +117,9 @@ def test_without_the_controllers_there_is_none(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     for name in ("app", "app/server"):
         machine.group(name, controllers="hugetlb pids")
-    found = machine.find_group(machine.parent, machine.own)
+    group = machine.find_group(machine.parent, machine.own)
 
-    assert (found.folder, found.why) == (None, f"{machine.parent} has no controller for memory")
+    assert (group.folder, group.why) == (None, f"{machine.parent} has no controller for memory")
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,10 @@ def test_without_the_controllers_there_is_none(tmp_path: Path) -> None:
 def test_a_group_that_is_not_seen_is_none(tmp_path: Path, options: dict[str, str]) -> None:
     """No version 2, a place that is not there, one outside of what is mounted."""
     machine = Machine(tmp_path, **options)
-    found = machine.find_group(machine.parent, machine.own)
+    group = machine.find_group(machine.parent, machine.own)
 
-    assert found.folder is None
-    assert found.why
+    assert group.folder is None
+    assert group.why
 
 
 def test_in_a_container_the_path_begins_where_the_mount_does(tmp_path: Path) -> None:
@@ -162,9 +162,9 @@ def test_groups_of_servers_that_are_gone_are_removed(tmp_path: Path) -> None:
     gone, running, other = (tmp_path / name for name in (f"{PREFIX}999999999-a", f"{PREFIX}{os.getpid()}-b", "other"))
     for folder in (gone, running, other):
         folder.mkdir()
-    made = ControlGroup.create(tmp_path, memory_bytes=1, processes=1).folder
+    created = ControlGroup.create(tmp_path, memory_bytes=1, processes=1).folder
 
-    assert {*tmp_path.iterdir()} == {running, other, made}
+    assert {*tmp_path.iterdir()} == {running, other, created}
 
 
 def test_the_sandbox_is_in_a_group_of_its_own(tmp_path: Path) -> None:
@@ -190,18 +190,18 @@ def test_the_sandbox_is_in_a_group_of_its_own(tmp_path: Path) -> None:
         cage.close()
 
 
-@pytest.mark.parametrize("found", [DelegatedGroup(None, "a reason"), DelegatedGroup(Path("/nowhere/at-all"))])
-def test_the_sandbox_works_without_a_group_and_says_why(found: DelegatedGroup) -> None:
+@pytest.mark.parametrize("group", [DelegatedGroup(None, "a reason"), DelegatedGroup(Path("/nowhere/at-all"))])
+def test_the_sandbox_works_without_a_group_and_says_why(group: DelegatedGroup) -> None:
     """Also where it turns out only then that none can be made."""
     kind = "root" if os.geteuid() == 0 else "user"
-    cage = Cage(**options_of(kind), find_group=lambda: found)
+    cage = Cage(**options_of(kind), find_group=lambda: group)
     try:
         if not cage.isolation.enough:
             pytest.skip(cage.isolation.summary)
         (measure,) = [one for one in cage.isolation.measures if one.name == "control group"]
 
         assert not measure.held
-        assert (found.why or "/nowhere/at-all: No such file") in measure.meaning
+        assert (group.why or "/nowhere/at-all: No such file") in measure.meaning
         assert cage.run("1 + 1").value == 2
     finally:
         cage.close()

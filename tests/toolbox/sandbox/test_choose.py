@@ -17,10 +17,10 @@ async def test_a_sandbox_that_is_off_refuses_all_code() -> None:
 
     with pytest.raises(SandboxUnavailable, match="PERDURE_SANDBOX is off"):
         await sandbox.run(SandboxJob(source="1"))
-    found = await sandbox.isolation()
+    isolation = await sandbox.isolation()
     await sandbox.close()
 
-    assert (found.enough, found.backend) == (False, "none")
+    assert (isolation.enough, isolation.backend) == (False, "none")
 
 
 def test_elsewhere_than_on_linux_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,11 +24,11 @@ def test_too_long_is_a_timeout(cage: Cage) -> None:
 
 def test_a_process_that_ends_is_a_crash(cage: Cage) -> None:
     """Whichever way: by itself, or by a signal."""
-    ended = cage.run("import os\nos._exit(3)")
+    result = cage.run("import os\nos._exit(3)")
     faulted = cage.run("import ctypes\nctypes.string_at(0)")
     closed = cage.run("import os, time\nos.close(4)\ntime.sleep(60)")
 
-    assert (ended.status, ended.error) == (
+    assert (result.status, result.error) == (
         "crash",
         "its process ended before it returned a result (exit code 3)",
     )
@@ -95,22 +95,22 @@ def test_a_server_that_is_killed_leaves_nothing_behind(cage: Cage) -> None:
         "asyncio.run(main())\n"
     )
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
 
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert process.returncode == -signal.SIGKILL, process.stderr
     until = time.monotonic() + 5
-    while find_processes(name, done.stdout.strip()) and time.monotonic() < until:
+    while find_processes(name, process.stdout.strip()) and time.monotonic() < until:
         time.sleep(0.05)
-    assert find_processes(name, done.stdout.strip()) == []
+    assert find_processes(name, process.stdout.strip()) == []
 
 
 def find_processes(name: str, pid: str) -> list[str]:
     """What is left of a process of this name, and of this number."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/comm"):
         try:
             if path.read_text(encoding="utf-8").strip() == name or path.parent.name == pid:
-                found.append(path.parent.name)
+                pids.append(path.parent.name)
         except OSError:
             continue
-    return found
+    return pids

@@ -193,13 +193,13 @@ ALLOWED = [
 @pytest.fixture(scope="module")
 def ground(cage: Cage) -> Iterator[Ground]:
     settings = cage.sandbox._settings
-    made = Ground(python=settings.python, user=settings.user)
-    yield made
-    assert made.changed() == []
-    made.close()
+    ground = Ground(python=settings.python, user=settings.user)
+    yield ground
+    assert ground.changed() == []
+    ground.close()
 
 
-def job_of(probe: str, target: str, *, before: str = "") -> SandboxJob:
+def probe_job(probe: str, target: str, *, before: str = "") -> SandboxJob:
     body = "\n".join(f"    {line}" for line in (*before.splitlines(), *PROBES[probe].split("; ")))
     return SandboxJob(source=f"{PRELUDE}{body}\n", function="run", arguments={"target": target}, limits=LIMITS)
 
@@ -207,7 +207,7 @@ def job_of(probe: str, target: str, *, before: str = "") -> SandboxJob:
 @pytest.fixture(scope="module")
 def outcomes(cage: Cage, ground: Ground) -> dict[str, SandboxResult]:
     """What came of every attempt, each in a call of its own."""
-    jobs = [job_of(probe, target.format(n=NUMBERS, **ground.facts)) for _, probe, target in CASES]
+    jobs = [probe_job(probe, target.format(n=NUMBERS, **ground.facts)) for _, probe, target in CASES]
 
     async def all_of_them() -> list[SandboxResult]:
         return await asyncio.gather(*map(cage.sandbox.run, jobs))
@@ -233,7 +233,7 @@ def test_the_same_attempts_succeed_at_what_is_allowed(
     cage: Cage, name: str, probe: str, target: str, before: str
 ) -> None:
     """Else a mistake in an attempt would look like containment."""
-    result = cage.wait(cage.sandbox.run(job_of(probe, target.format(n=NUMBERS), before=before)))
+    result = cage.wait(cage.sandbox.run(probe_job(probe, target.format(n=NUMBERS), before=before)))
 
     assert result.status == "success", result
     assert result.value[0] == "done", result

@@ -33,9 +33,9 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
     for name in [name for name in os.environ if name.startswith("PIP_") or name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    with PackageIndex() as made:
-        monkeypatch.setenv("PIP_INDEX_URL", made.url)
-        yield made
+    with PackageIndex() as package_index:
+        monkeypatch.setenv("PIP_INDEX_URL", package_index.url)
+        yield package_index
 
 
 async def installed(folder: Path, *wanted: str, bytes_max: int = 1 << 30, timeout_s: float = 60) -> Path:
@@ -72,8 +72,8 @@ async def test_no_code_runs_at_an_installation(index: PackageIndex, tmp_path: Pa
     folder.mkdir()
     for name, text in source_files("evil", marker).items():
         (folder / name).write_text(text, encoding="utf-8")
-    where = address.format(source=source, source_folder=folder.as_uri(), index=index.address)
-    index.add(make_wheel("hostile", needs=(f"evil @ {where}",)))
+    url = address.format(source=source, source_folder=folder.as_uri(), index=index.address)
+    index.add(make_wheel("hostile", needs=(f"evil @ {url}",)))
 
     with pytest.raises(RequirementsFailed, match="hostile can't be installed"):
         async with Requirements(tmp_path / "cache").hold(["hostile"]):
@@ -97,7 +97,7 @@ async def test_source_distributions_of_the_index_are_not_taken(index: PackageInd
     with pytest.raises(InstallFailed, match="No matching distribution found for evil"):
         await installed(tmp_path, "evil")
 
-    assert not any(name.startswith("/files/") for name in index.asked)
+    assert not any(name.startswith("/files/") for name in index.requests)
 
 
 async def test_nobody_but_the_index_is_asked(index: PackageIndex, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ async def test_nobody_but_the_index_is_asked(index: PackageIndex, tmp_path: Path
         with pytest.raises(InstallFailed, match="403"):
             await installed(tmp_path, "hostile")
 
-        assert service.asked == []
+        assert service.requests == []
 
 
 @pytest.mark.parametrize(("address", "reached"), [("127.0.0.1", True), ("127.0.0.2", False)])
@@ -166,10 +166,10 @@ async def test_a_company_s_proxy_is_used(
 ) -> None:
     """It resolves the name of the index, which means nothing here; hosts in NO_PROXY are asked without it."""
     index.add(make_wheel("good"))
-    seen: list[str] = []
+    resolved: list[str] = []
 
     async def admit(host: str, port: int) -> Sequence[str]:
-        seen.append(host)
+        resolved.append(host)
         return ["127.0.0.1"]
 
     proxy = ForwardProxy(admit, password="company's")
@@ -189,7 +189,7 @@ async def test_a_company_s_proxy_is_used(
         await proxy.close()
 
     assert (target / "good.py").exists()
-    assert set(seen) == ({"index.invalid"} if way != "direct" else set())
+    assert set(resolved) == ({"index.invalid"} if way != "direct" else set())
 
 
 async def test_the_installer_gets_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,10 +268,10 @@ async def test_what_is_too_large_is_refused(index: PackageIndex, tmp_path: Path)
 
 def working_in(folder: Path) -> int:
     """How many processes work in a folder below this one."""
-    found = 0
+    count = 0
     for path in Path("/proc").glob("[0-9]*/cwd"):
         try:
-            found += path.readlink().is_relative_to(folder)
+            count += path.readlink().is_relative_to(folder)
         except OSError:
             continue
-    return found
+    return count

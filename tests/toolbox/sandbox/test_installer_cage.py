@@ -96,9 +96,9 @@ def place(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
 def test_the_attempt_is_refused(place: dict[str, Any], probe: str, target: str) -> None:
     ground: Ground = place["ground"]
 
-    done = attempt(place, probe, target.format(**ground.facts, n=NUMBERS))
+    result = attempt(place, probe, target.format(**ground.facts, n=NUMBERS))
 
-    assert done[0] == "refused", done
+    assert result[0] == "refused", result
     assert ground.changed() == []
 
 
@@ -125,14 +125,14 @@ def test_where_the_server_is_root_pip_is_a_user_that_owns_nothing(place: dict[st
 
 def attempt(place: dict[str, Any], probe: str, target: str) -> list[str]:
     cage = {"scratch": str(place["work"]), "port": 9, "bytes_max": 1 << 20, "memory_bytes": 1 << 30, "cpu_s": 20}
-    who: dict[str, Any] = {}
+    user: dict[str, Any] = {}
     if place["user"] is not None:
-        who = {"user": place["user"], "group": place["user"], "extra_groups": []}
+        user = {"user": place["user"], "group": place["user"], "extra_groups": []}
     command = [place["python"], "-E", "-P", "-c", ENTER + RUN, str(FOLDER), json.dumps(cage)]
     source = PRELUDE + "    " + MORE[probe]
-    done = subprocess.run(
-        [*command, source, target], cwd=place["work"], env={}, capture_output=True, timeout=60, check=False, **who
+    result = subprocess.run(
+        [*command, source, target], cwd=place["work"], env={}, capture_output=True, timeout=60, check=False, **user
     )
-    assert done.stdout, done.stderr.decode()[-1_000:]
-    found: list[str] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    assert result.stdout, result.stderr.decode()[-1_000:]
+    answer: list[str] = json.loads(result.stdout.splitlines()[-1])
+    return answer

@@ -208,8 +208,8 @@ def test_connections_within_a_call_have_small_buffers(kind: str) -> None:
         cage.close()
 
     assert result.status == "success", result
-    held, unheard = result.value
-    assert 64 << 10 < held < 1 << 20
+    held_bytes, unheard = result.value
+    assert 64 << 10 < held_bytes < 1 << 20
     assert unheard < 20
 
 

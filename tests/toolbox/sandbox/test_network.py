@@ -58,12 +58,12 @@ class Site:
     """Somebody who says hello over HTTP, and writes down what it was asked."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.requests: list[tuple[str, dict[str, str]]] = []
         site = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                site.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+                site.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
                 self.send_response(200)
                 self.end_headers()
                 self.wfile.write(b"hello")
@@ -86,7 +86,7 @@ def shared_site() -> Iterator[Site]:
 
 @pytest.fixture
 def site(shared_site: Site) -> Site:
-    shared_site.asked.clear()
+    shared_site.requests.clear()
     return shared_site
 
 
@@ -132,8 +132,8 @@ def test_a_job_reaches_a_host_that_it_lists(networked: Cage, site: Site) -> None
 
     assert plain.value == [200, "hello"], plain
     assert through.endswith("hello")
-    assert [path for path, _ in site.asked] == ["/a?b=c", "/"]
-    headers = site.asked[0][1]
+    assert [path for path, _ in site.requests] == ["/a?b=c", "/"]
+    headers = site.requests[0][1]
     assert (headers["host"], headers["connection"]) == (f"api.test:{site.port}", "close")
 
 
@@ -163,12 +163,12 @@ def test_a_job_reaches_a_host_that_it_lists(networked: Cage, site: Site) -> None
 )
 def test_nothing_else_is_reached(networked: Cage, site: Site, host: str, listed: str, why: str) -> None:
     """Names that are not listed, ports that are not, whatever leads inside and is not named by both lists."""
-    told = tunnel(networked, host, site.port, listed.format(port=site.port))
+    answer = tunnel(networked, host, site.port, listed.format(port=site.port))
     plain = fetch(networked, f"http://{host}:{site.port}/", listed.format(port=site.port))
 
-    assert why in told
+    assert why in answer
     assert plain.status == "error" or plain.value[0] in {400, 403, 502}, plain
-    assert site.asked == []
+    assert site.requests == []
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_requests_that_are_none_are_refused(networked: Cage, site: Site, head: s
     result = networked.run(TUNNEL, "f", arguments=arguments, network=(f"api.test:{site.port}",))
 
     assert "HTTP/1.1 400 " in str(result.value) or "Error" in result.error, result
-    assert site.asked == []
+    assert site.requests == []
 
 
 def test_a_request_can_t_name_another_host_than_the_one_that_was_judged(networked: Cage, site: Site) -> None:
@@ -201,8 +201,8 @@ def test_a_request_can_t_name_another_host_than_the_one_that_was_judged(networke
 
     networked.run(source, "f", arguments=arguments, network=(f"api.test:{site.port}",))
 
-    assert site.asked[0][1]["host"] == f"api.test:{site.port}"
-    assert "proxy-authorization" not in site.asked[0][1]
+    assert site.requests[0][1]["host"] == f"api.test:{site.port}"
+    assert "proxy-authorization" not in site.requests[0][1]
 
 
 @pytest.fixture(scope="module")
@@ -271,20 +271,20 @@ def test_datagrams_to_this_machine_arrive_nowhere(networked: Cage, ground: Groun
 
 def test_a_server_of_its_own_is_seen_by_nobody_else(networked: Cage) -> None:
     """It listens on its own loopback: the port is free on this machine, and the next call does not find it."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         source = f"import socket\nmade = socket.create_server(('127.0.0.1', {port}))\n'listens'"
         assert networked.run(source, network=("*",)).value == "listens"
-    seen = networked.run(f"import socket\nsocket.create_connection(('127.0.0.1', {port}), timeout=2)", network=("*",))
+    result = networked.run(f"import socket\nsocket.create_connection(('127.0.0.1', {port}), timeout=2)", network=("*",))
 
-    assert "ConnectionRefusedError" in seen.error
+    assert "ConnectionRefusedError" in result.error
 
 
 def test_a_job_that_lists_no_host_has_no_socket(networked: Cage, site: Site) -> None:
     result = networked.run(FETCH, "f", arguments={"url": f"http://127.0.0.1:{site.port}/"})
 
     assert "PermissionError" in result.error or "Operation not permitted" in result.error
-    assert site.asked == []
+    assert site.requests == []
 
 
 def test_the_proxy_ends_with_the_call(networked: Cage, site: Site) -> None:
@@ -316,28 +316,28 @@ def test_the_administrator_decides(networked: Cage) -> None:
     assert (result.status, "administrator" in result.error) == ("refused", True)
 
 
-@pytest.mark.parametrize("who", ["root without namespaces", "user without namespaces"])
-def test_without_a_network_namespace_hosts_are_refused(who: str) -> None:
+@pytest.mark.parametrize("kind", ["root without namespaces", "user without namespaces"])
+def test_without_a_network_namespace_hosts_are_refused(kind: str) -> None:
     """Nothing else could hold the code to them."""
-    made = Cage(network=True, **options_of(who))
+    made = Cage(network=True, **options_of(kind))
     try:
         if not made.isolation.enough:
             pytest.skip(made.isolation.summary)
         result = made.run("1", network=("*",))
-        held = next(measure for measure in made.isolation.measures if measure.name == "hosts")
+        measure = next(measure for measure in made.isolation.measures if measure.name == "hosts")
     finally:
         made.close()
 
     assert (result.status, "no network namespace" in result.error) == ("refused", True)
-    assert (held.held, "are refused" in held.meaning) == (False, True)
+    assert (measure.held, "are refused" in measure.meaning) == (False, True)
 
 
 def sockets() -> int:
     """How many this process has open."""
-    found = 0
+    count = 0
     for path in Path("/proc/self/fd").iterdir():
         try:
-            found += str(path.readlink()).startswith("socket:")
+            count += str(path.readlink()).startswith("socket:")
         except FileNotFoundError:  # the folder that was read
             continue
-    return found
+    return count

@@ -105,9 +105,9 @@ class TestAReaderThatWasTakenOver:
     def test_it_has_no_environment_and_a_user_of_its_own(self, cage: Cage, file: Path) -> None:
         """Keys of the server are not there."""
         result = cage.run("import os\ndef probe():\n    return [dict(os.environ), os.getuid()]", "probe", input=file)
-        seen, uid = result.value
+        environment, uid = result.value
 
-        assert not {name for name in seen if "PERDURE" in name or "KEY" in name or "TOKEN" in name}
+        assert not {name for name in environment if "PERDURE" in name or "KEY" in name or "TOKEN" in name}
         assert uid != os.getuid() or os.getuid() != 0
 
     def test_the_next_job_has_no_file(self, cage: Cage, file: Path) -> None:
@@ -129,9 +129,9 @@ FILES = {
 
 
 def read(cage: Cage, path: Path, limits: Limits | None = None) -> tuple[Document, list[tuple[int, int]]]:
-    told: list[tuple[int, int]] = []
-    progress = lambda done, total: told.append((done, total))  # noqa: E731
-    return cage.wait(convert_file(path.name, path, limits=limits, progress=progress, sandbox=cage.sandbox)), told
+    reports: list[tuple[int, int]] = []
+    progress = lambda done, total: reports.append((done, total))  # noqa: E731
+    return cage.wait(convert_file(path.name, path, limits=limits, progress=progress, sandbox=cage.sandbox)), reports
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -139,10 +139,10 @@ def test_every_kind_is_read_as_it_is_without_a_sandbox(cage: Cage, tmp_path: Pat
     """To the letter, with what is done told in the same steps."""
     path = tmp_path / name
     path.write_bytes(FILES[name])
-    told: list[tuple[int, int]] = []
-    expected = asyncio.run(convert_file(name, path, progress=lambda *it: told.append(it)))
+    reports: list[tuple[int, int]] = []
+    expected = asyncio.run(convert_file(name, path, progress=lambda *it: reports.append(it)))
 
-    assert read(cage, path) == (expected, told)
+    assert read(cage, path) == (expected, reports)
 
 
 @pytest.mark.parametrize(
@@ -236,11 +236,11 @@ def test_a_conversion_that_is_cancelled_ends_its_process(cage: Cage, tmp_path: P
     """The rest of the pages is not read."""
     path = tmp_path / "a.pdf"
     path.write_bytes(pdf_of(["x\n" * 40] * 1_500))
-    told: list[int] = []
+    reports: list[int] = []
 
     async def cancelled() -> None:
         def progress(done: int, total: int) -> None:
-            told.append(done)
+            reports.append(done)
             if done == 1:
                 task.cancel()
 
@@ -250,7 +250,7 @@ def test_a_conversion_that_is_cancelled_ends_its_process(cage: Cage, tmp_path: P
 
     cage.wait(cancelled())
 
-    assert told[-1] < 1_500
+    assert reports[-1] < 1_500
     assert cage.run("1 + 1").value == 2
 
 

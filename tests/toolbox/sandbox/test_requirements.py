@@ -61,18 +61,18 @@ def requirements(tmp_path: Path, shelf: Shelf) -> Requirements:
     return Requirements(tmp_path / "cache", installer=shelf)
 
 
-async def name_of(requirements: Requirements, wanted: Sequence[str], *, owner: str = "") -> str:
+async def install_set(requirements: Requirements, wanted: Sequence[str], *, owner: str = "") -> str:
     async with requirements.hold(wanted, owner=owner) as name:
         return name
 
 
 async def test_a_set_is_installed_once(requirements: Requirements, tmp_path: Path, shelf: Shelf) -> None:
     """Whoever asks at the same time waits for it; order does not matter; another set is another folder."""
-    asked = [["greeting", "other==1"], ["other==1", "greeting"], [" greeting ", "other==1"]]
+    sets = [["greeting", "other==1"], ["other==1", "greeting"], [" greeting ", "other==1"]]
 
-    names = await asyncio.gather(*(name_of(requirements, one) for one in asked))
-    again = await name_of(requirements, ["other==1", "greeting"])
-    other = await name_of(requirements, ["greeting"])
+    names = await asyncio.gather(*(install_set(requirements, one) for one in sets))
+    again = await install_set(requirements, ["other==1", "greeting"])
+    other = await install_set(requirements, ["greeting"])
 
     assert {*names, again} == {names[0]}
     assert other != names[0]
@@ -83,7 +83,7 @@ async def test_a_set_is_installed_once(requirements: Requirements, tmp_path: Pat
 async def test_what_fails_leaves_nothing_and_is_tried_again(requirements: Requirements, tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(RequirementsFailed, match="No matching distribution found for missing"):
-            await name_of(requirements, ["missing"])
+            await install_set(requirements, ["missing"])
 
     assert folders_in(tmp_path / "cache") == []
 
@@ -91,17 +91,17 @@ async def test_what_fails_leaves_nothing_and_is_tried_again(requirements: Requir
 async def test_two_installers_at_a_time_and_a_queue_for_each_agent(requirements: Requirements, shelf: Shelf) -> None:
     """Of 24 sets at once the fifth and all after it are refused at once; another agent's is taken all the same."""
     shelf.open.clear()
-    tasks = [asyncio.create_task(name_of(requirements, [f"p{number}"], owner="one")) for number in range(24)]
-    other = asyncio.create_task(name_of(requirements, ["q"], owner="other"))
+    tasks = [asyncio.create_task(install_set(requirements, [f"p{number}"], owner="one")) for number in range(24)]
+    other = asyncio.create_task(install_set(requirements, ["q"], owner="other"))
     refused, _ = await asyncio.wait(tasks, timeout=0.3)
     shelf.open.set()
-    done = [task for task in (*tasks, other) if task not in refused]
-    await asyncio.gather(*done)
+    accepted = [task for task in (*tasks, other) if task not in refused]
+    await asyncio.gather(*accepted)
 
     assert len(refused) == 20
     assert all(isinstance(task.exception(), InstallQueueFull) for task in refused)
     assert (shelf.most, len(shelf.wanted)) == (2, 5)
-    assert await name_of(requirements, ["p23"], owner="one")  # there is room again
+    assert await install_set(requirements, ["p23"], owner="one")  # there is room again
 
 
 async def test_a_call_that_is_given_up_ends_its_installer(
@@ -109,8 +109,8 @@ async def test_a_call_that_is_given_up_ends_its_installer(
 ) -> None:
     """What it made is removed, and who waited for the same set goes on with it."""
     shelf.open.clear()
-    first = asyncio.create_task(name_of(requirements, ["greeting"]))
-    second = asyncio.create_task(name_of(requirements, ["greeting"]))
+    first = asyncio.create_task(install_set(requirements, ["greeting"]))
+    second = asyncio.create_task(install_set(requirements, ["greeting"]))
     await shelf.begun.wait()
 
     first.cancel()
@@ -126,28 +126,28 @@ async def test_a_call_that_is_given_up_ends_its_installer(
 async def test_sets_that_were_not_used_for_long_make_room(tmp_path: Path) -> None:
     """Four sets of 1 MiB fit beside the room of two that are made; one that is used stays."""
     requirements = Requirements(tmp_path / "cache", installer=Shelf(size=MEBIBYTE), bytes_max=8 * MEBIBYTE)
-    async with requirements.hold(["a"]) as held:
-        made = [await name_of(requirements, [name]) for name in "bcd"]
-        for number, name in enumerate([held, *made]):
+    async with requirements.hold(["a"]) as in_use:
+        others = [await install_set(requirements, [name]) for name in "bcd"]
+        for number, name in enumerate([in_use, *others]):
             os.utime(tmp_path / "cache" / f".{name}.lock", (number, number))
 
-        last = await name_of(requirements, ["e"])
+        last = await install_set(requirements, ["e"])
 
-        assert folders_in(tmp_path / "cache") == sorted([held, *made[1:], last])
+        assert folders_in(tmp_path / "cache") == sorted([in_use, *others[1:], last])
 
 
 async def test_a_cache_that_is_full_of_sets_in_use_refuses(tmp_path: Path) -> None:
     requirements = Requirements(tmp_path / "cache", installer=Shelf(size=MEBIBYTE), bytes_max=MEBIBYTE)
     async with requirements.hold(["a"]):
         with pytest.raises(RequirementsFailed, match="in use take"):
-            await name_of(requirements, ["b"])
+            await install_set(requirements, ["b"])
 
 
 async def test_what_a_process_left_that_died_is_removed(requirements: Requirements, tmp_path: Path) -> None:
-    left = tmp_path / "cache" / ".new-0123" / "work"
-    left.mkdir(parents=True)
+    unfinished = tmp_path / "cache" / ".new-0123" / "work"
+    unfinished.mkdir(parents=True)
 
-    name = await name_of(requirements, ["greeting"])
+    name = await install_set(requirements, ["greeting"])
 
     assert folders_in(tmp_path / "cache") == [name]
 
@@ -172,7 +172,7 @@ async def test_what_a_process_left_that_died_is_removed(requirements: Requiremen
 async def test_what_is_no_name_is_refused(requirements: Requirements, shelf: Shelf, requirement: str) -> None:
     """Options, paths, addresses would have the installer do more than install."""
     with pytest.raises(RequirementsFailed, match="can't be used"):
-        await name_of(requirements, [requirement])
+        await install_set(requirements, [requirement])
 
     assert shelf.wanted == []
 
@@ -181,7 +181,7 @@ async def test_what_is_no_name_is_refused(requirements: Requirements, shelf: She
     "requirement", ["requests", "a.b-c_d", "x[extra,other]==1.2", "x >= 1, < 2", "x~=1.0", "x==1.*"]
 )
 async def test_names_with_versions_are_taken(requirements: Requirements, requirement: str) -> None:
-    assert await name_of(requirements, [requirement])
+    assert await install_set(requirements, [requirement])
 
 
 def test_removing_goes_past_no_link(tmp_path: Path) -> None:
@@ -200,10 +200,10 @@ def test_removing_goes_past_no_link(tmp_path: Path) -> None:
     assert (outside / "file").read_text(encoding="utf-8") == "x"
 
 
-@pytest.mark.parametrize("who", ["root", "user", "user without namespaces"])
-def test_a_call_sees_its_own_set_and_no_other(who: str) -> None:
+@pytest.mark.parametrize("kind", ["root", "user", "user without namespaces"])
+def test_a_call_sees_its_own_set_and_no_other(kind: str) -> None:
     """Read-only, by import; what was installed for others is out of reach."""
-    options = options_of(who)
+    options = options_of(kind)
     folder = Path(tempfile.mkdtemp(prefix="perdure-requirements-"))
     folder.chmod(0o755)
     cage = Cage(cache=folder / "cache", **options)
@@ -233,9 +233,9 @@ def folders_in(cache: Path) -> list[str]:
 @pytest.mark.parametrize("root", [True, False])
 def test_a_package_may_nest_as_deep_as_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: bool) -> None:
     """It is taken over and removed all the same: else nothing could be installed beside it any more."""
-    taken: list[str] = []
+    owned: list[str] = []
     monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1_000)
-    monkeypatch.setattr(os, "lchown", lambda path, uid, gid: taken.append(os.fspath(path)))
+    monkeypatch.setattr(os, "lchown", lambda path, uid, gid: owned.append(os.fspath(path)))
     deep = folder = tmp_path / "set"
     folder.mkdir()
     for _ in range(1_500):
@@ -248,5 +248,5 @@ def test_a_package_may_nest_as_deep_as_it_likes(tmp_path: Path, monkeypatch: pyt
     remove_tree(folder)
 
     assert size == 1_501 * 4_096
-    assert len(taken) == (1_502 if root else 0)
+    assert len(owned) == (1_502 if root else 0)
     assert not folder.exists()

@@ -67,13 +67,13 @@ def test_a_job_gets_no_more_than_the_server_gives() -> None:
     source = "import resource\n[resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_AS, resource.RLIMIT_NPROC)]"
     try:
         capped = cage.run(source, limits=SandboxLimits(memory_mb=10_000, processes=100))
-        own = cage.run(source, limits=SandboxLimits(memory_mb=64, processes=2))
+        lowered = cage.run(source, limits=SandboxLimits(memory_mb=64, processes=2))
     finally:
         cage.close()
 
     assert capped.value[0] == 100 << 20
-    assert own.value[0] == 64 << 20
-    assert (capped.value[1], own.value[1]) in {
+    assert lowered.value[0] == 64 << 20
+    assert (capped.value[1], lowered.value[1]) in {
         (5, 2),
         (capped.value[1],) * 2,
     }  # not counted for a user without namespaces
@@ -160,10 +160,10 @@ def test_processes_of_a_job_work_together(cage: Cage) -> None:
     if not next(measure for measure in cage.isolation.measures if measure.name == "processes").held:
         pytest.skip("a job may start no process here")
     result = cage.run(POOLED, "pooled")
-    left = cage.run("import os\nos.listdir('/dev/shm')")
+    remaining = cage.run("import os\nos.listdir('/dev/shm')")
 
     assert (result.value, result.error) == ([[0, 1, 4, 9, 16, 0, 1, 4], 3, 7], "")
-    assert left.value == []
+    assert remaining.value == []
     assert not Path("/dev/shm/perdure-own-file").exists()
 
 
@@ -228,24 +228,24 @@ class TestWithoutIsolation:
         """Nothing is run, and what is missing is named."""
         sandbox = LinuxSandbox(**bare)  # type: ignore[arg-type]
         try:
-            found = await sandbox.isolation()
+            isolation = await sandbox.isolation()
             with pytest.raises(SandboxUnavailable) as refused:
                 await sandbox.run(SandboxJob(source="1"))
         finally:
             await sandbox.close()
 
-        assert not found.enough
-        assert "files" in refused.value.missing or found.backend == "none"
+        assert not isolation.enough
+        assert "files" in refused.value.missing or isolation.backend == "none"
 
     async def test_code_is_run_if_that_is_asked_for_and_logged(
         self, bare: dict[str, bool], caplog: pytest.LogCaptureFixture
     ) -> None:
         sandbox = LinuxSandbox(unsafe=True, **bare)  # type: ignore[arg-type]
         try:
-            found = await sandbox.isolation()
+            isolation = await sandbox.isolation()
             result = await sandbox.run(SandboxJob(source="1 + 1", limits=LIMITS))
         finally:
             await sandbox.close()
 
-        assert (found.enough, found.unsafe, result.value) == (False, True, 2)
+        assert (isolation.enough, isolation.unsafe, result.value) == (False, True, 2)
         assert "without enough isolation" in caplog.text

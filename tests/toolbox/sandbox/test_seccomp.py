@@ -18,23 +18,23 @@ STREAM, DGRAM, RAW, CLOEXEC = 1, 2, 3, 0o2000000
 
 def verdict(bpf: bytes, machine: str, number: int, *arguments: int, audit: int | None = None) -> object:
     """What the kernel would do: "allow", "kill", or the errno."""
-    shown = struct.pack("<iIQ6Q", number, audit or MACHINES[machine][0], 0, *(*arguments, *[0] * 6)[:6])
+    data = struct.pack("<iIQ6Q", number, audit or MACHINES[machine][0], 0, *(*arguments, *[0] * 6)[:6])
     code = list(struct.iter_unpack("=HBBI", bpf))
-    at, value = 0, 0
+    position, value = 0, 0
     for _ in range(4_096):
-        kind, yes, no, k = code[at]
-        at += 1
+        kind, yes, no, k = code[position]
+        position += 1
         match kind:
             case 0x20:
-                (value,) = struct.unpack_from("<I", shown, k)
+                (value,) = struct.unpack_from("<I", data, k)
             case 0x05:
-                at += k
+                position += k
             case 0x15:
-                at += yes if value == k else no
+                position += yes if value == k else no
             case 0x35:
-                at += yes if value >= k else no
+                position += yes if value >= k else no
             case 0x45:
-                at += yes if value & k else no
+                position += yes if value & k else no
             case 0x54:
                 value &= k
             case 0x06:
@@ -44,8 +44,8 @@ def verdict(bpf: bytes, machine: str, number: int, *arguments: int, audit: int |
 
 @pytest.fixture(params=sorted(MACHINES))
 def machine(request: pytest.FixtureRequest) -> str:
-    found: str = request.param
-    return found
+    names: str = request.param
+    return names
 
 
 def call(machine: str, name: str, *arguments: int, network: bool = False, namespaces: bool = True) -> object:
@@ -62,11 +62,11 @@ def test_every_call_gets_what_its_list_says(machine: str) -> None:
     checked |= {"setitimer", "timer_create", "clock_nanosleep"}
 
     for number in (*range(-2, 1_200), 0x40000000 + 1, 0x7FFFFFFF):
-        found = {name for name, known in numbers.items() if known == number}
-        if found & checked:
+        names = {name for name, value in numbers.items() if value == number}
+        if names & checked:
             continue
-        wanted = ALLOW if found & ALLOWED else errno.EPERM if found & REFUSED else errno.ENOSYS
-        assert verdict(bpf, machine, number) == wanted, (number, found)
+        expected = ALLOW if names & ALLOWED else errno.EPERM if names & REFUSED else errno.ENOSYS
+        assert verdict(bpf, machine, number) == expected, (number, names)
 
 
 def test_calls_of_another_processor_end_the_process(machine: str) -> None:
@@ -114,7 +114,7 @@ def test_where_processes_cannot_be_counted_there_are_only_threads(machine: str) 
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "wanted"),
+    ("name", "arguments", "expected"),
     [
         ("ioctl", (0, 0x5421), ALLOW),
         ("ioctl", (0, 0x5412), errno.ENOTTY),  # TIOCSTI types into the terminal
@@ -178,13 +178,13 @@ def test_where_processes_cannot_be_counted_there_are_only_threads(machine: str) 
     ],
 )
 def test_some_calls_are_allowed_with_some_arguments(
-    machine: str, name: str, arguments: tuple[int, ...], wanted: object
+    machine: str, name: str, arguments: tuple[int, ...], expected: object
 ) -> None:
-    assert call(machine, name, *arguments) == wanted
+    assert call(machine, name, *arguments) == expected
 
 
 @pytest.mark.parametrize(
-    ("arguments", "wanted"),
+    ("arguments", "expected"),
     [
         ((AF_INET, STREAM | CLOEXEC), ALLOW),
         ((AF_INET, DGRAM), ALLOW),
@@ -199,7 +199,7 @@ def test_some_calls_are_allowed_with_some_arguments(
     ],
 )
 def test_with_a_network_there_are_internet_sockets_only(
-    machine: str, arguments: tuple[int, ...], wanted: object
+    machine: str, arguments: tuple[int, ...], expected: object
 ) -> None:
-    assert call(machine, "socket", *arguments, network=True) == wanted
+    assert call(machine, "socket", *arguments, network=True) == expected
     assert call(machine, "connect", network=True) == ALLOW
