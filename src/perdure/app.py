@@ -149,6 +149,7 @@ class App:
         return self.choice
 
     async def close(self) -> None:
+        """Stop all parts in order."""
         await self.files.close()
         await self.runner.close()
         await self.mcp.close()
@@ -297,6 +298,7 @@ def _embedded_store(store: Store, embedding: EmbedderChoice, clock: Clock) -> tu
 
 
 def _engine_settings(settings: Settings) -> EngineSettings:
+    """The settings that the engine needs."""
     return EngineSettings(
         lease_s=settings.lease_s,
         beat_s=min(1.0, settings.lease_s / 3),
@@ -307,6 +309,7 @@ def _engine_settings(settings: Settings) -> EngineSettings:
 
 
 def _search(store: Store, clock: Clock, embedding: EmbedderChoice, settings: Settings) -> Search:
+    """The search of messages and passages, with the embedder if there is one."""
     late_s = settings.late_interaction_ms / 1000
     return Search(store, clock, embedder=embedding.embedder, reason=embedding.reason, late_s=late_s)
 
@@ -345,6 +348,7 @@ def reading_sandbox_of(settings: Settings) -> Sandbox:
 
 
 def _requirements_folder(settings: Settings) -> Path:
+    """The folder of the installed requirements of tools."""
     import platformdirs
 
     folder = (
@@ -377,6 +381,8 @@ def _cipher(settings: Settings, address: str | Path | None) -> Cipher:
 
 
 def _custom_tools(store: Store, cipher: Cipher, sandbox: Sandbox) -> CustomTools:
+    """The tools that have a source, with their inputs read from the store."""
+
     async def load(tool_id: ToolId, agent_id: AgentId) -> ToolInputs:
         return await store.read(load_inputs, tool_id, agent_id, cipher=cipher)
 
@@ -384,6 +390,8 @@ def _custom_tools(store: Store, cipher: Cipher, sandbox: Sandbox) -> CustomTools
 
 
 def _converter(settings: Settings, sandbox: Sandbox) -> Converter:
+    """The function that converts a file to text in the sandbox, within the settings' limits."""
+
     async def convert(name: str, file: Path, *, progress: Callable[[int, int], None]) -> Document:
         from perdure.converters.convert import convert_file
         from perdure.converters.limits import Limits
@@ -420,6 +428,7 @@ def web_search_engine(settings: Settings) -> tuple[str, tuple[str, ...]]:
 
 
 def _web(settings: Settings) -> WebSettings:
+    """The settings of the web tools."""
     return WebSettings(
         search=settings.web_search,
         searxng_url=settings.searxng_url,
@@ -429,6 +438,7 @@ def _web(settings: Settings) -> WebSettings:
 
 
 async def _token_counter(settings: Settings) -> TokenCounter:
+    """The counter that the settings choose. Raises: InvalidInput: its ranks are not on disk."""
     if settings.token_counter == "script":
         return ScriptTokenCounter()
     from perdure.providers.tiktoken_counter import TiktokenCounter
@@ -451,4 +461,5 @@ async def _seal_environments(store: Store, cipher: Cipher, *, at: datetime) -> N
 
 
 def _tools_by_name(tx: Tx, names: list[str]) -> Sequence[Tool]:
+    """The stored tools with these names."""
     return tx.tools.page(where=ToolFilter(names=tuple(names)), limit=len(names))

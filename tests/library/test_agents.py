@@ -137,12 +137,12 @@ def test_an_agent_that_can_not_be_made_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    ("agent_type", "told"),
+    ("agent_type", "error_text"),
     [("gpt_agent", "'gpt_agent' is not known: use letta_v1_agent"), ("react_agent", "is not supported yet: use letta")],
 )
-def test_an_agent_type_is_refused_with_those_that_are_there(tmp_path: Path, agent_type: str, told: str) -> None:
+def test_an_agent_type_is_refused_with_those_that_are_there(tmp_path: Path, agent_type: str, error_text: str) -> None:
     """A type of Letta's that is to come is told from one that nobody knows."""
-    with open_sync(tmp_path / "agents.db") as perdure, pytest.raises(InvalidInput, match=told):
+    with open_sync(tmp_path / "agents.db") as perdure, pytest.raises(InvalidInput, match=error_text):
         perdure.create_agent(agent_type=agent_type)
 
 

@@ -154,14 +154,14 @@ def test_arguments_may_be_changed_and_the_model_is_told() -> None:
     assert model.asked[1].messages[1].calls[0].arguments == '{"n": 900}'
 
 
-@pytest.mark.parametrize(("arguments", "told"), [('{"n": ', "not"), ('{"n": "many"}', "'n'"), ('{"m": 1}', "'m'")])
-def test_nobody_is_asked_about_a_call_that_can_not_be_run(arguments: str, told: str) -> None:
+@pytest.mark.parametrize(("arguments", "error"), [('{"n": ', "not"), ('{"n": "many"}', "'n'"), ('{"m": 1}', "'m'")])
+def test_nobody_is_asked_about_a_call_that_can_not_be_run(arguments: str, error: str) -> None:
     perdure, model = open_library(calls("look", ToolCall("b", "pay", arguments)), says("ok"))
     with perdure:
         agent = perdure.create_agent(tools=("pay", "look"), settings=APPROVED)
 
         assert agent.send("go").stop_reason == "end_turn"
-    assert told in texts(model.asked[1])[1]
+    assert error in texts(model.asked[1])[1]
     assert done == ["look0"]
 
 

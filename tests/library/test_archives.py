@@ -134,7 +134,7 @@ def test_what_is_selected_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "error_text"),
     [
         (lambda archives, one: archives.create(" "), "not empty"),
         (lambda archives, one: archives.create(5), "5"),
@@ -156,11 +156,11 @@ def test_what_is_selected_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (lambda archives, one: one.passages(tag_match="some"), "tag_match"),
     ],
 )
-def test_wrong_values_are_refused(tmp_path: Path, wrong: Callable[[Any, Any], Any], told: str) -> None:
+def test_wrong_values_are_refused(tmp_path: Path, wrong: Callable[[Any, Any], Any], error_text: str) -> None:
     """Each is named, and nothing is written."""
     with open_sync(tmp_path / "agents.db") as perdure:
         archive = perdure.archives.create("notes")
-        with pytest.raises(InvalidInput, match=told):
+        with pytest.raises(InvalidInput, match=error_text):
             wrong(perdure.archives, archive)
 
         assert archive.passages() == []

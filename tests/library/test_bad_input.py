@@ -22,7 +22,7 @@ def deep(levels: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "error_text"),
     [
         (lambda agent: agent.messages(before_seq=HUGE), "before_seq is 1000"),
         (lambda agent: agent.messages(after_seq="x"), "after_seq is 'x'"),
@@ -47,18 +47,20 @@ def deep(levels: int) -> dict[str, Any]:
         (lambda agent: agent.tools.attach(None), "a tool's name or id is None"),
     ],
 )
-def test_what_an_agent_can_not_be_asked_is_refused(tmp_path: Path, call: Callable[[Agent], Any], told: str) -> None:
+def test_what_an_agent_can_not_be_asked_is_refused(
+    tmp_path: Path, call: Callable[[Agent], Any], error_text: str
+) -> None:
     """The error names the argument, also where the database or the engine would have stumbled over it."""
     with open_sync(tmp_path / "agents.db") as perdure:
         agent = perdure.create_agent()
-        with pytest.raises(InvalidInput, match=told):
+        with pytest.raises(InvalidInput, match=error_text):
             call(agent)
 
         assert (agent.message_count(), agent.passages()) == (0, ())
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "told"),
+    ("field", "value", "error_text"),
     [
         ("value", 5, "value of a block is 5: give a text"),
         ("label", None, "label of a block is None: give a text"),
@@ -74,14 +76,16 @@ def test_what_an_agent_can_not_be_asked_is_refused(tmp_path: Path, call: Callabl
         ("tags", [1], r"tags are \[1\]"),
     ],
 )
-def test_a_value_that_a_block_field_can_not_have_is_refused(tmp_path: Path, field: str, value: Any, told: str) -> None:
+def test_a_value_that_a_block_field_can_not_have_is_refused(
+    tmp_path: Path, field: str, value: Any, error_text: str
+) -> None:
     """In a new block and in a changed one alike; the block stays as it was."""
     with open_sync(tmp_path / "agents.db") as perdure:
         blocks = perdure.create_agent().blocks
         before = blocks.get("human")
-        with pytest.raises(InvalidInput, match=told):
+        with pytest.raises(InvalidInput, match=error_text):
             blocks.change("human", **{field: value})
-        with pytest.raises(InvalidInput, match=told):
+        with pytest.raises(InvalidInput, match=error_text):
             perdure.blocks.create(**{"label": "notes", field: value})
 
         assert blocks.get("human") == before
@@ -114,7 +118,7 @@ def test_a_page_begins_after_something_that_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "error_text"),
     [
         ({"a": float("nan")}, "metadata is {'a': nan}"),
         ({"a": float("-inf")}, "metadata is {'a': -inf}"),
@@ -124,11 +128,11 @@ def test_a_page_begins_after_something_that_is_there(tmp_path: Path) -> None:
         ("abc", "metadata is 'abc'"),
     ],
 )
-def test_what_is_no_json_is_refused_in_short(tmp_path: Path, value: Any, told: str) -> None:
+def test_what_is_no_json_is_refused_in_short(tmp_path: Path, value: Any, error_text: str) -> None:
     """Also what the store could not read again, and what has no repr."""
     with open_sync(tmp_path / "agents.db") as perdure:
         archive = perdure.archives.create("notes")
-        with pytest.raises(InvalidInput, match=told) as refused:
+        with pytest.raises(InvalidInput, match=error_text) as refused:
             archive.insert("a", metadata=value)
 
         assert len(str(refused.value)) < 400

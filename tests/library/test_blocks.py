@@ -68,10 +68,10 @@ def test_what_a_block_is_can_not_be_changed(tmp_path: Path, field: str) -> None:
     with open_sync(tmp_path / "agents.db") as perdure:
         blocks = perdure.create_agent().blocks
         before = blocks.get("human")
-        told = f"a block has no field {field} to change: there are label, value"
-        with pytest.raises(InvalidInput, match=told):
+        error_text = f"a block has no field {field} to change: there are label, value"
+        with pytest.raises(InvalidInput, match=error_text):
             blocks.change("human", description="new", **{field: 1})
-        with pytest.raises(InvalidInput, match=told):
+        with pytest.raises(InvalidInput, match=error_text):
             perdure.blocks.update(before.id, **{field: 1})
 
         assert blocks.get("human") == before
@@ -99,8 +99,12 @@ def test_another_agent_is_told_of_an_edit_to_a_shared_block(tmp_path: Path) -> N
         assert after.system == before.system
         assert after.messages[: len(before.messages)] == before.messages
         (delta,) = (message for message in after.messages if message.kind == "memory_delta")
-        told = json.loads(delta.text)
-        assert (told["type"], told["label"], told["value"]) == ("memory_delta", "team", "We build.\nShip on Friday.")
+        delta_json = json.loads(delta.text)
+        assert (delta_json["type"], delta_json["label"], delta_json["value"]) == (
+            "memory_delta",
+            "team",
+            "We build.\nShip on Friday.",
+        )
         assert not any(message.kind == "memory_delta" for message in model.asked[2].messages)
         assert not any(message.kind == "memory_delta" for message in reader.messages())
         assert reader.blocks.get("team") == writer.blocks.get("team")

@@ -106,7 +106,7 @@ async def test_a_call_runs_the_source_with_what_the_tool_was_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "error_text"),
     [
         (
             SandboxResult(
@@ -119,7 +119,7 @@ async def test_a_call_runs_the_source_with_what_the_tool_was_given() -> None:
         (SandboxUnavailable("no isolation here"), "no isolation here"),
     ],
 )
-async def test_what_goes_wrong_in_the_sandbox_is_a_result(answer: Answer, told: str) -> None:
+async def test_what_goes_wrong_in_the_sandbox_is_a_result(answer: Answer, error_text: str) -> None:
     """The model sees it, and the run goes on."""
     async with open_library(Boxed(answer), calls("note", text="x"), says("done")) as (perdure, _):
         await perdure.tools.create(NOTE)
@@ -127,7 +127,7 @@ async def test_what_goes_wrong_in_the_sandbox_is_a_result(answer: Answer, told: 
         reply = await agent.send("Go.")
 
         (result,) = results(reply)
-        assert result.status == "error" and told in result.text
+        assert result.status == "error" and error_text in result.text
         assert reply.text == "done"
 
 
@@ -135,13 +135,13 @@ async def test_a_secret_that_a_tool_gives_back_is_not_shown_and_not_stored() -> 
     """Returned, raised, printed or written into a block: the secret's name stands there, by an agent or by hand."""
     value = 'canary-5f "1d/7c'
     text = f"GET http://x/?key={quote_plus(value)} {value!r} {json.dumps(value)} {b64encode(value.encode()).decode()}"
-    told = f"{text} of the agent"
+    secret = f"{text} of the agent"
 
     def answer(job: SandboxJob) -> SandboxResult:
         if job.arguments["text"] == "raise":
-            return SandboxResult(status="error", error=told, stdout=told, stderr=told)
-        blocks = {"human": told} if job.agent else None
-        return SandboxResult(status="success", value={told: [told]}, stdout=told, stderr=told, agent=blocks)
+            return SandboxResult(status="error", error=secret, stdout=secret, stderr=secret)
+        blocks = {"human": secret} if job.agent else None
+        return SandboxResult(status="success", value={secret: [secret]}, stdout=secret, stderr=secret, agent=blocks)
 
     script = (calls("note", text="return"), calls("note", text="raise"), says("done"))
     async with open_library(Boxed(answer), *script) as (perdure, model):
@@ -173,11 +173,11 @@ async def test_a_value_of_the_tool_itself_is_masked_as_a_secret_is() -> None:
     every program's settings have."""
     key, url = "canary-5f1d7c", "https://x.example"
     environment = {"TOKEN": key, "STAGE": "Production", "FLAG": "true", "URL": url}
-    told = f"{key} at {url} in Production: true"
+    secret = f"{key} at {url} in Production: true"
 
     def answer(job: SandboxJob) -> SandboxResult:
-        blocks = {"human": told} if job.agent else None
-        return SandboxResult(status="success", value=told, stdout=told, stderr=told, agent=blocks)
+        blocks = {"human": secret} if job.agent else None
+        return SandboxResult(status="success", value=secret, stdout=secret, stderr=secret, agent=blocks)
 
     async with open_library(Boxed(answer), calls("note", text="x"), says("done")) as (perdure, _):
         await perdure.tools.create(NOTE, environment=environment)

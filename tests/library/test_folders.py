@@ -389,19 +389,19 @@ def test_what_others_open_is_told_by_a_small_message(tmp_path: Path) -> None:
         agent.send("1")
         agent.files.open("plan.md", first_line=5)
         agent.send("2")
-        (told,) = deltas(model.asked[-1])
-        assert (told["type"], told["op"], told["file"]) == ("file_delta", "opened", "docs/plan.md")
-        assert "5: line 5 of the plan" in told["text"]
-        assert "[cut: it is open up to line" in told["text"]
-        assert len(told["text"]) < 2_000
+        (delta,) = deltas(model.asked[-1])
+        assert (delta["type"], delta["op"], delta["file"]) == ("file_delta", "opened", "docs/plan.md")
+        assert "5: line 5 of the plan" in delta["text"]
+        assert "[cut: it is open up to line" in delta["text"]
+        assert len(delta["text"]) < 2_000
         agent.files.close("docs/plan.md")
         agent.send("3")
         assert deltas(model.asked[-1])[1:] == [{"type": "file_delta", "file": "plan.md", "op": "closed"}]
         folder.upload(b"new\n", name="new.txt")
         reading(folder)
         agent.send("4")
-        told = deltas(model.asked[-1])[-1]
-        assert told == {
+        delta = deltas(model.asked[-1])[-1]
+        assert delta == {
             "type": "folder_delta",
             "folder": "docs",
             "op": "changed",

@@ -34,14 +34,14 @@ def open_library(
 
 def at(*points: Any, verdict: Verdict | None = None, **options: Any) -> tuple[Any, list[Any]]:
     """A hook that says `verdict`, and what it was told."""
-    told: list[Any] = []
+    payloads: list[Any] = []
 
     @hook(*points, name="watcher", **options)
     def watcher(payload: Any) -> Verdict | None:
-        told.append(payload)
+        payloads.append(payload)
         return verdict
 
-    return watcher, told
+    return watcher, payloads
 
 
 def events_of(perdure: Perdure, run_id: RunId) -> list[Any]:
@@ -73,7 +73,7 @@ def double(number: int) -> int:
 
 def test_every_point_of_a_run_is_told_in_order(tmp_path: Path) -> None:
     """With whom it is about, and what is going on there; each can be written as JSON."""
-    watcher, told = at(*HOOK_POINTS)
+    watcher, payloads = at(*HOOK_POINTS)
     perdure, _ = open_library(tmp_path, calls("double", number="4"), says("It is 8."), hooks=(watcher,), tools=[double])
     with perdure:
         agent = perdure.create_agent()
@@ -81,22 +81,22 @@ def test_every_point_of_a_run_is_told_in_order(tmp_path: Path) -> None:
         agent.send("Thanks")
         perdure.delete_agent(agent.id)
 
-    points = [payload.point for payload in told]
+    points = [payload.point for payload in payloads]
     assert points == [
         *("conversation_start", "run_start", "before_model", "after_model", "before_tool", "after_tool"),
         *("before_model", "after_model", "run_end"),
         *("run_start", "before_model", "after_model", "run_end", "conversation_end"),
     ]
-    by_point = {payload.point: payload for payload in reversed(told[:9])}
-    assert {payload.agent_id for payload in told} == {agent.id}
-    assert {payload.run_id for payload in told[:9]} == {reply.run_id}
+    by_point = {payload.point: payload for payload in reversed(payloads[:9])}
+    assert {payload.agent_id for payload in payloads} == {agent.id}
+    assert {payload.run_id for payload in payloads[:9]} == {reply.run_id}
     assert [(said.role, said.text) for said in by_point["run_start"].messages] == [("user", "Double four")]
-    assert [(said.role, said.text) for said in told[6].new] == [("tool", "8")]
+    assert [(said.role, said.text) for said in payloads[6].new] == [("tool", "8")]
     assert by_point["after_model"].tool_calls[0]["name"] == "double"
     assert (by_point["before_tool"].tool, by_point["before_tool"].arguments) == ("double", {"number": 4})
     assert (by_point["after_tool"].status, by_point["after_tool"].result) == ("success", "8")
     assert (by_point["run_end"].stop_reason, by_point["run_end"].text) == ("end_turn", "It is 8.")
-    for payload in told:
+    for payload in payloads:
         assert json.loads(payload_to_json(payload))["point"] == payload.point
 
 
@@ -169,12 +169,12 @@ def test_a_blocked_tool_is_not_run(tmp_path: Path) -> None:
 
 def test_a_result_can_be_withheld(tmp_path: Path) -> None:
     """The tool was run, but the model does not see what it said."""
-    watcher, told = at("after_tool", verdict=Verdict(block="it holds a key"))
+    watcher, payloads = at("after_tool", verdict=Verdict(block="it holds a key"))
     perdure, model = open_library(tmp_path, calls("double", number=21), hooks=(watcher,), tools=[double])
     with perdure:
         perdure.create_agent().send("go")
 
-    assert told[0].result == "42"
+    assert payloads[0].result == "42"
     assert model.asked[1].messages[-1].text == (
         "blocked by hook 'watcher': it holds a key. The tool was run; its result is withheld."
     )
@@ -226,21 +226,21 @@ def test_context_of_the_end_is_for_the_next_message(tmp_path: Path, points: tupl
 
 def test_compaction_is_told(tmp_path: Path) -> None:
     """What has to leave the window leaves it; a hook may have something said right after."""
-    watcher, told = at("before_compaction", "after_compaction", verdict=Verdict(context="remember"))
+    watcher, payloads = at("before_compaction", "after_compaction", verdict=Verdict(context="remember"))
     perdure, model = open_library(tmp_path, hooks=(watcher,))
     with perdure:
         agent = perdure.create_agent(settings={"context_window_tokens": 6_200})
         for _ in range(8):
             agent.send("word " * 900)
 
-    assert {payload.point for payload in told} == {"before_compaction", "after_compaction"}
-    assert told[0].by in ("evict", "merge", "stub") and told[0].budget_tokens > 0
+    assert {payload.point for payload in payloads} == {"before_compaction", "after_compaction"}
+    assert payloads[0].by in ("evict", "merge", "stub") and payloads[0].budget_tokens > 0
     assert "after_compaction" in {entry["point"] for request in model.asked for entry in engine_messages(request)}
 
 
 def test_a_compaction_that_is_blocked_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
     """Nothing leaves the window and the model is not asked: the error names the hook, its reason, and what helps."""
-    watcher, told = at("before_compaction", verdict=Verdict(block="keep it all"))
+    watcher, payloads = at("before_compaction", verdict=Verdict(block="keep it all"))
     perdure, model = open_library(tmp_path, hooks=(watcher,))
     with perdure:
         agent = perdure.create_agent(settings={"context_window_tokens": 6_200})
@@ -258,7 +258,7 @@ def test_a_compaction_that_is_blocked_ends_the_run_and_loses_nothing(tmp_path: P
     assert isinstance(stopped, Reply)
     assert stopped.failure is not None
     assert (stopped.stop_reason, stopped.failure.kind) == ("error", "hook_blocked")
-    assert len(told) == 2
+    assert len(payloads) == 2
     assert [message.text for message in kept if message.role == "user"][-2:] == ["word " * 900, "and now?"]
     assert len(kept) == 2 * asked + 2
     assert reply.text == "OK."
@@ -313,7 +313,7 @@ def test_the_first_that_blocks_is_the_last_that_is_asked(tmp_path: Path) -> None
         reply = perdure.create_agent().send("go")
         events = [event for event in events_of(perdure, reply.run_id) if isinstance(event, HookAnswered)]
 
-    assert [len(told) for told in (told_first, told_second, told_third)] == [1, 1, 0]
+    assert [len(payloads) for payloads in (told_first, told_second, told_third)] == [1, 1, 0]
     assert [(event.outcome, event.text) for event in events] == [("context", "first"), ("blocked", "second")]
 
 
@@ -336,12 +336,12 @@ def test_the_same_message_again_is_not_looked_at_again(tmp_path: Path) -> None:
 
 def test_a_failed_run_is_told_at_its_end(tmp_path: Path) -> None:
     """With why; and a cancelled one too."""
-    watcher, told = at("run_end")
+    watcher, payloads = at("run_end")
     perdure, _ = open_library(tmp_path, fails("the provider is down"), hooks=(watcher,))
     with perdure, pytest.raises(RunFailed):
         perdure.create_agent().send("hi")
 
-    assert [(payload.stop_reason, payload.error) for payload in told] == [("llm_api_error", "the provider is down")]
+    assert [(payload.stop_reason, payload.error) for payload in payloads] == [("llm_api_error", "the provider is down")]
 
 
 def test_a_hook_that_waits_can_be_cancelled(tmp_path: Path) -> None:

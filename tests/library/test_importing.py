@@ -110,7 +110,7 @@ def test_the_order_is_that_of_the_list(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "error_text"),
     [
         (("user", None, "x"), "3 parts"),
         (("tool", None, "x", THEN), "'tool'"),
@@ -127,14 +127,14 @@ def test_the_order_is_that_of_the_list(tmp_path: Path) -> None:
         (5, "5"),
     ],
 )
-def test_a_message_that_can_t_be_used_is_named(tmp_path: Path, wrong: Any, told: str) -> None:
+def test_a_message_that_can_t_be_used_is_named(tmp_path: Path, wrong: Any, error_text: str) -> None:
     """By its place and with what is wrong; none of the others was stored."""
     with open_sync(tmp_path / "agents.db") as perdure:
         agent = perdure.create_agent()
         with pytest.raises(InvalidInput, match=r"message 600: ") as refused:
             agent.import_messages([*history(600), wrong])
 
-        assert told in str(refused.value)
+        assert error_text in str(refused.value)
         assert agent.message_count() == 0
         with pytest.raises(InvalidInput, match="list"):
             agent.import_messages("text")

@@ -80,7 +80,7 @@ def test_archives_are_recalled_from_without_an_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("arguments", "message"),
     [
         ({"query": "  "}, "query is empty"),
         ({"budget_tokens": 0}, "budget_tokens is 0: give a number from 1 to 200,000"),
@@ -90,12 +90,12 @@ def test_archives_are_recalled_from_without_an_agent(tmp_path: Path) -> None:
         ({"archives": None}, "name an agent, archives, or both"),
     ],
 )
-def test_what_can_not_be_recalled_is_refused(asked: dict[str, Any], message: str) -> None:
+def test_what_can_not_be_recalled_is_refused(arguments: dict[str, Any], message: str) -> None:
     """Before anything is looked for."""
     with Perdure(store=InlineStore(), models={MODEL: ScriptedModel()}) as perdure:
         perdure.archives.create("house")
         with pytest.raises(InvalidInput, match=message):
-            perdure.recall(**{"query": "boiler", "archives": ["house"], **asked})
+            perdure.recall(**{"query": "boiler", "archives": ["house"], **arguments})
         with pytest.raises(NotFound):
             perdure.recall("boiler", archives=["nowhere"])
         with pytest.raises(NotFound):
@@ -108,17 +108,21 @@ TEXT = st.lists(WORDS, min_size=1, max_size=60).map(" ".join).filter(str.strip)
 
 @settings(max_examples=25, deadline=None)
 @given(
-    said=st.lists(TEXT, max_size=6), kept=st.lists(TEXT, max_size=6), query=TEXT, budget=st.integers(1, 400), human=TEXT
+    turns=st.lists(TEXT, max_size=6),
+    passages=st.lists(TEXT, max_size=6),
+    query=TEXT,
+    budget=st.integers(1, 400),
+    human=TEXT,
 )
 def test_a_recalled_text_never_exceeds_its_budget(
-    said: list[str], kept: list[str], query: str, budget: int, human: str
+    turns: list[str], passages: list[str], query: str, budget: int, human: str
 ) -> None:
     """Counted by the store's own counter over the whole text, for any history, archive and block."""
     with Perdure(store=InlineStore(), models={MODEL: ScriptedModel()}) as perdure:
         agent = perdure.create_agent(model=MODEL, human=human)
-        for text in said:
+        for text in turns:
             agent.send(text)
-        for text in kept:
+        for text in passages:
             agent.archive(text)
 
         found = agent.recall(query, budget_tokens=budget)

@@ -43,15 +43,15 @@ def test_a_model_is_told_of_a_function_what_its_source_says(tmp_path: Path) -> N
     model = ScriptedModel()
     with Perdure(tmp_path / "agents.db", models={MODEL: model}, tools=[book]) as perdure:
         perdure.create_agent(model=MODEL).send("hello")
-    (told,) = (told for told in model.asked[0].tools if told["name"] == "book")
+    (error_text,) = (error_text for error_text in model.asked[0].tools if error_text["name"] == "book")
 
-    assert told["description"] == "Book a journey."
-    properties = told["parameters"]["properties"]
+    assert error_text["description"] == "Book a journey."
+    properties = error_text["parameters"]["properties"]
     assert list(properties) == ["when", "seats", "kind", "note"]
     assert properties["when"]["description"] == "the day of travel"
     assert properties["seats"]["type"] == "integer"
     assert properties["kind"]["enum"] == ["train", "bus"]
-    assert told["parameters"]["required"] == ["when"]
+    assert error_text["parameters"]["required"] == ["when"]
 
 
 def test_plain_and_asynchronous_functions_get_their_own_types(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_plain_and_asynchronous_functions_get_their_own_types(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "error_text"),
     [
         ('{"number": "many"}', "number"),
         ('{"nmber": 1}', "nmber"),
@@ -83,7 +83,7 @@ def test_plain_and_asynchronous_functions_get_their_own_types(tmp_path: Path) ->
         ("[1]", "not usable"),
     ],
 )
-def test_unusable_arguments_do_not_run_the_tool(tmp_path: Path, arguments: str, told: str) -> None:
+def test_unusable_arguments_do_not_run_the_tool(tmp_path: Path, arguments: str, error_text: str) -> None:
     """The model is told what was wrong; the function is never called."""
     called = []
 
@@ -96,7 +96,7 @@ def test_unusable_arguments_do_not_run_the_tool(tmp_path: Path, arguments: str, 
     (result,) = results_of(tmp_path, [take], reply, says("sorry"))
 
     assert result.status == "error"
-    assert told in result.text
+    assert error_text in result.text
     assert called == []
 
 
@@ -175,7 +175,7 @@ class Odd(Exception):
 
 
 @pytest.mark.parametrize(
-    ("returned", "told"),
+    ("returned", "error_text"),
     [
         (float("nan"), "a value that JSON does not have"),
         ({"a": [float("inf")]}, "a value that JSON does not have"),
@@ -185,7 +185,7 @@ class Odd(Exception):
         ("cycle", "a value that JSON does not have (Circular reference"),
     ],
 )
-def test_a_result_that_no_model_could_read_is_an_error(tmp_path: Path, returned: Any, told: str) -> None:
+def test_a_result_that_no_model_could_read_is_an_error(tmp_path: Path, returned: Any, error_text: str) -> None:
     """In words that say what to return; the tool has run."""
 
     def odd() -> Any:
@@ -200,7 +200,7 @@ def test_a_result_that_no_model_could_read_is_an_error(tmp_path: Path, returned:
 
     (result,) = results_of(tmp_path, [odd], calls("odd"), says("done"))
 
-    assert (result.status, told in result.text) == ("error", True), result.text
+    assert (result.status, error_text in result.text) == ("error", True), result.text
 
 
 def test_a_long_result_is_shown_in_part_and_opened_by_its_handle(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_an_agent_has_only_the_tools_it_was_given(tmp_path: Path) -> None:
         perdure.create_agent("one", model=MODEL, tools=["ring"]).send("hello")
         perdure.create_agent("two", model=MODEL, tools=[]).send("hello")
 
-    offered = [[told["name"] for told in request.tools] for request in model.asked]
+    offered = [[error_text["name"] for error_text in request.tools] for request in model.asked]
     assert offered == [["ring", *CONTEXT_TOOL_SPECS], []]
 
 
@@ -379,7 +379,7 @@ async def give_up() -> str:
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "error_text"),
     [
         (leave, "SystemExit: bye"),
         (interrupt, "KeyboardInterrupt: stop"),
@@ -395,11 +395,13 @@ async def give_up() -> str:
         (give_up, "CancelledError: enough"),
     ],
 )
-def test_a_tool_can_not_end_the_program_that_called_it(tmp_path: Path, function: Callable[..., Any], told: str) -> None:
+def test_a_tool_can_not_end_the_program_that_called_it(
+    tmp_path: Path, function: Callable[..., Any], error_text: str
+) -> None:
     """What it raises to leave is an error for the model; the run goes on, and so does the store."""
     (result,) = results_of(tmp_path, [function], calls(function.__name__), says("sorry"))
 
-    assert (result.text, result.status) == (told, "error")
+    assert (result.text, result.status) == (error_text, "error")
     assert f"in {function.__name__}" in result.stderr[0]
 
 

@@ -154,27 +154,25 @@ def change_server(
     Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing, SecretUnreadable.
     """
     before = tx.mcp.get(server_id)
-    had = unseal_server(before, cipher=cipher)
-    kept = {
+    stored = unseal_server(before, cipher=cipher)
+    fields = {
         name: value
         for name in ("name", "command", "args", "url", "auth_header", "trusted", "private")
         if (value := getattr(changes, name)) is not None
     }
-    after = replace(before, **kept, updated_at=at)
+    after = replace(before, **fields, updated_at=at)
     secrets = ServerSecrets(
-        token=changes.token or had.token,
-        headers=had.headers if changes.headers is None else _merge_secrets(changes.headers, had.headers),
-        environment=had.environment
-        if changes.environment is None
-        else _merge_secrets(changes.environment, had.environment),
+        token=changes.token or stored.token,
+        headers=_merge_secrets(changes.headers, stored.headers),
+        environment=_merge_secrets(changes.environment, stored.environment),
     )
     check_server(after, secrets)
     if not same_origin(after.url, before.url):
-        _check_host_change(changes, had)
+        _check_host_change(changes, stored)
     after = tx.mcp.put(seal_server(after, secrets, cipher=cipher))
     for known in tx.mcp.tools(server_id) if after.name != before.name or after.trusted != before.trusted else ():
-        if known.pinned is not None and known.tool_id is not None and _find(tx, known.tool_id) is not None:
-            _pin(tx, after, known, known.pinned, ids=ids, at=at, tag_before=server_tag(before.name))
+        if known.pinned is not None and known.tool_id is not None and _find_agents_tool(tx, known.tool_id) is not None:
+            _approve_definition(tx, after, known, known.pinned, ids=ids, at=at, tag_before=server_tag(before.name))
     return after
 
 
@@ -203,7 +201,7 @@ def remove_server_rows(tx: Tx, server_id: McpServerId, *, limit: int) -> bool:
     """
     tools = tx.mcp.tools(server_id)
     for known in tools[:limit]:
-        _drop(tx, known)
+        _delete_agents_tool(tx, known)
         tx.mcp.delete_tool(server_id, known.name)
     if len(tools) > limit:
         return False
@@ -247,7 +245,7 @@ def sync_tools(tx: Tx, server_id: McpServerId, listing: ToolListing, *, ids: Ids
             local_names.add(known.local_name)
         now = replace(known, seen=definition)
         if now.status == "pending" and definition is not None and (first or server.trusted):
-            now = _pin(tx, server, now, definition, ids=ids, at=at)
+            now = _approve_definition(tx, server, now, definition, ids=ids, at=at)
             added.append(name)
         if now.pinned is None and now.seen is None:  # gone before its approval
             tx.mcp.delete_tool(server_id, name)
@@ -277,7 +275,7 @@ def approve_tools(
     """
     server = tx.mcp.get(server_id)
     tools = list_known_tools(tx, server_id)
-    wanted = {known.name for known in tools} if names is None else {_find_tool(tools, name).name for name in names}
+    wanted = {known.name for known in tools} if names is None else {find_tool(tools, name).name for name in names}
     added: list[str] = []
     for known in tools:
         if known.name not in wanted or known.status == "active" or (known.status == "unusable" and names is None):
@@ -287,16 +285,16 @@ def approve_tools(
         if expected is not None and (known.seen and known.seen.digest) != expected.get(known.name):
             raise Conflict(f"MCP tool {known.name!r} has changed again since it was looked at: look at it once more")
         if known.seen is None:
-            _drop(tx, known)
+            _delete_agents_tool(tx, known)
             tx.mcp.delete_tool(server_id, known.name)
             continue
         if known.pinned is None or known.removed:
             added.append(known.name)
-        tx.mcp.put_tool(_pin(tx, server, replace(known, removed=False), known.seen, ids=ids, at=at))
+        tx.mcp.put_tool(_approve_definition(tx, server, replace(known, removed=False), known.seen, ids=ids, at=at))
     return replace(list_tools_by_status(tx, server_id), added=tuple(added))
 
 
-def _pin(
+def _approve_definition(
     tx: Tx,
     server: McpServer,
     known: McpTool,
@@ -307,7 +305,7 @@ def _pin(
     tag_before: str | None = None,
 ) -> McpTool:
     """Store the definition as the approved one, and the agents' tool with it; return the server's tool."""
-    before = None if known.tool_id is None else _find(tx, known.tool_id)
+    before = None if known.tool_id is None else _find_agents_tool(tx, known.tool_id)
     hints = definition.annotations if server.trusted else {}
     reads = hints.get("readOnlyHint") is True
     fields: dict[str, Any] = {
@@ -326,15 +324,17 @@ def _pin(
     return replace(known, tool_id=tool.id, pinned=definition)
 
 
-def _find(tx: Tx, tool_id: ToolId) -> Tool | None:
+def _find_agents_tool(tx: Tx, tool_id: ToolId) -> Tool | None:
+    """Return the agents' tool with this id; None if it was deleted."""
     try:
         return tx.tools.get(tool_id)
     except NotFound:  # somebody deleted it; the server still has it
         return None
 
 
-def _drop(tx: Tx, known: McpTool) -> None:
-    if known.tool_id is not None and _find(tx, known.tool_id) is not None:
+def _delete_agents_tool(tx: Tx, known: McpTool) -> None:
+    """Delete the agents' tool of a server's tool, if it is still there."""
+    if known.tool_id is not None and _find_agents_tool(tx, known.tool_id) is not None:
         tx.tools.delete(known.tool_id)
 
 
@@ -347,7 +347,8 @@ def _free_name(tx: Tx, server: McpServer, name: str, used: Set[str]) -> str:
     raise InvalidInput(f"MCP tool {name!r:.80} of {server.name!r} can't be named: too many tools are called like it")
 
 
-def _find_tool(tools: Sequence[McpTool], name: str) -> McpTool:
+def find_tool(tools: Sequence[McpTool], name: str) -> McpTool:
+    """Return a tool by the server's name of it or the one that agents use. Raises: NotFound, naming what there is."""
     for known in tools:
         if name in (known.name, known.local_name):
             return known
@@ -358,7 +359,10 @@ def _find_tool(tools: Sequence[McpTool], name: str) -> McpTool:
 def list_known_tools(tx: Tx, server_id: McpServerId) -> Sequence[McpTool]:
     """Return a server's tools in the order of its own names, those deleted here marked `removed`. Raises: NotFound."""
     tools = tx.mcp.tools(server_id)
-    return [replace(known, removed=known.tool_id is not None and _find(tx, known.tool_id) is None) for known in tools]
+    return [
+        replace(known, removed=known.tool_id is not None and _find_agents_tool(tx, known.tool_id) is None)
+        for known in tools
+    ]
 
 
 def list_tools_by_status(tx: Tx, server_id: McpServerId) -> ToolsByStatus:
@@ -370,7 +374,10 @@ def list_tools_by_status(tx: Tx, server_id: McpServerId) -> ToolsByStatus:
     return replace(ToolsByStatus(**lists), left_out=tx.mcp.get(server_id).left_out)
 
 
-def _merge_secrets(values: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
+def _merge_secrets(values: Mapping[str, str] | None, stored: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the new values, with the stored one where a value is empty; the stored ones if there are no new ones."""
+    if values is None:
+        return stored
     return {name: value or stored.get(name, "") for name, value in values.items()}
 
 

@@ -45,7 +45,7 @@ def resolve_values(tx: Tx, values: Mapping[str, str], *, cipher: Cipher) -> dict
 
     Raises: NotFound: there is no such secret; SecretKeyMissing, SecretUnreadable.
     """
-    return {key: _value(tx, value, cipher) for key, value in values.items()}
+    return {key: _resolve_value(tx, value, cipher) for key, value in values.items()}
 
 
 def resolve_environment(
@@ -87,7 +87,8 @@ def open_server(tx: Tx, server: McpServer, *, cipher: Cipher) -> ServerSecrets:
     )
 
 
-def _value(tx: Tx, value: str, cipher: Cipher) -> str:
+def _resolve_value(tx: Tx, value: str, cipher: Cipher) -> str:
+    """Return the value, or the organisation's secret that it names. Raises: NotFound."""
     if not value.startswith(REFERENCE):
         return value
     name = value.removeprefix(REFERENCE).strip()
@@ -100,4 +101,5 @@ def _value(tx: Tx, value: str, cipher: Cipher) -> str:
 
 
 def _binding(tx: Tx, owner_id: str, name: str) -> str:
+    """Return what an encrypted secret is bound to, so that it is no use in another place."""
     return f"secret/{tx.org_id}/{owner_id}/{name}"

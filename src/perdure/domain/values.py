@@ -56,7 +56,7 @@ def check_json(name: str, value: Any) -> None:
     )
 
 
-def check_number(name: str, value: Any, least: float, most: float, *, whole: bool = True) -> None:
+def check_range(name: str, value: Any, least: float, most: float, *, whole: bool = True) -> None:
     """Check that the value is a number, or a whole number, in this range. Raises: InvalidInput."""
     kind = int if whole else int | float
     if not isinstance(value, kind) or isinstance(value, bool) or not least <= value <= most:

@@ -82,7 +82,7 @@ class AsyncApproval:
             arguments: arguments in place of the model's own; the model sees that they changed.
         Raises: AnswerInvalid: no such call waits, or the arguments don't fit its tool; else as `send`.
         """
-        edited = None if arguments is None else _json(arguments)
+        edited = None if arguments is None else _arguments_json(arguments)
         calls = await self._calls_to_decide(call_id, conversation)
         if edited is not None and len(calls) > 1:
             raise AnswerInvalid("several calls wait: name the one that these arguments are for")
@@ -246,7 +246,8 @@ class AsyncApproval:
         return None if accepted.waits else accepted
 
 
-def _json(arguments: Mapping[str, Any]) -> str:
+def _arguments_json(arguments: Mapping[str, Any]) -> str:
+    """The arguments as JSON. Raises: InvalidInput."""
     try:
         return json.dumps(dict(arguments), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:

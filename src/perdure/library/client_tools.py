@@ -44,6 +44,7 @@ class ClientTools:
         return [await self._run(call) for call in calls]
 
     async def _run(self, call: PendingCall) -> ToolReturn:
+        """Run the function of one call."""
         spec = next(spec for spec in self.functions.specs() if spec.name == call.name)
         context = CallContext(
             agent_id=call.agent_id, conversation_id=call.conversation_id, run_id=call.run_id, call_id=call.call_id
@@ -66,7 +67,7 @@ def client_tools_of(tools: Sequence[ClientTool]) -> ClientTools:
         raise InvalidInput(f"{len(tools):,} client tools are too many: send at most {CLIENT_TOOLS_MAX:,}")
     for tool in tools:
         if isinstance(tool, Mapping):
-            shapes.append(_shape(tool))
+            shapes.append(_check_shape(tool))
         elif not callable(tool):
             raise InvalidInput(
                 f"a client tool is {tool!r:.80}: give an object with name, description and parameters, or a function"
@@ -74,7 +75,7 @@ def client_tools_of(tools: Sequence[ClientTool]) -> ClientTools:
         else:
             spec = functions.add(tool)
             shapes.append(
-                _shape({"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)})
+                _check_shape({"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)})
             )
     names = [shape["name"] for shape in shapes]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -82,7 +83,8 @@ def client_tools_of(tools: Sequence[ClientTool]) -> ClientTools:
     return ClientTools(tuple(shapes), functions)
 
 
-def _shape(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+def _check_shape(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The tool with name, description and parameters. Raises: InvalidInput: models would refuse it."""
     name, description, parameters = tool.get("name"), tool.get("description"), tool.get("parameters")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidInput(

@@ -225,10 +225,12 @@ class AsyncPerdure:
 
 
 def as_blocks(blocks: Mapping[str, str] | Sequence[NewBlock]) -> tuple[NewBlock, ...]:
+    """The blocks to create, from label -> value or as they are."""
     if isinstance(blocks, Mapping):
         return tuple(NewBlock(label=label, value=value) for label, value in blocks.items())
     return tuple(blocks)
 
 
 def _file_of(address: str | Path) -> Path | None:
+    """The path of a store in a file; None: it is on a PostgreSQL server."""
     return None if str(address).startswith(("postgresql://", "postgres://")) else Path(address)

@@ -29,6 +29,7 @@ class Portal:
 
     @property
     def is_open(self) -> bool:
+        """Whether calls can be made."""
         return not self._loop.is_closed() and not self._is_stopped
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -86,6 +87,7 @@ class Portal:
         self._loop.close()
 
     def _run_loop(self) -> None:
+        """Run the loop until it is stopped; then fail the callers that still wait."""
         try:
             while True:
                 # A tool's task may end with SystemExit, which leaves the loop; other tasks still run in it.

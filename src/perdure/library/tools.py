@@ -177,6 +177,7 @@ def source_of(function: Callable[..., Any]) -> str:
 
 
 def _new_tool(source: str | Callable[..., Any], options: Mapping[str, Any]) -> NewTool:
+    """The values of a new tool. Raises: InvalidInput: no such option, or no source to read."""
     if unknown := [name for name in options if name not in ToolOptions.__annotations__]:
         raise InvalidInput(
             f"a tool has no {', '.join(map(repr, unknown))}: there are {', '.join(ToolOptions.__annotations__)}"

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ArchiveId, is_id
-from perdure.domain.values import check_number
+from perdure.domain.values import check_range
 
 AUTOMATIC_SETTINGS = ("auto_recall", "auto_capture", "bypass_session_patterns")
 
@@ -76,12 +76,12 @@ def check_automatic(settings: Mapping[str, Any]) -> None:
     """Check the settings of automatic memory. Raises: InvalidInput, naming field and value."""
     recall = _parse(AutoRecall, "auto_recall", settings.get("auto_recall"))
     if recall is not None:
-        check_number("auto_recall.budget_tokens", recall.budget_tokens, 1, RECALL_MAX_TOKENS)
+        check_range("auto_recall.budget_tokens", recall.budget_tokens, 1, RECALL_MAX_TOKENS)
         check_score("auto_recall.floor", recall.floor)
     capture = _parse(AutoCapture, "auto_capture", settings.get("auto_capture"))
     if capture is not None:
         threshold = capture.commit_token_threshold
-        check_number("auto_capture.commit_token_threshold", threshold, CAPTURE_MIN_TOKENS, CAPTURE_MAX_TOKENS)
+        check_range("auto_capture.commit_token_threshold", threshold, CAPTURE_MIN_TOKENS, CAPTURE_MAX_TOKENS)
         if capture.archive is not None and not (isinstance(capture.archive, str) and is_id("archive", capture.archive)):
             raise InvalidInput(
                 f"auto_capture.archive is {capture.archive!r:.80}: give an archive's id, or leave it out"
@@ -115,6 +115,7 @@ def _build(kind: type[T], value: Any) -> T | None:
 
 
 def _parse(kind: type[T], name: str, value: Any) -> T | None:
+    """Build a setting after checking its type and field names; None: it is off. Raises: InvalidInput."""
     if isinstance(value, Mapping):
         known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # they are dataclasses
         if unknown := [one for one in value if one not in known]:

@@ -66,11 +66,11 @@ def capture(tx: Tx, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, 
     )
     turns = [message for message in rows if message.role in ("user", "assistant") and message.text.strip()]
     if turns:
-        archive_id = _archive(tx, agent_id, setting, ids, at)
+        archive_id = _target_archive(tx, agent_id, setting, ids, at)
         conversation = tx.conversations.at(agent_id, conversation_seq)
         tx.passages.add(
             [
-                _passage(lines, conversation, PassageId(ids.new("passage")), archive_id, at=at)
+                _build_passage(lines, conversation, PassageId(ids.new("passage")), archive_id, at=at)
                 for lines in _group_turns(turns)
             ]
         )
@@ -85,7 +85,8 @@ def _first_open_seq(tx: Tx, agent_id: AgentId, conversation_seq: int) -> int | N
     return None if active is None else active.first_message_seq
 
 
-def _archive(tx: Tx, agent_id: AgentId, setting: AutoCapture, ids: Ids, at: datetime) -> ArchiveId:
+def _target_archive(tx: Tx, agent_id: AgentId, setting: AutoCapture, ids: Ids, at: datetime) -> ArchiveId:
+    """Return the archive of the setting, else the agent's own. Raises: NotFound, InvalidInput."""
     if setting.archive is not None:
         archive_id = tx.archives.get(setting.archive).id
         check_not_folder(tx, archive_id)
@@ -111,9 +112,10 @@ def _group_turns(messages: Sequence[Message]) -> Iterator[list[_Line]]:
         yield group
 
 
-def _passage(
+def _build_passage(
     lines: Sequence[_Line], conversation: Conversation, passage_id: PassageId, archive_id: ArchiveId, *, at: datetime
 ) -> Passage:
+    """Build the passage of these lines, with links to their messages."""
     first, last = lines[0].message, lines[-1].message
     return Passage(
         id=passage_id,

@@ -88,7 +88,7 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
     BlockLimitExceeded."""
     values = {name: getattr(new, name) for name in _AGENT_FIELDS}
     stamps: dict[str, Any] = {"created_at": at, "updated_at": at, "created_by": author.id, "updated_by": author.id}
-    agent = tx.agents.add(_check(Agent(id=AgentId(ids.new("agent")), org_id=tx.org_id, **values, **stamps)))
+    agent = tx.agents.add(_check_agent(Agent(id=AgentId(ids.new("agent")), org_id=tx.org_id, **values, **stamps)))
     check_item_limits(tx.limits, tags=agent.tags, metadata=agent.metadata, settings=agent.settings)
     tx.limits.check("tool_rules_per_agent", len(agent.settings.get("tool_rules", ())))
     _check_archive(tx, agent)
@@ -117,7 +117,7 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
     values: dict[str, Any] = {**changes}
     if "tags" in values:
         values["tags"] = as_tags(values["tags"])
-    after = _check(replace(before, **values), before=before.settings)
+    after = _check_agent(replace(before, **values), before=before.settings)
     check_item_limits(tx.limits, tags=after.tags, metadata=after.metadata, settings=after.settings)
     if after.settings != before.settings:
         tx.limits.check("tool_rules_per_agent", len(after.settings.get("tool_rules", ())))
@@ -126,7 +126,7 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
     return before if after == before else tx.agents.put(replace(after, updated_at=at, updated_by=author.id))
 
 
-def _check(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Agent:
+def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Agent:
     """Return `agent` with its tool rules in stored form, after checking all its fields.
 
     Args:

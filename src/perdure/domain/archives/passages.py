@@ -67,7 +67,7 @@ def new_passages(
     passages = []
     for index, one in enumerate(new):
         try:
-            passages.append(_passage(one, archive_id, PassageId(ids.new("passage")), at=at, limits=limits))
+            passages.append(_build_passage(one, archive_id, PassageId(ids.new("passage")), at=at, limits=limits))
         except TooMany:
             raise
         except InvalidInput as error:
@@ -185,10 +185,13 @@ def _half_floats(vector: Sequence[float]) -> bytes:
 
 
 def _first_own_archive(tx: Tx, agent_id: AgentId) -> Archive | None:
+    """Return the first archive of the agent that is no folder's."""
     return next((one for one in tx.archives.of_agent(agent_id) if tx.folders.of_archive(one.id) is None), None)
 
 
-def _passage(new: NewPassage, archive_id: ArchiveId, passage_id: PassageId, *, at: datetime, limits: Limits) -> Passage:
+def _build_passage(
+    new: NewPassage, archive_id: ArchiveId, passage_id: PassageId, *, at: datetime, limits: Limits
+) -> Passage:
     """Build the passage to store. Raises: InvalidInput, TooMany."""
     passage = check_passage(
         Passage(

@@ -97,7 +97,9 @@ def open_import(tx: Tx, header: Header, new_id: ArchiveId) -> Archive:
     """Return the archive of a header, by id or else by name; create it if it is missing. Raises: InvalidInput."""
     archive = header.archive
     archive_id = archive.id or new_id
-    existing = _find(tx, archive_id) if archive.id else next(iter(tx.archives.list(name=archive.name, limit=1)), None)
+    existing = (
+        _find_archive(tx, archive_id) if archive.id else next(iter(tx.archives.list(name=archive.name, limit=1)), None)
+    )
     if existing is not None:
         return existing
     return create_archive(
@@ -120,7 +122,7 @@ def import_passages(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage]) 
         check_item_limits(tx.limits, tags=passage.tags, metadata=passage.metadata, source=passage.source)
     tx.archives.get(archive_id)
     check_not_folder(tx, archive_id)
-    passage_ids = [passage.id or _own_id(archive_id, passage) for passage in passages]
+    passage_ids = [passage.id or _content_id(archive_id, passage) for passage in passages]
     owners = tx.passages.known(passage_ids)
     ids = [
         id_ if owners.get(id_, archive_id) == archive_id else PassageId(derived_id("passage", archive_id, id_))
@@ -135,6 +137,7 @@ def import_passages(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage]) 
 
 
 def _parse_header(fields: dict[str, Any]) -> Header:
+    """Parse the header of an archive. Raises: InvalidInput."""
     if fields["perdure"] != "archive":
         raise InvalidInput(f"it begins a {fields['perdure']!r:.40}: only archives can be read")
     version = fields.get("version")
@@ -158,11 +161,13 @@ def _parse_header(fields: dict[str, Any]) -> Header:
     return Header(check_archive(archive))
 
 
-def _own_id(archive_id: ArchiveId, passage: Passage) -> PassageId:
+def _content_id(archive_id: ArchiveId, passage: Passage) -> PassageId:
+    """Return the id of a passage without one: the same content in the same archive has the same id."""
     return PassageId(derived_id("passage", archive_id, passage_line(passage)))
 
 
-def _find(tx: Tx, archive_id: ArchiveId) -> Archive | None:
+def _find_archive(tx: Tx, archive_id: ArchiveId) -> Archive | None:
+    """Return the archive; None: there is none with this id."""
     try:
         return tx.archives.get(archive_id)
     except NotFound:

@@ -56,6 +56,7 @@ def run_memory_command(
 
 
 def _view(tx: Tx, call: MemoryCall, path: str) -> ToolOutcome:
+    """Show one block, or the list of blocks for the root."""
     if path.rstrip("/") == ROOT:
         lines = [
             f"{ROOT}/{block.label} ({len(block.value)} of {block.limit_chars} characters): {block.description or ''}"
@@ -66,6 +67,7 @@ def _view(tx: Tx, call: MemoryCall, path: str) -> ToolOutcome:
 
 
 def _delete(tx: Tx, call: MemoryCall, label: str) -> ToolOutcome:
+    """Detach a block from the agent. Raises: BlockNotFound, BlockReadOnly."""
     block = find_block(tx, call.agent.id, label)
     if block.read_only:
         raise BlockReadOnly(label)
@@ -75,6 +77,7 @@ def _delete(tx: Tx, call: MemoryCall, label: str) -> ToolOutcome:
 
 
 def _rename(tx: Tx, call: MemoryCall, label: str, new_path: str | None, description: str | None) -> ToolOutcome:
+    """Change a block's label or description. Raises: BlockNotFound, BlockReadOnly, InvalidArguments."""
     if new_path is None and description is None:
         raise InvalidArguments("memory", "rename needs 'new_path', 'description' or both")
     new_label = label if new_path is None else check_label(_label(new_path, "new_path"))
@@ -105,6 +108,7 @@ def _label(path: str | None, argument: str) -> str:
 
 
 def _require(value: Any, argument: str) -> str:
+    """Return an argument that the command needs. Raises: InvalidArguments: it is missing."""
     if not isinstance(value, str) or (argument != "insert_text" and not value):
         raise InvalidArguments("memory", f"this command needs {argument!r}")
     return value

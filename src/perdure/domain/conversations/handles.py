@@ -70,6 +70,7 @@ def find_message(tx: Tx, agent_id: AgentId, seq: int) -> Message:
 
 
 def _known_nodes(tx: Tx, agent_id: AgentId, conversation_seq: int, first_seq: int) -> str:
+    """Say which nodes the conversation has, for an error text."""
     nodes = tx.nodes.list(agent_id, conversation_seq, limit=NODES_LISTED, from_message_seq=first_seq)
     if not nodes:
         return "this conversation has no nodes; messages are opened as msg-17 or msg-17..40"
@@ -78,6 +79,7 @@ def _known_nodes(tx: Tx, agent_id: AgentId, conversation_seq: int, first_seq: in
 
 
 def _known_messages(tx: Tx, agent_id: AgentId) -> str:
+    """Say which messages the agent has, for an error text."""
     ends = [tx.messages.list(agent_id, limit=1, newest_first=newest) for newest in (False, True)]
     if not all(ends):
         return "there are no messages yet"
@@ -104,10 +106,12 @@ def within(rows: Rows, span: Span) -> Rows:
 
 
 def first_row(tx: Tx, rows: Rows) -> Message | None:
+    """Return the first of the rows; None: there is none."""
     return next(read_rows(tx, rows, page=1), None)
 
 
 def last_row(tx: Tx, rows: Rows) -> Message | None:
+    """Return the last of the rows; None: there is none."""
     return next(read_rows(tx, rows, page=1, newest_first=True), None)
 
 

@@ -67,8 +67,8 @@ def imported_message(value: Any, *, limit_chars: int) -> ImportedMessage:
         role=role,
         text=text,
         occurred_at=parse_time("occurred_at", fields.get("occurred_at", fields.get("created_at"))),
-        name=_word("name", fields.get("name"), NAME_MAX_CHARS),
-        id=_word("id", fields.get("id"), KEY_MAX_CHARS),
+        name=_parse_short_text("name", fields.get("name"), NAME_MAX_CHARS),
+        id=_parse_short_text("id", fields.get("id"), KEY_MAX_CHARS),
     )
 
 
@@ -111,14 +111,15 @@ class Importer:
         else:
             self._newest = message.occurred_at
         return Draft(
-            id=MessageId(self._id(message)),
+            id=MessageId(self._message_id(message)),
             role=message.role,
             parts=(Text(message.text),),
             name=message.name,
             occurred_at=message.occurred_at,
         )
 
-    def _id(self, message: ImportedMessage) -> str:
+    def _message_id(self, message: ImportedMessage) -> str:
+        """Derive the id of a message; see the class."""
         if message.id is not None:
             return derived_id("message", *self._scope, "id", message.id)
         content = [message.role, message.name, message.occurred_at.isoformat(), message.text]
@@ -156,7 +157,8 @@ def add_imported(
     return Added(len(new), len(tx.messages.reset_among(sorted(existing))))
 
 
-def _word(name: str, value: Any, limit: int) -> str | None:
+def _parse_short_text(name: str, value: Any, limit: int) -> str | None:
+    """Return a text of 1 to `limit` characters, or None. Raises: InvalidInput."""
     if value is None:
         return None
     if not isinstance(value, str) or not 1 <= len(value) <= limit:

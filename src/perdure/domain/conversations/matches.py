@@ -72,11 +72,11 @@ def _scan(
         row_limit = most - count if per_row is None else per_row
         matches: list[Match] = []
         try:
-            for at, text in text_of(message):
+            for number, text in text_of(message):
                 chars += len(text)
-                if (rest := _from_line(at, text, begin)) is None:
+                if (rest := _from_line(number, text, begin)) is None:
                     continue
-                for match in islice(search.matches(rest, first_line=max(at, begin)), row_limit + 1 - len(matches)):
+                for match in islice(search.matches(rest, first_line=max(number, begin)), row_limit + 1 - len(matches)):
                     matches.append(match)  # noqa: PERF402  # matches before the time limit stay
         except PatternSlow:
             if not matches and not rows:
@@ -100,15 +100,16 @@ def _scan(
     return Scan(hits, None)
 
 
-def _from_line(at: int, text: str, begin: int) -> str | None:
-    """Return the text from line `begin` on, where its first line has the number `at`; None: it ends before."""
-    if begin <= at:
+def _from_line(number: int, text: str, begin: int) -> str | None:
+    """Return the text from line `begin` on, where its first line is line `number`; None: it ends before."""
+    if begin <= number:
         return text
-    rest = text.split("\n", begin - at)
-    return rest[-1] if len(rest) > begin - at else None
+    rest = text.split("\n", begin - number)
+    return rest[-1] if len(rest) > begin - number else None
 
 
 def _search_texts(message: Message, *, whole: bool) -> list[tuple[int, str]]:
+    """Return the texts of a message to search, each with its first line; `whole`: also what only repeats."""
     return [
         (piece.first_line, piece.text)
         for piece in pieces_of(message)
@@ -175,7 +176,7 @@ def grep(
     return render_first_fit(CLIPS, len(lines), render, budget) or budget.cut(end_line(0))
 
 
-def grep_messages(tx: Tx, rows: Rows, search: Search, budget: Budget, at: tzinfo) -> str:
+def grep_messages(tx: Tx, rows: Rows, search: Search, budget: Budget, timezone: tzinfo) -> str:
     """Return the messages with matching lines, oldest first, each with its first matches."""
     scan = _scan(
         read_rows(tx, rows),
@@ -196,13 +197,13 @@ def grep_messages(tx: Tx, rows: Rows, search: Search, budget: Budget, at: tzinfo
         return f'[{"" if hits else "No match yet. "}Go on: rows="{stopped}.."]'
 
     def render(width: int, count: int) -> str:
-        entries = [_entry(hit, lines, width, around=1, at=at) for hit, lines in hits[:count]]
+        entries = [_entry(hit, lines, width, around=1, timezone=timezone) for hit, lines in hits[:count]]
         return "\n".join((*entries, end_line(count)))
 
     return render_first_fit(CLIPS, len(hits), render, budget) or budget.cut(end_line(0))
 
 
-def grep_lines(message: Message, span: Lines, search: Search, budget: Budget, at: tzinfo) -> str:
+def grep_lines(message: Message, span: Lines, search: Search, budget: Budget, timezone: tzinfo) -> str:
     """Return the matching lines of one message within `span`."""
     body = body_of(message)
     lines = body.split("\n")
@@ -230,13 +231,13 @@ def grep_lines(message: Message, span: Lines, search: Search, budget: Budget, at
         return f'[Go on: lines="{line}..{last}"]'
 
     def render(width: int, count: int) -> str:
-        entry = _entry(Hit(message, matches[:count]), lines, width, around=2, at=at)
+        entry = _entry(Hit(message, matches[:count]), lines, width, around=2, timezone=timezone)
         return f"{entry}\n{end_line(count)}"
 
     return render_first_fit(CLIPS, len(matches), render, budget) or budget.cut(end_line(0))
 
 
-def _entry(hit: Hit, lines: Sequence[str], width: int, *, around: int, at: tzinfo) -> str:
+def _entry(hit: Hit, lines: Sequence[str], width: int, *, around: int, timezone: tzinfo) -> str:
     """Render a message's matching lines (`12> text`) with `around` lines before and after each (`13| text`).
 
     Long lines are clipped; at a narrow width only the matches are shown.
@@ -246,7 +247,7 @@ def _entry(hit: Hit, lines: Sequence[str], width: int, *, around: int, at: tzinf
     numbers: dict[int, None] = {}
     for line in matching:
         numbers |= dict.fromkeys(range(max(1, line - around), min(len(lines), line + around) + 1))
-    entry = [heading(hit.message, at)]
+    entry = [heading(hit.message, timezone)]
     for number in sorted(numbers):
         text, match = lines[number - 1], matching.get(number)
         mark = f"{_place(text, match, width)}>" if match else f"{number}|"

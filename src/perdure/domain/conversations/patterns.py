@@ -39,7 +39,7 @@ class Search:
     """A pattern, and the time that a call may spend on it. Raises: ToolError: the pattern is invalid or too large."""
 
     def __init__(self, pattern: str) -> None:
-        _check(pattern)
+        _check_pattern(pattern)
         import regex  # takes 20 ms, only for calls with a pattern
 
         try:
@@ -56,6 +56,7 @@ class Search:
 
     @property
     def over(self) -> bool:
+        """Whether the time is up."""
         return self._seconds_left() <= 0
 
     def _seconds_left(self) -> float:
@@ -84,6 +85,7 @@ class Search:
         return self._find(text, 0) is not None
 
     def _find(self, text: str, at: int) -> tuple[int, int] | None:
+        """Return start and end of the first match from offset `at` on. Raises: PatternSlow, ToolError."""
         timeout = self._seconds_left()
         if timeout <= 0:
             raise PatternSlow
@@ -96,7 +98,8 @@ class Search:
         return None if match is None else (match.start(), match.end())
 
 
-def _check(pattern: str) -> None:
+def _check_pattern(pattern: str) -> None:
+    """Check the size of a pattern. Raises: ToolError."""
     if not pattern:
         raise ToolError("the pattern is empty: give a regular expression, such as a word")
     if len(pattern) > PATTERN_CHARS:

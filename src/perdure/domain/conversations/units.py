@@ -58,6 +58,7 @@ def description_settings(description: Any) -> dict[str, Any]:
 
 
 def _check_text(name: str, text: Any) -> str | None:
+    """Return the text after checking it. Raises: InvalidInput: it is no text, or too long."""
     if text is not None and not isinstance(text, str):
         raise InvalidInput(f"{name} is {text!r:.80}: give a text")
     if text is not None and len(text) > SUMMARY_CHARS:

@@ -77,13 +77,15 @@ def chunks(document: Document, *, sizes: ChunkSizes | None = None) -> Sequence[C
 
 
 def _mark_pages(outline: Outline, page_starts: Sequence[int]) -> None:
+    """Mark the first entry of each page as a place to cut."""
     pages = [bisect_right(page_starts, number) for number in outline.numbers] if page_starts else []
-    for at in range(1, len(pages)):
-        if pages[at] != pages[at - 1]:
-            outline.levels[at] = PAGE
+    for index in range(1, len(pages)):
+        if pages[index] != pages[index - 1]:
+            outline.levels[index] = PAGE
 
 
 def _pack(outline: Outline, document: Document, sizes: ChunkSizes) -> Iterator[Chunk]:
+    """Yield the chunks in order."""
     text, starts, ends, numbers = document.text, outline.starts, outline.ends, outline.numbers
 
     def chunk(first: int, last: int, start: int, end: int, header: str) -> Chunk:
@@ -97,22 +99,22 @@ def _pack(outline: Outline, document: Document, sizes: ChunkSizes) -> Iterator[C
             header=header,
         )
 
-    at = 0
-    while at < len(numbers):
-        if ends[at] - starts[at] > sizes.most:
-            for start, end in _pieces(text, starts[at], ends[at], sizes):
-                yield chunk(at, at, start, end, "")
-            at += 1
+    index = 0
+    while index < len(numbers):
+        if ends[index] - starts[index] > sizes.most:
+            for start, end in _pieces(text, starts[index], ends[index], sizes):
+                yield chunk(index, index, start, end, "")
+            index += 1
             continue
-        header = outline.headers[at]
-        if len(header) > sizes.most // 4 or ends[at] - starts[at] + len(header) + 1 > sizes.most:
+        header = outline.headers[index]
+        if len(header) > sizes.most // 4 or ends[index] - starts[index] + len(header) + 1 > sizes.most:
             header = ""
         header_chars = len(header) + 1 if header else 0
         after = _end_of_chunk(
-            outline, at, max(sizes.target - header_chars, sizes.least), sizes.most - header_chars, sizes.least
+            outline, index, max(sizes.target - header_chars, sizes.least), sizes.most - header_chars, sizes.least
         )
-        yield chunk(at, after - 1, starts[at], ends[after - 1], header)
-        at = after
+        yield chunk(index, after - 1, starts[index], ends[after - 1], header)
+        index = after
 
 
 def _end_of_chunk(outline: Outline, first: int, target: int, most: int, least: int) -> int:
@@ -147,6 +149,7 @@ def _pieces(text: str, start: int, end: int, sizes: ChunkSizes) -> Iterator[tupl
 
 
 def _cut(text: str, low: int, high: int) -> int:
+    """Return the last good place to cut between two offsets, else one that splits no character."""
     for pattern in _CUTS:
         cut = 0
         for match in pattern.finditer(text, low, high):

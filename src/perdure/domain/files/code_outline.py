@@ -39,18 +39,19 @@ def code_outline(document: Document) -> Outline:
 
 
 def _mark_any(outline: Outline) -> None:
+    """Mark the outline by blank lines and indentation."""
     after_end = after_lead = False  # the line before closes a block; it belongs to the next line
-    for at, line in enumerate(outline.lines):
+    for index, line in enumerate(outline.lines):
         text = line.lstrip()
         indent = len(line[: len(line) - len(text)].expandtabs(4))
         is_end = text[0] in "}])" or text.split(None, 1)[0] in {"end", "end;", "else", "fi", "done", "esac"}
         if is_end or after_lead:
             level = NEVER
-        elif outline.after_blank[at] or after_end:
+        elif outline.after_blank[index] or after_end:
             level = SECTION if not indent else SECTION + 2 if indent <= 4 else PARAGRAPH if indent <= 8 else ITEM
         else:
             level = LINE if indent else ITEM
-        outline.levels[at] = level
+        outline.levels[index] = level
         after_end = is_end
         after_lead = text.startswith(("@", "#[", "///", "/**", "* ", "// ", "-- ")) and not text.rstrip().endswith("*/")
 
@@ -65,7 +66,7 @@ def _mark_python(outline: Outline, text: str) -> bool:
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    place = {number: at for at, number in enumerate(outline.numbers)}
+    place = {number: index for index, number in enumerate(outline.numbers)}
     # A blank line inside a statement (a string, a list) is no place to cut, except before a comment.
     comments = [line.lstrip().startswith("#") for line in outline.lines]
     outline.levels[:] = [
@@ -88,20 +89,20 @@ def _mark_python(outline: Outline, text: str) -> bool:
                     if number in place:
                         outline.paths[place[number]] = inner_path
             if first in place:
-                at = _with_comment(outline, place[first])
-                own = PARAGRAPH if outline.after_blank[at] else ITEM
-                outline.levels[at] = min(max(level if definition or after_definition else own, level), LINE)
+                index = _with_comment(outline, place[first])
+                own = PARAGRAPH if outline.after_blank[index] else ITEM
+                outline.levels[index] = min(max(level if definition or after_definition else own, level), LINE)
             todo.append((node, min(level + 2, LINE), inner_path))
             after_definition = definition
     return True
 
 
-def _with_comment(outline: Outline, at: int) -> int:
+def _with_comment(outline: Outline, index: int) -> int:
     """Return the first line of the comment right above a statement, or the statement's own."""
-    indent = len(outline.lines[at]) - len(outline.lines[at].lstrip())
-    while at and not outline.after_blank[at]:
-        above = outline.lines[at - 1]
+    indent = len(outline.lines[index]) - len(outline.lines[index].lstrip())
+    while index and not outline.after_blank[index]:
+        above = outline.lines[index - 1]
         if not above.startswith("#", indent) or above[:indent].strip():
             break
-        at -= 1
-    return at
+        index -= 1
+    return index

@@ -77,9 +77,9 @@ def text_outline(document: Document) -> Outline:
     """Build the outline of plain text: paragraphs, and lines after the end of a sentence."""
     outline = outline_of_lines(document.text)
     after_sentence = False
-    for at, line in enumerate(outline.lines):
-        if after_sentence and not outline.after_blank[at]:
-            outline.levels[at] = SENTENCE
+    for index, line in enumerate(outline.lines):
+        if after_sentence and not outline.after_blank[index]:
+            outline.levels[index] = SENTENCE
         after_sentence = _SENTENCE_END.search(line, max(0, len(line) - 20)) is not None
     return outline
 
@@ -94,55 +94,63 @@ def markdown_outline(document: Document) -> Outline:
     after_heading = in_list = False
     front_matter_end = _front_matter_end(outline)
 
-    def enter(at: int, degree: int, title: str) -> tuple[str, ...]:
+    def enter(index: int, degree: int, title: str) -> tuple[str, ...]:
         while open_headings and open_headings[-1][0] >= degree:
             open_headings.pop()
-        outline.paths[at] = tuple(name for _, name in open_headings)
-        levels[at] = NEVER if after_heading else min(SECTION + degree - 1, DEEPEST_SECTION)
+        outline.paths[index] = tuple(name for _, name in open_headings)
+        levels[index] = NEVER if after_heading else min(SECTION + degree - 1, DEEPEST_SECTION)
         open_headings.append((degree, title.strip()[:TITLE_CHARS]))
         return tuple(name for _, name in open_headings)
 
-    for at, line in enumerate(lines):
-        outline.paths[at] = path
-        if at < front_matter_end:
+    for index, line in enumerate(lines):
+        outline.paths[index] = path
+        if index < front_matter_end:
             continue
         markup = line if len(line) <= MARKUP_CHARS else ""
         if fence:
             is_end = markup.strip().startswith(fence) and not markup.strip().strip(fence[0])
-            levels[at] = NEVER if is_end else ITEM if blank[at] else LINE
+            levels[index] = NEVER if is_end else ITEM if blank[index] else LINE
             fence = "" if is_end else fence
             continue
-        if header and not blank[at] and "|" in line:
-            outline.headers[at] = header
-            levels[at] = ITEM if outline.headers[at - 1] else NEVER
+        if header and not blank[index] and "|" in line:
+            outline.headers[index] = header
+            levels[index] = ITEM if outline.headers[index - 1] else NEVER
             continue
         header = ""
         if match := _HEADING.match(markup):
-            path = enter(at, len(match[1]), (match[2] or "").rstrip("# \t"))
+            path = enter(index, len(match[1]), (match[2] or "").rstrip("# \t"))
             after_heading, in_list = True, False
             continue
-        if at and not blank[at] and not in_list and (match := _UNDERLINE.match(markup)) and _may_be_title(outline, at):
-            after_heading = at > 1 and levels[at - 1] == NEVER
-            path = enter(at - 1, 1 if match[1][0] == "=" else 2, lines[at - 1])
-            levels[at], after_heading = NEVER, True
+        underline = _UNDERLINE.match(markup) if index and not blank[index] and not in_list else None
+        if underline and _may_be_title(outline, index):
+            after_heading = index > 1 and levels[index - 1] == NEVER
+            path = enter(index - 1, 1 if underline[1][0] == "=" else 2, lines[index - 1])
+            levels[index], after_heading = NEVER, True
             continue
-        if at and not blank[at] and "|" in line and "-" in line and "|" in lines[at - 1] and _RULER.issuperset(line):
-            header = f"{lines[at - 1]}\n{line}"
-            levels[at] = NEVER
+        if (
+            index
+            and not blank[index]
+            and "|" in line
+            and "-" in line
+            and "|" in lines[index - 1]
+            and _RULER.issuperset(line)
+        ):
+            header = f"{lines[index - 1]}\n{line}"
+            levels[index] = NEVER
             continue
         item = _ITEM.match(line)
-        if blank[at]:
+        if blank[index]:
             in_list = in_list and line[0] in " \t"
-            levels[at] = ITEM if item or in_list else PARAGRAPH
+            levels[index] = ITEM if item or in_list else PARAGRAPH
         elif item:
-            levels[at] = ITEM if len(item[1]) < 2 else SENTENCE
+            levels[index] = ITEM if len(item[1]) < 2 else SENTENCE
         in_list = in_list or item is not None
         if after_heading:
-            levels[at] = NEVER
+            levels[index] = NEVER
         after_heading = False
         if match := _FENCE.match(markup):
             fence = match[1]
-            levels[at] = NEVER if levels[at] == NEVER else min(levels[at], ITEM)
+            levels[index] = NEVER if levels[index] == NEVER else min(levels[index], ITEM)
     return outline
 
 
@@ -150,13 +158,13 @@ def _front_matter_end(outline: Outline) -> int:
     """Return the entry after the front matter, settings between two lines of dashes; 0: there is none."""
     if outline.numbers[:1] != [1] or outline.lines[0].rstrip() != "---":
         return 0
-    return next((at + 1 for at, line in enumerate(outline.lines[1:200], start=1) if line.rstrip() == "---"), 0)
+    return next((index + 1 for index, line in enumerate(outline.lines[1:200], start=1) if line.rstrip() == "---"), 0)
 
 
-def _may_be_title(outline: Outline, at: int) -> bool:
+def _may_be_title(outline: Outline, index: int) -> bool:
     """Return whether the line before an underline is a paragraph of one line."""
-    title = outline.lines[at - 1]
-    alone = outline.after_blank[at - 1] or outline.levels[at - 1] == NEVER
+    title = outline.lines[index - 1]
+    alone = outline.after_blank[index - 1] or outline.levels[index - 1] == NEVER
     return alone and len(title) <= MARKUP_CHARS and title.lstrip()[0] not in "|>#" and not _UNDERLINE.match(title)
 
 
@@ -167,7 +175,7 @@ def json_outline(document: Document) -> Outline:
     keys: list[tuple[int, str]] = []
     path: tuple[str, ...] = ()
     after_opening = False
-    for at, line in enumerate(outline.lines):
+    for index, line in enumerate(outline.lines):
         text = line.lstrip()
         indent = len(line) - len(text)
         while open_indents and open_indents[-1] >= indent:
@@ -176,9 +184,9 @@ def json_outline(document: Document) -> Outline:
             while keys and keys[-1][0] >= indent:
                 keys.pop()
             path = tuple(key for _, key in keys[:PATH_DEPTH])
-        outline.paths[at] = path
+        outline.paths[index] = path
         is_end = text[0] in "]}"
-        outline.levels[at] = NEVER if is_end or after_opening else min(SECTION + len(open_indents), LINE)
+        outline.levels[index] = NEVER if is_end or after_opening else min(SECTION + len(open_indents), LINE)
         after_opening = text.rstrip()[-1] in "[{"
         if after_opening and not is_end:
             open_indents.append(indent)

@@ -42,7 +42,7 @@ def create_folder(
 ) -> Folder:
     """Create a folder, with an archive for the passages of its files. Raises: InvalidInput, AlreadyExists."""
     archive_id = ArchiveId(ids.new("archive"))
-    folder = _check(
+    folder = _check_folder(
         Folder(
             id=FolderId(ids.new("folder")),
             org_id=tx.org_id,
@@ -67,7 +67,7 @@ def update_folder(tx: Tx, folder_id: FolderId, changes: FolderChanges, *, at: da
     """Change a folder and return it. Raises: NotFound, InvalidInput, AlreadyExists."""
     check_fields("a folder", changes, FolderChanges.__annotations__)
     before = tx.folders.get(folder_id)
-    after = _check(replace(before, **changes))
+    after = _check_folder(replace(before, **changes))
     if after == before:
         return before
     check_item_limits(tx.limits, metadata=after.metadata)
@@ -75,7 +75,8 @@ def update_folder(tx: Tx, folder_id: FolderId, changes: FolderChanges, *, at: da
     return tx.folders.get(folder_id)
 
 
-def _check(folder: Folder) -> Folder:
+def _check_folder(folder: Folder) -> Folder:
+    """Return the folder after checking its fields. Raises: InvalidInput."""
     name = folder.name
     if not isinstance(name, str) or not name.strip() or len(name) > NAME_CHARS or "/" in name or not name.isprintable():
         raise InvalidInput(

@@ -72,6 +72,7 @@ def build_file_section(tx: Tx, agent_id: AgentId, limits: FileLimits, *, most: i
 
 
 def _render_view(tx: Tx, file: AgentFile, limits: FileLimits, tokens: int, counter: TokenCounter) -> str:
+    """Render the lines of an open file, as many as fit; empty: none does."""
     last = max(file.last_line, file.first_line)
     room = tokens - 30  # the heading
     view = read_view(tx, file.file, file.first_line, last, max_chars=limits.view_chars, tokens=room, counter=counter)

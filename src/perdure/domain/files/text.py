@@ -23,16 +23,16 @@ class Line:
 
 def parts_of(text: str) -> Iterator[FilePart]:
     """Yield the text in parts that end with a line, or inside a line that is longer than a part."""
-    at, line, char, seq = 0, 1, 0, 0
-    while at < len(text):
-        end = at + PART_CHARS
-        if end < len(text) and (feed := text.rfind("\n", at, end)) >= 0:
+    offset, line, char, seq = 0, 1, 0, 0
+    while offset < len(text):
+        end = offset + PART_CHARS
+        if end < len(text) and (feed := text.rfind("\n", offset, end)) >= 0:
             end = feed + 1
-        piece = text[at:end]
+        piece = text[offset:end]
         yield FilePart(seq=seq, first_line=line, first_char=char, text=piece)
         feeds = piece.count("\n")
         line, char = line + feeds, (0 if feeds else char) + len(piece) - (piece.rfind("\n") + 1)
-        at, seq = at + len(piece), seq + 1
+        offset, seq = offset + len(piece), seq + 1
 
 
 def read_lines(tx: Tx, file_id: FileId, first: int, last: int, *, max_chars: int) -> Iterator[Line]:
@@ -73,6 +73,7 @@ def read_text(tx: Tx, file_id: FileId, *, max_chars: int) -> str:
 
 
 def _parts(tx: Tx, file_id: FileId, from_line: int) -> Iterator[FilePart]:
+    """Yield the stored parts from the one with line `from_line` on."""
     after = -1
     while page := tx.files.parts(file_id, from_line=from_line, after_seq=after, limit=PAGE_PARTS):
         yield from page

@@ -138,6 +138,8 @@ def _find_file(tx: Tx, call: MemoryCall, name: str) -> AgentFile:
 
 @dataclass(frozen=True, slots=True)
 class _Hit:
+    """A matching line of a file."""
+
     file: AgentFile
     match: Match
 
@@ -246,6 +248,7 @@ def _readable(tx: Tx, agent_id: AgentId) -> Iterator[AgentFile]:
 
 
 def _compile_include(include: str | None) -> re.Pattern[str] | None:
+    """Compile a glob of paths; None: all files. Raises: ToolError."""
     if not include:
         return None
     if len(include) > INCLUDE_CHARS:

@@ -58,6 +58,7 @@ class FileView:
 
     @property
     def left(self) -> int:
+        """How many lines follow."""
         return max(0, self.line_count - self.last_line)
 
     @property

@@ -38,6 +38,7 @@ class MemoryCall:
 
     @property
     def author(self) -> Author:
+        """The agent as the author of edits, with run and message."""
         return Author(
             kind="agent",
             id=self.agent.id,

@@ -55,26 +55,26 @@ def context_expand(
     max_tokens: int = DEFAULT_TOKENS,
 ) -> ToolOutcome:
     """Show the content of a handle, as much as fits. Raises: ToolError."""
-    budget, at = _budget(call, max_tokens), zone(call.agent.timezone)
+    budget, timezone = _budget(call, max_tokens), zone(call.agent.timezone)
     search = Search(pattern) if pattern else None
     span = parse_rows(rows) if rows else None
     target = resolve_handle(tx, call.run, handle)
     if isinstance(target, SummaryNode) and target.level > 0:
         if lines:
             raise ToolError(f"{node_handle(target.seq)} stands for other nodes: `lines` is for one message")
-        return ToolOutcome(text=_children(tx, target, span, search, budget, at))
+        return ToolOutcome(text=_children(tx, target, span, search, budget, timezone))
     inside = rows_of(target) if span is None else within(rows_of(target), span)
     if inside.first < inside.last:
         if lines:
             raise ToolError('`lines` is for one message: give its own handle, such as handle="msg-17"')
         if search is not None:
-            return ToolOutcome(text=grep_messages(tx, inside, search, budget, at))
-        return ToolOutcome(text=_messages(tx, _title(target, inside, at), inside, budget, at))
+            return ToolOutcome(text=grep_messages(tx, inside, search, budget, timezone))
+        return ToolOutcome(text=_messages(tx, _title(target, inside, timezone), inside, budget, timezone))
     message = target if isinstance(target, Message) else find_message(tx, inside.agent_id, inside.first)
     wanted = parse_lines(lines) if lines else Lines()
     if search is None:
-        return ToolOutcome(text=show_message(message, wanted, budget, zone=at))
-    return ToolOutcome(text=grep_lines(message, wanted, search, budget, at))
+        return ToolOutcome(text=show_message(message, wanted, budget, zone=timezone))
+    return ToolOutcome(text=grep_lines(message, wanted, search, budget, timezone))
 
 
 def context_grep(
@@ -114,12 +114,14 @@ def context_grep(
 
 
 def _budget(call: MemoryCall, max_tokens: int) -> Budget:
+    """Return the tokens that an answer may have. Raises: ToolError: too few."""
     if max_tokens < LEAST_TOKENS:
         raise ToolError(f"max_tokens={max_tokens} is too small: give {LEAST_TOKENS} to {MOST_TOKENS:,}")
     return Budget(call.counter, min(max_tokens, MOST_TOKENS, call.result_tokens))
 
 
 def _position(text: str) -> tuple[int, int]:
+    """Parse `msg-17:120` into the numbers of a message and a line. Raises: ToolError."""
     name, _, line = text.strip().strip("\"'`").partition(":")
     handle = parse_handle(name)
     if handle is None or handle.kind != "messages" or (line and not (line.isascii() and line.isdecimal())):
@@ -127,17 +129,20 @@ def _position(text: str) -> tuple[int, int]:
     return handle.last, max(1, int(line[:15])) if line else 1
 
 
-def _title(target: SummaryNode | Rows | Message, inside: Rows, at: tzinfo) -> str:
+def _title(target: SummaryNode | Rows | Message, inside: Rows, timezone: tzinfo) -> str:
     """Return one line about the node and its messages; empty for other handles."""
     if not isinstance(target, SummaryNode):
         return ""
-    dates = f"{target.since.astimezone(at):%Y-%m-%d} to {target.until.astimezone(at):%Y-%m-%d}"
+    dates = f"{target.since.astimezone(timezone):%Y-%m-%d} to {target.until.astimezone(timezone):%Y-%m-%d}"
     covers = message_handle(target.from_message_seq, target.upto_message_seq)
     shown = message_handle(inside.first, inside.last)
     return f"{node_handle(target.seq)}: {covers}, {dates}" + (f"; of these {shown}" if shown != covers else "")
 
 
-def _children(tx: Tx, node: SummaryNode, span: Span | None, search: Search | None, budget: Budget, at: tzinfo) -> str:
+def _children(
+    tx: Tx, node: SummaryNode, span: Span | None, search: Search | None, budget: Budget, timezone: tzinfo
+) -> str:
+    """List the nodes below a node, or those whose summary matches. Raises: ToolError."""
     nodes = tx.nodes.by_seqs(node.agent_id, node.conversation_seq, sorted(node.children))
     if span is not None and nodes:
         first, last = span.within(nodes[0].seq, nodes[-1].seq)
@@ -146,9 +151,9 @@ def _children(tx: Tx, node: SummaryNode, span: Span | None, search: Search | Non
             raise ToolError(f'{node_handle(node.seq)} stands for nodes; their numbers are rows="{rows}"')
     else:
         children = list(nodes)
-    title = _title(node, rows_of(node), at)
+    title = _title(node, rows_of(node), timezone)
     if search is None:
-        return list_nodes(title, children, budget, zone=at, about=lambda child: child.text.split("\n", 1)[0])
+        return list_nodes(title, children, budget, zone=timezone, about=lambda child: child.text.split("\n", 1)[0])
     lines: dict[int, str] = {}
     try:
         for child in children:
@@ -161,10 +166,11 @@ def _children(tx: Tx, node: SummaryNode, span: Span | None, search: Search | Non
     if not lines:
         return budget.cut(f"No summary in {node_handle(node.seq)} matches.\n{hint}")
     matching = [child for child in children if child.seq in lines]
-    return list_nodes(hint, matching, budget, zone=at, about=lambda child: lines[child.seq])
+    return list_nodes(hint, matching, budget, zone=timezone, about=lambda child: lines[child.seq])
 
 
-def _messages(tx: Tx, title: str, rows: Rows, budget: Budget, at: tzinfo) -> str:
+def _messages(tx: Tx, title: str, rows: Rows, budget: Budget, timezone: tzinfo) -> str:
+    """List messages, as many as fit, and say how to go on."""
     messages: list[Message] = []
     chars = 0
     for message in read_rows(tx, rows):
@@ -177,7 +183,7 @@ def _messages(tx: Tx, title: str, rows: Rows, budget: Budget, at: tzinfo) -> str
     last = last_row(tx, rows)
     assert last is not None
     if messages[0].seq == last.seq:
-        return show_message(messages[0], Lines(), budget, zone=at)
+        return show_message(messages[0], Lines(), budget, zone=timezone)
 
     def render_rest(count: int) -> str:
         if count and messages[count - 1].seq >= last.seq:
@@ -191,4 +197,4 @@ def _messages(tx: Tx, title: str, rows: Rows, budget: Budget, at: tzinfo) -> str
             return f"[In parts: {message_handle(first, second.seq - 1)}, {message_handle(second.seq, last.seq)}]"
         return rest_hint(first, last.seq, second.seq if second else None, message_handle)
 
-    return list_messages(title, messages, render_rest, budget, zone=at)
+    return list_messages(title, messages, render_rest, budget, zone=timezone)

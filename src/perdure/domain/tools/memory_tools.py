@@ -38,6 +38,7 @@ def _editing(edit: Callable[..., Block]) -> Callable[..., ToolOutcome]:
 
 
 def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[str] | None = None) -> ToolOutcome:
+    """Store a text in the agent's own archive."""
     archive = own_archive(tx, call.agent.id, ArchiveId(call.ids.new("archive")), at=call.now)
     source = {"agent_id": call.agent.id, "run_id": call.run.id, "message_id": call.message_id}
     new = NewPassage(text=content, tags=tags or (), source=source)

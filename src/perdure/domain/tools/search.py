@@ -48,6 +48,7 @@ def text_of_tool(tool: Tool) -> str:
 
 
 def _weights(tool: Tool, words: set[str]) -> dict[str, float]:
+    """Return the words of the query that a tool has, each with its weight."""
     weights: dict[str, float] = {}
     name = tool.spec.name
     fields: Iterable[tuple[str, float]] = (

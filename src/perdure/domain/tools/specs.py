@@ -35,10 +35,12 @@ def _spec(
 
 
 def _text(description: str) -> dict[str, Any]:
+    """The schema of a text."""
     return {"type": "string", "description": description}
 
 
 def _number(description: str) -> dict[str, Any]:
+    """The schema of a whole number."""
     return {"type": "integer", "description": description}
 
 

@@ -19,7 +19,7 @@ from perdure.core.tools.source import SOURCE_MAX_CHARS, check_tool_name, parse_s
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolKind, ToolSpec
 from perdure.domain.tools.environment import seal_environment
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
-from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, check_number, describe_value
+from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, check_range, describe_value
 from perdure.storage.tx import Tx
 
 BASE_KINDS: tuple[ToolKind, ...] = ("memory", "builtin")
@@ -101,7 +101,7 @@ _CODE_FIELDS = ("requirements", "environment", "network", "memory_mb")
 
 def build_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
     """Build a tool from its source. Raises: SourceInvalid, SchemaMismatch, InvalidInput."""
-    _check(new)
+    _check_values(new)
     if new.schema is not None:
         check_json("the tool's schema", new.schema)
         check_schema(new.schema)
@@ -211,11 +211,11 @@ def update_tool(tx: Tx, tool_id: ToolId, changes: ToolChanges, *, cipher: Cipher
         if fixed := [name for name in changes if name not in _USE_FIELDS]:
             helps = f"{', '.join(fixed)} can't be changed; {', '.join(sorted(_USE_FIELDS))} can"
             raise ToolBuiltIn(before.spec.name, helps=helps)
-        tool = _of_use(before, changes)
+        tool = _change_use(before, changes)
         _check_size(tx, tool)
         return tx.tools.update(tool, at=at)
     stored = code
-    tool, code = build_tool(_changed(before, code, changes), tool_id)
+    tool, code = build_tool(_apply_changes(before, code, changes), tool_id)
     code = seal_environment(tx, tool_id, code, stored=stored, cipher=cipher)
     _check_size(tx, tool)
     other = _find_named(tx, tool.spec.name)
@@ -277,7 +277,7 @@ def _find_named(tx: Tx, name: str) -> Tool | None:
     return before
 
 
-def _changed(before: Tool, code: ToolCode, changes: ToolChanges) -> NewTool:
+def _apply_changes(before: Tool, code: ToolCode, changes: ToolChanges) -> NewTool:
     """Return the values from which to build the tool again, with the changes."""
     values: dict[str, Any] = {name: getattr(before.spec, name) for name in _SPEC_FIELDS}
     values |= {name: getattr(code, name) for name in _CODE_FIELDS}
@@ -301,10 +301,12 @@ def _options(tool: Tool, code: ToolCode) -> dict[str, str]:
 
 
 def _defines(source: Any, function: str) -> bool:
+    """Return whether the source defines this function."""
     return isinstance(source, str) and bool(re.search(rf"^(async\s+)?def\s+{re.escape(function)}\b", source, re.M))
 
 
-def _of_use(before: Tool, changes: ToolChanges) -> Tool:
+def _change_use(before: Tool, changes: ToolChanges) -> Tool:
+    """Return a tool without source with other options of its use. Raises: InvalidInput."""
     limit, approval = changes.get("return_limit_chars"), changes.get("requires_approval")
     new = NewTool(
         source="",
@@ -313,12 +315,13 @@ def _of_use(before: Tool, changes: ToolChanges) -> Tool:
         return_limit_chars=before.spec.return_limit_chars if limit is None else limit,
         requires_approval=before.spec.requires_approval if approval is None else approval,
     )
-    _check(new)
+    _check_values(new)
     spec = replace(before.spec, return_limit_chars=new.return_limit_chars, requires_approval=new.requires_approval)
     return replace(before, spec=spec, tags=as_tags(new.tags), metadata=new.metadata)
 
 
 def _typescript(new: NewTool) -> tuple[str, str, Mapping[str, Any], ToolCode]:
+    """Return name, description, parameters and code of a TypeScript tool. Raises: InvalidInput."""
     if new.schema is None or not new.name:
         raise InvalidInput("a tool in TypeScript needs a json_schema with its name, description and parameters")
     if not new.description:
@@ -335,10 +338,11 @@ def _typescript(new: NewTool) -> tuple[str, str, Mapping[str, Any], ToolCode]:
 
 
 def _check_size(tx: Tx, tool: Tool) -> None:
+    """Check the size of a tool. Raises: TooMany."""
     check_item_limits(tx.limits, tags=tool.tags, metadata=tool.metadata, schema=tool.spec.parameters)
 
 
-def _check(new: NewTool) -> None:
+def _check_values(new: NewTool) -> None:
     """Raises: InvalidInput."""
     for what, value, kind in (
         ("source", new.source, str),
@@ -358,11 +362,11 @@ def _check(new: NewTool) -> None:
         raise InvalidInput(f"description has {len(new.description):,} characters, the limit is {TEXT_MAX_CHARS:,}")
     as_tags(new.tags)
     check_json("metadata", new.metadata)
-    check_number("return_limit_chars", new.return_limit_chars, 1, RETURN_LIMIT_MAX_CHARS)
+    check_range("return_limit_chars", new.return_limit_chars, 1, RETURN_LIMIT_MAX_CHARS)
     if new.timeout_s is not None:
-        check_number("timeout_s", new.timeout_s, 0.001, TIMEOUT_MAX_S, whole=False)
+        check_range("timeout_s", new.timeout_s, 0.001, TIMEOUT_MAX_S, whole=False)
     if new.memory_mb is not None:
-        check_number("memory_mb", new.memory_mb, 16, MEMORY_MAX_MB)
+        check_range("memory_mb", new.memory_mb, 16, MEMORY_MAX_MB)
     if isinstance(new.requirements, str) or not isinstance(new.requirements, Sequence):
         raise InvalidInput(
             f"requirements is {describe_value(new.requirements)}: give a list of texts, such as ['httpx==0.28.1']"

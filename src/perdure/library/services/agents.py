@@ -141,7 +141,7 @@ class AgentService:
     async def resolve(self, name_or_id: str) -> Agent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
         check_text("an agent's name or id", name_or_id)
-        return await self._ports.store.read(_find, name_or_id)
+        return await self._ports.store.read(_resolve_agent, name_or_id)
 
     async def find_last_used(self) -> Agent | None:
         """The agent with the newest run, else the newest agent; None when there is none."""
@@ -149,7 +149,7 @@ class AgentService:
 
     async def get_state(self, agent_id: AgentId) -> AgentState:
         """The agent with everything that belongs to it. Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: _state(tx, tx.agents.get(agent_id)))
+        return await self._ports.store.read(lambda tx: _load_state(tx, tx.agents.get(agent_id)))
 
     async def get_memory(self, agent_id: AgentId) -> tuple[Agent, Sequence[Block]]:
         """The agent and its blocks. Raises: NotFound."""
@@ -157,11 +157,13 @@ class AgentService:
 
     async def list(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[Agent]:
         """A page of agents. Raises: InvalidInput; NotFound: the page begins at no agent."""
-        return await self._ports.store.read(_page, where, page, order)
+        return await self._ports.store.read(_load_page, where, page, order)
 
     async def list_states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[AgentState]:
         """A page of agents, each with everything that belongs to it. Raises: as `list`."""
-        return await self._ports.store.read(lambda tx: [_state(tx, agent) for agent in _page(tx, where, page, order)])
+        return await self._ports.store.read(
+            lambda tx: [_load_state(tx, agent) for agent in _load_page(tx, where, page, order)]
+        )
 
     async def count(self, where: AgentFilter) -> int:
         """How many agents the filter lets through."""
@@ -243,7 +245,7 @@ class AgentService:
             replace_secrets(tx, agent_id, belongings.secrets, cipher=self._ports.cipher, at=at)
 
 
-def _find(tx: Tx, name_or_id: str) -> Agent:
+def _resolve_agent(tx: Tx, name_or_id: str) -> Agent:
     if is_id("agent", name_or_id):
         return tx.agents.get(AgentId(name_or_id))
     agent = tx.agents.find_by_name(name_or_id)
@@ -254,12 +256,14 @@ def _find(tx: Tx, name_or_id: str) -> Agent:
     return agent
 
 
-def _page(tx: Tx, where: AgentFilter, page: Page, order: AgentOrder) -> Sequence[Agent]:
+def _load_page(tx: Tx, where: AgentFilter, page: Page, order: AgentOrder) -> Sequence[Agent]:
+    """A page of agents. Raises: InvalidInput, NotFound."""
     check_page(page)
     return tx.agents.page(where=where, order=order, **page.arguments)
 
 
-def _state(tx: Tx, agent: Agent) -> AgentState:
+def _load_state(tx: Tx, agent: Agent) -> AgentState:
+    """The agent with everything that belongs to it."""
     tools = tx.tools.of_agent(agent.id)
     first = tx.conversations.at(agent.id, 0)
     pending = find_pending(tx, first)

@@ -53,7 +53,7 @@ class ArchiveService:
     async def resolve(self, name_or_id: str) -> Archive:
         """The archive of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
         check_text("an archive's name or id", name_or_id)
-        return await self._ports.store.read(_resolve, name_or_id)
+        return await self._ports.store.read(_resolve_archive, name_or_id)
 
     async def list(self, page: Page, *, agent_id: AgentId | None = None, name: str | None = None) -> Sequence[Archive]:
         """A page of all archives or of an agent's; `name` is the whole name. Raises: InvalidInput, NotFound."""
@@ -106,7 +106,7 @@ class ArchiveService:
         await self._ports.store.write(detach_archive, agent_id, archive_id)
 
 
-def _resolve(tx: Tx, name_or_id: str) -> Archive:
+def _resolve_archive(tx: Tx, name_or_id: str) -> Archive:
     if is_id("archive", name_or_id):
         return tx.archives.get(ArchiveId(name_or_id))
     found = tx.archives.list(name=name_or_id, newest_first=True, limit=1)

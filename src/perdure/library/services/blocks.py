@@ -69,14 +69,14 @@ class BlockService:
     async def get_of_agent(self, agent_id: AgentId, label: str) -> Block:
         """The agent's block of this label. Raises: NotFound, BlockNotFound."""
         check_text("label", label)
-        return await self._ports.store.read(_find, agent_id, label)
+        return await self._ports.store.read(_find_block, agent_id, label)
 
     async def update_of_agent(
         self, agent_id: AgentId, label: str, changes: Changes, *, expected: int | None = None, author: Author = USER
     ) -> Block:
         """The agent's block of this label with other fields. Raises: BlockNotFound; as `update`."""
         check_text("label", label)
-        return await self._update(lambda tx: _find(tx, agent_id, label), changes, expected, author)
+        return await self._update(lambda tx: _find_block(tx, agent_id, label), changes, expected, author)
 
     async def append(self, agent_id: AgentId, label: str, text: str, *, author: Author = USER) -> Block:
         """The agent's block with a new last line. Raises: BlockNotFound, BlockReadOnly, BlockLimitExceeded."""
@@ -91,7 +91,9 @@ class BlockService:
         """The versions of the agent's block, newest first. Raises: BlockNotFound, InvalidInput."""
         check_limit(limit)
         check_text("label", label)
-        return await self._ports.store.read(lambda tx: tx.blocks.versions(_find(tx, agent_id, label).id, limit=limit))
+        return await self._ports.store.read(
+            lambda tx: tx.blocks.versions(_find_block(tx, agent_id, label).id, limit=limit)
+        )
 
     async def restore(self, agent_id: AgentId, label: str, version: int, *, author: Author = USER) -> Block:
         """The agent's block with the value of an earlier version, as a new version."""
@@ -99,7 +101,7 @@ class BlockService:
         check_number("version", version)
         now = self._ports.clock.now()
         return await self._ports.store.write(
-            lambda tx: restore_block(tx, _find(tx, agent_id, label).id, version, author=author, at=now)
+            lambda tx: restore_block(tx, _find_block(tx, agent_id, label).id, version, author=author, at=now)
         )
 
     async def attach(self, agent_id: AgentId, block_id: BlockId) -> None:
@@ -119,11 +121,12 @@ class BlockService:
     async def detach_label(self, agent_id: AgentId, label: str) -> None:
         """Take the block of this label out of the agent's memory. Raises: BlockNotFound."""
         check_text("label", label)
-        await self._ports.store.write(lambda tx: tx.blocks.detach(agent_id, _find(tx, agent_id, label).id))
+        await self._ports.store.write(lambda tx: tx.blocks.detach(agent_id, _find_block(tx, agent_id, label).id))
 
     async def _update(
         self, find: Callable[[Tx], Block], changes: Changes, expected: int | None, author: Author
     ) -> Block:
+        """Change the block that `find` returns. Raises: as `update_block`."""
         check_number("expected", expected)
         now = self._ports.clock.now()
 
@@ -135,7 +138,7 @@ class BlockService:
         return await self._ports.store.write(update)
 
 
-def _find(tx: Tx, agent_id: AgentId, label: str) -> Block:
+def _find_block(tx: Tx, agent_id: AgentId, label: str) -> Block:
     """The agent's block of this label. Raises: NotFound: there is no such agent; BlockNotFound."""
     tx.agents.model(agent_id)
     return find_block(tx, agent_id, label)

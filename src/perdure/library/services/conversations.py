@@ -57,7 +57,7 @@ class ConversationService:
         self, agent_id: AgentId | None, conversation: ConversationId | None = None
     ) -> ConversationState:
         """The conversation with the messages in its view. Raises: InvalidInput, NotFound."""
-        return await self._ports.store.read(lambda tx: _state(tx, find_conversation(tx, agent_id, conversation)))
+        return await self._ports.store.read(lambda tx: _load_state(tx, find_conversation(tx, agent_id, conversation)))
 
     async def list(self, where: ConversationFilter, page: Page, order: ConversationOrder) -> Sequence[Conversation]:
         """A page of conversations, without the agents' first ones. Raises: NotFound."""
@@ -85,7 +85,7 @@ class ConversationService:
 
         def update(tx: Tx) -> ConversationState:
             found = find_conversation(tx, agent_id, conversation)
-            return _state(tx, update_conversation(tx, found.id, changes, at=now))
+            return _load_state(tx, update_conversation(tx, found.id, changes, at=now))
 
         return await self._ports.store.write(update)
 
@@ -140,5 +140,6 @@ def ids_in_view(tx: Tx, conversation: Conversation, pending: Pending | None) -> 
     return ids
 
 
-def _state(tx: Tx, conversation: Conversation) -> ConversationState:
+def _load_state(tx: Tx, conversation: Conversation) -> ConversationState:
+    """The conversation with the ids of the messages in its view."""
     return ConversationState(conversation, ids_in_view(tx, conversation, find_pending(tx, conversation)))

@@ -70,7 +70,7 @@ class FileService:
         def load(tx: Tx) -> Sequence[FileState]:
             tx.folders.get(folder_id)
             files = page.load(partial(tx.files.list, folder_id), lambda one: tx.files.get(FileId(one)).number)
-            return _states(tx, folder_id, files, max_chars=PAGE_TEXT_CHARS if with_text else 0)
+            return _load_states(tx, folder_id, files, max_chars=PAGE_TEXT_CHARS if with_text else 0)
 
         return await self._store.read(load)
 
@@ -79,8 +79,8 @@ class FileService:
         check_text("a file's name or id", name_or_id)
 
         def load(tx: Tx) -> FileState:
-            file = _find(tx, folder_id, name_or_id)
-            return _states(tx, folder_id, [file], max_chars=TEXT_CHARS if with_text else 0)[0]
+            file = _find_file(tx, folder_id, name_or_id)
+            return _load_states(tx, folder_id, [file], max_chars=TEXT_CHARS if with_text else 0)[0]
 
         return await self._store.read(load)
 
@@ -90,7 +90,7 @@ class FileService:
         _check_lines(first_line, last_line)
 
         def load(tx: Tx) -> str:
-            file = _find(tx, folder_id, name_or_id)
+            file = _find_file(tx, folder_id, name_or_id)
             if first_line <= 1 and last_line is None:
                 return read_text(tx, file.id, max_chars=TEXT_CHARS)
             last = file.line_count if last_line is None else last_line
@@ -101,7 +101,7 @@ class FileService:
     async def delete(self, folder_id: FolderId, name_or_id: str) -> None:
         """Remove a file with its text. Raises: NotFound."""
         check_text("a file's name or id", name_or_id)
-        await self._store.write(lambda tx: tx.files.delete(_find(tx, folder_id, name_or_id).id))
+        await self._store.write(lambda tx: tx.files.delete(_find_file(tx, folder_id, name_or_id).id))
         self._app.files.wake()
 
     async def wait(
@@ -236,10 +236,12 @@ class AgentFileService:
         return await self._ports.store.write(close)
 
     def _limits(self, tx: Tx, agent_id: AgentId) -> FileLimits:
+        """The limits of the agent's open files, by its window."""
         agent = tx.agents.get(agent_id)
         return limits_of(agent, self._ports.inputs().window(agent)[0])
 
     def _text_in_view(self, tx: Tx, file: AgentFile, limits: FileLimits) -> str:
+        """The text of an open file in the agent's view."""
         view = read_view(
             tx,
             file.file,
@@ -260,7 +262,7 @@ def _check_lines(first_line: int, last_line: int | None) -> None:
         raise InvalidInput(f"last_line is {last_line}, before first_line, {first_line}: give the lines in order")
 
 
-def _states(tx: Tx, folder_id: FolderId, files: Sequence[File], *, max_chars: int) -> list[FileState]:
+def _load_states(tx: Tx, folder_id: FolderId, files: Sequence[File], *, max_chars: int) -> list[FileState]:
     """The files as they stand, with the texts that fit into `max_chars` together."""
     waiting, left = tx.files.unembedded(folder_id), max_chars
     states: list[FileState] = []
@@ -273,7 +275,7 @@ def _states(tx: Tx, folder_id: FolderId, files: Sequence[File], *, max_chars: in
     return states
 
 
-def _find(tx: Tx, folder_id: FolderId, name_or_id: str) -> File:
+def _find_file(tx: Tx, folder_id: FolderId, name_or_id: str) -> File:
     """The folder's file of this id or name. Raises: NotFound."""
     tx.folders.get(folder_id)
     if is_id("file", name_or_id):

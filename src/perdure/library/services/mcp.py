@@ -22,6 +22,7 @@ from perdure.domain.mcp import (
     build_server,
     change_server,
     find_server,
+    find_tool,
     list_known_tools,
     list_tools_by_status,
     register_server,
@@ -183,10 +184,10 @@ class McpService:
             name: the server's name of it, or the one that agents use.
         Raises: NotFound, Conflict; InvalidInput: it is unusable.
         """
-        known = await self._find_known(server_id, name)
+        known = find_tool(await self.list_known(server_id), name)
         if known.status in ("pending", "removed", "unusable") and known.seen is not None:
             await self.approve(server_id, [known.name], expected={known.name: known.seen.digest})
-            known = await self._find_known(server_id, name)
+            known = find_tool(await self.list_known(server_id), name)
         tool_id = known.tool_id
         if tool_id is None:
             raise NotFound("MCP tool", name)
@@ -233,14 +234,9 @@ class McpService:
 
         return await ports.store.read(build)
 
-    async def _find_known(self, server_id: McpServerId, name: str) -> McpTool:
-        for known in await self.list_known(server_id):
-            if name in (known.name, known.local_name):
-                return known
-        raise NotFound("MCP tool", name)
-
 
 def _list_tools(tx: Tx, server_id: McpServerId) -> Sequence[Tool]:
+    """The agents' tools of a server, by name."""
     ids = tuple(tool.tool_id for tool in tx.mcp.tools(server_id) if tool.tool_id is not None)
     found = tx.tools.page(where=ToolFilter(ids=ids), ascending=True, limit=SERVER_TOOLS_MAX)
     return sorted(found, key=lambda tool: tool.spec.name)

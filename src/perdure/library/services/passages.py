@@ -97,7 +97,7 @@ class PassageService:
 
         Raises: NotFound: there is no such agent; the page begins at none of its passages.
         """
-        return await self._ports.store.read(_agent_page, agent_id, page, text)
+        return await self._ports.store.read(_load_agent_page, agent_id, page, text)
 
     async def update(self, owner_id: ArchiveId | AgentId, passage_id: PassageId, changes: PassageChanges) -> Passage:
         """A passage of an archive or agent with other fields. Raises: InvalidInput; NotFound, also for another's."""
@@ -158,7 +158,8 @@ def passages_page(
     return page.load(query, lambda cursor: get_passage(tx, archive_id, PassageId(cursor)).seq)
 
 
-def _agent_page(tx: Tx, agent_id: AgentId, page: Page, text: str | None) -> Sequence[Passage]:
+def _load_agent_page(tx: Tx, agent_id: AgentId, page: Page, text: str | None) -> Sequence[Passage]:
+    """A page over the agent's archives. Raises: NotFound."""
     tx.agents.model(agent_id)
     archives = [archive.id for archive in tx.archives.of_agent(agent_id)]
 

@@ -163,5 +163,6 @@ def _list_unended(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Se
 
 
 def _load_steps(tx: Tx, run_id: RunId) -> tuple[Run, Sequence[Step]]:
+    """The run and its steps. Raises: NotFound."""
     run = tx.runs.get(run_id)
     return run, tx.steps.of_run(run.key)

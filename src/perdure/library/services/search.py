@@ -224,12 +224,14 @@ class SearchService:
 
 
 def _check_search(text: Any, limit: Any, offset: Any) -> None:
+    """Check the arguments of a search. Raises: InvalidInput."""
     check_limit(limit)
     check_number("offset", offset)
     check_text("text", text)
 
 
 def _check_archives(archives: Any) -> None:
+    """Check a list of archive ids. Raises: InvalidInput."""
     if archives is not None and not isinstance(archives, list | tuple | set | frozenset):
         raise InvalidInput(f"archives is {archives!r:.80}: give a list of ids")
     for archive_id in archives or ():

@@ -133,6 +133,7 @@ def overview_of(found: Preview) -> ContextOverview:
 
 
 def _load_with_run(tx: Tx, step_id: StepId) -> tuple[Run, Step]:
+    """The run of a step, and the step. Raises: NotFound."""
     step = tx.steps.get(step_id)
     return tx.runs.at(RunKey(step.agent_id, step.run_seq)), step
 
@@ -164,7 +165,11 @@ def _list_steps(
     elif seq is not None and run.conversation_seq != seq:
         steps = []
     else:
-        steps = [step for step in reversed(tx.steps.of_run(run.key)) if older is None or _at(step) < _at(older)][:limit]
+        steps = [
+            step
+            for step in reversed(tx.steps.of_run(run.key))
+            if older is None or _step_place(step) < _step_place(older)
+        ][:limit]
     runs = {key: tx.runs.at(key) for key in dict.fromkeys(RunKey(agent_id, step.run_seq) for step in steps)}
     prices = {model: _prices_of(model) for model in dict.fromkeys(step.model for step in steps)}
     found: list[StepInfo] = []
@@ -211,6 +216,7 @@ def _prices_of(model: str) -> Prices:
 
 
 def _build_request(tx: Tx, step: Step) -> tuple[View, ModelRequest]:
+    """A step's view and request, built from the log. Raises: ReplayMismatch."""
     recipe = step.recipe
     now = tx.agents.get(step.agent_id)
     run = tx.runs.at(RunKey(step.agent_id, step.run_seq))
@@ -225,5 +231,6 @@ def _build_request(tx: Tx, step: Step) -> tuple[View, ModelRequest]:
     return view, request
 
 
-def _at(step: Step) -> tuple[int, int]:
+def _step_place(step: Step) -> tuple[int, int]:
+    """The step's place in the agent's log: the number of its run, and its index there."""
     return step.run_seq, step.index

@@ -89,6 +89,7 @@ async def _run_code(
     author: Author,
     progress: Callable[[str], None] | None,
 ) -> ToolOutcome:
+    """Run a custom tool in the sandbox, and store its changes of blocks."""
     if agent_id is None and code.takes_agent and needs_agent(code.source, code.function):
         raise InvalidInput(f"tool {tool.spec.name!r}: this tool takes agent_state: use agent.tools.run")
     try:

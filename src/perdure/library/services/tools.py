@@ -67,12 +67,14 @@ class ToolService:
     async def get(self, name_or_id: str) -> ToolState:
         """Raises: NotFound, naming what there is."""
         check_text("a tool's name or id", name_or_id)
-        return await self._app.ports.store.read(lambda tx: _states(tx, [_find(tx, name_or_id)])[0])
+        return await self._app.ports.store.read(lambda tx: _load_states(tx, [_resolve_tool(tx, name_or_id)])[0])
 
     async def list(self, where: ToolFilter, page: Page) -> Sequence[ToolState]:
         """A page of all tools. Raises: InvalidInput; NotFound: the page begins at no tool."""
         check_page(page, text=where.text)
-        return await self._app.ports.store.read(lambda tx: _states(tx, tx.tools.page(where=where, **page.arguments)))
+        return await self._app.ports.store.read(
+            lambda tx: _load_states(tx, tx.tools.page(where=where, **page.arguments))
+        )
 
     async def count(self, where: ToolFilter) -> int:
         """How many tools the filter lets through."""
@@ -96,17 +98,17 @@ class ToolService:
         now, cipher = self._app.ports.clock.now(), self._app.ports.cipher
 
         def update(tx: Tx) -> ToolState:
-            before = _find(tx, name_or_id)
+            before = _resolve_tool(tx, name_or_id)
             fields = changes(before) if callable(changes) else changes
             check_sandbox_limits(self._app, memory_mb=fields.get("memory_mb"), timeout_s=fields.get("timeout_s"))
-            return _states(tx, [update_tool(tx, before.id, fields, cipher=cipher, at=now)])[0]
+            return _load_states(tx, [update_tool(tx, before.id, fields, cipher=cipher, at=now)])[0]
 
         return await self._app.ports.store.write(update)
 
     async def delete(self, name_or_id: str) -> None:
         """Take the tool from all agents and remove it. Raises: NotFound, ToolBuiltIn."""
         check_text("a tool's name or id", name_or_id)
-        await delete(self._app.ports, lambda tx: delete_tool(tx, _find(tx, name_or_id).id))
+        await delete(self._app.ports, lambda tx: delete_tool(tx, _resolve_tool(tx, name_or_id).id))
 
     def read_source(self, source: str, source_type: str) -> Tool:
         """The tool that a source makes, which is not stored. Raises: SourceInvalid, SchemaMismatch, InvalidInput."""
@@ -148,7 +150,7 @@ class ToolService:
             tools = tx.tools.of_agent(agent_id)
             if page is not None:
                 tools = page.select(tools, kind="tool of this agent", id_of=lambda tool: tool.id)
-            return _states(tx, tools)
+            return _load_states(tx, tools)
 
         return await self._app.ports.store.read(load)
 
@@ -158,7 +160,7 @@ class ToolService:
 
         def attach(tx: Tx) -> Tool:
             tx.agents.model(agent_id)
-            tool = _find(tx, name_or_id)
+            tool = _resolve_tool(tx, name_or_id)
             tx.tools.attach(agent_id, tool.spec.name)
             return tool
 
@@ -170,7 +172,7 @@ class ToolService:
 
         def detach(tx: Tx) -> None:
             tx.agents.model(agent_id)
-            tx.tools.detach(agent_id, _find(tx, name_or_id).spec.name)
+            tx.tools.detach(agent_id, _resolve_tool(tx, name_or_id).spec.name)
 
         await self._app.ports.store.write(detach)
 
@@ -185,7 +187,7 @@ class ToolService:
             tools = tx.tools.of_agent(agent_id)
             for tool in tools:
                 if name_or_id in (tool.id, tool.spec.name):
-                    return _states(tx, [tool])[0]
+                    return _load_states(tx, [tool])[0]
             names = ", ".join(tool.spec.name for tool in tools)
             raise NotFound("tool of this agent", name_or_id, hint=f"it has {names or 'none'}")
 
@@ -193,18 +195,22 @@ class ToolService:
         return await run_tool(self._app, state.tool, state.code, arguments, agent_id=agent_id, author=author)
 
     async def _save(self, new: NewTool, unit: Callable[..., Tool]) -> ToolState:
+        """Store a new tool by `unit`. Raises: as `create`."""
         ports = self._app.ports
         check_sandbox_limits(self._app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
         tool_id, now = ToolId(ports.ids.new("tool")), ports.clock.now()
-        return await ports.store.write(lambda tx: _states(tx, [unit(tx, new, tool_id, cipher=ports.cipher, at=now)])[0])
+        return await ports.store.write(
+            lambda tx: _load_states(tx, [unit(tx, new, tool_id, cipher=ports.cipher, at=now)])[0]
+        )
 
 
-def _states(tx: Tx, tools: Sequence[Tool]) -> list[ToolState]:
+def _load_states(tx: Tx, tools: Sequence[Tool]) -> list[ToolState]:
+    """The tools with their code."""
     codes = tx.tools.codes([tool.id for tool in tools if tool.spec.kind == "custom"])
     return [ToolState(tool, codes.get(tool.id)) for tool in tools]
 
 
-def _find(tx: Tx, name_or_id: str) -> Tool:
+def _resolve_tool(tx: Tx, name_or_id: str) -> Tool:
     """The tool of this name or id. Raises: NotFound, naming what there is."""
     if is_id("tool", name_or_id):
         return tx.tools.get(ToolId(name_or_id))

@@ -43,18 +43,20 @@ async def upload(
     check_choice("if_exists", if_exists, IF_EXISTS)
     if name is not None:
         check_text("name", name)
-    stream, own_name = await asyncio.to_thread(_open, source)
+    stream, own_name = await asyncio.to_thread(_open_source, source)
     try:
         wanted = name if name is not None else own_name
         if not wanted:
             raise FileNameInvalid("", "bytes have no name of their own: give them one")
-        return await _store(app, folder_id, stream, wanted, original_name or own_name or wanted, if_exists, media_type)
+        return await _store_parts(
+            app, folder_id, stream, wanted, original_name or own_name or wanted, if_exists, media_type
+        )
     finally:
         if not hasattr(source, "read"):
             stream.close()
 
 
-async def _store(
+async def _store_parts(
     app: App,
     folder_id: FolderId,
     stream: BinaryIO,
@@ -63,6 +65,7 @@ async def _store(
     if_exists: IfExists,
     media_type: str,
 ) -> File:
+    """Store the bytes part by part, then the file. Raises: as `upload`."""
     store, ids, clock = app.store, app.ports.ids, app.ports.clock
     size, digest, head = await asyncio.to_thread(_measure, stream, app.settings.file_limit_bytes, wanted_name)
     name = check_file(wanted_name, head)
@@ -103,7 +106,7 @@ async def _store(
     return added
 
 
-def _open(source: Source) -> tuple[BinaryIO, str]:
+def _open_source(source: Source) -> tuple[BinaryIO, str]:
     """A stream of the bytes, and the source's own name, empty where it has none."""
     if isinstance(source, bytes | bytearray | memoryview):
         return io.BytesIO(source), ""

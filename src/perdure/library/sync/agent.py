@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
+from perdure.core.conversations import Conversation, Reset
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ArchiveId, ConversationId, RunId, StepId
 from perdure.core.messages import Message, Role
@@ -16,6 +17,7 @@ from perdure.core.models import Exchange, ModelRequest
 from perdure.core.runs import IfBusy, Run
 from perdure.domain.agents.units import AgentChanges
 from perdure.domain.conversations.importing import ImportedMessage
+from perdure.domain.conversations.units import ConversationChanges
 from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.client_tools import ClientTool
@@ -25,9 +27,8 @@ from perdure.library.services.importing import ImportResult
 from perdure.library.services.search import RecallOptions
 from perdure.library.services.steps import StepInfo
 from perdure.library.sync.approval import Approval
-from perdure.library.sync.archival import AgentArchives, Archival
+from perdure.library.sync.archives import AgentArchives, Archival
 from perdure.library.sync.blocks import AgentBlocks
-from perdure.library.sync.conversations import Conversations
 from perdure.library.sync.folders import AgentFiles
 from perdure.library.sync.secrets import Secrets
 from perdure.library.sync.tools import AgentRules, AgentTools
@@ -37,7 +38,7 @@ from perdure.search.recalled import Recalled
 __all__ = ["Agent"]
 
 
-class Agent(Conversations, Archival, Approval):
+class Agent(Archival, Approval):
     """One agent. `info` holds its values at look-up time; everything else is read anew."""
 
     _inner: AsyncAgent
@@ -318,3 +319,47 @@ class Agent(Conversations, Archival, Approval):
         Raises: NotFound, also for another agent's; ReplayMismatch; InvalidInput: the catalog can't be read.
         """
         return self._portal.run(self._inner.explain(step_id))
+
+    def new_conversation(self, *, summary: str | None = None) -> Conversation:
+        """A new line of messages over the same memory; `summary` says what it is about. Raises: InvalidInput."""
+        return self._portal.run(self._inner.new_conversation(summary=summary))
+
+    def conversations(self, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
+        """Oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""
+        return self._portal.run(self._inner.conversations(limit=limit, after_seq=after_seq))
+
+    def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
+        """A conversation of this agent; by default its first. Raises: InvalidInput; NotFound, also for another
+        agent's."""
+        return self._portal.run(self._inner.find_conversation(conversation))
+
+    def update_conversation(self, conversation: ConversationId, **changes: Unpack[ConversationChanges]) -> Conversation:
+        """The conversation as changed. What is not given stays: `summary` and `description`, what it is about, in at
+        most 20,000 characters each; `archived`: it takes messages either way, but a chat does not go on with it by
+        itself.
+
+        Raises: InvalidInput: a value that can't be used, no such field; NotFound, also for another agent's.
+        """
+        return self._portal.run(self._inner.update_conversation(conversation, **changes))
+
+    def delete_conversation(self, conversation: ConversationId) -> None:
+        """Take a conversation, and what was said in it, out of every list, search and view; its rows stay in the log
+        until the agent is deleted.
+
+        Raises: NotFound, also for another agent's; InvalidInput: it is the agent's first, which can be `reset`;
+        ConversationBusy: a run has not ended.
+        """
+        self._portal.run(self._inner.delete_conversation(conversation))
+
+    def reset(self, *, conversation: ConversationId | None = None) -> Sequence[Reset]:
+        """Have a conversation begin anew, or all of them: what was said is out of view, for the model, in lists and in
+        searches. Blocks, archives and files stay; so does the history, in the log (`messages(reset=True)`). Calls that
+        wait for an answer are given up. One `Reset` of each conversation in which anything was said.
+
+        Raises: InvalidInput, NotFound; ConversationBusy: a run has not ended; nothing is changed.
+        """
+        return self._portal.run(self._inner.reset(conversation=conversation))
+
+    def resets(self, *, conversation: ConversationId | None = None, limit: int = 100) -> Sequence[Reset]:
+        """When a conversation began anew, or each of them; newest first. Raises: InvalidInput, NotFound."""
+        return self._portal.run(self._inner.resets(conversation=conversation, limit=limit))

@@ -11,12 +11,12 @@ from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Passage
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges
-from perdure.library.archives import AsyncArchive, AsyncArchives
+from perdure.library.archives import AsyncAgentArchives, AsyncArchival, AsyncArchive, AsyncArchives
 from perdure.library.portal import Portal
 from perdure.library.services.passages import PassageConditions
 from perdure.search.hits import Hits, PassageHit
 
-__all__ = ["Archive", "Archives"]
+__all__ = ["AgentArchives", "Archival", "Archive", "Archives"]
 
 
 class Archives:
@@ -171,3 +171,82 @@ class Archive:
     def delete(self) -> None:
         """Remove the archive with its passages; see `Archives.delete`."""
         self._portal.run(self._inner.delete())
+
+
+class Archival:
+    """The archival memory of an agent; `Agent` has these methods."""
+
+    _portal: Portal
+    _inner: AsyncArchival
+
+    def archive(self, text: str, *, tags: Sequence[str] = (), occurred_at: datetime | None = None) -> Passage:
+        """Put a text into archival memory.
+
+        Args:
+            occurred_at: when it happened, a time with a zone; by default now.
+        Raises: InvalidInput: an empty or too long text, a time without a zone.
+        """
+        return self._portal.run(self._inner.archive(text, tags=tags, occurred_at=occurred_at))
+
+    def search_archive(
+        self,
+        text: str,
+        *,
+        limit: int = 10,
+        offset: int = 0,
+        explain: bool = False,
+        **conditions: Unpack[PassageConditions],
+    ) -> Hits[PassageHit]:
+        """The passages that best match, of the agent's archives and of the files of its folders, best first; for an
+        empty text the newest ones. The `source` of a file's passage names file and lines. The search's `ran` says which
+        arms took part, and why others did not.
+
+        Args:
+            limit, offset: so many hits, and how many before them are passed over; a search finds at most 1,000.
+            explain: have each hit say `why` it was found.
+            conditions: `tags`, of which `tag_match` says whether "any" (the default) or "all" are needed; `since` and
+                `until`: times with a zone, both included.
+        Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
+        """
+        return self._portal.run(
+            self._inner.search_archive(text, limit=limit, offset=offset, explain=explain, **conditions)
+        )
+
+    def passages(
+        self, *, limit: int = 100, after_seq: int = -1, **conditions: Unpack[PassageConditions]
+    ) -> Sequence[Passage]:
+        """A page of the agent's archive, oldest first; `after_seq` is the last one's number of the page before.
+
+        Args and Raises: as `search_archive`.
+        """
+        return self._portal.run(self._inner.passages(limit=limit, after_seq=after_seq, **conditions))
+
+    def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
+        """The passage with other fields: `text`, `tags`, `metadata`, `source`, `occurred_at`.
+
+        Raises: NotFound, also for one of another agent's; InvalidInput: a value that can't be used, no such field.
+        """
+        return self._portal.run(self._inner.update_passage(passage_id, **changes))
+
+    def delete_passage(self, passage_id: PassageId) -> None:
+        """Remove a passage from archival memory. Raises: NotFound, also for one of another agent's."""
+        self._portal.run(self._inner.delete_passage(passage_id))
+
+
+class AgentArchives:
+    """The archives of one agent; the first of them takes what the agent puts away."""
+
+    def __init__(self, portal: Portal, inner: AsyncAgentArchives) -> None:
+        self._portal, self._inner = portal, inner
+
+    def list(self) -> list[Archive]:
+        """In the order they were attached."""
+        return [Archive(self._portal, one) for one in self._portal.run(self._inner.list())]
+
+    def attach(self, archive_id: ArchiveId) -> None:
+        """Let the agent find what is in an archive. Attaching twice is no error. Raises: NotFound."""
+        self._portal.run(self._inner.attach(archive_id))
+
+    def detach(self, archive_id: ArchiveId) -> None:
+        """Take an archive from the agent; its passages stay. Raises: NotFound."""
+        self._portal.run(self._inner.detach(archive_id))
