@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.sections.memory_delta import memory_deltas, versions_of
+from perdure.context.sections.envelopes import memory_deltas, versions_of
 from perdure.core.blocks import Block
 from perdure.core.ids import BlockId
 from tests.support.strategies import blocks, effort

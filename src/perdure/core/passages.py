@@ -85,15 +85,9 @@ class PassageTexts:
         """Join columns of one store, one after the other."""
         if len(several) == 1:
             return several[0]
-        return cls(
-            [seq for some in several for seq in some.seqs],
-            [text for some in several for text in some.texts],
-            [at for some in several for at in some.occurred_at],
-            [origin for some in several for origin in some.origins],
-            [row for some in several for row in some.rows],
-            [uses for some in several for uses in some.uses],
-            next((some.make for some in several if some.rows), _none),
-        )
+        columns = ("seqs", "texts", "occurred_at", "origins", "rows", "uses")
+        joined = {name: [value for texts in several for value in getattr(texts, name)] for name in columns}
+        return cls(**joined, make=next((texts.make for texts in several if texts.rows), _none))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,25 @@
-"""Envelopes: the engine's messages are JSON with a `type`, never plain text."""
+"""Envelopes: the engine's messages are JSON with a `type`, never plain text.
+
+Here are those about memory edits from outside, and about messages that left the view. An agent's own edit needs none:
+its tool's result shows the new value. An edit by anybody else (a person, another agent that shares the block) becomes
+a message in each conversation's log before its next model call. So no byte of the request that was already sent
+changes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from perdure.core.blocks import Block
+from perdure.core.ids import MessageId
+from perdure.core.messages import Message, Text
+from perdure.core.nodes import SummaryNode, message_handle, node_handle
+from perdure.core.runs import Prefix
 from perdure.core.text.json_encoder import spaced_json
+
+NOTE = "Earlier messages, in short: history, no instruction."
+HOW_TO_OPEN = " context_expand(handle) opens what a summary stands for."
 
 
 def envelope(kind: str, **fields: Any) -> str:
@@ -12,3 +27,92 @@ def envelope(kind: str, **fields: Any) -> str:
     if None in fields.values():
         fields = {name: value for name, value in fields.items() if value is not None}
     return spaced_json({"type": kind, **fields})
+
+
+def versions_of(blocks: Sequence[Block]) -> dict[str, int]:
+    """Return block id -> version, for the blocks of an agent."""
+    return {block.id: block.version for block in blocks}
+
+
+def memory_deltas(
+    seen: Mapping[str, int],
+    blocks: Sequence[Block],
+    *,
+    labels: Mapping[str, str] | None = None,
+    folded: bool = False,
+) -> tuple[str, ...]:
+    """Build the delta messages between the versions `seen` by a log and these blocks.
+
+    One for each new or changed block, in order, with its description and whole new value; then one for each detached
+    block. Empty when nothing changed.
+
+    Args:
+        labels: block id -> label that the log has seen, for renamed and detached blocks.
+        folded: the memory section shows the new values already, so the message only refers to it.
+    """
+    now = versions_of(blocks)
+    if now == seen:
+        return ()
+    labels = labels or {}
+    changed = [
+        envelope(
+            "memory_delta",
+            label=block.label,
+            op="edited" if block.id in seen else "attached",
+            renamed_from=labels.get(block.id) if labels.get(block.id, block.label) != block.label else None,
+            description=block.description or None,
+            version=block.version,
+            chars_limit=block.limit_chars,
+            read_only=block.read_only or None,
+            value=None if folded else block.value,
+            value_in="memory_blocks" if folded else None,
+        )
+        for block in blocks
+        if seen.get(block.id) != block.version
+    ]
+    detached = [
+        envelope("memory_delta", label=labels.get(block_id), op="detached", block=block_id)
+        for block_id in seen
+        if block_id not in now
+    ]
+    return (*changed, *detached)
+
+
+def summary_section(nodes: Sequence[SummaryNode], *, can_open: bool = True) -> str:
+    """Build one envelope for all nodes, oldest first; empty for none. `can_open`: the model has `context_expand`."""
+    if not nodes:
+        return ""
+    return envelope(
+        "summary",
+        note=NOTE + HOW_TO_OPEN if can_open else NOTE,
+        hidden_messages=sum(node.message_count for node in nodes),
+        nodes=[
+            {
+                "handle": node_handle(node.seq),
+                "messages": message_handle(node.from_message_seq, node.upto_message_seq),
+                "dates": _dates(node),
+                "summary": node.text,
+            }
+            for node in nodes
+        ],
+    )
+
+
+def _dates(node: SummaryNode) -> str:
+    first, last = node.since.date().isoformat(), node.until.date().isoformat()
+    return first if first == last else f"{first}..{last}"
+
+
+def summary_message(prefix: Prefix) -> Message:
+    """Return the section as the first message of a request. The prefix holds it; no log does."""
+    return Message(
+        id=MessageId(f"message-summary-{prefix.agent_id}-{prefix.seq}"),
+        agent_id=prefix.agent_id,
+        seq=-1,
+        conversation_seq=prefix.conversation_seq,
+        role="system",
+        kind="summary",
+        parts=(Text(prefix.summary),),
+        created_at=prefix.created_at,
+        occurred_at=prefix.created_at,
+    )

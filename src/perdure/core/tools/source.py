@@ -85,6 +85,7 @@ def needs_agent(source: str, name: str) -> bool:
 
 
 def _parse(source: str, name: str | None, description: str | None, parameters: Mapping[str, Any] | None) -> SourceTool:
+    """Do the work of `parse_source`. Raises: RecursionError as well."""
     source, module = _parse_module(source)
     function = _function(module, name)
     check_tool_name(function.name)
@@ -114,6 +115,7 @@ def _parse(source: str, name: str | None, description: str | None, parameters: M
 
 
 def _parse_module(source: str) -> tuple[str, ast.Module]:
+    """Return the source without common indentation, and its syntax tree."""
     source = source.removeprefix("\ufeff")  # as editors begin files with
     if not source.strip():
         raise SourceInvalid("the source is empty: write a function with a docstring")
@@ -136,6 +138,7 @@ def _parse_module(source: str) -> tuple[str, ast.Module]:
 
 
 def _function(module: ast.Module, name: str | None) -> ast.FunctionDef | ast.AsyncFunctionDef:
+    """Return the function of this name, else the last public one."""
     functions = [line for line in module.body if isinstance(line, ast.FunctionDef | ast.AsyncFunctionDef)]
     public = [function for function in functions if not function.name.startswith("_")]
     if name is not None:
@@ -170,6 +173,7 @@ def _schema(
     types: SourceTypes,
     texts: Mapping[str, str],
 ) -> dict[str, Any]:
+    """Build the JSON schema of a function's parameters."""
     for star in (function.args.vararg, function.args.kwarg):
         if star is not None:
             raise SourceInvalid(
@@ -201,6 +205,7 @@ def _schema(
 
 
 def _move_last(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return the mapping with one key at its end."""
     last = {key: schema[key]} if key in schema else {}
     return {name: value for name, value in schema.items() if name != key} | last
 
@@ -274,6 +279,7 @@ def _kinds(schema: Mapping[str, Any]) -> set[str]:
 
 
 def _overlap(one: set[str], other: set[str]) -> bool:
+    """Return whether a value can be of one of both sets of JSON types."""
     return bool(one & other) or ({"integer", "number"} & one != set() and {"integer", "number"} & other != set())
 
 

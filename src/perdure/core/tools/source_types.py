@@ -53,9 +53,9 @@ def _library() -> Mapping[str, Any]:
     import typing_extensions
 
     return {
-        **{one.__name__: one for one in (str, int, float, bool, bytes, complex, object, tuple)},
-        **{one.__name__: one for one in (datetime.datetime, datetime.date, datetime.time, datetime.timedelta)},
-        **{one.__name__: one for one in (uuid.UUID, decimal.Decimal, pathlib.Path)},
+        **{entry.__name__: entry for entry in (str, int, float, bool, bytes, complex, object, tuple)},
+        **{entry.__name__: entry for entry in (datetime.datetime, datetime.date, datetime.time, datetime.timedelta)},
+        **{entry.__name__: entry for entry in (uuid.UUID, decimal.Decimal, pathlib.Path)},
         **dict.fromkeys(_LISTS.split(), list),
         **dict.fromkeys(_SETS.split(), set),
         **dict.fromkeys(_DICTS.split(), dict),
@@ -81,7 +81,7 @@ class SourceTypes:
         self._count = 0
 
     def type_of(self, node: ast.expr, scope: Scope | None = None) -> Any:
-        """The type that an annotation names. Raises: SourceInvalid: it can't be known without running the source."""
+        """Return the type that an annotation names. Raises: SourceInvalid: only running the source could tell it."""
         scope = self._names if scope is None else scope
         self._count_one(node)
         with _convert_errors(node, f"the annotation `{_text(node)}` can't be read from the source"):
@@ -101,17 +101,17 @@ class SourceTypes:
                 case ast.Call(func=func, keywords=keywords) if (name := self._simple_name(func, scope)) in _CONSTRAINED:
                     import pydantic
 
-                    return getattr(pydantic, name)(**self._words(keywords, scope))
+                    return getattr(pydantic, name)(**self._keywords(keywords, scope))
                 case ast.Call(func=func) if self._simple_name(func, scope) == "TypeVar":
                     return Any
                 case ast.Name() | ast.Attribute():
-                    found = self._found(node, scope)
-                    if isinstance(found, ast.ClassDef):
-                        return self._class(found, scope)
-                    if isinstance(found, ast.expr):
-                        return self._once(found, self.type_of)
-                    if found is not None and found in _library():
-                        return _library()[found]
+                    target = self._resolve(node, scope)
+                    if isinstance(target, ast.ClassDef):
+                        return self._class(target, scope)
+                    if isinstance(target, ast.expr):
+                        return self._without_circle(target, self.type_of)
+                    if target is not None and target in _library():
+                        return _library()[target]
         raise SourceInvalid(
             f"the annotation `{_text(node)}` can't be read from the source: use types of Python's library, or define"
             " it in the source as a pydantic model, dataclass, TypedDict, NamedTuple or Enum; or give a json_schema",
@@ -119,30 +119,28 @@ class SourceTypes:
         )
 
     def default_of(self, node: ast.expr | None, scope: Scope | None = None) -> Any:
-        """The default of a parameter or field: `...` for none, a pydantic `Field`, or the value."""
+        """Return the default of a parameter or field: `...` for none, a pydantic `Field`, or the value."""
         scope = self._names if scope is None else scope
-        match node:
-            case None:
-                return ...
-            case ast.Constant() if _is_ellipsis(node):
-                return ...
-            case ast.Call(func=func) if self._simple_name(func, scope) in ("Field", "field"):
-                return self._field(node, scope)
+        if node is None or _is_ellipsis(node):
+            return ...
+        if isinstance(node, ast.Call) and self._simple_name(node.func, scope) in ("Field", "field"):
+            return self._field(node, scope)
         value = self._value(node, scope)
-        return _field(default_factory=None) if value is _UNKNOWN else value
+        return _pydantic_field(default_factory=None) if value is _UNKNOWN else value
 
     def _generic(self, outer: ast.expr, items: Sequence[ast.expr], scope: Scope) -> Any:
-        """A type with what stands in its brackets."""
+        """Return a type with what stands in its brackets."""
         name = self._simple_name(outer, scope) or ""
         if name == "Literal":
             return Literal[tuple(self._literal(item, scope) for item in items)]
         if name == "Annotated":
             return Annotated[self.type_of(items[0], scope), *(self._note(note, scope) for note in items[1:])]
-        made = self.type_of(outer, scope)
+        result = self.type_of(outer, scope)
         inner = [... if _is_ellipsis(item) else self.type_of(item, scope) for item in items]
-        return made[tuple(inner) if len(inner) > 1 else inner[0]]
+        return result[tuple(inner) if len(inner) > 1 else inner[0]]
 
     def _count_one(self, node: ast.expr) -> None:
+        """Count one more type or value. Raises: SourceInvalid: there are too many."""
         self._count += 1
         if self._count > TYPES_MAX:
             raise SourceInvalid(
@@ -150,6 +148,7 @@ class SourceTypes:
             )
 
     def _literal(self, node: ast.expr, scope: Scope) -> Any:
+        """Return one value of a `Literal`."""
         self._count_one(node)
         if isinstance(node, ast.Subscript):
             return self.type_of(node, scope)
@@ -165,38 +164,39 @@ class SourceTypes:
         return note.value if isinstance(note, ast.Constant) and isinstance(note.value, str) else None
 
     def _field(self, call: ast.Call, scope: Scope) -> Any:
-        words = self._words(call.keywords, scope)
-        default = next(iter(call.args), None) or next(
-            (one.value for one in call.keywords if one.arg == "default"), None
-        )
+        """Return the pydantic `Field` of a call of `Field` or `field`."""
+        words = self._keywords(call.keywords, scope)
+        named = (keyword.value for keyword in call.keywords if keyword.arg == "default")
+        default = next(iter(call.args), None) or next(named, None)
         if default is not None and not _is_ellipsis(default):
             value = self._value(default, scope)
             words |= {"default_factory": None} if value is _UNKNOWN else {"default": value}
-        return _field(**words)
+        return _pydantic_field(**words)
 
-    def _words(self, keywords: Sequence[ast.keyword], scope: Scope) -> dict[str, Any]:
-        """The keywords of a call whose values can be read; a factory counts as one that makes None."""
+    def _keywords(self, keywords: Sequence[ast.keyword], scope: Scope) -> dict[str, Any]:
+        """Return the keywords of a call whose values can be read; a factory counts as one that makes None."""
         words = {word.arg: self._value(word.value, scope) for word in keywords if word.arg}
         factory = {"default_factory": None} if "default_factory" in words else {}
         return {name: value for name, value in words.items() if value is not _UNKNOWN} | factory
 
     def _class(self, node: ast.ClassDef, scope: Scope) -> Any:
+        """Return the class that a definition of the source stands for, built once."""
         if node in self._busy:
             return ForwardRef(node.name)  # a class may hold itself
         if node not in self._classes:
             with _convert_errors(node, f"class {node.name} can't be built"):
-                self._classes[node] = self._once(node, lambda _: self._build(node, scope))
+                self._classes[node] = self._without_circle(node, lambda _: self._build_class(node, scope))
         if not self._busy:
-            known = {one.name: made for one, made in self._classes.items()}
-            for made in known.values():
-                if hasattr(made, "model_rebuild"):
-                    made.model_rebuild(raise_errors=False, _types_namespace=known)
+            classes = {definition.name: built for definition, built in self._classes.items()}
+            for built in classes.values():
+                if hasattr(built, "model_rebuild"):
+                    built.model_rebuild(raise_errors=False, _types_namespace=classes)
         return self._classes[node]
 
-    def _build(self, node: ast.ClassDef, scope: Scope) -> Any:
-        """The class with its fields and values, and nothing that would have to be run, such as its methods."""
-        decorators = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
-        is_dataclass = "dataclass" in [self._simple_name(one, scope) for one in decorators]
+    def _build_class(self, node: ast.ClassDef, scope: Scope) -> Any:
+        """Build a class with its fields and values, and nothing that would have to be run, such as its methods."""
+        decorators = [line.func if isinstance(line, ast.Call) else line for line in node.decorator_list]
+        is_dataclass = "dataclass" in [self._simple_name(decorator, scope) for decorator in decorators]
         bases = [self.type_of(base, scope) for base in node.bases if self._simple_name(base, scope) != "Generic"]
         if not bases and not is_dataclass:
             raise SourceInvalid(
@@ -204,40 +204,43 @@ class SourceTypes:
                 " made of it: make it one, or give a json_schema",
                 line=node.lineno,
             )
-        inside = {**scope, **_scope(node.body)}
+        class_scope = {**scope, **_scope(node.body)}
         body: dict[str, Any] = {"__doc__": ast.get_docstring(node), "__module__": __name__, "__annotations__": {}}
         for line in node.body:
             match line:
                 case ast.AnnAssign(target=ast.Name(id=name)) if name != "model_config":
-                    body["__annotations__"][name] = self.type_of(line.annotation, inside)
-                    if (default := self.default_of(line.value, inside)) is not ...:
+                    body["__annotations__"][name] = self.type_of(line.annotation, class_scope)
+                    if (default := self.default_of(line.value, class_scope)) is not ...:
                         body[name] = default
                 case ast.Assign(targets=[ast.Name(id="model_config")], value=ast.Call(keywords=keywords)):
-                    body["model_config"] = self._words(keywords, inside)
+                    body["model_config"] = self._keywords(keywords, class_scope)
                 case ast.Assign(targets=[ast.Name(id=name)], value=value) if not name.startswith("_"):
-                    body[name] = self._member(node, name, value, inside)
-        made: Any = types.new_class(
-            node.name, tuple(bases), self._words(node.keywords, scope), lambda namespace: namespace.update(body)
+                    body[name] = self._member_value(node, name, value, class_scope)
+        result: Any = types.new_class(
+            node.name, tuple(bases), self._keywords(node.keywords, scope), lambda namespace: namespace.update(body)
         )
-        return dataclasses.dataclass(kw_only=True)(made) if is_dataclass else made
+        return dataclasses.dataclass(kw_only=True)(result) if is_dataclass else result
 
-    def _member(self, node: ast.ClassDef, name: str, value: ast.expr, scope: Scope) -> Any:
-        """A value of a class, such as an Enum's."""
+    def _member_value(self, node: ast.ClassDef, name: str, value: ast.expr, scope: Scope) -> Any:
+        """Return a value of a class, such as an Enum's. Raises: SourceInvalid."""
         self._count_one(value)
         if isinstance(value, ast.Call) and self._simple_name(value.func, scope) == "auto":
             return enum.auto()
-        if (known := self._value(value, scope)) is _UNKNOWN:
+        member = self._value(value, scope)
+        if member is _UNKNOWN:
             raise SourceInvalid(f"the value of {node.name}.{name} can't be read from the source", line=value.lineno)
-        return known
+        return member
 
     def _value(self, node: ast.expr, scope: Scope) -> Any:
-        """The value that an expression writes; `_UNKNOWN`: none that JSON has, or it would have to be run."""
+        """Return the value that an expression writes; `_UNKNOWN`: none that JSON has, or it would have to be run."""
         match node:
-            case ast.Attribute(value=owner, attr=name) if isinstance(found := self._found(owner, scope), ast.ClassDef):
-                made = self._class(found, scope)
-                return made.__members__.get(name, _UNKNOWN) if isinstance(made, enum.EnumMeta) else _UNKNOWN
-            case ast.Name(id=name) if isinstance(found := scope.get(name), ast.expr):
-                return self._once(found, lambda inner: self._value(inner, self._names))
+            case ast.Attribute(value=owner, attr=name) if isinstance(
+                outer := self._resolve(owner, scope), ast.ClassDef
+            ):
+                result = self._class(outer, scope)
+                return result.__members__.get(name, _UNKNOWN) if isinstance(result, enum.EnumMeta) else _UNKNOWN
+            case ast.Name(id=name) if isinstance(target := scope.get(name), ast.expr):
+                return self._without_circle(target, lambda inner: self._value(inner, self._names))
         try:
             value = ast.literal_eval(node)
             json.dumps(value, allow_nan=False, default=list)
@@ -245,8 +248,8 @@ class SourceTypes:
             return _UNKNOWN
         return value
 
-    def _once(self, node: Any, work: Callable[[Any], Any]) -> Any:
-        """What `work` makes of the node, which must not lead back to itself."""
+    def _without_circle(self, node: Any, work: Callable[[Any], Any]) -> Any:
+        """Return `work(node)`. Raises: SourceInvalid: the work leads back to the node."""
         if node in self._busy:
             raise SourceInvalid(f"`{_text(node)}` refers to itself", line=node.lineno)
         self._busy.append(node)
@@ -255,37 +258,38 @@ class SourceTypes:
         finally:
             self._busy.pop()
 
-    def _found(self, node: ast.expr, scope: Scope) -> ast.expr | ast.ClassDef | str | None:
-        """What a name stands for: a class or expression of the source, or the bare name of something of a library."""
+    def _resolve(self, node: ast.expr, scope: Scope) -> ast.expr | ast.ClassDef | str | None:
+        """Return what a name stands for: a class or expression of the source, or a bare name of a library."""
         match node:
             case ast.Name(id=name):
                 return scope.get(name, name)
             case ast.Attribute(value=owner, attr=name):
-                inside = self._found(owner, scope)
-                return _scope(inside.body).get(name) if isinstance(inside, ast.ClassDef) else name
+                class_scope = self._resolve(owner, scope)
+                return _scope(class_scope.body).get(name) if isinstance(class_scope, ast.ClassDef) else name
             case ast.Subscript(value=owner):  # a base class such as Generic[T]
-                return self._found(owner, scope)
+                return self._resolve(owner, scope)
         return None
 
     def _simple_name(self, node: ast.expr, scope: Scope) -> str | None:
-        found = self._found(node, scope)
-        return found if isinstance(found, str) else None
+        """Return the bare name of something of a library; None for anything else."""
+        target = self._resolve(node, scope)
+        return target if isinstance(target, str) else None
 
 
-def _field(**words: Any) -> Any:
-    """A pydantic `Field`, of the keywords that it knows."""
+def _pydantic_field(**words: Any) -> Any:
+    """Return a pydantic `Field` with those of the keywords that it knows."""
     import pydantic
 
-    known = inspect.signature(pydantic.Field).parameters
+    available = inspect.signature(pydantic.Field).parameters
     if "default_factory" in words:
         words |= {"default_factory": lambda: None}  # it may be left out, and what it is then is not known
         words.pop("default", None)
-    return pydantic.Field(**{name: value for name, value in words.items() if name in known})
+    return pydantic.Field(**{name: value for name, value in words.items() if name in available})
 
 
 @contextlib.contextmanager
 def _convert_errors(node: ast.AST, what: str) -> Iterator[None]:
-    """Whatever a library refuses with, such as a TypeError for the order of fields, as SourceInvalid."""
+    """Raise whatever a library refuses with, such as a TypeError for the order of fields, as SourceInvalid."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as pydantic's about names of fields
@@ -297,7 +301,7 @@ def _convert_errors(node: ast.AST, what: str) -> Iterator[None]:
 
 
 def _scope(body: Sequence[ast.stmt]) -> dict[str, ast.expr | ast.ClassDef | str]:
-    """What the names of a module or class stand for, as far as that can be seen without running it."""
+    """Return what the names of a module or class stand for, as far as that can be seen without running it."""
     names_found: dict[str, ast.expr | ast.ClassDef | str] = {}
     for line in body:
         match line:
@@ -313,7 +317,7 @@ def _scope(body: Sequence[ast.stmt]) -> dict[str, ast.expr | ast.ClassDef | str]
 
 
 def _annotation(text: str, node: ast.expr) -> ast.expr:
-    """An annotation that is written as a text."""
+    """Parse an annotation that is written as a text. Raises: SourceInvalid."""
     try:
         expression = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
@@ -329,4 +333,5 @@ def _is_ellipsis(node: ast.expr) -> bool:
 
 
 def _text(node: ast.AST) -> str:
+    """Return an expression as source text, cut."""
     return f"{ast.unparse(node):.80}"

@@ -12,9 +12,8 @@ from perdure.context.request.assemble import View
 from perdure.context.request.authorship import mark_text, new_marker
 from perdure.context.request.prefix import Counts, compile_system, compile_tools, tools_text
 from perdure.context.retrieval.stubs import apply_stubs, row_tokens
-from perdure.context.sections.memory_delta import memory_deltas, versions_of
+from perdure.context.sections.envelopes import memory_deltas, summary_section, versions_of
 from perdure.context.sections.skills import skills_section
-from perdure.context.sections.summary import summary_section
 from perdure.context.sections.tool_rules import tool_rules_section
 from perdure.context.window.budget import reduce_overcount, summary_tokens
 from perdure.core.agents import Agent
