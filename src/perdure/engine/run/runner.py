@@ -108,8 +108,12 @@ class Runner:
         # In a task of its own: a caller who leaves early must not leave a run behind that nobody drives.
         task = asyncio.create_task(self._begin(request))
         self._accepting[task] = (request.agent_id, request.conversation_seq)
-        task.add_done_callback(self._forget_accepting)
-        return await asyncio.shield(task)
+        task.add_done_callback(self._accepting.pop)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(retrieve_error)
+            raise
 
     async def _begin(self, request: Request) -> Accepted:
         """Accept a request, and have its run driven."""
@@ -117,11 +121,6 @@ class Runner:
         if not accepted.run.ended:
             self._want(accepted.run, accepted.begun)
         return accepted
-
-    def _forget_accepting(self, task: asyncio.Task[Accepted]) -> None:
-        """Forget a request that was accepted or refused. Its caller may have left before the error came."""
-        del self._accepting[task]
-        retrieve_error(task)
 
     async def follow(
         self, run: Run, *, after: int = 0, known: Sequence[StoredEvent] = ()
@@ -170,10 +169,6 @@ class Runner:
             readers.remove(queue)
             if not readers:
                 self._readers.pop(run.key, None)
-
-    async def outcome(self, run: Run, *, known: Sequence[StoredEvent] = ()) -> list[StoredEvent]:
-        """All events of a run, once it has ended. Raises: as `follow`."""
-        return [sent async for sent in self.follow(run, known=known) if isinstance(sent, StoredEvent)]
 
     async def cancel(self, run_id: RunId) -> Run:
         """Ask a run to stop; the run as it then stands. An ended run stays as it is; but if it had stopped at calls

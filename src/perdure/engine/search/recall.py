@@ -1,8 +1,8 @@
-"""Automatic recall: what a search finds for a user's turn is put behind the request, in its volatile tail.
+"""Automatic recall: what a search finds for a user's message stands at the end of the request, in its volatile tail.
 
-The search runs before the transaction that records the run's first request (T3). Later steps of the run take what was
-found from the recipe of the one before. Recall never fails a run: what it can't do in time is left out, and an event
-says so.
+The search runs before the transaction that records the run's first request (T3). Later steps of the run copy the text
+from the recipe of the step before. Recall never fails a run: what it can't do in time is left out, and an event says
+so.
 """
 
 from __future__ import annotations
@@ -24,35 +24,31 @@ from perdure.core.messages import text_of
 from perdure.domain.agents.automatic import AutoRecall, auto_recall_of, bypasses
 from perdure.engine.ports import NO_RECALL, AutoRecalled, Ports, UnitInputs
 from perdure.engine.run.log import RunLog
-from perdure.engine.run.prefixes import Memory, read_memory
+from perdure.engine.run.prefixes import read_memory
 from perdure.engine.run.rows import decode_drafts
-from perdure.search.recalled import Recalled, RecallScope, Source
+from perdure.search.recalled import RecallScope, Source
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
 
 QUERY_CHARS = 2_000
-"""Of what the user said: the beginning and the end of a longer text."""
+"""Characters of the user's messages that are searched: the beginning and the end of a longer text."""
+
 OTHERS = 20
+"""Other conversations that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecallPlan:
-    """What is looked for, and within which budget."""
+    """A search for a run's first request: where, what, and with which setting."""
 
     scope: RecallScope
     query: str
     setting: AutoRecall
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
-    first_seq: int
-    pinned: frozenset[int]
-
-
 def plan_recall_of_run(tx: Tx, run_log: RunLog, inputs: UnitInputs) -> RecallPlan | None:
-    """What the first request of a claimed run needs; None: nothing."""
+    """The search for the first request of a claimed run; None: none is needed."""
     run = run_log.run
     texts = [message.text for message in run_log.messages if message.role == "user" and message.kind == "message"]
     if run.input_waits and (waiting := tx.runs.waiting_input(run.key)) is not None:
@@ -64,7 +60,7 @@ def plan_recall_of_run(tx: Tx, run_log: RunLog, inputs: UnitInputs) -> RecallPla
 def plan_recall(
     tx: Tx, agent_id: AgentId, conversation_seq: int, texts: Sequence[str], inputs: UnitInputs
 ) -> RecallPlan | None:
-    """What the first request after these messages of a user needs; None: nothing. Raises: NotFound."""
+    """The search for the first request after these messages of a user; None: none is needed. Raises: NotFound."""
     agent = tx.agents.get(agent_id)
     setting = auto_recall_of(agent.settings)
     if setting is None or not (query := _query(texts)):
@@ -73,15 +69,15 @@ def plan_recall(
     conversation = opening.conversation
     if bypasses(agent.settings, conversation):
         return None
-    view = _view(tx, conversation, inputs)
-    if not _has_more(tx, agent, conversation, read_memory(tx, opening), view):
+    first_seq, pinned = _rows_in_view(tx, conversation, inputs)
+    if not (first_seq > 0 or read_memory(tx, opening).counts.passages > 0 or _has_more(tx, agent, conversation)):
         return None
-    scope = RecallScope(agent_id=agent.id, blocks=False, in_view=(conversation.seq, view.first_seq), pinned=view.pinned)
+    scope = RecallScope(agent_id=agent.id, blocks=False, in_view=(conversation.seq, first_seq), pinned=pinned)
     return RecallPlan(scope, query, setting)
 
 
 async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
-    """What is found in time, and the event that tells of it; nothing and no event where nothing is."""
+    """Search memory within the time limit; the text for the request, and the event that tells of it."""
 
     def count(text: str) -> int:
         return ports.counter.count(json.dumps(text, ensure_ascii=False))  # as it stands in the tail
@@ -105,23 +101,25 @@ async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
     except Exception as error:
         log.exception("automatic recall stopped at a defect")
         return _without(f"{type(error).__name__}: {error}")
-    return AutoRecalled(recalled.text, _event(recalled)) if recalled.sources else NO_RECALL
+    if not recalled.sources:
+        return NO_RECALL
+    sources = tuple(map(_shape, recalled.sources))
+    return AutoRecalled(recalled.text, MemoryRecalled(tokens=recalled.tokens, sources=sources))
 
 
 def _without(problem: str) -> AutoRecalled:
+    """No text, and the event that says why."""
     log.warning("automatic recall is left out: %s", problem)
     return AutoRecalled("", MemoryRecalled(tokens=0, sources=(), problem=problem))
 
 
-def _event(recalled: Recalled) -> MemoryRecalled:
-    return MemoryRecalled(tokens=recalled.tokens, sources=tuple(map(_shape, recalled.sources)))
-
-
 def _shape(source: Source) -> Mapping[str, Any]:
+    """A source as the event stores it."""
     return {"kind": source.kind, "id": source.id, "score": source.score, "name": _name(source)}
 
 
 def _name(source: Source) -> str:
+    """The name of a source for people: file and lines, or speaker and day."""
     if source.kind == "passage":
         place = source.source or {}
         name = source.path or source.archive_name or ""
@@ -132,7 +130,7 @@ def _name(source: Source) -> str:
 
 
 def _query(texts: Sequence[str]) -> str:
-    """What the user says; nothing where that is a number or a sign, as the choice among options is."""
+    """The text to search; empty if it holds no letter, as a choice among options often does."""
     text = "\n".join(texts).strip()
     if not any(map(str.isalpha, text)):
         return ""
@@ -140,26 +138,22 @@ def _query(texts: Sequence[str]) -> str:
     return text if len(text) <= QUERY_CHARS else f"{text[:half]}\n{text[-half:]}"
 
 
-def _view(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> _View:
+def _rows_in_view(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> tuple[int, frozenset[int]]:
+    """The number of the first row in view, and the numbers of pinned rows before it."""
     if conversation.prefix_seq is None:
-        return _View(conversation.first_seq, frozenset())
+        return conversation.first_seq, frozenset()
     cached = inputs.cached_view
     if cached is not None and cached.prefix.seq == conversation.prefix_seq:
         prefix = cached.prefix
     else:
         prefix = tx.prefixes.at(conversation.agent_id, conversation.prefix_seq)
-    return _View(prefix.from_message_seq, frozenset(prefix.pinned))
+    return prefix.from_message_seq, frozenset(prefix.pinned)
 
 
-def _has_more(tx: Tx, agent: Agent, conversation: Conversation, memory: Memory, view: _View) -> bool:
-    """Whether anything is out of view: a new agent's chat needs no search, and imports nothing for one."""
-    return (
-        view.first_seq > 0
-        or memory.counts.passages > 0
-        or any(
-            other.last_message_at is not None
-            for other in tx.conversations.list(agent.id, limit=OTHERS)
-            if other.seq != conversation.seq
-        )
-        or any(folder.file_count for folder in tx.folders.of_agent(agent.id))
+def _has_more(tx: Tx, agent: Agent, conversation: Conversation) -> bool:
+    """Whether the agent has other conversations or files: a new agent's chat needs no search, and imports nothing for
+    one."""
+    others = tx.conversations.list(agent.id, limit=OTHERS)
+    return any(other.last_message_at is not None for other in others if other.seq != conversation.seq) or any(
+        folder.file_count for folder in tx.folders.of_agent(agent.id)
     )

@@ -128,7 +128,8 @@ class MessageService:
 
     async def reply(self, accepted: Accepted) -> Reply:
         """The outcome of the run, once it has ended. Raises: NotFound, StoreError."""
-        return Reply.of(await self._app.runner.outcome(accepted.run, known=accepted.events))
+        followed = self._app.runner.follow(accepted.run, known=accepted.events)
+        return Reply.of([sent async for sent in followed if isinstance(sent, StoredEvent)])
 
     async def get(self, message_id: MessageId) -> Message:
         """Raises: NotFound."""
