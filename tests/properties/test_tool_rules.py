@@ -184,7 +184,7 @@ def _count_wrongly(patch: pytest.MonkeyPatch) -> None:
 
 def _count_refused(patch: pytest.MonkeyPatch) -> None:
     """A call that was refused counts as one that was made."""
-    made = judging.calls_made
+    made = judging.past_calls_in
 
     def all_made(messages: Any) -> Any:
         shown = [
@@ -193,7 +193,7 @@ def _count_refused(patch: pytest.MonkeyPatch) -> None:
         ]
         return made(shown)
 
-    patch.setattr("perdure.engine.run.log.calls_made", all_made)
+    patch.setattr("perdure.engine.run.log.past_calls_in", all_made)
 
 
 def _without(kind: type) -> Callable[[pytest.MonkeyPatch], None]:
@@ -210,7 +210,7 @@ def _without(kind: type) -> Callable[[pytest.MonkeyPatch], None]:
 def _never_filled(patch: pytest.MonkeyPatch) -> None:
     """The model's own arguments stay."""
     for place in (answers, tool_calls):
-        patch.setattr(place, "prefilled", lambda arguments, filled: arguments)
+        patch.setattr(place, "prefill", lambda arguments, filled: arguments)
 
 
 DEFECTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

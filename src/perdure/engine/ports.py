@@ -1,4 +1,4 @@
-"""What the engine needs of the world: the ports, its few settings, and what a unit of work gets of them."""
+"""What the engine needs of the world: ports, settings, and the part of them that a unit of work gets."""
 
 from __future__ import annotations
 

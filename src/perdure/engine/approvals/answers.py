@@ -1,4 +1,4 @@
-"""Calls that wait for somebody outside, and what is answered to them.
+"""Calls that wait for somebody outside, and the answers to them.
 
 A run that stops at such calls leaves them open; its conversation says so, and takes nothing but answers. The answers
 are stored with the run that goes on with them, in one transaction, so each is applied once: what was denied or brought
@@ -33,28 +33,27 @@ from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.log import OpenCall, RunLog, open_calls_in
 from perdure.engine.run.rows import NEWEST, add_hook_context, append_rows
-from perdure.engine.run.tool_rules import expected_states, prefilled
+from perdure.engine.run.tool_rules import RuleState, expected_states, prefill
 from perdure.storage.tx import Tx
 
 SKILL = "skill"
 """The `type` of a skill among what a caller brings along; tools have none."""
 
 LATEST_ANSWERS = 100
-"""Of a conversation: an answer that is sent again is known among so many."""
+"""How many answers of a conversation are searched for one that is sent again."""
 
 LATEST_ROWS = 1_000
-"""Of an agent's log: a call that waits has another id than those that waited in so many."""
+"""How many rows of an agent's log are searched for ids that a new call that waits may not have."""
 
 REASON_CHARS_MAX = 10_000
 
 RETURN_CHARS, RETURN_SHARE, CHARS_PER_TOKEN = 5_000, 0.2, 4
-"""What the caller brings back is cut at so many characters, or at this share of the window if that is more."""
+"""A result from the caller is cut at so many characters, or at this share of the window if that is more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What waits in a conversation: the run that stopped, the rows from the message with its calls on, and of those
-    calls all that are open."""
+    """The run that stopped at calls that wait, the rows from the message with these calls on, and the open calls."""
 
     run: Run
     rows: tuple[Message, ...]
@@ -62,16 +61,17 @@ class Pending:
 
     @property
     def waiting(self) -> tuple[OpenCall, ...]:
-        """Those that nobody has decided yet, in the order they were asked."""
+        """The calls that nobody has decided yet, in the order of the model's answer."""
         return tuple(one for one in self.open_calls if one.waits)
 
     @property
     def message(self) -> Message:
+        """The answer of the model that holds the calls."""
         return self.rows[0]
 
 
 def find_pending(tx: Tx, conversation: Conversation) -> Pending | None:
-    """What waits in this conversation; None: nothing does."""
+    """The calls that wait in this conversation; None: none do."""
     if conversation.pending_run_seq is None or conversation.pending_from is None:
         return None
     run = tx.runs.at(RunKey(conversation.agent_id, conversation.pending_run_seq))
@@ -90,7 +90,7 @@ def approval_pending(tx: Tx, conversation: Conversation, *, what: str = "send a 
 
 
 def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]:
-    """The calls of a conversation that wait for an answer, in the order they were asked."""
+    """The calls of a conversation that wait for an answer, in the order of the model's answer."""
     pending = find_pending(tx, conversation)
     if pending is None:
         return ()
@@ -107,7 +107,7 @@ def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]
 
 
 def open_calls(tx: Tx, conversation: Conversation) -> tuple[ToolCall, ...]:
-    """The calls that a conversation's next run goes on with, decided or not, with what they are run with as decided."""
+    """The calls that a conversation's next run goes on with, with the arguments as a person decided."""
     pending = find_pending(tx, conversation)
     calls = () if pending is None else pending.open_calls
     return tuple(ToolCall(one.call.call_id, one.call.name, one.arguments, one.call.awaits) for one in calls)
@@ -153,17 +153,17 @@ def with_waits(
     *,
     refused: Collection[str] = (),
 ) -> tuple[Part, ...]:
-    """The parts of an answer with what its tool rules put in the place of the model's arguments, and with what each
-    call waits for (T5), and the digest of its tool where a person has to approve it. Nobody is asked about a call that
-    will be refused, or is one of the `refused`."""
+    """The parts of an answer as they are stored (T5): each call with the arguments that tool rules fill in, with
+    what it waits for, and with the digest of its tool if a person has to approve it. A call that will be refused, or is
+    one of the `refused`, waits for nobody."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
     waits = waits_by_tool(tools, settings)
-    states = (
-        expected_states(log.rule_scope, log.called, [call.name for call in calls]) if log.rule_scope is not None else ()
-    )
+    states: Sequence[RuleState] = ()
+    if log.rule_scope is not None:
+        states = expected_states(log.rule_scope, log.past_calls, [call.name for call in calls])
     changed: dict[str, ToolCall] = {}
     for place, call in enumerate(calls):
-        arguments = prefilled(call.arguments, states[place].filled.get(call.name)) if states else call.arguments
+        arguments = prefill(call.arguments, states[place].filled.get(call.name)) if states else call.arguments
         wait = waits.get(call.name)
         broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
         if wait is not None and (broken or not is_usable(tools[call.name].spec, arguments)):
@@ -171,7 +171,7 @@ def with_waits(
         digest = tool_digest(tx, tools[call.name]) if wait == "approval" else None
         changed[call.call_id] = ToolCall(call.call_id, call.name, arguments, wait, digest)
     if any(call.awaits for call in changed.values()):
-        changed = _never_answered(tx, log, changed)
+        changed = _with_unused_ids(tx, log, changed)
     return tuple(changed[part.call_id] if isinstance(part, ToolCall) else part for part in parts)
 
 
@@ -186,9 +186,9 @@ def is_usable(spec: ToolSpec, arguments: str) -> bool:
     return True
 
 
-def _never_answered(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[str, ToolCall]:
-    """The calls under ids that nobody was asked about of late: or an answer that is sent again, or comes after its call
-    was given up, could be taken for one to these."""
+def _with_unused_ids(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[str, ToolCall]:
+    """The calls under ids that no recent call had: an answer that is sent again, or comes too late, must not be taken
+    for an answer to these."""
     taken = recent_approval_ids(tx, log) | {call.call_id for message in log.messages for call in message.calls}
     renamed: dict[str, ToolCall] = {}
     for old, call in calls.items():
@@ -202,7 +202,7 @@ def _never_answered(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[
 
 
 def recent_approval_ids(tx: Tx, log: RunLog) -> set[str]:
-    """The ids of calls about which somebody was asked of late, in the conversation of this run."""
+    """The ids of the calls of this conversation that have waited for somebody recently."""
     agent_id, line = log.run.key.agent_id, log.run.conversation_seq
     newest = log.messages[-1].seq if log.messages else 0
     rows = tx.messages.view(agent_id, line, from_seq=max(0, newest - LATEST_ROWS), upto_seq=newest)
@@ -214,10 +214,10 @@ def recent_approval_ids(tx: Tx, log: RunLog) -> set[str]:
 def check_answers(
     tx: Tx, agent: Agent, pending: Pending, answers: Sequence[Answer], *, partial: bool
 ) -> tuple[Answer, ...]:
-    """The answers, when they are to what waits: to all of it, or (`partial`) to some of it.
+    """Check that the answers are to all calls that wait, or (`partial`) to some of them; the answers.
 
-    Raises: AnswerInvalid: to something else, twice to the same, of another kind than it waits for, or arguments that
-        don't fit the tool.
+    Raises: AnswerInvalid: an answer is to another call, repeated, of the wrong kind, or its arguments don't fit the
+        tool.
     """
     waiting = {one.call.call_id: one for one in pending.waiting}
     call_ids = [answer.call_id for answer in answers]
@@ -244,17 +244,18 @@ def check_answers(
                 f"call {call.call_id} of {call.name} is run by the caller: answer it with what the tool returned"
             )
         if answer.arguments is not None:
-            _check_fits(call, tools.get(call.name) or CONTEXT_TOOL_SPECS.get(call.name), answer.arguments)
+            _check_arguments(call, tools.get(call.name) or CONTEXT_TOOL_SPECS.get(call.name), answer.arguments)
     return tuple(answers)
 
 
 def check_edited(tx: Tx, call: PendingCall, arguments: str) -> None:
-    """Nothing, when the call could be approved with these arguments, as JSON. Raises: AnswerInvalid."""
+    """Check that the call could be approved with these arguments, as JSON. Raises: AnswerInvalid."""
     spec = next((tool.spec for tool in tx.tools.of_agent(call.agent_id) if tool.spec.name == call.name), None)
-    _check_fits(call.call, spec or CONTEXT_TOOL_SPECS.get(call.name), arguments)
+    _check_arguments(call.call, spec or CONTEXT_TOOL_SPECS.get(call.name), arguments)
 
 
-def _check_fits(call: ToolCall, spec: ToolSpec | None, arguments: str) -> None:
+def _check_arguments(call: ToolCall, spec: ToolSpec | None, arguments: str) -> None:
+    """Check that changed arguments fit the call's tool. Raises: AnswerInvalid."""
     if spec is None:
         raise AnswerInvalid(f"the agent has no tool {call.name} any more: deny call {call.call_id}")
     try:
@@ -266,8 +267,8 @@ def _check_fits(call: ToolCall, spec: ToolSpec | None, arguments: str) -> None:
 def answer_rows(
     pending: Pending, answers: Sequence[Answer], inputs: UnitInputs, *, most_chars: int
 ) -> tuple[list[Draft], list[int]]:
-    """The rows that answers make, with their tokens: the decisions, then the results there are already, in the order
-    of the calls."""
+    """The rows of answers, with their tokens: the decisions, then the results of denied and returned calls, in
+    the order of the calls."""
     by_id = {answer.call_id: answer for answer in answers}
     decisions = tuple(answer for answer in answers if isinstance(answer, ToolDecision))
     drafts: list[Draft] = []
@@ -282,10 +283,10 @@ def answer_rows(
                 outcome = ToolOutcome(text=f"Error: request to call tool denied.{why}", status="error")
             case ToolReturn() as brought:
                 outcome = ToolOutcome(
-                    text=cut(brought.text, most_chars),
+                    text=cut_return(brought.text, most_chars),
                     status=brought.status,
-                    stdout=tuple(cut(line, most_chars) for line in brought.stdout),
-                    stderr=tuple(cut(line, most_chars) for line in brought.stderr),
+                    stdout=tuple(cut_return(line, most_chars) for line in brought.stdout),
+                    stderr=tuple(cut_return(line, most_chars) for line in brought.stderr),
                 )
             case _:
                 continue
@@ -296,12 +297,12 @@ def answer_rows(
 
 
 def return_limit_chars(agent: Agent, inputs: UnitInputs) -> int:
-    """How many characters of what the caller brings back are kept."""
+    """How many characters of a result from the caller are kept."""
     return max(RETURN_CHARS, int(inputs.window(agent)[0] * RETURN_SHARE * CHARS_PER_TOKEN))
 
 
-def cut(text: str, most: int) -> str:
-    """What is kept of a text that the caller brought back."""
+def cut_return(text: str, most: int) -> str:
+    """The text of a result from the caller as it is stored."""
     if len(text) <= most:
         return text
     return f"{text[:most]}… [NOTE: the result was cut: it has {len(text):,} characters, the limit is {most:,}]"
@@ -366,9 +367,9 @@ def tool_digest(tx: Tx, tool: Tool) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def changed_since(tx: Tx, call: ToolCall, tool: Tool | None) -> ToolOutcome | None:
-    """The result of an approved call whose tool is now another one than was asked about; None: it is as it was, or is
-    not there any more, which is told where it is looked for."""
+def changed_tool_outcome(tx: Tx, call: ToolCall, tool: Tool | None) -> ToolOutcome | None:
+    """The result of an approved call whose tool has changed since approval was asked for; None: it has not, or the tool
+    is gone, which is checked elsewhere."""
     if call.tool_digest is None or tool is None or tool_digest(tx, tool) == call.tool_digest:
         return None
     return ToolOutcome(

@@ -1,4 +1,4 @@
-"""Answers that are given again: what was decided about a call before counts, and the same once more changes nothing."""
+"""Answers that are sent again: the first decision about a call counts, and the same answer again changes nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.core.errors import AnswerInvalid, NotFound
 from perdure.core.ids import MessageId
 from perdure.core.messages import Message, ToolDecision, ToolResult
 from perdure.core.runs import Run, RunFilter
-from perdure.engine.approvals.answers import LATEST_ANSWERS, Pending, cut, find_pending
+from perdure.engine.approvals.answers import LATEST_ANSWERS, Pending, cut_return, find_pending
 from perdure.storage.tx import Tx
 
 StoredAnswers = Mapping[str, ToolDecision | ToolResult]
@@ -27,8 +27,8 @@ def split_repeated_answers(
     message_digest: str | None,
     most_chars: int,
 ) -> tuple[tuple[Answer, ...], Run | None]:
-    """The answers without those that were given before; and if that leaves none, the run that went on with them, or
-    that still waits for others.
+    """Split off the answers that were given before; the others, and if there are none, the run that went on with those
+    answers or still waits for more.
 
     Args:
         message_digest: of the messages that come with them; None: none do.
@@ -59,8 +59,8 @@ def split_repeated_answers(
 
 
 def last_decisions(tx: Tx, conversation: Conversation) -> tuple[str, ...]:
-    """The calls that a person decided about last, if nothing was said since: of those that the conversation still waits
-    at, or goes on with."""
+    """The calls that a person decided last, if no message came after: those of the calls that wait, or of the newest
+    run if it resumed with answers."""
     pending = find_pending(tx, conversation)
     if pending is not None:
         return _decision_ids(pending.rows)
@@ -73,7 +73,7 @@ def last_decisions(tx: Tx, conversation: Conversation) -> tuple[str, ...]:
 
 
 def find_decisions(tx: Tx, conversation: Conversation, call_id: str | None) -> tuple[str, ...]:
-    """This call, if it was answered; without one those of `decided_last`."""
+    """This call, if it was answered; without one the calls of `last_decisions`."""
     if call_id is None:
         return last_decisions(tx, conversation)
     pending = find_pending(tx, conversation)
@@ -101,14 +101,14 @@ def calls_of_request(tx: Tx, conversation: Conversation, request: str) -> tuple[
 
 
 def _answered_rows(tx: Tx, run: Run, calls: int) -> Sequence[Message]:
-    """The rows from the calls that a run goes on with to the last of what their answers made."""
+    """The rows from the calls that a run goes on with to the last row of their answers."""
     begins_at = run.begins_at or 0
     last = max(begins_at, run.first_message_seq or 0) + calls + 1
     return tx.messages.view(run.key.agent_id, run.conversation_seq, from_seq=begins_at, upto_seq=last)
 
 
 def _answers_in(rows: Iterable[Message]) -> StoredAnswers:
-    """call id -> what was answered, in the rows from the calls on."""
+    """call id -> the answer, from the rows that begin with the calls."""
     stored: dict[str, ToolDecision | ToolResult] = {}
     for row in rows:
         stored |= {decision.call_id: decision for decision in row.decisions}
@@ -118,11 +118,12 @@ def _answers_in(rows: Iterable[Message]) -> StoredAnswers:
 
 
 def _decision_ids(rows: Iterable[Message]) -> tuple[str, ...]:
+    """The ids of the calls that a person decided, in these rows."""
     return tuple(decision.call_id for row in rows for decision in row.decisions)
 
 
 def _check_same(answers: Iterable[Answer], stored: StoredAnswers, *, waiting: Sequence[str], most_chars: int) -> None:
-    """Nothing, when all answers say what was answered before. Raises: AnswerInvalid."""
+    """Check that all answers say the same as the stored ones. Raises: AnswerInvalid."""
     for answer in answers:
         before = stored[answer.call_id]
         if not _is_same(answer, before, most_chars):
@@ -135,20 +136,22 @@ def _check_same(answers: Iterable[Answer], stored: StoredAnswers, *, waiting: Se
 
 
 def _is_same(answer: Answer, before: ToolDecision | ToolResult, most_chars: int) -> bool:
+    """Whether an answer says the same as the stored one."""
     match answer, before:
         case ToolDecision(), ToolDecision():
             return (
                 answer.approve == before.approve
                 and answer.reason in (None, before.reason)
-                and _read(answer.arguments) == _read(before.arguments)
+                and _parse_arguments(answer.arguments) == _parse_arguments(before.arguments)
             )
         case ToolReturn(), ToolResult():
-            return answer.status == before.status and before.text in (answer.text, cut(answer.text, most_chars))
+            return answer.status == before.status and before.text in (answer.text, cut_return(answer.text, most_chars))
         case _:
             return False
 
 
-def _read(arguments: str | None) -> Any:
+def _parse_arguments(arguments: str | None) -> Any:
+    """Arguments as a value, to compare them; the text if it is no JSON."""
     try:
         return None if arguments is None else json.loads(arguments)
     except (ValueError, RecursionError):
@@ -156,6 +159,7 @@ def _read(arguments: str | None) -> Any:
 
 
 def _describe(before: ToolDecision | ToolResult) -> str:
+    """A stored answer in words."""
     if isinstance(before, ToolResult):
         return f"answered with {before.text!r:.80} ({before.status})"
     if not before.approve:

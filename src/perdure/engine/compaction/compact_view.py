@@ -1,4 +1,4 @@
-"""Storing a compaction: the node that stands for what leaves the view, and the prefix that begins behind it."""
+"""Storing a compaction: the summary node for what leaves the view, and the new prefix."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perdure.storage.tx import Tx
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """`node` stands for what left, None if one stood for it before; `tokens_before` is what it took until then."""
+    """A stored compaction: the new prefix, the new summary node if there is one, and the tokens that left the view."""
 
     prefix: Prefix
     node: SummaryNode | None
@@ -34,13 +34,13 @@ def compact_view(
     conversation: Conversation,
     view: View,
     nodes: Sequence[SummaryNode],
-    smaller: Evict | Merge,
+    removal: Evict | Merge,
     summary: Summary | None,
     inputs: UnitInputs,
     *,
     reason: str,
 ) -> Compaction:
-    """Carry the plan out: from now on the conversation's requests begin with the new prefix.
+    """Carry out a plan: from now on the conversation's requests begin with the new prefix.
 
     Args:
         view: what the plan was made of; its prefix has the number -1 where the conversation has none yet.
@@ -52,19 +52,19 @@ def compact_view(
     nodes = list(nodes)
     node: SummaryNode | None = None
     before = 0
-    if isinstance(smaller, Evict):
-        stay = {message.seq for message in smaller.pinned}
-        dropped = tuple(message for message in (*pinned, *smaller.messages) if message.seq not in stay)
-        rows = tuple(message for message in rows if message.seq >= smaller.from_seq)
-        pinned, from_seq = smaller.pinned, smaller.from_seq
+    if isinstance(removal, Evict):
+        stay = {message.seq for message in removal.pinned}
+        dropped = tuple(message for message in (*pinned, *removal.messages) if message.seq not in stay)
+        rows = tuple(message for message in rows if message.seq >= removal.from_seq)
+        pinned, from_seq = removal.pinned, removal.from_seq
     if summary is not None:
-        node = tx.nodes.add(_node(agent, conversation, smaller, summary, inputs))
-        if isinstance(smaller, Merge):
-            merged = {old.seq for old in smaller.nodes}
+        node = tx.nodes.add(_node(agent, conversation, removal, summary, inputs))
+        if isinstance(removal, Merge):
+            merged = {old.seq for old in removal.nodes}
             place = min(index for index, old in enumerate(nodes) if old.seq in merged)
             nodes = [old for old in nodes if old.seq not in merged]
             nodes.insert(place, node)
-            before = sum(old.tokens for old in smaller.nodes)
+            before = sum(old.tokens for old in removal.nodes)
         else:
             nodes.append(node)
             before = sum(row_tokens(message, stubs, counter) for message in dropped)
@@ -100,15 +100,16 @@ def compact_view(
 
 
 def _node(
-    agent: Agent, conversation: Conversation, smaller: Evict | Merge, summary: Summary, inputs: UnitInputs
+    agent: Agent, conversation: Conversation, removal: Evict | Merge, summary: Summary, inputs: UnitInputs
 ) -> SummaryNode:
-    if isinstance(smaller, Merge):
-        first, last = smaller.nodes[0], smaller.nodes[-1]
+    """The summary node of what leaves the view, without a number."""
+    if isinstance(removal, Merge):
+        first, last = removal.nodes[0], removal.nodes[-1]
         span = (first.from_message_seq, last.upto_message_seq, first.since, last.until)
-        level, children = smaller.level, smaller.children
-        count = sum(node.message_count for node in smaller.nodes)
+        level, children = removal.level, removal.children
+        count = sum(node.message_count for node in removal.nodes)
     else:
-        rows: Sequence[Message] = smaller.messages
+        rows: Sequence[Message] = removal.messages
         span = (rows[0].seq, rows[-1].seq, rows[0].occurred_at, rows[-1].occurred_at)
         level, children, count = 0, (), sum(message.kind == "message" for message in rows)
     return SummaryNode(

@@ -1,7 +1,7 @@
 """T8: a request would not fit, so something leaves its view: what the plan says, in one transaction.
 
-A summary is asked of the agent's model first, outside the transaction. After a kill the same plan is made again from
-the log; nothing of a half-made one was stored.
+The agent's model writes the summary first, outside the transaction. After a kill the same plan is made again from the
+log, since nothing of an unfinished one is stored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from perdure.storage.tx import Tx
 
 
 async def make_room(room: RoomPlan, ports: Ports) -> Progress:
-    """The progress of carrying out the plan. Raises: LeaseLost, StoreError."""
+    """Carry out the plan, with the hooks before and after. Raises: LeaseLost, StoreError."""
     if not ports.hooks.wants("before_compaction", "after_compaction"):
         return await _make_room(room, ports)
     by = type(room.plan).__name__.lower()
@@ -46,36 +46,38 @@ async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
     match room.plan:
         case Stub() as stub:
             return await ports.store.write(_store_stub, room, stub, ports.inputs())
-        case Evict() | Merge() as smaller:
+        case Evict() | Merge() as removal:
             summary: Summary | None = None
-            if isinstance(smaller, Merge) or smaller.atoms:
+            if isinstance(removal, Merge) or removal.atoms:
                 try:
-                    summary = await summarise(room, smaller, ports)
+                    summary = await summarise(room, removal, ports)
                 except Interrupted:
                     return Progress(await ports.store.read(load_run_log, room.log))
-            return await ports.store.write(_store_smaller, room, smaller, summary, ports.inputs())
+            return await ports.store.write(_store_removal, room, removal, summary, ports.inputs())
 
 
-def _store_smaller(
-    tx: Tx, room: RoomPlan, smaller: Evict | Merge, summary: Summary | None, inputs: UnitInputs
+def _store_removal(
+    tx: Tx, room: RoomPlan, removal: Evict | Merge, summary: Summary | None, inputs: UnitInputs
 ) -> Progress:
-    """The node that stands for what leaves, and the prefix that begins behind it."""
+    """Take messages or nodes out of the view, behind a summary node."""
     conversation = _planned_conversation(tx, room, inputs)
     if conversation is None:
         return Progress(load_run_log(tx, room.log))
     compaction = compact_view(
-        tx, room.agent, conversation, room.view, room.nodes, smaller, summary, inputs, reason="window"
+        tx, room.agent, conversation, room.view, room.nodes, removal, summary, inputs, reason="window"
     )
     events: list[Event] = []
     if compaction.node is not None and summary is not None:
         tx.runs.spend(room.log.run.key, summary.usage)
-        events.append(_compacted(compaction.node, merged=isinstance(smaller, Merge), before=compaction.tokens_before))
+        events.append(
+            _compaction_event(compaction.node, merged=isinstance(removal, Merge), before=compaction.tokens_before)
+        )
     events.append(PrefixRewritten(compaction.prefix.seq, compaction.prefix.reason))
-    return _progress(tx, room, events, inputs)
+    return _store_events(tx, room, events, inputs)
 
 
 def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, inputs: UnitInputs) -> Progress:
-    """How much is shown of some rows from now on. Where a model has seen more of them, that is a rewrite too."""
+    """Show less of some rows from now on. If a model has seen more of them, the prefix is rewritten too."""
     conversation = _planned_conversation(tx, room, inputs)
     if conversation is None:
         return Progress(load_run_log(tx, room.log))
@@ -83,7 +85,7 @@ def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, inputs: UnitInputs) -> Progr
     changed = {seq: chars for seq, chars in stub.stubs.items() if conversation.stubs.get(seq) != chars}
     events: list[Event] = [RowsCut(changed)]
     if stub.sent:
-        rewritten = _same_prefix(tx, room, inputs)
+        rewritten = _same_prefix(tx, room, conversation, inputs)
         events.append(PrefixRewritten(rewritten.seq, rewritten.reason))
     rows = (*view.pinned, *view.rows)
     cut = [message for message in rows if message.seq in changed]
@@ -101,18 +103,18 @@ def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, inputs: UnitInputs) -> Progr
             estimated=view.prefix.tokens + conversation.view_tokens,
         ),
     )
-    return _progress(tx, room, events, inputs)
+    return _store_events(tx, room, events, inputs)
 
 
-def _same_prefix(tx: Tx, room: RoomPlan, inputs: UnitInputs) -> Prefix:
-    """The prefix once more under a new number, so that requests before and after the cut are told apart."""
+def _same_prefix(tx: Tx, room: RoomPlan, conversation: Conversation, inputs: UnitInputs) -> Prefix:
+    """Store the prefix again under a new number, which tells requests before and after the cut apart."""
     prefix = tx.prefixes.add(replace(room.view.prefix, reason="window", created_at=inputs.now))
-    tx.conversations.show(room.agent.id, room.conversation.seq, room.conversation.seen, prefix=prefix)
+    tx.conversations.show(room.agent.id, conversation.seq, conversation.seen, prefix=prefix)
     return prefix
 
 
 def _planned_conversation(tx: Tx, room: RoomPlan, inputs: UnitInputs) -> Conversation | None:
-    """The conversation, if its state is still the one that was planned for; None if there is nothing to do."""
+    """The conversation, if its state is still that of the plan; else None: there is nothing to do."""
     log = replace(room.log, run=tx.runs.hold(room.log.run, until=inputs.until))
     conversation = tx.conversations.at(room.agent.id, room.conversation.seq)
     planned = (room.view.prefix.seq, room.conversation.stubs, room.agent.settings_revision)
@@ -120,7 +122,8 @@ def _planned_conversation(tx: Tx, room: RoomPlan, inputs: UnitInputs) -> Convers
     return conversation if now == planned and isinstance(next_action(log), MakeRequest) else None
 
 
-def _compacted(node: SummaryNode, *, merged: bool, before: int) -> ViewCompacted:
+def _compaction_event(node: SummaryNode, *, merged: bool, before: int) -> ViewCompacted:
+    """The event of a new summary node."""
     return ViewCompacted(
         node.seq,
         node.from_message_seq,
@@ -133,6 +136,7 @@ def _compacted(node: SummaryNode, *, merged: bool, before: int) -> ViewCompacted
     )
 
 
-def _progress(tx: Tx, room: RoomPlan, events: list[Event], inputs: UnitInputs) -> Progress:
+def _store_events(tx: Tx, room: RoomPlan, events: list[Event], inputs: UnitInputs) -> Progress:
+    """Store the events; the progress with the log as it is now."""
     stored = tx.events.add(room.log.run.key, events, at=inputs.now)
     return Progress(load_run_log(tx, room.log), stored)

@@ -1,4 +1,4 @@
-"""Summaries: asked of the agent's own model, checked, and made by our own code where that fails."""
+"""Summaries: written by the agent's own model and checked, or extracted by our own code if that fails."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SOURCE_SHARE = 0.7
-"""Of the model's budget, what a summariser is shown; the rest is for what it is told, and a margin of the estimate."""
+"""The share of the model's budget for the text to summarise; the rest is for instructions and estimation errors."""
 
 LARGE_CHARS = 100_000
 """Reading so much takes long enough for others to notice, so it is done in a thread."""
 
-ASKED_SHARE = 0.75
-"""Of a summary's size, what the model is asked for. What it left out of what must not be lost comes behind."""
+REQUEST_SHARE = 0.75
+"""The share of a summary's size that the model is asked for. Facts that it left out are added behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The text of a node: `made_by` the model, or by our own code and then `rejected` says why."""
+    """The text of a node, made by the model or by our own code; then `rejected` says why."""
 
     text: str
     made_by: MadeBy
@@ -48,41 +48,43 @@ class Summary:
     usage: Usage = field(default_factory=Usage)
 
 
-async def summarise(room: RoomPlan, smaller: Evict | Merge, ports: Ports) -> Summary:
-    """One call of the agent's model at most; whatever comes of it, a summary within the plan's size.
+async def summarise(room: RoomPlan, removal: Evict | Merge, ports: Ports) -> Summary:
+    """A summary within the plan's size, by at most one call of the agent's model.
 
     Raises: Interrupted: the run was asked to stop; LeaseLost, StoreError.
     """
-    if smaller.summary_tokens <= LEAST_SUMMARY:  # too little for a model to say anything in
-        return Summary(extract_summary(smaller, ports.counter), "extract", "too_small")
-    large = isinstance(smaller, Evict) and sum(map(stub_chars, smaller.messages)) > LARGE_CHARS
-    work = asyncio.to_thread if large else _call
-    source = await work(_source, room, smaller, ports)
-    limit, counter = smaller.summary_tokens, ports.counter
-    asked = max(1, int(limit * ASKED_SHARE))
+    if removal.summary_tokens <= LEAST_SUMMARY:  # too little for a model to say anything in
+        return Summary(extract_summary(removal, ports.counter), "extract", "too_small")
+    large = isinstance(removal, Evict) and sum(map(stub_chars, removal.messages)) > LARGE_CHARS
+    work = asyncio.to_thread if large else _in_this_thread
+    source = await work(_source_text, room, removal, ports)
+    limit, counter = removal.summary_tokens, ports.counter
+    request_tokens = max(1, int(limit * REQUEST_SHARE))
     request = replace(
-        summary_request(room.agent.model, source, previous=_previous(room, smaller), max_summary_tokens=asked),
+        summary_request(
+            room.agent.model, source, previous=_previous_summary(room, removal), max_summary_tokens=request_tokens
+        ),
         purpose="summary",
     )
     usage = Usage()
     try:
         reply = await _reply(room, request, ports)
         usage = reply.usage
-        said = text_of(reply.parts)
-        text = await work(check_summary, said, source=source, request=request, max_tokens=limit, counter=counter)
+        answer = text_of(reply.parts)
+        text = await work(check_summary, answer, source=source, request=request, max_tokens=limit, counter=counter)
     except SummaryRejected as rejected:
-        return Summary(await work(extract_summary, smaller, ports.counter), "extract", rejected.reason, usage)
+        return Summary(await work(extract_summary, removal, ports.counter), "extract", rejected.reason, usage)
     except (ModelError, TimeoutError) as error:
         why = f"{type(error).__name__}: {error}"
-        return Summary(await work(extract_summary, smaller, ports.counter), "extract", why, usage)
-    if isinstance(smaller, Evict):
-        missing = await work(extract, smaller.messages)
+        return Summary(await work(extract_summary, removal, ports.counter), "extract", why, usage)
+    if isinstance(removal, Evict):
+        missing = await work(extract, removal.messages)
         text = add_missing(text, missing, max_tokens=limit, counter=counter)
     return Summary(text, "model", None, usage)
 
 
-async def _call(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` returns, in this thread; `asyncio.to_thread` is the other choice."""
+async def _in_this_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call `work` in this thread, with the signature of `asyncio.to_thread`."""
     return work(*args, **kwargs)
 
 
@@ -94,7 +96,7 @@ async def _reply(room: RoomPlan, request: ModelRequest, ports: Ports) -> ModelRe
     async with holding(room.log.run, ports):
         try:
             async with asyncio.timeout(ports.settings.summary_timeout_s):
-                return await _whole(model, request)
+                return await _full_reply(model, request)
         except TimeoutError:
             raise TimeoutError(f"no summary within {ports.settings.summary_timeout_s:g} s") from None
         except (LeaseLost, StoreError, ModelError):
@@ -109,7 +111,8 @@ async def _reply(room: RoomPlan, request: ModelRequest, ports: Ports) -> ModelRe
             raise ModelError(f"{type(error).__name__}: {error}") from error
 
 
-async def _whole(model: Model, request: ModelRequest) -> ModelReply:
+async def _full_reply(model: Model, request: ModelRequest) -> ModelReply:
+    """The model's reply, without its deltas."""
     reply: ModelReply | None = None
     async for piece in model.respond(request):
         if isinstance(piece, ModelReply):
@@ -117,26 +120,26 @@ async def _whole(model: Model, request: ModelRequest) -> ModelReply:
     return reply if reply is not None else ModelReply(parts=())
 
 
-def _source(room: RoomPlan, smaller: Evict | Merge, ports: Ports) -> str:
-    """What is summarised, as the summariser is shown it."""
-    if isinstance(smaller, Merge):
+def _source_text(room: RoomPlan, removal: Evict | Merge, ports: Ports) -> str:
+    """The text to summarise, as the model reads it."""
+    if isinstance(removal, Merge):
         return "\n\n".join(
             f"{node_handle(node.seq)} ({message_handle(node.from_message_seq, node.upto_message_seq)}): {node.text}"
-            for node in smaller.nodes
+            for node in removal.nodes
         )
-    return transcript(smaller.messages, max_tokens=int(room.budget_tokens * SOURCE_SHARE), counter=ports.counter)
+    return transcript(removal.messages, max_tokens=int(room.budget_tokens * SOURCE_SHARE), counter=ports.counter)
 
 
-def _previous(room: RoomPlan, smaller: Evict | Merge) -> str:
-    """The summary that stands before what is summarised."""
-    return room.nodes[-1].text if isinstance(smaller, Evict) and room.nodes else ""
+def _previous_summary(room: RoomPlan, removal: Evict | Merge) -> str:
+    """The text of the summary that stands before the text to summarise."""
+    return room.nodes[-1].text if isinstance(removal, Evict) and room.nodes else ""
 
 
-def extract_summary(smaller: Evict | Merge, counter: TokenCounter) -> str:
+def extract_summary(removal: Evict | Merge, counter: TokenCounter) -> str:
     """The text of a node that no model wrote, within the plan's size."""
-    limit = smaller.summary_tokens
-    if isinstance(smaller, Merge):
-        text = merge_texts(smaller.nodes, max_tokens=limit, counter=counter)
+    limit = removal.summary_tokens
+    if isinstance(removal, Merge):
+        text = merge_texts(removal.nodes, max_tokens=limit, counter=counter)
     else:
-        text = render_extract(extract(smaller.messages), max_tokens=limit, counter=counter)
+        text = render_extract(extract(removal.messages), max_tokens=limit, counter=counter)
     return text or "(no words)"

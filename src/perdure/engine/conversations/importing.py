@@ -1,8 +1,8 @@
-"""History from elsewhere put into a conversation, in batches; and what of it the next request does not have room for,
-out of its view behind summaries.
+"""Importing history from elsewhere into a conversation. What the next request has no room for leaves the view, behind
+summaries.
 
-A model is not asked for these: they are extracts by our own code, so that importing costs time only, and the first
-message after it is answered as quickly as any.
+These summaries are extracts by our own code, so that importing costs no model calls, and the first message after it is
+answered as quickly as any.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _ViewState:
 
 
 async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports) -> Added:
-    """Add those of the messages that are not there, all in one transaction; then room is made.
+    """Add the messages that are not there yet, in one transaction; then make room in the view.
 
     Raises: NotFound, ConversationBusy, ApprovalPending, StoreError: none of them was added.
     """
@@ -60,6 +60,7 @@ async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequen
 def _add(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
 ) -> Added:
+    """Add the messages that are not there yet. Raises: NotFound, ConversationBusy, ApprovalPending."""
     tx.agents.lock(agent_id)
     conversation = tx.conversations.opening(agent_id, conversation_seq).conversation  # not one that was deleted
     if conversation.pending_run_seq is not None:
@@ -68,6 +69,7 @@ def _add(
 
 
 def _tokens(drafts: Sequence[Draft], ports: Ports) -> list[int]:
+    """The token estimate of each message."""
     return [input_tokens(draft.role, text_of(draft.parts), ports.counter) for draft in drafts]
 
 
@@ -76,14 +78,14 @@ async def _make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> 
     while True:
         inputs = ports.inputs()
         state = await ports.store.read(_load_if_full, agent_id, conversation_seq, inputs)
-        smaller = None if state is None else await asyncio.to_thread(_plan, state, inputs)
-        if state is None or smaller is None:
+        removal = None if state is None else await asyncio.to_thread(_plan, state, inputs)
+        if state is None or removal is None:
             return
         summary: Summary | None = None
-        if isinstance(smaller, Merge) or smaller.atoms:
-            text = await asyncio.to_thread(extract_summary, smaller, ports.counter)
+        if isinstance(removal, Merge) or removal.atoms:
+            text = await asyncio.to_thread(extract_summary, removal, ports.counter)
             summary = Summary(text, "extract")
-        if not await ports.store.write(_store_plan, state, smaller, summary, inputs):
+        if not await ports.store.write(_store_plan, state, removal, summary, inputs):
             return
 
 
@@ -127,18 +129,18 @@ def _plan(state: _ViewState, inputs: UnitInputs) -> Evict | Merge | None:
         counter=inputs.counter,
     )
     try:
-        smaller = plan(situation)
+        removal = plan(situation)
     except IrreducibleFloor:
         return None  # the next run reports it, if it is still so
-    return smaller if isinstance(smaller, (Evict, Merge)) else None
+    return removal if isinstance(removal, (Evict, Merge)) else None
 
 
-def _store_plan(tx: Tx, state: _ViewState, smaller: Evict | Merge, summary: Summary | None, inputs: UnitInputs) -> bool:
+def _store_plan(tx: Tx, state: _ViewState, removal: Evict | Merge, summary: Summary | None, inputs: UnitInputs) -> bool:
     """Carry out the plan. Returns False if the conversation has changed since; its next run then makes room itself."""
     agent_id, planned = state.agent.id, state.conversation
     tx.agents.lock(agent_id)
     now = tx.conversations.at(agent_id, planned.seq)
     if now != planned or tx.runs.active(agent_id, planned.seq) is not None:
         return False
-    compact_view(tx, state.agent, now, state.view, state.nodes, smaller, summary, inputs, reason="import")
+    compact_view(tx, state.agent, now, state.view, state.nodes, removal, summary, inputs, reason="import")
     return True

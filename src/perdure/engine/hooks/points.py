@@ -74,13 +74,13 @@ async def before_model(log: RunLog, ports: Ports) -> Progress:
         for message in log.messages
         if message.seq > answered and message.kind == "message"
     )
-    payload = hooks.BeforeModel(**_about(log), model=model, step=log.steps_taken, new=new)
+    payload = hooks.BeforeModel(**_run_fields(log), model=model, step=log.steps_taken, new=new)
     try:
         answers = await _fire(log, payload, ports)
     except Interrupted:
         return Progress(await ports.store.read(load_run_log, log))
     if answers.blocked is None:
-        return await keep(log, answers, ports)
+        return await store_answers(log, answers, ports)
     return await ports.store.write(_end_run, log, answers, str(answers.blocked), ports.inputs())
 
 
@@ -90,7 +90,7 @@ async def after_model(log: RunLog, step: Step, reply: ModelReply, ports: Ports) 
     return await _fire(
         log,
         hooks.AfterModel(
-            **_about(log),
+            **_run_fields(log),
             model=step.model,
             step=step.index,
             text=text_of(reply.parts),
@@ -112,9 +112,9 @@ async def before_tool(
 
     Raises: Interrupted, LeaseLost, StoreError.
     """
-    payload = hooks.BeforeTool(**_about(log), **_of_call(call, tool), arguments=arguments)
+    payload = hooks.BeforeTool(**_run_fields(log), **_call_fields(call, tool), arguments=arguments)
     answers = await _fire(log, payload, ports)
-    return await keep(log, answers, ports), None if answers.blocked is None else _refusal(
+    return await store_answers(log, answers, ports), None if answers.blocked is None else _refusal(
         f"{answers.blocked}. The tool was not run."
     )
 
@@ -123,7 +123,7 @@ async def after_tool(
     log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], outcome: ToolOutcome, ports: Ports
 ) -> tuple[ToolOutcome, HookOutcome]:
     """The outcome of a tool as the model sees it, and the hooks' answers. The caller holds the lease."""
-    answers = await ports.hooks.fire(_after(log, call, tool, arguments, outcome.status, outcome.text))
+    answers = await ports.hooks.fire(_after_tool_payload(log, call, tool, arguments, outcome.status, outcome.text))
     if answers.blocked is None:
         return outcome, answers
     return _refusal(f"{answers.blocked}. The tool was run; its result is withheld."), answers
@@ -134,14 +134,16 @@ async def after_memory_tool(
 ) -> Progress:
     """Call the hooks after a memory tool, when its result is stored. Raises: Interrupted, LeaseLost, StoreError."""
     result = log.messages[-1].results[-1]
-    answers = await _fire(log, _after(log, call, tool, arguments, result.status, result.text), ports)
-    return await keep(log, answers, ports)
+    answers = await _fire(log, _after_tool_payload(log, call, tool, arguments, result.status, result.text), ports)
+    return await store_answers(log, answers, ports)
 
 
-def _after(
+def _after_tool_payload(
     log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], status: str, result: str
 ) -> hooks.AfterTool:
-    return hooks.AfterTool(**_about(log), **_of_call(call, tool), arguments=arguments, status=status, result=result)
+    return hooks.AfterTool(
+        **_run_fields(log), **_call_fields(call, tool), arguments=arguments, status=status, result=result
+    )
 
 
 async def before_compaction(log: RunLog, *, by: str, budget_tokens: int, ports: Ports) -> Progress:
@@ -149,10 +151,10 @@ async def before_compaction(log: RunLog, *, by: str, budget_tokens: int, ports: 
 
     Raises: Interrupted, LeaseLost, StoreError.
     """
-    payload = hooks.BeforeCompaction(**_about(log), by=by, budget_tokens=budget_tokens)
+    payload = hooks.BeforeCompaction(**_run_fields(log), by=by, budget_tokens=budget_tokens)
     answers = await _fire(log, payload, ports)
     if answers.blocked is None:
-        return await keep(log, answers, ports)
+        return await store_answers(log, answers, ports)
     why = (
         f"{answers.blocked}. The next request does not fit the {budget_tokens:,} tokens of its window, and nothing may"
         " leave it: begin another conversation, reset this one, or give the agent a larger window"
@@ -162,7 +164,7 @@ async def before_compaction(log: RunLog, *, by: str, budget_tokens: int, ports: 
 
 async def after_compaction(log: RunLog, *, by: str, ports: Ports) -> Progress:
     """Call the hooks after a compaction. Raises: Interrupted, LeaseLost, StoreError."""
-    return await keep(log, await _fire(log, hooks.AfterCompaction(**_about(log), by=by), ports), ports)
+    return await store_answers(log, await _fire(log, hooks.AfterCompaction(**_run_fields(log), by=by), ports), ports)
 
 
 async def at_run_end(log: RunLog, ports: Ports, *, finish: Finish | None = None) -> Progress:
@@ -171,7 +173,10 @@ async def at_run_end(log: RunLog, ports: Ports, *, finish: Finish | None = None)
     texts = [message.text for message in log.messages if message.role == "assistant" and message.text]
     reason = finish.reason if finish is not None else log.run.stop_reason or "error"
     payload = hooks.RunEnd(
-        **_about(log), stop_reason=reason, text="\n".join(texts), error=None if failure is None else failure.message
+        **_run_fields(log),
+        stop_reason=reason,
+        text="\n".join(texts),
+        error=None if failure is None else failure.message,
     )
     if finish is None:
         await ports.hooks.fire(payload)  # logged where it fails; the run's events are over
@@ -180,20 +185,20 @@ async def at_run_end(log: RunLog, ports: Ports, *, finish: Finish | None = None)
         answers = await _fire(log, payload, ports)
     except Interrupted:
         return Progress(log)
-    return await keep(log, answers, ports)
+    return await store_answers(log, answers, ports)
 
 
-async def keep(log: RunLog, answers: HookOutcome, ports: Ports) -> Progress:
+async def store_answers(log: RunLog, answers: HookOutcome, ports: Ports) -> Progress:
     """Store the answers of hooks: their events, and their context, which waits for the next request.
 
     Raises: LeaseLost, StoreError.
     """
     if not answers.events:
         return Progress(log)
-    return await ports.store.write(_store_answers, log, answers, now=ports.clock.now())
+    return await ports.store.write(_store, log, answers, now=ports.clock.now())
 
 
-def _store_answers(tx: Tx, log: RunLog, answers: HookOutcome, *, now: datetime) -> Progress:
+def _store(tx: Tx, log: RunLog, answers: HookOutcome, *, now: datetime) -> Progress:
     run = tx.runs.hold(log.run)
     if answers.context:
         run = tx.runs.set_context(run, (*run.context, *answers.context))
@@ -215,13 +220,13 @@ async def _fire(log: RunLog, payload: hooks.HookPayload, ports: Ports) -> HookOu
         return await ports.hooks.fire(payload)
 
 
-def _about(log: RunLog) -> dict[str, Any]:
+def _run_fields(log: RunLog) -> dict[str, Any]:
     """The fields that every payload of a run has."""
     run = log.run
     return {"agent_id": run.key.agent_id, "conversation_id": run.conversation_id, "run_id": run.id}
 
 
-def _of_call(call: ToolCall, tool: Tool) -> dict[str, Any]:
+def _call_fields(call: ToolCall, tool: Tool) -> dict[str, Any]:
     """The fields that every payload about a call has."""
     return {"call_id": call.call_id, "tool": call.name, "kind": tool.spec.kind}
 

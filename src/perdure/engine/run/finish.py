@@ -72,7 +72,7 @@ def end_run(tx: Tx, log: RunLog, action: Finish, events: list[Event], inputs: Un
             Draft(
                 id=MessageId(inputs.ids.new("message")),
                 role="tool",
-                parts=(_unanswered(open_call.call, open_call.call.call_id in log.started, action),),
+                parts=(_result_of_open_call(open_call.call, open_call.call.call_id in log.started, action),),
             )
             for open_call in calls
         ]
@@ -102,7 +102,7 @@ def end_run(tx: Tx, log: RunLog, action: Finish, events: list[Event], inputs: Un
     return Progress(replace(log, run=run), stored)
 
 
-def _unanswered(call: ToolCall, started: bool, action: Finish) -> ToolResult:
+def _result_of_open_call(call: ToolCall, started: bool, action: Finish) -> ToolResult:
     """The result of a call that the run leaves open."""
     ended = "the run was cancelled" if action.reason == "cancelled" else f"the run ended ({action.reason})"
     text = f"interrupted: outcome unknown, {ended} while the tool was running" if started else f"not run: {ended}"

@@ -13,7 +13,7 @@ from perdure.core.messages import Message, Question, ToolCall, ToolDecision, Too
 from perdure.core.runs import Run, Step, Usage
 from perdure.core.tools.rules import rules_of
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
-from perdure.engine.run.tool_rules import PastCall, RuleScope, calls_made
+from perdure.engine.run.tool_rules import PastCall, RuleScope, past_calls_in
 from perdure.storage.tx import Tx
 
 
@@ -71,9 +71,9 @@ class RunLog:
         return count
 
     @property
-    def called(self) -> list[PastCall]:
+    def past_calls(self) -> list[PastCall]:
         """The calls of the request that this run serves, as far as tool rules count them."""
-        return [*(self.rule_scope.earlier if self.rule_scope is not None else ()), *calls_made(self.messages)]
+        return [*(self.rule_scope.earlier if self.rule_scope is not None else ()), *past_calls_in(self.messages)]
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -166,5 +166,5 @@ def rule_scope_of(tx: Tx, run: Run, settings: Mapping[str, Any]) -> RuleScope | 
     earlier: Sequence[Message] = ()
     if run.turn_from is not None and run.begins_at is not None:
         earlier = tx.messages.view(agent_id, run.conversation_seq, from_seq=run.turn_from, upto_seq=run.begins_at - 1)
-    made = tuple(PastCall(one.name, one.output, one.denied) for one in calls_made(earlier))
+    made = tuple(PastCall(one.name, one.output, one.denied) for one in past_calls_in(earlier))
     return RuleScope(rules, frozenset(names | {*CONTEXT_TOOL_SPECS} if names else names), made)

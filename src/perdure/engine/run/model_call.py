@@ -30,7 +30,7 @@ from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, 
 from perdure.core.runs import Failure, Run, Step, StopReason
 from perdure.core.tools.spec import ToolOutcome
 from perdure.engine.approvals.answers import recent_approval_ids, tools_of, waits_by_tool, with_waits
-from perdure.engine.hooks.points import after_model, keep
+from perdure.engine.hooks.points import after_model, store_answers
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.answer_calls import CALLS_SHARE, CallIds, shorten_calls
 from perdure.engine.run.finish import end_run
@@ -75,7 +75,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
         _check_reply(reply, step, options.tool_choice)
         if reply is not None and ports.hooks.wants("after_model"):
             answers = await after_model(log, step, reply, ports)
-            kept = await keep(log, answers, ports)
+            kept = await store_answers(log, answers, ports)
             log = kept.log
             tell(kept.events)
             if answers.blocked is not None:

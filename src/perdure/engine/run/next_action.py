@@ -112,7 +112,7 @@ def _rule_action(log: RunLog, rule_scope: RuleScope, answer: Message) -> Action 
     step = log.steps[-1] if log.steps else None
     if log.run.input_waits or (step is not None and step.status != "success"):
         return None
-    now = rule_state(rule_scope, log.called, answer=answer.seq)
+    now = rule_state(rule_scope, log.past_calls, answer=answer.seq)
     if now.stuck is not None:
         return Finish("error", Failure(kind="tool_rules", message=now.stuck))
     if answer.calls and now.exited is None:

@@ -72,7 +72,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
         overcount = overcount_behind(tx, agent, conversation, current, prefix, counter)
     pinned = tx.messages.by_seqs(agent.id, prefix.pinned) if prefix.pinned else ()
     rows = tx.messages.view(agent.id, conversation.seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
-    view = View.of(prefix, pinned, stubs).with_rows(_settled(rows))
+    view = View.of(prefix, pinned, stubs).with_rows(_without_open_calls(rows))
     deltas = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs) if current is not None else ()
     status = tail(inputs.now, agent.timezone, memory.counts, marker=prefix.marker)
     active = tx.runs.active(agent.id, conversation.seq)
@@ -93,11 +93,11 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
             overcount=overcount,
         ),
         reason=reason,
-        measured_tokens=_measured(tx, conversation, current) if reason is None else None,
+        measured_tokens=_measured_tokens(tx, conversation, current) if reason is None else None,
     )
 
 
-def _settled(rows: Sequence[Message]) -> Sequence[Message]:
+def _without_open_calls(rows: Sequence[Message]) -> Sequence[Message]:
     """The rows up to the last at which no call is open."""
     open_calls: set[str] = set()
     settled = 0
@@ -114,8 +114,8 @@ def _add_to_messages(parts: Sequence[Segment], tokens: int) -> tuple[Segment, ..
     return tuple(replace(part, tokens=part.tokens + tokens) if part.name == "messages" else part for part in parts)
 
 
-def _measured(tx: Tx, conversation: Conversation, prefix: Prefix | None) -> int | None:
-    """What was measured of the last request, if it is what the conversation's estimate is corrected by."""
+def _measured_tokens(tx: Tx, conversation: Conversation, prefix: Prefix | None) -> int | None:
+    """The tokens measured for the last request, if the conversation's estimate is corrected by exactly them."""
     last = next(iter(tx.steps.list(conversation.agent_id, conversation_seq=conversation.seq, limit=1)), None)
     if last is None or prefix is None or last.status != "success" or last.recipe.prefix_seq != prefix.seq:
         return None

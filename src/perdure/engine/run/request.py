@@ -346,7 +346,7 @@ def _make_room(making: _Making, view: View, size: _Size) -> Progress | None:
 def _add_step(making: _Making, view: View, size: _Size) -> Step:
     """The pending step with its recipe."""
     log, agent, inputs = making.log, making.agent, making.inputs
-    rules = None if log.rule_scope is None else rule_state(log.rule_scope, log.called)
+    rules = None if log.rule_scope is None else rule_state(log.rule_scope, log.past_calls)
     recipe = Recipe(
         prefix_seq=view.prefix.seq,
         upto_message_seq=view.next_seq - 1,

@@ -23,16 +23,16 @@ from perdure.core.runs import Run
 from perdure.core.tools.arguments import parse_arguments
 from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
-from perdure.engine.approvals.answers import changed_since, is_usable, tools_of, waits_by_tool
+from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, tools_of, waits_by_tool
 from perdure.engine.hooks.bus import HookOutcome
-from perdure.engine.hooks.points import after_memory_tool, after_tool, before_tool, keep
+from perdure.engine.hooks.points import after_memory_tool, after_tool, before_tool, store_answers
 from perdure.engine.ports import Ports
 from perdure.engine.run.interrupts import Interrupted, is_cancelled
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import OpenCall, RunLog, load_run_log
 from perdure.engine.run.progress import Progress, Tell
 from perdure.engine.run.tool_results import result_tokens, store_edit, store_outcome, store_started
-from perdure.engine.run.tool_rules import prefilled, rule_state
+from perdure.engine.run.tool_rules import prefill, rule_state
 from perdure.engine.search.tools import SEARCH_TOOLS, SearchCall
 from perdure.storage.tx import Tx
 
@@ -128,7 +128,7 @@ class _ToolPhase:
         rules = None
         if (rule_scope := self.log.rule_scope) is not None:
             rule_scope = replace(rule_scope, tools=frozenset(self.tools))
-            rules = rule_state(rule_scope, self.log.called, answer=open_call.message.seq)
+            rules = rule_state(rule_scope, self.log.past_calls, answer=open_call.message.seq)
         if rules is not None and (violation := rules.violation(call.name)) is not None:
             return _refusal(violation)
         if tool is None:
@@ -136,7 +136,7 @@ class _ToolPhase:
             return _refusal(f"there is no tool {call.name!r}; your tools are: {names}")
         arguments = open_call.arguments
         if rules is not None and open_call.decision is None:  # what a person approved is run as it was shown
-            arguments = prefilled(arguments, rules.filled.get(call.name))
+            arguments = prefill(arguments, rules.filled.get(call.name))
         if call.awaits is None and call.name in self.waits and is_usable(tool.spec, arguments):
             return _refusal(f"{call.name} now needs somebody's approval: call it again, and it will be asked for")
         if tool.spec.kind == "client":  # one that can be used is the caller's to run
@@ -154,12 +154,12 @@ class _ToolPhase:
         try:
             return ReadyCall(open_call, tool, parse_arguments(call.name, tool.spec.parameters, arguments))
         except REFUSALS as error:
-            return _refused(error)
+            return _error_outcome(error)
 
     async def _tool_change(self, call: ToolCall) -> ToolOutcome | None:
         """The result of an approved call whose tool was changed since approval was asked for; None: it was not."""
         return await self.ports.store.read(
-            lambda tx: changed_since(tx, call, tools_of(tx, self.log.run, own_names=(call.name,)).get(call.name))
+            lambda tx: changed_tool_outcome(tx, call, tools_of(tx, self.log.run, own_names=(call.name,)).get(call.name))
         )
 
     async def call_memory_tool(self, ready: ReadyCall) -> None:
@@ -186,7 +186,7 @@ class _ToolPhase:
                 await self._store(ready.open_call, await SEARCH_TOOLS[call.name](search_call, **ready.arguments))
         except REFUSALS as error:
             # The edit's own transaction is gone without a trace; its error is the result.
-            await self._store(ready.open_call, _refused(error))
+            await self._store(ready.open_call, _error_outcome(error))
             return
         if ports.hooks.wants("after_tool"):
             self.record(await after_memory_tool(self.log, call, ready.tool, ready.arguments, ports))
@@ -206,7 +206,7 @@ class _ToolPhase:
                 for task in done:
                     outcome, answers = task.result()
                     if answers is not None:
-                        self.record(await keep(self.log, answers, self.ports))
+                        self.record(await store_answers(self.log, answers, self.ports))
                     await self._store(running.pop(task).open_call, outcome)
         finally:
             for task in running:
@@ -261,11 +261,11 @@ async def _call_toolbox(log: RunLog, ready: ReadyCall, ports: Ports) -> ToolOutc
     except Exception as error:  # a toolbox answers with outcomes; one that raises must not stop the run
         logger.exception("%s: the tool %s stopped at a defect", log.run.id, call.name)
         return ToolOutcome(text=f"{type(error).__name__}: {error}", status="error")
-    return _bounded(outcome, spec.return_limit_chars)
+    return _limit_outcome(outcome, spec.return_limit_chars)
 
 
-def _bounded(outcome: ToolOutcome, limit: int) -> ToolOutcome:
-    """The outcome as it is stored: whole, but for what is beyond all bounds; the model is shown up to `limit`."""
+def _limit_outcome(outcome: ToolOutcome, limit: int) -> ToolOutcome:
+    """The outcome as it is stored, cut only beyond `RESULT_MAX_CHARS`; the model is shown up to `limit` characters."""
     if len(outcome.text) <= limit:
         return outcome
     size, text = len(outcome.text), outcome.text[:RESULT_MAX_CHARS]
@@ -279,5 +279,6 @@ def _refusal(text: str) -> ToolOutcome:
     return ToolOutcome(text=text, status="error", refused=True)
 
 
-def _refused(error: PerdureError) -> ToolOutcome:
+def _error_outcome(error: PerdureError) -> ToolOutcome:
+    """The result of a call that a tool refused with this error."""
     return ToolOutcome(text=str(error), status="error", refused=isinstance(error, InvalidArguments))

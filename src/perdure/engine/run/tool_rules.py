@@ -1,4 +1,4 @@
-"""What an agent's tool rules allow at one moment of a run: a pure function of the rules and of what was called so far.
+"""What an agent's tool rules allow at one moment of a run: a pure function of the rules and of the calls so far.
 
 The same function serves before the model is asked (what it is offered), when its answer is stored (what a person is
 asked to approve), and right before each call is run. A call that it does not allow is never run.
@@ -36,7 +36,7 @@ EDITED = "\n\n[NOTE: run with arguments that a person changed: "
 
 @dataclass(frozen=True, slots=True)
 class PastCall:
-    """A call of the request that is being served, once the rules count it.
+    """An earlier call of the request that a run serves, as tool rules count it.
 
     Args:
         output: what it returned; None: not known yet.
@@ -62,7 +62,7 @@ class RuleScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleState:
-    """What holds now.
+    """What tool rules allow and demand after some calls.
 
     Args:
         allowed: the tools that may be called next.
@@ -87,7 +87,7 @@ class RuleState:
 
     @property
     def choice(self) -> ToolChoice | None:
-        """What to ask of the model; None: as it likes."""
+        """The tool choice of the next request; None: the model is free."""
         if not self.allowed:
             return "none"
         if not self.forced:
@@ -108,7 +108,7 @@ class RuleState:
 
 @dataclass(slots=True)
 class _Constraints:
-    """What the rules ask, collected one kind of rule after the other. The fields are those of `RuleState`."""
+    """A `RuleState` in the making: the fields are collected one kind of rule after the other."""
 
     active: list[tuple[ToolRule, frozenset[str]]] = field(default_factory=list)
     filled: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -117,20 +117,22 @@ class _Constraints:
     stuck: str | None = None
 
     def demand(self, rule: ToolRule, tools: frozenset[str]) -> None:
+        """Demand that one of these tools is called next."""
         self.demanded = True
         self.active.append((rule, tools))
 
     def fill(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Set arguments of a tool that take the place of the model's."""
         self.filled[tool] = {**self.filled.get(tool, {}), **arguments}
 
 
-def rule_state(rule_scope: RuleScope, called: Sequence[PastCall], *, answer: int = -1) -> RuleState:
-    """What holds after these calls. `answer`: the number of the newest answer; only a call of it ends the run."""
+def rule_state(rule_scope: RuleScope, past_calls: Sequence[PastCall], *, answer: int = -1) -> RuleState:
+    """The state after these calls. `answer`: the number of the newest answer; only a call of it ends the run."""
     tools, rules = rule_scope.tools, rule_scope.rules.ordered
-    executed = [call for call in called if not call.denied]
+    executed = [call for call in past_calls if not call.denied]
     last = executed[-1] if executed else None
     constraints = _Constraints()
-    if not called:
+    if not past_calls:
         _constrain_first(constraints, rules, tools)
     if last is not None:
         _constrain_followers(constraints, rules, tools, last)
@@ -141,7 +143,7 @@ def rule_state(rule_scope: RuleScope, called: Sequence[PastCall], *, answer: int
         for rule in rules
         if isinstance(rule, MaxCount) and counts[rule.tool_name] >= rule.max_count_limit
     ]
-    called_names = {call.name for call in called}
+    called_names = {call.name for call in past_calls}
     required = [rule.tool_name for rule in rules if isinstance(rule, RequiredBeforeExit) and rule.tool_name in tools]
     missing = tuple(name for name in dict.fromkeys(required) if name not in called_names)
     exits = {rule.tool_name: rule for rule in rules if isinstance(rule, ExitLoop)}
@@ -150,7 +152,7 @@ def rule_state(rule_scope: RuleScope, called: Sequence[PastCall], *, answer: int
         constraints.active.append((exits[exited], frozenset()))
     allowed = frozenset.intersection(tools, *(remaining for _, remaining in constraints.active))
     # Nothing can be demanded where nothing is allowed, nor right after a person has refused a call.
-    free = not allowed or (bool(called) and called[-1].denied)
+    free = not allowed or (bool(past_calls) and past_calls[-1].denied)
     demanded = constraints.demanded and not free
     return RuleState(
         allowed=allowed,
@@ -213,21 +215,21 @@ def _constrain_children(
             constraints.active.append((rule, children))
 
 
-def expected_states(rule_scope: RuleScope, called: Sequence[PastCall], names: Iterable[str]) -> list[RuleState]:
-    """What holds for each of these calls of one answer, as far as it is known before any of them has run."""
-    past_calls, states = list(called), list[RuleState]()
+def expected_states(rule_scope: RuleScope, past_calls: Sequence[PastCall], names: Iterable[str]) -> list[RuleState]:
+    """The state before each of these calls of one answer, as far as it is known before any of them has run."""
+    calls, states = list(past_calls), list[RuleState]()
     answer = -2  # of an answer that has no number yet
     for name in names:
-        state = rule_state(rule_scope, past_calls, answer=answer)
+        state = rule_state(rule_scope, calls, answer=answer)
         states.append(state)
         if name in state.allowed:
-            past_calls.append(PastCall(name, answer=answer))
+            calls.append(PastCall(name, answer=answer))
     return states
 
 
-def calls_made(messages: Iterable[Message]) -> list[PastCall]:
-    """The calls of a run's log that count, in the order in which they were asked: those that were run, or denied, and
-    not those that were refused or have no result yet."""
+def past_calls_in(messages: Iterable[Message]) -> list[PastCall]:
+    """The calls in these messages that tool rules count, in their order: those that were run or denied, not those that
+    were refused or have no result yet."""
     made: list[PastCall] = []
     open_calls: dict[str, tuple[ToolCall, int]] = {}
     denied: set[str] = set()
@@ -246,7 +248,7 @@ def calls_made(messages: Iterable[Message]) -> list[PastCall]:
     return made
 
 
-def prefilled(arguments: str, filled: Mapping[str, Any] | None) -> str:
+def prefill(arguments: str, filled: Mapping[str, Any] | None) -> str:
     """The model's arguments with these in place of its own; as they are, if they are no JSON object."""
     if not filled:
         return arguments

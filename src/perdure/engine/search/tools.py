@@ -55,6 +55,7 @@ async def _conversation_search(
     start_date: str | None = None,
     end_date: str | None = None,
 ) -> ToolOutcome:
+    """Search the agent's messages."""
     where = MessageFilter(
         roles=tuple(roles or ()),  # type: ignore[arg-type]  # checked against the schema's enum
         since=parse_time(start_date, timezone=call.timezone),
@@ -90,6 +91,7 @@ async def _archival_memory_search(
     start_datetime: str | None = None,
     end_datetime: str | None = None,
 ) -> ToolOutcome:
+    """Search the agent's archives."""
     where = PassageFilter(
         tags=filter_tags(tags or ()),
         tag_match="all" if tag_match_mode == "all" else "any",
@@ -111,10 +113,12 @@ async def _archival_memory_search(
 
 
 async def _grep_files(call: SearchCall, **arguments: Any) -> ToolOutcome:
+    """Search the lines of the agent's files by a pattern."""
     return ToolOutcome(text=await call.store.read(grep_files, call.run.key.agent_id, call.budget, **arguments))
 
 
 async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -> ToolOutcome:
+    """Search the passages of the agent's files."""
     if not query.strip():
         raise ToolError("the query is empty: say what to look for")
     folders = await call.store.read(lambda tx: tx.folders.of_agent(call.run.key.agent_id))

@@ -32,11 +32,11 @@ class Captures:
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        """What is going on."""
+        """The captures that are going on."""
         return list(self._tasks.values())
 
     def after_run(self, line: Line) -> None:
-        """A run of this conversation has ended."""
+        """Capture in the background what is due in this conversation, since a run of it has ended."""
         if line in self._tasks:
             self._again.add(line)
             return
@@ -44,7 +44,7 @@ class Captures:
         task.add_done_callback(lambda _: self._tasks.pop(line, None))
 
     async def close(self) -> None:
-        """Finish what was begun, for a few seconds."""
+        """Let captures finish for a few seconds, then stop them."""
         if tasks := self.tasks:
             _, unfinished = await asyncio.wait(tasks, timeout=CLOSING_S)
             for task in unfinished:
@@ -63,14 +63,14 @@ class Captures:
 
 
 async def capture_rest(ports: Ports, agent_id: AgentId, conversation_seqs: Sequence[int]) -> None:
-    """What these conversations collected, also below the threshold, before it leaves them. Where it can't be put, for
-    want of the archive, say, that keeps nobody from going on: the log tells. Raises: StoreError."""
+    """Capture what these conversations collected, also below the threshold. What can't be captured, such as for lack of
+    an archive, is logged. Raises: StoreError."""
     for seq in conversation_seqs:
         await _capture_due(ports, (agent_id, seq), rest=True)
 
 
 async def _capture_due(ports: Ports, line: Line, *, rest: bool = False) -> None:
-    """Raises: StoreError."""
+    """Store what is due for capture in a conversation. Raises: StoreError."""
     try:
         upto_seq = await ports.store.read(capture_due, *line, force=rest)
         if upto_seq is not None:

@@ -204,7 +204,7 @@ class EmbeddingWorker:
 
     async def _embed(self, batch: _Batch) -> None:
         """Embed and store; whatever happens, no text stays claimed. Raises: _Unavailable."""
-        keeper = asyncio.create_task(self._keep(batch))
+        keeper = asyncio.create_task(self._renew_for_ever(batch))
         try:
             await self._embed_some(batch, batch.waiting)
         except BaseException:
@@ -231,7 +231,7 @@ class EmbeddingWorker:
                 await self._embed_some(batch, waiting[: len(waiting) // 2])
                 await self._embed_some(batch, waiting[len(waiting) // 2 :])
                 return
-            await self._refused(batch, waiting[0], error)
+            await self._retry_or_give_up(batch, waiting[0], error)
             return
         self._failures, self.trouble = 0, None
         blobs = {text: vector.astype("<f2").tobytes() for text, vector in zip(texts, vectors, strict=True)}
@@ -243,7 +243,7 @@ class EmbeddingWorker:
                 claimed_until=batch.claimed,
             )
 
-    async def _refused(self, batch: _Batch, waiting: ClaimedText, error: ModelError) -> None:
+    async def _retry_or_give_up(self, batch: _Batch, waiting: ClaimedText, error: ModelError) -> None:
         """A text was refused by itself: give it up after some tries, unless any other text would be refused too."""
         try:
             await self._embedder.embed([PROBE], purpose="document")
@@ -256,7 +256,7 @@ class EmbeddingWorker:
                 lambda tx: tx.vectors.fail(waiting.claim, str(error), claimed=batch.claimed, again=again)
             )
 
-    async def _keep(self, batch: _Batch) -> None:
+    async def _renew_for_ever(self, batch: _Batch) -> None:
         """Renew the claim of a batch for ever."""
         while True:
             await asyncio.sleep(LEASE_S / 3)

@@ -119,6 +119,7 @@ class FileWorker:
         return timedelta(seconds=self._ports.settings.lease_s)
 
     async def _work(self, file: File) -> None:
+        """Read or remove one file, from its claim to its end."""
         store = self._ports.store
         try:
             if file.status == "deleted":
@@ -142,6 +143,7 @@ class FileWorker:
             log.exception("%s stopped at a defect", file.id)
 
     def _hold_up(self, error: StoreError) -> None:
+        """Remember why files wait, unless it passes by itself."""
         if not isinstance(error, StoreBusy):  # that passes by itself
             self._hold_up_error = error
 
@@ -194,6 +196,7 @@ class FileWorker:
         return replace(file, status="error", problem=problem, updated_at=self._ports.clock.now())
 
     async def _convert_or_copy(self, file: File, progress: _Progress) -> Document:
+        """The document of a file: converted, or copied from a file with the same content."""
         store = self._ports.store
         suffix = PurePosixPath(file.name).suffix
         twin = await store.read(lambda tx: tx.files.same_content(file.digest, suffix=suffix)) if suffix else None
@@ -270,14 +273,16 @@ class FileWorker:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a file is, of `STEPS`."""
+    """The progress of a file: `done` of `STEPS`."""
 
     done: int = 0
 
     def advance_conversion(self, done: int, total: int) -> None:
+        """Note how much of the file is converted."""
         self.done = max(self.done, CONVERSION_STEPS * done // max(1, total))
 
     def advance_storing(self, done: int, total: int) -> None:
+        """Note how much of the converted file is stored."""
         self.done = CONVERSION_STEPS + (STEPS - CONVERSION_STEPS) * done // max(1, total)
 
 
@@ -290,21 +295,25 @@ def _parts_after(tx: Tx, file_id: FileId, after: int) -> Sequence[FilePart]:
 
 
 def _put_parts(tx: Tx, file: File, parts: Sequence[FilePart], starts: Sequence[int], *, until: datetime) -> None:
+    """Store parts of a file's text."""
     tx.files.hold(file, until=until)
     tx.files.put_parts(file.id, parts, starts)
 
 
 def _put_chunks(tx: Tx, file: File, some: Sequence[Chunk], *, ids: Ids, at: datetime, until: datetime) -> None:
+    """Store some of a file's chunks, to be searched."""
     tx.files.hold(file, until=until)
     add_chunks(tx, file, some, ids=ids, at=at)
 
 
 def _drop(tx: Tx, file: File, *, until: datetime) -> int:
+    """Drop some of the chunks that an earlier try has stored; how many."""
     tx.files.hold(file, until=until)
     return drop_chunks(tx, file, limit=CHUNKS_A_STEP)
 
 
 def _drop_views(tx: Tx, file: File, *, until: datetime) -> int:
+    """Close some of the agents' views of a deleted file; how many."""
     tx.files.hold(file, until=until)
     return tx.files.drop_views(file.id, limit=CHUNKS_A_STEP)
 
