@@ -21,9 +21,8 @@ from schemathesis.python.asgi import shutdown_lifespans
 from starlette.types import Receive, Scope, Send
 
 from perdure import AsyncPerdure
-from perdure.server.app import create_app
+from perdure.server.app import Api, create_app
 from perdure.server.config import ServerConfig
-from perdure.server.openapi import Api
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
 

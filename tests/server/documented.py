@@ -10,7 +10,7 @@ import httpx
 import jsonschema_rs
 from starlette.routing import Match, Route
 
-from perdure.server.openapi import Api
+from perdure.server.app import Api
 
 OF_BODIES = {413, 415}
 """What any request with a body can be answered, also where the document says that there is none."""

@@ -12,9 +12,8 @@ import httpx
 from letta_client import AsyncLetta
 
 from perdure import AsyncPerdure
-from perdure.server.app import create_app
+from perdure.server.app import Api, create_app
 from perdure.server.config import ServerConfig
-from perdure.server.openapi import Api
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
 from tests.server.documented import documented

@@ -27,8 +27,7 @@ from perdure.core.errors import (
 )
 from perdure.core.runs import Failure, Usage
 from perdure.library.reply import Reply
-from perdure.server.errors import error_answer
-from perdure.server.unsupported import NotSupported
+from perdure.server.errors import NotSupported, error_answer
 from tests.server.routed import JSON
 from tests.support.servers import in_process
 

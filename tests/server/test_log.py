@@ -14,8 +14,7 @@ import pytest
 
 from perdure.core.errors import InvalidInput, StoreFull
 from perdure.server.config import ServerConfig
-from perdure.server.log import REPEATS_MAX, log_to
-from perdure.server.trace import Trace, current_trace
+from perdure.server.log import REPEATS_MAX, current_trace, log_to
 
 SECRET = "a-long-and-random-api-key"
 SAID = "my doctor says it is nothing"
@@ -45,21 +44,21 @@ def objects(stream: io.StringIO) -> list[dict[str, Any]]:
 
 def test_a_line_says_when_what_and_of_which_request() -> None:
     """As text and as JSON."""
-    token = current_trace.set(trace := Trace())
+    token = current_trace.set(trace := "0" * 32)
     try:
         with capture_log() as text, capture_log("json") as lines:
             log.warning("the store is %s", "busy")
     finally:
         current_trace.reset(token)
 
-    assert text.getvalue().endswith(f" WARNING perdure.test: the store is busy trace_id={trace.id}\n")
+    assert text.getvalue().endswith(f" WARNING perdure.test: the store is busy trace_id={trace}\n")
     (shape,) = objects(lines)
     assert shape.pop("at").endswith("Z")
     assert shape == {
         "level": "warning",
         "logger": "perdure.test",
         "message": "the store is busy",
-        "trace_id": trace.id,
+        "trace_id": trace,
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.core.errors import InvalidInput
 from perdure.server.config import ServerConfig
-from perdure.server.mcp_guard import McpGuard
+from perdure.server.routes.mcp_servers import McpGuard
 from perdure.server.wire.mcp import McpServerIn
 from perdure.settings import Settings
 from tests.server.routed import Routed, routed
@@ -81,7 +81,7 @@ async def test_what_others_register_is_one_outside() -> None:
         assert not (await server.library.mcp.get("ours")).server.private
         guard = McpGuard(server.library, SHARED)
         body = McpServerIn.model_validate({"server_name": "web", "config": {"server_url": "https://93.184.216.34/"}})
-        assert (await guard.new(body))["private"] is False
+        assert (await guard.new_options(body.config))["private"] is False
 
 
 async def test_the_address_of_a_server_inside_stays_the_admins() -> None:

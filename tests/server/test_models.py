@@ -119,6 +119,6 @@ def test_an_old_config_names_its_model() -> None:
     """By its handle, else by provider and model."""
     config = {"model": "m", "model_endpoint_type": "openai", "context_window": 1}
 
-    assert LlmConfig.model_validate(config).named == "openai/m"
-    assert LlmConfig.model_validate(config | {"provider_name": "p"}).named == "p/m"
-    assert LlmConfig.model_validate(config | {"handle": "h/m"}).named == "h/m"
+    assert LlmConfig.model_validate(config).full_handle == "openai/m"
+    assert LlmConfig.model_validate(config | {"provider_name": "p"}).full_handle == "p/m"
+    assert LlmConfig.model_validate(config | {"handle": "h/m"}).full_handle == "h/m"

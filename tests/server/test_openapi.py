@@ -9,9 +9,10 @@ import pytest
 from starlette.routing import Route
 
 from perdure.core.ids import ID_PATTERNS
+from perdure.server.app import Api
 from perdure.server.config import ServerConfig
-from perdure.server.errors import FAILURE_STATUSES
-from perdure.server.openapi import DESCRIPTIONS, Api
+from perdure.server.errors import FAILURES
+from perdure.server.openapi import DESCRIPTIONS
 from tests.server.routed import routed
 
 KEY = "a long random text"
@@ -77,8 +78,8 @@ async def test_errors_are_documented_as_they_are_sent() -> None:
                 assert content["schema"]["$ref"].endswith("/Unprocessable"), name
             assert ("requestBody" in operation) <= {"408", "413", "415", "422"}.issubset(responses), name
         sending = dict(operations(document))["POST /v1/agents/{agent_id}/messages"]["responses"]
-        assert {str(status) for status in FAILURE_STATUSES.values()} <= set(sending)
-        assert set(FAILURE_STATUSES.values()) <= set(DESCRIPTIONS)
+        assert {str(status) for status, _ in FAILURES.values()} <= set(sending)
+        assert {status for status, _ in FAILURES.values()} <= set(DESCRIPTIONS)
 
 
 async def test_a_key_is_documented_where_there_is_one() -> None:

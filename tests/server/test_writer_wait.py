@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from perdure.server.openapi import Api
+from perdure.server.app import Api
 from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.tx import Tx
 from tests.server.full_store import fill

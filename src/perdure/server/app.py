@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.config import ServerConfig
 from perdure.server.errors import add_error_handlers
 from perdure.server.guards import Guard
-from perdure.server.limits import LimitsMiddleware
-from perdure.server.mcp_guard import McpGuard
+from perdure.server.http import json_answer
 from perdure.server.methods import method_not_allowed_routes
-from perdure.server.openapi import Api
 from perdure.server.routes import (
-    agent_files,
     agents,
-    archive_passages,
     archives,
     blocks,
-    context,
     conversations,
     folders,
     health,
@@ -29,15 +27,45 @@ from perdure.server.routes import (
     messages,
     models,
     passages,
-    recall,
     runs,
     search,
-    secrets,
-    steps,
-    tool_mcp_servers,
     tools,
 )
 from perdure.server.sse import Streams
+
+MODULES = (
+    *(health, agents, folders, blocks, archives, search, passages, messages, conversations),
+    *(runs, tools, models, mcp_servers),
+)
+
+
+class Api(FastAPI):
+    """The application, with the OpenAPI document, which is built on its first request."""
+
+    def __init__(self, config: ServerConfig, **options: Any) -> None:
+        self._lock = asyncio.Lock()
+        super().__init__(**options)
+        self._has_key, self._completed = bool(config.api_key), False
+
+    def setup(self) -> None:
+        """Serve the document. Building it takes half a second, so it runs in a thread."""
+
+        async def openapi(request: Request) -> Response:
+            async with self._lock:
+                document = await asyncio.to_thread(self.openapi)
+            return json_answer(document)
+
+        self.add_route("/openapi.json", openapi, include_in_schema=False)
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the document; callers must not change it."""
+        document = super().openapi()
+        if not self._completed:
+            from perdure.server.openapi import complete  # its types take longer to build than most requests
+
+            complete(document, self.routes, has_key=self._has_key)
+            self._completed = True
+        return document
 
 
 def create_app(perdure: AsyncPerdure, config: ServerConfig) -> Api:
@@ -47,40 +75,16 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> Api:
     """
     app = Api(config, title="Perdure", version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.perdure = perdure
-    app.state.mcp_guard = McpGuard(perdure, config)
-    app.state.streams = Streams()
-    hot = (*messages.hot_routes, *conversations.hot_routes)
-    app.router.routes.extend(hot)
-    for module in (
-        health,
-        agents,
-        agent_files,
-        folders,
-        context,
-        blocks,
-        archives,
-        archive_passages,
-        search,
-        passages,
-        recall,
-        messages,
-        conversations,
-        runs,
-        steps,
-        tools,
-        models,
-        secrets,
-        mcp_servers,
-        tool_mcp_servers,
-    ):
-        # `include_router` would build each route a second time, for every application.
-        app.router.routes.extend(module.router.routes)
-    place = app.router.routes.index(hot[-1]) + 1
-    app.router.routes[place:place] = method_not_allowed_routes(app.router.routes)
+    app.state.mcp_guard = mcp_servers.McpGuard(perdure, config)
+    app.state.streams = Streams(perdure.app.ports.clock)
+    hot_routes = (*messages.hot_routes, *conversations.hot_routes)
+    # `include_router` would build each route a second time, for every application.
+    routes = [route for module in MODULES for route in module.router.routes]
+    app.router.routes += [*hot_routes, *method_not_allowed_routes([*hot_routes, *routes]), *routes]
     app.router.default = _EitherSlash(app)
-    app.add_middleware(LimitsMiddleware, limits=perdure.app.settings)
     # The guard is outermost: it precedes every route, and every 404.
-    app.add_middleware(Guard, config=config, upload_bytes=perdure.app.settings.file_limit_bytes)
+    settings = perdure.app.settings
+    app.add_middleware(Guard, config=config, limits=settings, upload_bytes=settings.file_limit_bytes)
     add_error_handlers(app)
     return app
 

@@ -14,6 +14,7 @@ import functools
 import ipaddress
 import json
 import logging
+import secrets
 import sys
 import termios
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from perdure.server.config import ServerConfig
 from perdure.server.guards import OPEN_PATHS, RETRY_AFTER, answer
-from perdure.server.trace import new_trace
+from perdure.server.log import current_trace
 
 log = logging.getLogger(__name__)
 
@@ -301,10 +302,10 @@ class _ProbesOnly:
         if scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        with new_trace():
-            log.warning("a request was refused: all connections, or all of one address, are busy")
-            text = "too many connections are busy: try again, or raise PERDURE_CONNECTIONS"
-            await answer(send, 503, {"detail": text}, RETRY_AFTER, (b"connection", b"close"))
+        current_trace.set(secrets.token_hex(16))
+        log.warning("a request was refused: all connections, or all of one address, are busy")
+        text = "too many connections are busy: try again, or raise PERDURE_CONNECTIONS"
+        await answer(send, 503, text, RETRY_AFTER, (b"connection", b"close"))
 
 
 def _unacknowledged_bytes(transport: asyncio.Transport) -> int:

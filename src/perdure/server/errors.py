@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping, Sequence
+from types import UnionType
 from typing import Any
 
 from fastapi import FastAPI
@@ -50,11 +51,10 @@ from perdure.core.errors.store import disk_error
 from perdure.core.ids import PREFIXES, is_id
 from perdure.core.runs import Failure
 from perdure.library.reply import Reply
-from perdure.server.encoding import json_bytes
+from perdure.server.http import json_bytes
+from perdure.server.log import TRACE_HEADER, trace_id
 from perdure.server.methods import methods_at
 from perdure.server.problems import problems_text
-from perdure.server.trace import TRACE_HEADER, trace_id
-from perdure.server.unsupported import NotSupported
 
 log = logging.getLogger(__name__)
 
@@ -66,18 +66,26 @@ NOT_IMPLEMENTED = 501
 
 UNKNOWN = {"detail": "An unknown error occurred"}
 
-FAILURE_STATUSES: Mapping[str, int] = {
-    "llm_rate_limit": 429,
-    "llm_insufficient_credits": 402,
-    "llm_authentication": 401,
-    "llm_timeout": 504,
-    "llm_bad_request": 400,
-    "llm_refusal": 400,
-    "context_window_exceeded": 400,
-    "hook_blocked": 403,
-    "mcp_connection_error": 502,
+FAILURES: Mapping[str, tuple[int, str]] = {
+    "llm_rate_limit": (429, "The model's rate limit is reached."),
+    "llm_insufficient_credits": (402, "The model provider's account has no credit left."),
+    "llm_authentication": (401, "The model provider does not accept the key."),
+    "llm_timeout": (504, "The model did not answer in time."),
+    "llm_bad_request": (400, "The model provider refused the request."),
+    "llm_refusal": (400, "The model declined to answer."),
+    "llm_empty_response": (500, "The model answered nothing."),
+    "context_window_exceeded": (400, "The request is larger than the model's window."),
+    "stream_incomplete": (500, "The model's answer stopped before its end."),
+    "internal_error": (500, "An unknown error occurred"),
+    "hook_blocked": (403, "The run failed."),
+    "mcp_connection_error": (502, "The run failed."),
 }
-"""The wire's error type -> status; all others are 500."""
+"""Kind of a failure -> status and short sentence; `detail` holds the provider's own text. All others are 500."""
+
+
+class NotSupported(PerdureError):
+    """The request is valid, but this server does not support it. Nothing was written; a retry can't succeed."""
+
 
 _EXAMPLE = "123e4567-e89b-42d3-a456-426614174000"
 
@@ -94,90 +102,81 @@ def error_answer(error: PerdureError) -> Response:
     """The answer for an error of Perdure."""
     match error:
         case ModelNotFound():
-            known = ", ".join(map(repr, error.known))
-            detail = f"NOT_FOUND: Handle {error.handle} not found, must be one of [{known}]"
+            handles = ", ".join(map(repr, error.known))
+            detail = f"NOT_FOUND: Handle {error.handle} not found, must be one of [{handles}]"
             return _answer(404, {"detail": f"{detail}. {error.helps}" if error.helps else detail})
         case NotFound():
             return _answer(404, {"detail": _not_found(error)})
-        case AnswerInvalid():
-            return _answer(400, {"detail": str(error)}, NO_RETRY)
         case FileTooLarge():
             return _answer(413, {"detail": str(error)}, {"connection": "close"})
         case SourceInvalid():
             return _answer(400, {"detail": f"Failed to derive json schema: {error}"})
-        case InvalidInput():
+        case InvalidInput() if not isinstance(error, AnswerInvalid):
             return _answer(422, _unprocessable(str(error)))
         case ApprovalPending():
-            pending = {
-                "code": "PENDING_APPROVAL",
-                "message": f"CONFLICT: {error}",
-                "pending_request_id": error.message_id,
-            }
+            message = f"CONFLICT: {error}"
+            pending = {"code": "PENDING_APPROVAL", "message": message, "pending_request_id": error.message_id}
             return _answer(409, {"detail": pending}, NO_RETRY)
         case ConversationBusy():
             return _answer(409, {"detail": str(error), "run_id": error.run_id})  # free again when that run has ended
-        case Conflict():
-            return _answer(409, {"detail": str(error)}, NO_RETRY)
-        case NotSupported() | SecretKeyMissing() | ExtraMissing() | SandboxUnavailable():
-            return _answer(501, {"detail": str(error)}, NO_RETRY)
-        case McpStdioRefused() | McpPrivateRefused():
-            return _answer(403, {"detail": str(error)}, NO_RETRY)
-        case McpUnreachable():
-            log.warning("%s", error)
-            return _answer(502, {"detail": str(error)}, NO_RETRY)
-        case SecretUnreadable():
-            log.error("%s", error, exc_info=error)
-            return _answer(500, {"detail": str(error)}, NO_RETRY)
-        case HookBlocked():
-            return _answer(403, {"detail": str(error)}, NO_RETRY)
         case RunFailed(reply=Reply(failure=Failure() as failure)):
             return failure_answer(failure, run_id=error.run_id)
         case ModelError():
             return failure_answer(Failure(kind=error.kind, message=str(error)))
-        case ToolError():
+        case ToolError() if not isinstance(error, HookBlocked | SandboxUnavailable):
             return _answer(400, {"detail": str(error)})
         case StoreBusy() | StoreClosed():
             log.warning("%s", error)
             return _answer(503, {"detail": str(error)}, {"retry-after": "1"})
-        case StoreFull():
-            log.error("%s", error)
-            return _answer(507, {"detail": str(error)}, NO_RETRY)
-        case StoreReadOnly() | StoreUnavailable() | StoreDamaged() | NotAStore():
-            log.error("%s", error)
-            return _answer(503, {"detail": str(error)}, NO_RETRY)
-        case _:
-            log.error("%s: %s", type(error).__name__, error, exc_info=error)
-            return _answer(500, UNKNOWN)
+    for kinds, status, level in _FINAL_ERRORS:
+        if isinstance(error, kinds):
+            if level:
+                log.log(level, "%s", error, exc_info=error if status == 500 else None)
+            return _answer(status, {"detail": str(error)}, NO_RETRY)
+    log.error("%s: %s", type(error).__name__, error, exc_info=error)
+    return _answer(500, UNKNOWN)
+
+
+_FINAL_ERRORS: Sequence[tuple[UnionType | type[PerdureError], int, int]] = (
+    (AnswerInvalid, 400, 0),
+    (McpStdioRefused | McpPrivateRefused | HookBlocked, 403, 0),
+    (Conflict, 409, 0),
+    (SecretUnreadable, 500, logging.ERROR),
+    (NotSupported | SecretKeyMissing | ExtraMissing | SandboxUnavailable, 501, 0),
+    (McpUnreachable, 502, logging.WARNING),
+    (StoreFull, 507, logging.ERROR),
+    (StoreReadOnly | StoreUnavailable | StoreDamaged | NotAStore, 503, logging.ERROR),
+)
+"""Errors that a retry can't change -> status, and level in the log; 0: not logged."""
 
 
 def failure_answer(failure: Failure, *, run_id: str | None = None) -> Response:
     """The answer for a failed run. The message is stored, so clients must not send it again."""
-    shape: dict[str, Any] = {"type": failure.kind, "message": _title(failure.kind), "detail": failure.message}
+    default = "The model did not answer." if failure.kind.startswith("llm_") else "The run failed."
+    status, title = FAILURES.get(failure.kind, (500, default))
+    shape: dict[str, Any] = {"type": failure.kind, "message": title, "detail": failure.message}
     if run_id is not None:
         shape["run_id"] = run_id
-    status = FAILURE_STATUSES.get(failure.kind, 500)
     if status >= 500:  # without the provider's text, which may quote the message
         log.warning("%s failed: %s, answered with %d", run_id or "a model", failure.kind, status)
     return _answer(status, {"error": shape}, NO_RETRY)
 
 
-def kept_answer(error: PerdureError | None, run_id: str) -> Response:
+def continuing_run_answer(error: PerdureError | None, run_id: str) -> Response:
     """The answer for a message whose run goes on, while this request ends: by `error`, or because the server stops."""
-    why = "the server is stopping" if error is None else str(error)
+    reason = "the server is stopping" if error is None else str(error)
+    if error is not None and not isinstance(error, StoreError):
+        reason = "an unknown error occurred"
     if error is not None:
-        known = isinstance(error, StoreError)
-        log.error("%s: %s", run_id, error, exc_info=None if known else error)
-        why = why if known else "an unknown error occurred"
-    detail = f"the message is kept and its run goes on ({run_id}), look there for the reply: {why}"
+        log.error("%s: %s", run_id, error, exc_info=None if isinstance(error, StoreError) else error)
+    detail = f"the message is kept and its run goes on ({run_id}), look there for the reply: {reason}"
     status = 507 if isinstance(error, StoreFull) else 503
     return _answer(status, {"detail": detail, "run_id": run_id}, NO_RETRY)
 
 
-def invalid_body(error: ValidationError, *path: str | int) -> RequestValidationError:
-    """The validator's error as that of a body, or of its part at `path`, which a route parses itself."""
-    return RequestValidationError(
-        [{**one, "loc": ("body", *path, *one["loc"])} for one in error.errors(include_url=False)]
-    )
+def invalid_body(error: ValidationError) -> RequestValidationError:
+    """The validator's error of a body that a route parses itself, as the framework raises it."""
+    return RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)])
 
 
 async def _perdure_error(request: Request, error: Exception) -> Response:
@@ -188,10 +187,10 @@ async def _perdure_error(request: Request, error: Exception) -> Response:
 async def _os_error(request: Request, error: Exception) -> Response:
     """Answer a failed write of a file beside the database, such as an upload's."""
     assert isinstance(error, OSError)
-    known = disk_error(error)
-    if known is None:
+    store_error = disk_error(error)
+    if store_error is None:
         raise error
-    return error_answer(known)
+    return error_answer(store_error)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
@@ -231,25 +230,6 @@ def _not_found(error: NotFound) -> str:
         kind = "MCP server" if error.kind == "mcp_server" else error.kind.capitalize()
         return f"{kind} with ID {error.key} not found"
     return str(error)
-
-
-def _title(kind: str) -> str:
-    """A short sentence for a kind of failure; `detail` holds the provider's own text."""
-    return _TITLES.get(kind, "The run failed." if not kind.startswith("llm_") else "The model did not answer.")
-
-
-_TITLES = {
-    "llm_rate_limit": "The model's rate limit is reached.",
-    "llm_insufficient_credits": "The model provider's account has no credit left.",
-    "llm_authentication": "The model provider does not accept the key.",
-    "llm_timeout": "The model did not answer in time.",
-    "llm_bad_request": "The model provider refused the request.",
-    "llm_refusal": "The model declined to answer.",
-    "llm_empty_response": "The model answered nothing.",
-    "context_window_exceeded": "The request is larger than the model's window.",
-    "stream_incomplete": "The model's answer stopped before its end.",
-    "internal_error": "An unknown error occurred",
-}
 
 
 def _answer(status: int, shape: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:

@@ -1,7 +1,7 @@
 """The guard before every route: it checks origin, key and body of each request, and turns defects into answers.
 
-It is one pure ASGI middleware, because it runs on every request. It refuses requests of foreign web pages
-(`perdure.server.origins`), compares the key in constant time, and limits bodies before they are parsed.
+It refuses requests of foreign web pages (`perdure.server.origins`), compares the key in constant time, and limits
+bodies before they are parsed.
 
 Probes call `GET /v1/health/` and `GET /v1/ready/` without a key. Both return the version and whether the store answers,
 nothing else.
@@ -15,6 +15,7 @@ import hmac
 import json
 import logging
 import re
+import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,9 +24,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.core.errors import DataTooLarge, FileTooLarge
 from perdure.core.incoming.json_limits import JsonLimits, check_json
+from perdure.core.limits import Limits
 from perdure.server.config import ServerConfig
+from perdure.server.log import TRACE_HEADER, current_trace, trace_id
 from perdure.server.origins import HEADERS, Origins, body_type_problem, upload_problem
-from perdure.server.trace import TRACE_HEADER, new_trace, trace_id
+from perdure.server.wire.fields import request_limits
 
 log = logging.getLogger(__name__)
 
@@ -52,59 +55,38 @@ answer before they have sent the whole body, and closing a connection with unrea
 _UPLOAD = re.compile(r"/v1/(?:folders|sources)/[^/]+/upload/?")
 
 
+class _Refusal(Exception):
+    """The answer to a request that is not passed on."""
+
+    def __init__(self, status: int, detail: str, *headers: tuple[bytes, bytes]) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.headers = status, detail, headers
+
+
 class Guard:
     """Passes allowed requests on, and answers all others with an error in the wire's shape.
 
     Args:
+        limits: the limits of lists in bodies, which routes check.
         upload_bytes: the largest file that can be uploaded. Uploads are streamed, not held in memory.
     """
 
-    def __init__(self, app: ASGIApp, config: ServerConfig, upload_bytes: int = 0) -> None:
-        self._app, self._config, self._upload_bytes = app, config, upload_bytes
+    def __init__(self, app: ASGIApp, config: ServerConfig, limits: Limits, upload_bytes: int) -> None:
+        self._app, self._config, self._limits, self._upload_bytes = app, config, limits, upload_bytes
         self._origins = Origins(config)
-        self._limits = JsonLimits(size_bytes=config.max_body_bytes, depth=config.max_depth, values=VALUES_MAX)
+        self._json_limits = JsonLimits(size_bytes=config.max_body_bytes, depth=config.max_depth, values=VALUES_MAX)
         self._key = config.api_key.encode() if config.api_key else None
         self._pending_bytes = 0  # of bodies that are arriving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
         if scope["type"] != "http":
-            if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1008})
-                return
             await self._app(scope, receive, send)
             return
-        with new_trace():
-            await self._check(scope, receive, send)
-
-    async def _check(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = _relevant_headers(scope["headers"])
-        refusal = self._refusal(scope, headers)
-        # Probes need no key, so their bodies are not read.
-        has_body = scope["path"] not in OPEN_PATHS and _has_body(scope, headers)
-        if refusal is None and has_body and _requests_upgrade(headers):
-            # Uvicorn's parser would take the body for bytes of another protocol, and lose it.
-            text = "this server speaks HTTP/1.1 and no other protocol: send the request without an Upgrade header"
-            refusal = 400, {"detail": text}
-        if refusal is None and has_body and _is_upload(scope, headers):
-            # An upload is streamed, so its size is checked as it arrives.
-            receive = self._limit_upload(headers, receive)
-            refusal = _unsupported_type(upload_problem(headers))
-        elif refusal is None and has_body:
-            body = await self._body(headers, receive)
-            if body is None:
-                return  # the client closed the connection early
-            if isinstance(body, bytes):
-                refusal = _unsupported_type(body_type_problem(headers) if body else None) or self._json_refusal(body)
-                receive = _replay([body], receive)
-            else:
-                refusal = body
-            del body  # free it: the answer may take an hour
-        if refusal is not None:
-            await answer(send, *refusal)
-            return
-        await self._guarded(scope, receive, send)
-
-    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        current_trace.set(secrets.token_hex(16))
+        request_limits.set(self._limits)
         started = False
 
         async def send_and_note(message: Message) -> None:
@@ -113,22 +95,51 @@ class Guard:
             await send(message)
 
         try:
-            await self._app(scope, receive, send_and_note)
+            await self._app(scope, await self._admit(scope, receive), send_and_note)
+        except _Refusal as refusal:
+            await answer(send, refusal.status, refusal.detail, *refusal.headers)
         except ClientDisconnect:
-            pass  # during an upload: nobody waits for an answer
+            pass  # nobody waits for an answer
         except Exception:
             log.exception("%s %s stopped at a defect", scope["method"], scope["path"])
             # A response that has begun can't be replaced: the connection closes without its end.
             if not started:
-                await answer(send, 500, {"detail": "An unknown error occurred"})
+                await answer(send, 500, "An unknown error occurred")
 
-    def _refusal(self, scope: Scope, headers: Mapping[bytes, bytes]) -> _Refusal | None:
-        problem = self._origins.problem(headers)
-        if problem is not None:
-            return 403, {"detail": problem}
-        if self._key is not None and scope["path"] not in OPEN_PATHS and not self._has_key(headers):
-            return 401, {"detail": "Unauthorized"}
-        return None
+    async def _admit(self, scope: Scope, receive: Receive) -> Receive:
+        """Check a request, and return the `receive` for its body. Raises: _Refusal; ClientDisconnect."""
+        headers = _relevant_headers(scope["headers"])
+        if (problem := self._origins.problem(headers)) is not None:
+            raise _Refusal(403, problem)
+        if scope["path"] in OPEN_PATHS:  # probes need no key, so their bodies are not read
+            return receive
+        if self._key is not None and not self._has_key(headers):
+            raise _Refusal(401, "Unauthorized")
+        if not _has_body(scope["method"], headers):
+            return receive
+        if b"upgrade" in headers and b"upgrade" in headers.get(b"connection", b"").lower():
+            # Uvicorn's parser would take the body for bytes of another protocol, and lose it.
+            text = "this server speaks HTTP/1.1 and no other protocol: send the request without an Upgrade header"
+            raise _Refusal(400, text)
+        is_form = headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
+        if is_form and scope["method"] == "POST" and _UPLOAD.fullmatch(scope["path"]):
+            if (problem := upload_problem(headers)) is not None:
+                raise _Refusal(415, problem)
+            return self._limit_upload(headers, receive)
+        bodies = [await self._read(headers, receive)]
+        if bodies[0] and (problem := body_type_problem(headers)) is not None:
+            raise _Refusal(415, problem)
+        try:
+            check_json(bodies[0], self._json_limits)
+        except DataTooLarge as error:
+            raise _Refusal(422, f"body: {error}") from error
+
+        async def replay() -> Message:
+            if bodies:  # dropped when it is read: the answer may take an hour
+                return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+            return await receive()
+
+        return replay
 
     def _has_key(self, headers: Mapping[bytes, bytes]) -> bool:
         assert self._key is not None
@@ -139,35 +150,36 @@ class Guard:
         password_matches = hmac.compare_digest(password.strip(), self._key) and word.lower() == b"password"
         return bearer_matches or password_matches
 
-    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes | _Refusal | None:
+    async def _read(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+        """Read a body. Raises: _Refusal: it is too large; ClientDisconnect."""
         limit = self._config.max_body_bytes
-        too_large: _Refusal = (413, {"detail": f"the request body is larger than {limit:,} bytes"})
+        too_large = f"the request body is larger than {limit:,} bytes"
         length = headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length[:20]) > limit):
             # A client that waits for 100 Continue sends no body after this answer.
             if length.isdigit() and int(length[:20]) <= DRAIN_BYTES and b"expect" not in headers:
                 await _drain(receive)
-            return too_large
+            raise _Refusal(413, too_large)
         pieces: list[bytes] = []
         size = 0
+        more = True
         try:
-            while True:
+            while more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    return None
-                piece = message.get("body", b"")
-                size += len(piece)
-                self._pending_bytes += len(piece)
+                    raise ClientDisconnect
+                pieces.append(message.get("body", b""))
+                more = message.get("more_body", False)
+                size += len(pieces[-1])
+                self._pending_bytes += len(pieces[-1])
                 if size > limit:
-                    if message.get("more_body", False):
+                    if more:
                         await _drain(receive)
-                    return too_large
+                    raise _Refusal(413, too_large)
                 if self._pending_bytes > PENDING_BODY_BYTES:
                     log.warning("a body was refused: more than %d bytes of bodies arrive at once", PENDING_BODY_BYTES)
-                    return 503, {"detail": "too many large bodies arrive at once: try again"}, RETRY_AFTER
-                pieces.append(piece)
-                if not message.get("more_body", False):
-                    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+                    raise _Refusal(503, "too many large bodies arrive at once: try again", RETRY_AFTER)
+            return b"".join(pieces)
         finally:
             self._pending_bytes -= size
 
@@ -188,16 +200,6 @@ class Guard:
 
         return receive_and_count
 
-    def _json_refusal(self, body: bytes) -> _Refusal | None:
-        try:
-            check_json(body, self._limits)
-        except DataTooLarge as error:
-            return 422, {"trace_id": "", "detail": f"body: {error}", "examples": []}
-        return None
-
-
-_Refusal = tuple[int, dict[str, Any]] | tuple[int, dict[str, Any], tuple[bytes, bytes]]
-"""Status, shape, and one header in some cases."""
 
 _RELEVANT_HEADERS = HEADERS | {b"content-length", b"transfer-encoding", b"connection", b"upgrade", b"expect"}
 
@@ -211,37 +213,10 @@ def _relevant_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, byt
     return values
 
 
-def _has_body(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+def _has_body(method: str, headers: Mapping[bytes, bytes]) -> bool:
     if b"content-length" in headers or b"transfer-encoding" in headers:
         return headers.get(b"content-length") != b"0"
-    return scope["method"] not in WITHOUT_BODY
-
-
-def _is_upload(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
-    return (
-        _UPLOAD.fullmatch(scope["path"]) is not None
-        and headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
-        and scope["method"] == "POST"
-    )
-
-
-def _unsupported_type(problem: str | None) -> _Refusal | None:
-    return None if problem is None else (415, {"detail": problem})
-
-
-def _requests_upgrade(headers: Mapping[bytes, bytes]) -> bool:
-    return b"upgrade" in headers and b"upgrade" in headers.get(b"connection", b"").lower()
-
-
-def _replay(bodies: list[bytes], receive: Receive) -> Receive:
-    """Return a `receive` that returns the body in the list once, drops it, and then passes on what follows."""
-
-    async def replay() -> Message:
-        if bodies:
-            return {"type": "http.request", "body": bodies.pop(), "more_body": False}
-        return await receive()
-
-    return replay
+    return method not in WITHOUT_BODY
 
 
 async def _drain(receive: Receive) -> None:
@@ -256,12 +231,15 @@ async def _drain(receive: Receive) -> None:
                 size += len(message.get("body", b""))
 
 
-async def answer(send: Send, status: int, shape: Mapping[str, Any], *extra_headers: tuple[bytes, bytes]) -> None:
-    """Send the shape as JSON. A status from 500 on adds the request's trace id to body and headers."""
+async def answer(send: Send, status: int, detail: str, *extra_headers: tuple[bytes, bytes]) -> None:
+    """Send an error as JSON. A status from 500 on adds the request's trace id to body and headers."""
+    shape: dict[str, Any] = {"detail": detail}
     headers = [(b"content-type", b"application/json"), *extra_headers]
     if status >= 500:
-        shape = {**shape, "trace_id": trace_id()}
+        shape["trace_id"] = trace_id()
         headers.append((TRACE_HEADER.encode(), shape["trace_id"].encode()))
+    elif status == 422:
+        shape = {"trace_id": "", **shape, "examples": []}
     if status in (400, 413):
         headers.append((b"connection", b"close"))  # the rest of the body is not read
     body = json.dumps(shape).encode()

@@ -9,17 +9,18 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import secrets
 import sqlite3
 import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TextIO
 
 from perdure.app import environment_secrets, mask_text
 from perdure.core.errors import PerdureError
-from perdure.server.trace import current_trace
 
 REPEATS_MAX, REPEATS_S = 10, 60.0
 """How many equal lines are written in how many seconds. Further ones are only counted, so that broken requests can't
@@ -30,7 +31,18 @@ CHAIN_MAX, FRAMES_MAX = 5, 40
 SAFE_ERRORS = (PerdureError, sqlite3.Error, OSError, ImportError, AttributeError, NameError, TypeError, MemoryError)
 """Errors whose texts come from code, never from messages."""
 
+TRACE_HEADER = "x-trace-id"
+
+current_trace: ContextVar[str] = ContextVar("current_trace", default="")
+"""The trace id of the current request, 32 hexadecimal digits as in W3C trace ids; empty outside any. Its error and its
+log lines carry it. Tasks that the request starts, such as the one that drives its run, share it."""
+
 _OMITTED = "(its text is left out: PERDURE_LOG_LEVEL=debug shows it)"
+
+
+def trace_id() -> str:
+    """The id of the current request, or a new one outside any request."""
+    return current_trace.get() or secrets.token_hex(16)
 
 
 @contextlib.contextmanager
@@ -105,19 +117,15 @@ class _RepeatFilter:
 class _Formatter(logging.Formatter):
     """The parts of a line that text and JSON share."""
 
-    def __init__(self, secrets: Sequence[str], *, texts: bool) -> None:
+    def __init__(self, masked: Sequence[str], *, texts: bool) -> None:
         super().__init__()
-        self._secrets, self._texts = secrets, texts
+        self._masked, self._texts = masked, texts
 
     def _message(self, record: logging.LogRecord) -> str:
         message = record.getMessage()
         if record.name == "asyncio":  # its further lines repeat the error's text
             message = message.partition("\n")[0]
-        return _printable(mask_text(message, self._secrets))
-
-    def _trace(self) -> str:
-        trace = current_trace.get()
-        return "" if trace is None else trace.id
+        return _printable(mask_text(message, self._masked))
 
     def _error(self, record: logging.LogRecord) -> list[str]:
         """The lines of the error's traceback; the first cause comes first."""
@@ -126,7 +134,7 @@ class _Formatter(logging.Formatter):
         while error is not None and len(chain) < CHAIN_MAX:
             chain.append(error)
             error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        return [_printable(mask_text(line, self._secrets)) for link in reversed(chain) for line in self._lines(link)]
+        return [_printable(mask_text(line, self._masked)) for link in reversed(chain) for line in self._lines(link)]
 
     def _lines(self, error: BaseException) -> Iterator[str]:
         for frame in traceback.extract_tb(error.__traceback__, limit=-FRAMES_MAX):
@@ -146,7 +154,7 @@ class _Formatter(logging.Formatter):
 
 class _ConsoleFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        trace = self._trace()
+        trace = current_trace.get()
         line = f"{_time(record)} {record.levelname:<7} {record.name}: {self._message(record)}"
         return "\n".join((line + (f" trace_id={trace}" if trace else ""), *self._error(record)))
 
@@ -159,7 +167,7 @@ class _JsonFormatter(_Formatter):
             "logger": record.name,
             "message": self._message(record),
         }
-        if trace := self._trace():
+        if trace := current_trace.get():
             shape["trace_id"] = trace
         if record.exc_info and (error := record.exc_info[1]) is not None:
             shape |= {"error": type(error).__qualname__, "traceback": self._error(record)}

@@ -1,32 +1,27 @@
 """The OpenAPI document: the routes' own descriptions, and the errors and headers that they have in common.
 
-`server.answers` lists the successful answers. An operation's possible errors follow from its method, path and inputs;
-`server.errors` and `server.guards` send them in the shapes defined here.
+An operation's possible errors follow from its method, path and inputs; `server.errors` and `server.guards` send them in
+the shapes defined here. Only the first request for the document imports this module.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from fastapi import FastAPI
 from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from perdure.core.ids import ID_PATTERNS
 from perdure.library.checks import KEY_MAX_CHARS
-from perdure.server.config import ServerConfig
-from perdure.server.encoding import json_answer
 from perdure.server.guards import OPEN_PATHS
-from perdure.server.ids import ConversationPath
+from perdure.server.wire import answers as wire
+from perdure.server.wire.fields import AgentIdIn, ConversationPath
 from perdure.server.wire.input import CancelRequest, ResetRequest, ResumeRequest, SendRequest
-from perdure.server.wire.tools import ApprovalWanted
+from perdure.server.wire.tools import ApprovalChange
 
 Shape = dict[str, Any]
 
@@ -96,7 +91,80 @@ _ANY, _CHANGING = r"\w+ .*", r"(?!GET )\w+ .*"
 _SENDS = r"POST /v1/(agents|conversations)/{\w+}/messages(/stream|/async)?"
 _MCP = r"/v1/(mcp-servers|tools/mcp/servers)"
 
-_RULES: Sequence[tuple[re.Pattern[str], frozenset[int]]] = [
+_ANSWER_RULES: Sequence[tuple[str, Any]] = [
+    (r"GET /v1/(health|ready)/", wire.Health),
+    (r"GET /v1/(agents|blocks|folders|tools)/count", int),
+    (r"PATCH /v1/agents/{agent_id}/(core-memory/blocks|tools|folders)/(at|de)tach/.*", wire.Agent),
+    (r"PATCH /v1/agents/{agent_id}/(reset-messages|tools/approval/{tool_name})", wire.Agent),
+    (r"GET /v1/(agents/|blocks/{block_id}/agents)", list[wire.Agent]),
+    (r"POST /v1/agents/|(GET|PATCH) /v1/agents/{agent_id}", wire.Agent),
+    (r"DELETE /v1/agents/{agent_id}(/archival-memory/{memory_id})?", wire.Confirmation),
+    (r"GET /v1/agents/{agent_id}/core-memory", wire.Memory),
+    (r"GET /v1/agents/{agent_id}/context", wire.Context),
+    (r"GET /v1/agents/{agent_id}/secrets", list[wire.Secret]),
+    (r"GET /v1/agents/{agent_id}/files", wire.AgentFiles),
+    (r"PATCH /v1/agents/{agent_id}/files/(close-all|{file_id}/open)", list[str]),
+    (r"GET /v1/(agents/{agent_id}/core-memory/blocks|blocks/)", list[wire.Block]),
+    (r"(GET|PATCH) /v1/agents/{agent_id}/core-memory/blocks/{block_label}", wire.Block),
+    (r"POST /v1/blocks/|(GET|PATCH) /v1/blocks/{block_id}", wire.Block),
+    (r"(GET|POST) /v1/agents/{agent_id}/archival-memory", list[wire.Passage]),
+    (r"PATCH /v1/agents/{agent_id}/archival-memory/{memory_id}", list[wire.Passage]),
+    (r"GET /v1/agents/{agent_id}/archival-memory/search", wire.FoundPassages),
+    (r"GET /v1/archives/", list[wire.Archive]),
+    (r"POST /v1/archives/|(GET|PATCH) /v1/archives/{archive_id}", wire.Archive),
+    (r"GET /v1/(archives/{archive_id}|folders/{folder_id})/passages", list[wire.Passage]),
+    (r"POST /v1/archives/{archive_id}/passages/batch", list[wire.Passage]),
+    (r"POST /v1/archives/{archive_id}/passages/delete", wire.Deleted),
+    (r"POST /v1/archives/{archive_id}/passages|PATCH /v1/archives/{archive_id}/passages/{passage_id}", wire.Passage),
+    (r"POST /v1/passages/search", list[wire.PassageHit]),
+    (r"POST /v1/messages/search", list[wire.FoundMessage]),
+    (r"POST /v1/(agents/{agent_id}/)?recall", wire.Recalled),
+    (r"GET /v1/(folders/|agents/{agent_id}/folders)", list[wire.Folder]),
+    (r"POST /v1/folders/|(GET|PATCH) /v1/folders/{folder_id}", wire.Folder),
+    (r"GET /v1/folders/{folder_id}/agents", list[AgentIdIn]),
+    (r"GET /v1/folders/{folder_id}/files", list[wire.File]),
+    (r"GET /v1/folders/{folder_id}/files/{file_id}|POST /v1/folders/{folder_id}/upload", wire.File),
+    (r"POST /v1/(agents|conversations)/{\w+}/messages", wire.Reply),
+    (r"POST /v1/agents/{agent_id}/messages/async|POST /v1/runs/{run_id}/cancel|GET /v1/runs/{run_id}", wire.Run),
+    (r"POST /v1/agents/{agent_id}/messages/import", wire.Imported),
+    (r"POST /v1/(agents/{agent_id}/messages|conversations/{conversation_id})/cancel", dict[str, str]),
+    (r"GET /v1/((agents|conversations|runs)/{\w+}/messages|messages/{message_id})", list[wire.Message]),
+    (r"GET /v1/conversations/", list[wire.Conversation]),
+    (r"POST /v1/conversations/|(GET|PATCH) /v1/conversations/{conversation_id}", wire.Conversation),
+    (r"GET /v1/runs/", list[wire.Run]),
+    (r"GET /v1/runs/{run_id}/steps", list[wire.Step]),
+    (r"GET /v1/runs/{run_id}/usage", wire.Usage),
+    (r"GET /v1/steps/{step_id}", wire.Step),
+    (r"GET /v1/steps/{step_id}/trace", wire.Trace),
+    (r"GET /v1/(tools/|agents/{agent_id}/tools|mcp-servers/{mcp_server_id}/tools)", list[wire.Tool]),
+    (r"POST /v1/tools/add-base-tools", list[wire.Tool]),
+    (r"(POST|PUT) /v1/tools/|(GET|PATCH) /v1/tools/{tool_id}", wire.Tool),
+    (r"GET /v1/mcp-servers/{mcp_server_id}/tools/{tool_id}", wire.Tool),
+    (r"POST /v1/tools/mcp/servers/{mcp_server_name}/{mcp_tool_name}", wire.Tool),
+    (r"POST /v1/tools/search", list[wire.ToolHit]),
+    (r"POST /v1/tools/generate-schema", wire.JsonSchema),
+    (r"POST /v1/agents/{agent_id}/tools/{tool_name}/run", wire.ToolRun),
+    (r"POST /v1/mcp-servers/{mcp_server_id}/tools/{tool_id}/run", wire.ToolRun),
+    (r"POST /v1/tools/mcp/servers/{mcp_server_name}/tools/{mcp_tool_name}/execute", wire.ToolRun),
+    (r"GET /v1/mcp-servers/", list[wire.McpServer]),
+    (r"POST /v1/mcp-servers/|(GET|PATCH) /v1/mcp-servers/{mcp_server_id}", wire.McpServer),
+    (r"GET /v1/models/", list[wire.Model]),
+    (r"GET /v1/models/embedding", list[wire.Object]),
+    (r"POST /v1/tools/run", wire.ToolMessage),
+    (r"GET /v1/mcp-servers/{mcp_server_id}/definitions", list[wire.Definition]),
+    (r"POST /v1/mcp-servers/{mcp_server_id}/approve|PATCH /v1/mcp-servers/{mcp_server_id}/refresh", wire.Synced),
+    (r"POST /v1/tools/mcp/servers/{mcp_server_name}/resync", wire.Synced),
+    (r"GET /v1/tools/mcp/servers", dict[str, wire.McpConfig]),
+    (r"PUT /v1/tools/mcp/servers|DELETE /v1/tools/mcp/servers/{mcp_server_name}", list[wire.McpConfig]),
+    (r"PATCH /v1/tools/mcp/servers/{mcp_server_name}", wire.McpConfig),
+    (r"GET /v1/tools/mcp/servers/{mcp_server_name}/tools", list[wire.McpTool]),
+    (r"POST /v1/tools/mcp/servers/test", wire.McpListing),
+    (r"DELETE /v1/(blocks/{block_id}|folders/{folder_id}|tools/{tool_id}|conversations/{conversation_id})", None),
+    (r"PATCH /v1/agents/{agent_id}/(files/{file_id}/close|archives/(at|de)tach/{archive_id})", None),
+]
+"""Pattern of `METHOD /path` -> the answer's type. The first match counts; None is null."""
+
+_ERROR_RULES: Sequence[tuple[re.Pattern[str], frozenset[int]]] = [
     (re.compile(pattern), frozenset(statuses))
     for pattern, statuses in (
         (_ANY, {403, 431, 500, 503, 507}),
@@ -119,7 +187,7 @@ _BODIES: Mapping[str, tuple[type[BaseModel], bool]] = {
     "POST /v1/agents/{agent_id}/messages/async": (SendRequest, True),
     "POST /v1/agents/{agent_id}/messages/cancel": (CancelRequest, False),
     "PATCH /v1/agents/{agent_id}/reset-messages": (ResetRequest, False),
-    "PATCH /v1/agents/{agent_id}/tools/approval/{tool_name}": (ApprovalWanted, False),
+    "PATCH /v1/agents/{agent_id}/tools/approval/{tool_name}": (ApprovalChange, False),
     "POST /v1/conversations/{conversation_id}/messages": (SendRequest, True),
     "POST /v1/conversations/{conversation_id}/stream": (ResumeRequest, False),
     "POST /v1/runs/{run_id}/stream": (ResumeRequest, False),
@@ -176,55 +244,11 @@ _KEYS: Mapping[str, Shape] = {
 }
 
 
-class Api(FastAPI):
-    """The application, with this module's document, which is built on its first request."""
-
-    def __init__(self, config: ServerConfig, **options: Any) -> None:
-        self._lock = asyncio.Lock()
-        super().__init__(**options)
-        self._has_key, self._completed = bool(config.api_key), False
-
-    def setup(self) -> None:
-        """Serve the document. Building it takes half a second, so it runs in a thread."""
-
-        async def openapi(request: Request) -> Response:
-            async with self._lock:
-                document = await asyncio.to_thread(self.openapi)
-            return json_answer(document)
-
-        self.add_route("/openapi.json", openapi, include_in_schema=False)
-
-    def openapi(self) -> Shape:
-        """Return the document; callers must not change it."""
-        if not self._completed:
-            document = super().openapi()
-            for route in self.routes:
-                if type(route) is Route and route.include_in_schema and route.path.startswith("/v1/"):
-                    _add_plain(document["paths"], route)
-            _complete(document, has_key=self._has_key)
-            self._completed = True
-        return super().openapi()
-
-
-def _add_plain(paths: Shape, route: Route) -> None:
-    """Describe a route that the framework does not: its parameters are the ids in its path."""
-    endpoint = route.endpoint
-    parameters: list[Shape] = [
-        {"name": name, "in": "path", "required": True, "schema": _PLAIN_IDS[name]} for name in route.param_convertors
-    ]
-    operation = {
-        "summary": endpoint.__name__.strip("_").replace("_", " ").capitalize(),
-        "description": inspect.cleandoc(endpoint.__doc__ or ""),
-        "operationId": re.sub(r"\W+", "_", f"{endpoint.__name__.strip('_')}{route.path}_post"),
-        "parameters": [*parameters, _IDEMPOTENCY_KEY],
-        "responses": {"200": {"description": "Successful Response", "content": {JSON: {"schema": {}}}}},
-    }
-    for method in route.methods or ():
-        paths.setdefault(route.path, {})[method.lower()] = dict(operation)
-
-
-def _complete(document: Shape, *, has_key: bool) -> None:
-    """Add the bodies that routes parse themselves, and errors as they are sent."""
+def complete(document: Shape, routes: Sequence[BaseRoute], *, has_key: bool) -> None:
+    """Add plain routes, the bodies that routes parse themselves, answers, and errors as they are sent."""
+    for route in routes:
+        if type(route) is Route and route.include_in_schema and route.path.startswith("/v1/"):
+            _add_plain(document["paths"], route)
     components = document.setdefault("components", {})
     schemas: Shape = components.setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
@@ -251,6 +275,23 @@ def _complete(document: Shape, *, has_key: bool) -> None:
     _add_answers(document, schemas)
 
 
+def _add_plain(paths: Shape, route: Route) -> None:
+    """Describe a route that the framework does not: its parameters are the ids in its path."""
+    endpoint = route.endpoint
+    parameters: list[Shape] = [
+        {"name": name, "in": "path", "required": True, "schema": _PLAIN_IDS[name]} for name in route.param_convertors
+    ]
+    operation = {
+        "summary": endpoint.__name__.strip("_").replace("_", " ").capitalize(),
+        "description": inspect.cleandoc(endpoint.__doc__ or ""),
+        "operationId": re.sub(r"\W+", "_", f"{endpoint.__name__.strip('_')}{route.path}_post"),
+        "parameters": [*parameters, _IDEMPOTENCY_KEY],
+        "responses": {"200": {"description": "Successful Response", "content": {JSON: {"schema": {}}}}},
+    }
+    for method in route.methods or ():
+        paths.setdefault(route.path, {})[method.lower()] = dict(operation)
+
+
 def _operations(document: Shape) -> Iterator[tuple[str, str, Shape]]:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -259,15 +300,13 @@ def _operations(document: Shape) -> Iterator[tuple[str, str, Shape]]:
 
 def _add_answers(document: Shape, schemas: Shape) -> None:
     """Add the shape of each operation's successful JSON answer."""
-    from perdure.server.answers import answer_shape  # imported late: building its types takes longer than most requests
-
     places: dict[str, Shape] = {}
     for path, method, operation in _operations(document):
         content = operation["responses"].get("200", {}).get("content", {})
         if JSON in content:
             places[f"{method.upper()} {path}"] = content[JSON]
     kinds: list[tuple[str, Literal["serialization"], TypeAdapter[Any]]] = [
-        (name, "serialization", TypeAdapter(answer_shape(name))) for name in places
+        (name, "serialization", TypeAdapter(_answer_type(name))) for name in places
     ]
     shapes, defs = TypeAdapter.json_schemas(kinds, ref_template=_REF)
     schemas |= defs.get("$defs", {})
@@ -293,7 +332,7 @@ def _add_streams(name: str, operation: Shape) -> None:
 
 
 def _add_errors(name: str, operation: Shape, schemas: Shape, *, has_key: bool) -> None:
-    statuses = {status for pattern, found in _RULES if pattern.fullmatch(name) for status in found}
+    statuses = {status for pattern, errors in _ERROR_RULES if pattern.fullmatch(name) for status in errors}
     body = operation.get("requestBody")
     if body is not None:
         statuses |= {408, 413, 415, 422}
@@ -321,3 +360,11 @@ def _contains_id(shape: Any, schemas: Shape) -> bool:
         visited |= found
         text += "".join(repr(schemas[name]) for name in found)
     return "[89ab][0-9a-f]{3}" in text
+
+
+def _answer_type(name: str) -> Any:
+    """The type of the answer of the operation `METHOD /path`. Raises: KeyError: no rule matches."""
+    for pattern, kind in _ANSWER_RULES:
+        if re.fullmatch(pattern, name):
+            return kind
+    raise KeyError(name)

@@ -7,11 +7,10 @@ run goes on when the store is opened again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
 
 from starlette.responses import StreamingResponse
 
@@ -20,8 +19,8 @@ from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import RunId
 from perdure.core.ports import Clock
 from perdure.core.runs import Failure, Run
-from perdure.server.encoding import json_bytes
-from perdure.server.trace import trace_id
+from perdure.server.http import json_bytes
+from perdure.server.log import trace_id
 from perdure.server.wire.chunks import Chunk, Chunks, StreamMode
 from perdure.server.wire.runs import stop_reason
 
@@ -33,38 +32,42 @@ MODES_MAX = 10_000
 DONE = b"data: [DONE]\n\n"
 HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
-Events = AsyncGenerator[StoredEvent | Delta, None]
+STOPPING = Failure(
+    kind="stream_incomplete",
+    message="the server is stopping; the run goes on, and can be followed again when it is back",
+)
+
+T = TypeVar("T")
+Event = StoredEvent | Delta
+Events = AsyncIterator[Event]
 
 
 class Streams:
-    """The streams of one server and its requests that wait for a run. They end when the server stops."""
+    """The streams of one server, and its requests that wait for a run. They end when the server stops."""
 
-    def __init__(self) -> None:
-        self.stopping = False
-        self._waiting: set[asyncio.Task[Any]] = set()
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._stopping = False
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._modes: OrderedDict[RunId, StreamMode] = OrderedDict()
 
     def stop(self) -> None:
-        """Cancel every task that waits for a run. Each tells its client that the run goes on."""
-        self.stopping = True
-        for task in list(self._waiting):
+        """Cancel all tracked work. Those who wait for it tell their clients that the run goes on."""
+        self._stopping = True
+        for task in list(self._tasks):
             task.cancel()
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Inside the context, cancel the current task when the server stops; at once if it is already stopping."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._waiting.add(task)
-        if self.stopping:  # the request arrived during `stop`
+    def track(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start work that is cancelled when the server stops."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if self._stopping:
             task.cancel()
-        try:
-            yield
-        finally:
-            self._waiting.discard(task)
+        return task
 
     def remember(self, run_id: RunId, mode: StreamMode) -> None:
-        """Keep the mode of a background run's stream, because a request that resumes it names none."""
+        """Store the mode of a background run's stream, because a request that resumes it names none."""
         self._modes[run_id] = mode
         while len(self._modes) > MODES_MAX:
             self._modes.popitem(last=False)
@@ -73,113 +76,55 @@ class Streams:
         """The mode of the run's first stream; after a restart token by token, which clients that resume expect."""
         return self._modes.get(run_id, StreamMode(tokens=True))
 
+    async def open(self, run: Run, events: Events, mode: StreamMode, *, starting_after: int = 0) -> StreamingResponse:
+        """Build the answer that streams a run's events.
 
-async def stream(
-    run: Run,
-    events: AsyncIterator[StoredEvent | Delta],
-    mode: StreamMode,
-    *,
-    streams: Streams,
-    clock: Clock,
-    starting_after: int = 0,
-) -> StreamingResponse:
-    """Build the answer that streams a run's events.
+        Raises: NotFound, StoreError: not even the first event could be read.
+        """
+        # The first event is awaited here, so that no later one is missed, and an error can still set the status.
+        first = await anext(events, None)
+        body = self._body(first, events, Chunks(run, mode, starting_after=starting_after), pings=mode.pings)
+        return StreamingResponse(body, media_type="text/event-stream", headers=HEADERS)
 
-    Raises: NotFound, StoreError: not even the first event could be read.
-    """
-    assert isinstance(events, AsyncGenerator)
-    # The first event is awaited here, so that no later one is missed, and an error can still set the status.
-    first = await anext(events, None)
-    chunks = Chunks(run, mode, starting_after=starting_after)
-    body = _body(first, events, chunks, mode, streams, clock)
-    return StreamingResponse(body, media_type="text/event-stream", headers=HEADERS)
-
-
-async def _body(
-    first: StoredEvent | Delta | None,
-    events: Events,
-    chunks: Chunks,
-    mode: StreamMode,
-    streams: Streams,
-    clock: Clock,
-) -> AsyncIterator[bytes]:
-    output: asyncio.Queue[bytes | None] = asyncio.Queue()
-    pump = asyncio.create_task(_pump(first, events, chunks, streams, clock, output))
-    try:
-        while True:
-            piece: bytes | None
-            if mode.pings and output.empty():
-                try:
-                    async with asyncio.timeout(PING_S):
-                        piece = await output.get()
-                except TimeoutError:
-                    piece = _data(chunks.ping(clock.now()))
-            else:
-                piece = await output.get()
-            pieces: list[bytes] = []
-            while piece is not None:
-                pieces.append(piece)
-                if output.empty():
-                    break
-                piece = output.get_nowait()
-            if pieces:
-                yield b"".join(pieces)
-            if piece is None:
-                return
-    finally:
-        pump.cancel()
-        await asyncio.wait({pump})  # awaiting the pump would confuse its cancellation with ours
-
-
-async def _pump(
-    first: StoredEvent | Delta | None,
-    events: Events,
-    chunks: Chunks,
-    streams: Streams,
-    clock: Clock,
-    output: asyncio.Queue[bytes | None],
-) -> None:
-    """Turn events into bytes until the run has ended, or can't be followed any more."""
-
-    def send(new: Iterable[Chunk]) -> None:
-        for chunk in new:
-            output.put_nowait(_data(chunk) if isinstance(chunk, dict) else _error(chunk, chunks))
-
-    try:
-        with streams.waiting():
-            async with contextlib.aclosing(events):
-                if first is not None:
-                    send(chunks.of(first, now=clock.now()))
-                    async for event in events:
-                        send(chunks.of(event, now=clock.now()))
-                    send(chunks.end())
-    except asyncio.CancelledError:
-        if not streams.stopping:
-            raise
-        reason = "the server is stopping; the run goes on, and can be followed again when it is back"
-        _give_up(Failure(kind="stream_incomplete", message=reason), chunks, output)
-    except Exception as error:
-        if isinstance(error, (NotFound, StoreError)):
+    async def _body(self, event: Event | None, events: Events, chunks: Chunks, *, pings: bool) -> AsyncIterator[bytes]:
+        """Turn events into bytes until the run has ended, or can't be followed any more."""
+        following: asyncio.Task[Event | None] | None = None
+        failure: Failure | None = None
+        try:
+            while event is not None and failure is None:
+                following = self.track(_next(events))
+                for chunk in chunks.of(event, now=self._clock.now()):
+                    yield _encode(chunk, chunks)
+                while not (await asyncio.wait({following}, timeout=PING_S if pings else None))[0]:
+                    yield _data(chunks.ping(self._clock.now()))
+                if following.cancelled():
+                    failure = STOPPING
+                else:
+                    event = following.result()
+            for chunk in chunks.end() if failure is None else ():
+                yield _encode(chunk, chunks)
+        except (NotFound, StoreError) as error:
             log.warning("a stream of %s stopped: %s", chunks.run.id, error)
-            reason = f"the run can't be followed any further: {error}"
-        else:
+            failure = Failure(kind="internal_error", message=f"the run can't be followed any further: {error}")
+        except Exception:
             log.exception("a stream of %s stopped at a defect", chunks.run.id)
-            reason = f"An unknown error occurred (trace_id {trace_id()})"
-        _give_up(Failure(kind="internal_error", message=reason), chunks, output)
-    else:
-        output.put_nowait(DONE)
-    output.put_nowait(None)
+            failure = Failure(kind="internal_error", message=f"An unknown error occurred (trace_id {trace_id()})")
+        finally:
+            if following is not None:
+                following.cancel()
+        if failure is not None:
+            yield _data(stop_reason("error"))
+            yield _encode(failure, chunks)
+        yield DONE
 
 
-def _give_up(failure: Failure, chunks: Chunks, output: asyncio.Queue[bytes | None]) -> None:
-    """End the stream with an error; the run may go on."""
-    for piece in (_data(stop_reason("error")), _error(failure, chunks), DONE):
-        output.put_nowait(piece)
+async def _next(events: Events) -> Event | None:
+    return await anext(events, None)
 
 
-def _data(chunk: Chunk) -> bytes:
-    return b"data: %b\n\n" % json_bytes(chunk)
+def _encode(chunk: Chunk, chunks: Chunks) -> bytes:
+    return _data(chunk) if isinstance(chunk, dict) else b"event: error\n" + _data(chunks.error(chunk))
 
 
-def _error(failure: Failure, chunks: Chunks) -> bytes:
-    return b"event: error\ndata: %b\n\n" % json_bytes(chunks.error(failure))
+def _data(shape: dict[str, Any]) -> bytes:
+    return b"data: %b\n\n" % json_bytes(shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from datetime import timedelta
 from typing import TypeVar
 
 from perdure.app import App
@@ -81,6 +82,15 @@ class RunService:
         """The events of a run with a number above `after`, until it has ended, and previews."""
         check_number("after", after)
         return self._app.runner.follow(run, after=after)
+
+    @property
+    def stream_retention(self) -> timedelta:
+        """How long the deltas of a background run are stored."""
+        return timedelta(seconds=self._ports.settings.keep_deltas_s)
+
+    def keeps_stream(self, run: Run) -> bool:
+        """Whether the deltas of a background run are still stored."""
+        return run.created_at >= self._ports.clock.now() - self.stream_retention
 
     async def cancel(self, run_id: RunId, agent_id: AgentId | None = None) -> Run:
         """Ask a run to stop; the run as it then stands. Calls at which it has stopped are given up."""

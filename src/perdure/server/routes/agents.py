@@ -2,69 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from random import choice
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Response
 
 from perdure.core.agents import AgentFilter, AgentOrder
-from perdure.core.ids import AgentId
-from perdure.core.ports import Randomness
+from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import StopReason
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.agents import AgentState
-from perdure.server.deps import Library
-from perdure.server.encoding import json_answer
-from perdure.server.ids import AgentPath
-from perdure.server.limits import Items, Tags
-from perdure.server.wire.agents import AgentChangesIn, AgentIn, agent_shape, agent_type_of
+from perdure.server.http import Library, json_answer, pages
+from perdure.server.wire.agents import AgentChangesIn, AgentIn, agent_shape, agent_type_of, secret_shape
 from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.blocks import block_shape, memory_shape
+from perdure.server.wire.context import context_shape
+from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, Items, Tags
 from perdure.server.wire.models import facts_of, handles_of
-from perdure.server.wire.paging import pages
 
 router = APIRouter(tags=["agents"])
 
 _ORDERS: dict[str, AgentOrder] = {"created_at": "created", "updated_at": "updated", "last_run_completion": "used"}
-_OrderBy = Literal["created_at", "updated_at", "last_run_completion"]
+_OrderBy = Literal["created_at", "updated_at", "last_run_completion"] | None
 
-_ADJECTIVES = [
-    "Amber",
-    "Brave",
-    "Calm",
-    "Clever",
-    "Early",
-    "Gentle",
-    "Golden",
-    "Keen",
-    "Lively",
-    "Lucky",
-    "Mellow",
-    "Nimble",
-    "Quiet",
-    "Silver",
-    "Swift",
-    "Warm",
-]
-_NOUNS = [
-    "Badger",
-    "Cedar",
-    "Comet",
-    "Falcon",
-    "Harbor",
-    "Heron",
-    "Lantern",
-    "Maple",
-    "Meadow",
-    "Otter",
-    "Pebble",
-    "Raven",
-    "River",
-    "Sparrow",
-    "Willow",
-    "Wren",
-]
+_ADJECTIVES = "Amber Brave Calm Clever Early Gentle Golden Keen Lively Lucky Mellow Nimble Quiet Silver Swift Warm"
+_NOUNS = "Badger Cedar Comet Falcon Harbor Heron Lantern Maple Meadow Otter Pebble Raven River Sparrow Willow Wren"
+"""Words of the names that agents get if the client sends none."""
 
 
 @router.post("/v1/agents/")
@@ -75,7 +39,8 @@ async def create(body: AgentIn, library: Library) -> Response:
     if not body.model_handles:
         detail = "INVALID_ARGUMENT: Must specify either model or llm_config in request"
         raise HTTPException(400, f"{detail}. There are {', '.join(handles_of(library.app))}.")
-    new = body.new_agent(_any_name(library.app.ports.randomness), await agents.find_model(body.model_handles))
+    name = choice(_ADJECTIVES.split()) + choice(_NOUNS.split())
+    new = body.new_agent(name, await agents.find_model(body.model_handles))
     agent = await agents.create(new, belongings=body.belongings, messages=body.first_messages, author=WIRE_AUTHOR)
     return await agent_answer(library, agent.id)
 
@@ -83,22 +48,22 @@ async def create(body: AgentIn, library: Library) -> Response:
 @router.get("/v1/agents/")
 async def list_agents(
     library: Library,
-    page: Annotated[Page, pages("agent", limit=50, order="desc")],
+    page: Annotated[Page, pages("agent", limit=50, order="desc", order_by=_OrderBy)],
     name: Annotated[str | None, Query(description="The whole name.")] = None,
     query_text: Annotated[str | None, Query(description="A part of the name, in any case.")] = None,
     tags: Annotated[Tags | None, Query()] = None,
     match_all_tags: bool = False,
-    order_by: Annotated[_OrderBy | None, Query()] = None,
-    sort_by: Annotated[_OrderBy | None, Query(deprecated=True)] = None,
-    created_by_id: Annotated[str | None, Query()] = None,
-    last_stop_reason: Annotated[StopReason | None, Query()] = None,
-    identity_id: Annotated[str | None, Query()] = None,
+    order_by: _OrderBy = None,
+    sort_by: Annotated[_OrderBy, Query(deprecated=True)] = None,
+    created_by_id: str | None = None,
+    last_stop_reason: StopReason | None = None,
+    identity_id: str | None = None,
     identifier_keys: Annotated[Items[str] | None, Query()] = None,
-    template_id: Annotated[str | None, Query()] = None,
-    base_template_id: Annotated[str | None, Query()] = None,
+    template_id: str | None = None,
+    base_template_id: str | None = None,
     show_hidden_agents: bool = False,
 ) -> Response:
-    """List agents, newest first by default, without hidden ones. `before` and `after` are relative to the order."""
+    """List agents, newest first by default, without hidden ones."""
     if identity_id or identifier_keys or template_id or base_template_id:
         return json_answer([])  # there are neither identities nor templates here, so no agent is of one
     where = AgentFilter(
@@ -121,13 +86,13 @@ async def count(library: Library) -> Response:
 
 
 @router.get("/v1/agents/{agent_id}")
-async def retrieve(agent_id: AgentPath, library: Library) -> Response:
+async def retrieve(agent_id: AgentIdIn, library: Library) -> Response:
     """Get an agent with everything that belongs to it."""
     return await agent_answer(library, agent_id)
 
 
 @router.patch("/v1/agents/{agent_id}")
-async def update(agent_id: AgentPath, body: AgentChangesIn, library: Library) -> Response:
+async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) -> Response:
     """Change the fields that the body has; `tool_ids` and `block_ids` are whole new sets, `tags` and `metadata` new
     values."""
     body.check_supported()
@@ -140,17 +105,33 @@ async def update(agent_id: AgentPath, body: AgentChangesIn, library: Library) ->
 
 
 @router.delete("/v1/agents/{agent_id}")
-async def delete(agent_id: AgentPath, library: Library) -> Response:
+async def delete(agent_id: AgentIdIn, library: Library) -> Response:
     """Delete an agent with its whole history; its blocks and archives stay."""
     await library.services.agents.delete(agent_id)
     return json_answer({"message": f"Agent id={agent_id} successfully deleted"})
 
 
 @router.get("/v1/agents/{agent_id}/core-memory")
-async def core_memory(agent_id: AgentPath, library: Library) -> Response:
+async def core_memory(agent_id: AgentIdIn, library: Library) -> Response:
     """Get the agent's blocks, in the older shape."""
     agent, blocks = await library.services.agents.get_memory(agent_id)
     return json_answer(memory_shape(agent_type_of(agent), [block_shape(block) for block in blocks]))
+
+
+@router.get("/v1/agents/{agent_id}/context")
+async def retrieve_context(
+    agent_id: AgentIdIn, library: Library, conversation_id: ConversationOrDefault | None = None
+) -> Response:
+    """Get the parts of the next request of a conversation, by default the agent's first: their texts and tokens."""
+    conversation = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
+    preview = await library.services.steps.preview(agent_id, conversation)
+    return json_answer(context_shape(preview, counter=library.app.ports.counter))
+
+
+@router.get("/v1/agents/{agent_id}/secrets")
+async def list_secrets(agent_id: AgentIdIn, library: Library) -> Response:
+    """List the names of the agent's secrets, from A to Z; every value is empty."""
+    return json_answer([secret_shape(secret) for secret in await library.services.secrets.list(agent_id)])
 
 
 # --- shared with other routes
@@ -172,10 +153,3 @@ async def agents_answer(
 def agent_reply(library: AsyncPerdure, state: AgentState) -> dict[str, Any]:
     """The agent in the wire's shape."""
     return agent_shape(state, facts_of(library.app, state.agent.model), library.app.embedder)
-
-
-def _any_name(randomness: Randomness) -> str:
-    def one_of(words: Sequence[str]) -> str:
-        return words[int(randomness.random() * len(words))]
-
-    return one_of(_ADJECTIVES) + one_of(_NOUNS)

@@ -1,8 +1,8 @@
-"""Memory blocks: those of an agent, by label, and all of them, by id."""
+"""Memory blocks: those of an agent, by label, and all blocks, by id."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
@@ -10,60 +10,55 @@ from perdure.core.agents import AgentFilter
 from perdure.core.blocks import BlockFilter
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.paging import Page
-from perdure.server.deps import Library
-from perdure.server.encoding import json_answer
-from perdure.server.ids import AgentPath, BlockPath
-from perdure.server.limits import Items, Tags
+from perdure.server.http import Library, json_answer, pages
 from perdure.server.routes.agents import agent_answer, agents_answer
 from perdure.server.wire.blocks import BlockChanges, NewWireBlock, block_shape
-from perdure.server.wire.paging import pages
+from perdure.server.wire.fields import AgentIdIn, BlockIdIn, Items, Tags
 
 router = APIRouter(tags=["blocks"])
 
 _COUNT_MAX = 2**31 - 1
 _Count = Annotated[int | None, Query(ge=0, le=_COUNT_MAX)]
-_OrderBy = Annotated[Literal["created_at"] | None, Query()]
 
 
 # --- an agent's blocks
 
 
 @router.get("/v1/agents/{agent_id}/core-memory/blocks")
-@router.get("/v1/agents/{agent_id}/core-memory/blocks/", include_in_schema=False)  # else it were an empty label
+@router.get("/v1/agents/{agent_id}/core-memory/blocks/", include_in_schema=False)  # else the label is empty
 async def list_of_agent(
-    agent_id: AgentPath,
+    agent_id: AgentIdIn,
     library: Library,
     page: Annotated[Page, pages("block", limit=100, order="desc")],
-    order_by: _OrderBy = None,
 ) -> Response:
-    """The agent's blocks; `asc` is the order in which they were attached."""
+    """List the agent's blocks; `asc` is the order in which they were attached."""
     blocks = await library.services.blocks.list_of_agent(agent_id, page)
     return json_answer([block_shape(block) for block in blocks])
 
 
 # A label may hold a slash, so these two stand before the routes that take a label.
 @router.patch("/v1/agents/{agent_id}/core-memory/blocks/attach/{block_id}")
-async def attach(agent_id: AgentPath, block_id: BlockPath, library: Library) -> Response:
+async def attach(agent_id: AgentIdIn, block_id: BlockIdIn, library: Library) -> Response:
     """Give the agent a block, which it may share with others; twice is no error."""
     await library.services.blocks.attach(agent_id, block_id)
     return await agent_answer(library, agent_id)
 
 
 @router.patch("/v1/agents/{agent_id}/core-memory/blocks/detach/{block_id}")
-async def detach(agent_id: AgentPath, block_id: BlockPath, library: Library) -> Response:
+async def detach(agent_id: AgentIdIn, block_id: BlockIdIn, library: Library) -> Response:
     """Take a block out of the agent's memory; the block itself stays."""
     await library.services.blocks.detach(agent_id, block_id)
     return await agent_answer(library, agent_id)
 
 
 @router.get("/v1/agents/{agent_id}/core-memory/blocks/{block_label:path}")
-async def retrieve_of_agent(agent_id: AgentPath, block_label: str, library: Library) -> Response:
-    """The agent's block of this label."""
+async def retrieve_of_agent(agent_id: AgentIdIn, block_label: str, library: Library) -> Response:
+    """Get the agent's block of this label."""
     return json_answer(block_shape(await library.services.blocks.get_of_agent(agent_id, block_label)))
 
 
 @router.patch("/v1/agents/{agent_id}/core-memory/blocks/{block_label:path}")
-async def update_of_agent(agent_id: AgentPath, block_label: str, body: BlockChanges, library: Library) -> Response:
+async def update_of_agent(agent_id: AgentIdIn, block_label: str, body: BlockChanges, library: Library) -> Response:
     """Change the agent's block of this label, for all agents that share it."""
     block = await library.services.blocks.update_of_agent(agent_id, block_label, body.changes)
     return json_answer(block_shape(block))
@@ -74,7 +69,7 @@ async def update_of_agent(agent_id: AgentPath, block_label: str, body: BlockChan
 
 @router.post("/v1/blocks/")
 async def create(body: NewWireBlock, library: Library) -> Response:
-    """Make a block that no agent has yet."""
+    """Create a block that no agent has yet."""
     return json_answer(block_shape(await library.services.blocks.create(NewBlock(**body.fields))))
 
 
@@ -93,12 +88,11 @@ async def list_blocks(
     connected_to_agents_count_gt: _Count = None,
     connected_to_agents_count_lt: _Count = None,
     connected_to_agents_count_eq: Annotated[Items[int] | None, Query()] = None,
-    identity_id: Annotated[str | None, Query()] = None,
+    identity_id: str | None = None,
     identifier_keys: Annotated[Items[str] | None, Query()] = None,
-    order_by: _OrderBy = None,
     show_hidden_blocks: bool = False,
 ) -> Response:
-    """Blocks, oldest first by default, without the hidden ones. `before` and `after` are relative to the order."""
+    """List blocks, oldest first by default, without the hidden ones."""
     if identity_id or identifier_keys:
         return json_answer([])  # there are no identities here, so no block is of one
     where = BlockFilter(
@@ -121,24 +115,24 @@ async def list_blocks(
 
 @router.get("/v1/blocks/count")
 async def count(library: Library) -> Response:
-    """How many blocks there are, without the hidden ones."""
+    """Count the blocks, without the hidden ones."""
     return json_answer(await library.services.blocks.count(BlockFilter(hidden=False)))
 
 
 @router.get("/v1/blocks/{block_id}")
-async def retrieve(block_id: BlockPath, library: Library) -> Response:
-    """One block."""
+async def retrieve(block_id: BlockIdIn, library: Library) -> Response:
+    """Get a block."""
     return json_answer(block_shape(await library.services.blocks.get(block_id)))
 
 
 @router.patch("/v1/blocks/{block_id}")
-async def update(block_id: BlockPath, body: BlockChanges, library: Library) -> Response:
-    """Change what is given, for all agents that have the block."""
+async def update(block_id: BlockIdIn, body: BlockChanges, library: Library) -> Response:
+    """Change the fields that are set, for all agents that have the block."""
     return json_answer(block_shape(await library.services.blocks.update(block_id, body.changes)))
 
 
 @router.delete("/v1/blocks/{block_id}")
-async def delete(block_id: BlockPath, library: Library) -> Response:
+async def delete(block_id: BlockIdIn, library: Library) -> Response:
     """Remove the block with its history from every agent."""
     await library.services.blocks.delete(block_id)
     return json_answer(None)
@@ -146,11 +140,10 @@ async def delete(block_id: BlockPath, library: Library) -> Response:
 
 @router.get("/v1/blocks/{block_id}/agents")
 async def list_agents(
-    block_id: BlockPath,
+    block_id: BlockIdIn,
     library: Library,
     page: Annotated[Page, pages("agent", limit=50, order="desc")],
-    order_by: _OrderBy = None,
 ) -> Response:
-    """The agents that have the block, newest first by default."""
+    """List the agents that have the block, newest first by default."""
     await library.services.blocks.get(block_id)
     return await agents_answer(library, AgentFilter(block_id=block_id), page)

@@ -10,23 +10,16 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, HTTPException, Query
-from fastapi.exceptions import RequestValidationError
-from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from perdure.core.conversations import ConversationFilter, ConversationOrder
 from perdure.core.errors import Conflict, InvalidInput
-from perdure.core.ids import AgentId, ConversationId, RunId, is_id
+from perdure.core.ids import AgentId, ConversationId, is_id
 from perdure.library.paging import Page
-from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.history import HistoryPage
-from perdure.server.deps import Library
-from perdure.server.encoding import json_answer
-from perdure.server.ids import ConversationPath, IdFormat
-from perdure.server.limits import Items
-from perdure.server.routes.messages import MessageCursor, answer_message, cancelled_answer
+from perdure.server.http import Library, Limit, Order, json_answer, library_of
+from perdure.server.routes.messages import HistoryQuery, answer_message, cancelled_answer, history_answer
 from perdure.server.routes.runs import resume_stream
 from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.conversations import (
@@ -35,13 +28,11 @@ from perdure.server.wire.conversations import (
     conversation_shape,
     conversation_state_shape,
 )
+from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, ConversationPath, id_in_path
 from perdure.server.wire.input import ResumeRequest, key_of_otids, read_body, read_send, take_body
-from perdure.server.wire.messages import MessageType, Shown, wire_messages
-from perdure.server.wire.paging import Limit, Order
+from perdure.server.wire.messages import Display
 
 router = APIRouter(tags=["conversations"])
-
-AgentQuery = Annotated[Annotated[AgentId, IdFormat("agent")] | None, Query()]
 
 _ORDERS: dict[str, ConversationOrder] = {
     "created_at": "created",
@@ -52,11 +43,10 @@ _ARCHIVED = {"unarchived": False, "archived": True, "all": None}
 
 
 async def _send(request: Request) -> Response:
-    perdure: AsyncPerdure = request.app.state.perdure
-    body = read_send(await take_body(request), streams_unless_told=True)
+    body = read_send(await take_body(request), streams_by_default=True)
     where = _owner_and_id(request.path_params["conversation_id"], body.agent_id)
-    line = await perdure.services.conversations.get(*where)
-    return await answer_message(request, body, line.agent_id, line.seq)
+    conversation = await library_of(request).services.conversations.get(*where)
+    return await answer_message(request, body, conversation.agent_id, conversation.seq)
 
 
 hot_routes: Sequence[Route] = [Route("/v1/conversations/{conversation_id}/messages", _send, methods=["POST"])]
@@ -64,11 +54,9 @@ hot_routes: Sequence[Route] = [Route("/v1/conversations/{conversation_id}/messag
 
 
 @router.post("/v1/conversations/")
-async def create(
-    body: ConversationIn, library: Library, agent_id: Annotated[AgentId, IdFormat("agent"), Query()]
-) -> Response:
+async def create(body: ConversationIn, library: Library, agent_id: AgentIdIn) -> Response:
     """Create a conversation of an agent."""
-    body.check()
+    body.check_supported()
     conversation = await library.services.conversations.create(
         agent_id, summary=body.summary, description=body.description, hidden=bool(body.hidden)
     )
@@ -78,24 +66,23 @@ async def create(
 @router.get("/v1/conversations/")
 async def list_conversations(
     library: Library,
-    agent_id: AgentQuery = None,
-    after: Annotated[Annotated[ConversationId, IdFormat("conversation")] | None, Query()] = None,
+    agent_id: AgentIdIn | None = None,
+    after: ConversationIdIn | None = None,
     limit: Limit = None,
-    order: Annotated[Order, Query()] = "desc",
-    order_by: Annotated[Literal["created_at", "last_message_at", "last_run_completion"], Query()] = "created_at",
-    archive_status: Annotated[Literal["unarchived", "archived", "all"], Query()] = "unarchived",
+    order: Order = "desc",
+    order_by: Literal["created_at", "last_message_at", "last_run_completion"] = "created_at",
+    archive_status: Literal["unarchived", "archived", "all"] = "unarchived",
     summary_search: Annotated[str | None, Query(description="A part of the summary, in any case.")] = None,
 ) -> Response:
     """List conversations of an agent, or of all, without the agents' first ones; `after` is relative to the order."""
     where = ConversationFilter(agent_id=agent_id, archived=_ARCHIVED[archive_status], text=summary_search)
-
     page = Page(limit or 50, order == "asc", after)
-    found = await library.services.conversations.list(where, page, _ORDERS[order_by])
-    return json_answer([conversation_shape(conversation) for conversation in found])
+    conversations = await library.services.conversations.list(where, page, _ORDERS[order_by])
+    return json_answer([conversation_shape(conversation) for conversation in conversations])
 
 
 @router.get("/v1/conversations/{conversation_id}")
-async def retrieve(conversation_id: ConversationPath, library: Library, agent_id: AgentQuery = None) -> Response:
+async def retrieve(conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None) -> Response:
     """Get a conversation with the ids of the messages in view."""
     state = await library.services.conversations.get_state(*_owner_and_id(conversation_id, agent_id))
     return json_answer(conversation_state_shape(state))
@@ -103,16 +90,16 @@ async def retrieve(conversation_id: ConversationPath, library: Library, agent_id
 
 @router.patch("/v1/conversations/{conversation_id}")
 async def update(
-    conversation_id: ConversationPath, body: ConversationChangesIn, library: Library, agent_id: AgentQuery = None
+    conversation_id: ConversationPath, body: ConversationChangesIn, library: Library, agent_id: AgentIdIn | None = None
 ) -> Response:
     """Change the summary or description of a conversation, or whether it is archived. It takes messages either way."""
-    body.check()
+    body.check_supported()
     where = _owner_and_id(conversation_id, agent_id or body.agent_id)
     return json_answer(conversation_state_shape(await library.services.conversations.update(*where, body.changes())))
 
 
 @router.delete("/v1/conversations/{conversation_id}")
-async def delete(conversation_id: ConversationPath, library: Library, agent_id: AgentQuery = None) -> Response:
+async def delete(conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None) -> Response:
     """Remove a conversation and its messages from every list and view. 409 while a run has not ended, 422 for an
     agent's first one, which stays."""
     await library.services.conversations.delete(*_owner_and_id(conversation_id, agent_id), author=WIRE_AUTHOR)
@@ -123,28 +110,17 @@ async def delete(conversation_id: ConversationPath, library: Library, agent_id: 
 async def list_conversation_messages(
     conversation_id: ConversationPath,
     library: Library,
-    agent_id: AgentQuery = None,
-    before: MessageCursor = None,
-    after: MessageCursor = None,
-    limit: Limit = None,
-    order: Annotated[Order | None, Query()] = None,
-    order_by: Annotated[Literal["created_at"], Query()] = "created_at",
-    include_return_message_types: Annotated[Items[MessageType] | None, Query()] = None,
+    history: HistoryQuery,
+    agent_id: AgentIdIn | None = None,
 ) -> Response:
     """List the messages of the conversation, in pages as those of an agent."""
     owner_id, conversation = _owner_and_id(conversation_id, agent_id)
-    types = None if include_return_message_types is None else frozenset(include_return_message_types)
-    shown = Shown(types)
-    page = HistoryPage(before=before, after=after, limit=limit or 100, order=order, all_types=types is None)
-    return json_answer(
-        await library.services.messages.list_shown(
-            owner_id, conversation or "default", page, lambda message: wire_messages(message, shown)
-        )
-    )
+    page, types = history
+    return await history_answer(library, owner_id, conversation or "default", page, Display(types))
 
 
 @router.post("/v1/conversations/{conversation_id}/cancel")
-async def cancel(conversation_id: ConversationPath, library: Library, agent_id: AgentQuery = None) -> Response:
+async def cancel(conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None) -> Response:
     """Cancel every run of the conversation that has not ended. Answers with run id -> `cancelled`, or the status of a
     run that had ended before. 409 if there is none."""
     owner_id, conversation = _owner_and_id(conversation_id, agent_id)
@@ -163,7 +139,7 @@ async def resume(conversation_id: ConversationPath, library: Library, request: R
     run = await library.services.runs.find_resumable(
         owner_id,
         conversation,
-        run_id=None if body.run_id is None else RunId(body.run_id),
+        run_id=body.run_id,
         idempotency_key=None if body.otid is None else key_of_otids([body.otid]),
     )
     if run is None:
@@ -183,9 +159,4 @@ def _owner_and_id(conversation_id: str, agent_id: str | None) -> tuple[AgentId |
         if owner_id is None:
             raise InvalidInput("agent_id: the conversation 'default' needs one")
         return owner_id, None
-    try:
-        return owner_id, ConversationId(IdFormat("conversation").check(conversation_id))
-    except PydanticCustomError as error:
-        where = ("path", "conversation_id")
-        wrong = {"type": error.type, "loc": where, "msg": error.message(), "input": conversation_id}
-        raise RequestValidationError([wrong]) from error
+    return owner_id, ConversationId(id_in_path("conversation", conversation_id))

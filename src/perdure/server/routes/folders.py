@@ -1,8 +1,8 @@
-"""Folders and their files. `sources` is their older name on the wire."""
+"""Folders and their files, and those of an agent. `sources` is the older name of folders on the wire."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -11,16 +11,20 @@ from starlette.datastructures import UploadFile
 from perdure.core.files import IfExists
 from perdure.library.paging import Page
 from perdure.library.services.files import FileState
-from perdure.server.deps import Library
-from perdure.server.encoding import json_answer
-from perdure.server.ids import FilePath, FolderPath
-from perdure.server.wire.folders import FolderChangesIn, FolderIn, file_shape, folder_shape
-from perdure.server.wire.paging import pages
+from perdure.server.http import Library, Limit, Order, OrderBy, json_answer, pages
+from perdure.server.routes.agents import agent_answer
+from perdure.server.wire.fields import AgentIdIn, FileIdIn, FolderIdIn
+from perdure.server.wire.folders import (
+    FolderChangesIn,
+    FolderIn,
+    agent_file_shape,
+    file_id_of,
+    file_shape,
+    folder_shape,
+)
 from perdure.server.wire.passages import passage_shape
 
 router = APIRouter(tags=["folders"])
-
-_OrderBy = Annotated[Literal["created_at"] | None, Query()]
 
 
 @router.post("/v1/folders/")
@@ -35,35 +39,34 @@ async def list_folders(
     library: Library,
     page: Annotated[Page, pages("folder", limit=50, order="asc")],
     name: Annotated[str | None, Query(description="The whole name.")] = None,
-    order_by: _OrderBy = None,
 ) -> Response:
-    """Folders, oldest first by default. `before` and `after` are relative to the order."""
+    """List folders, oldest first by default."""
     folders = await library.services.folders.list(page, name=name)
     return json_answer([folder_shape(folder, library.app.embedder) for folder in folders])
 
 
 @router.get("/v1/folders/count")
 async def count(library: Library) -> Response:
-    """How many folders there are."""
+    """Count the folders."""
     return json_answer(await library.services.folders.count())
 
 
 @router.get("/v1/folders/{folder_id}")
-async def retrieve(folder_id: FolderPath, library: Library) -> Response:
-    """One folder."""
+async def retrieve(folder_id: FolderIdIn, library: Library) -> Response:
+    """Get a folder."""
     folder = await library.services.folders.get(folder_id)
     return json_answer(folder_shape(folder, library.app.embedder))
 
 
 @router.patch("/v1/folders/{folder_id}")
-async def update(folder_id: FolderPath, body: FolderChangesIn, library: Library) -> Response:
+async def update(folder_id: FolderIdIn, body: FolderChangesIn, library: Library) -> Response:
     """Change the fields that are set."""
     folder = await library.services.folders.update(folder_id, body.changes())
     return json_answer(folder_shape(folder, library.app.embedder))
 
 
 @router.delete("/v1/folders/{folder_id}")
-async def delete(folder_id: FolderPath, library: Library) -> Response:
+async def delete(folder_id: FolderIdIn, library: Library) -> Response:
     """Take the folder from all agents and remove it with its files, in steps."""
     await library.services.folders.delete(folder_id)
     return json_answer(None)
@@ -71,20 +74,19 @@ async def delete(folder_id: FolderPath, library: Library) -> Response:
 
 @router.get("/v1/folders/{folder_id}/agents")
 async def list_agents(
-    folder_id: FolderPath,
+    folder_id: FolderIdIn,
     library: Library,
     page: Annotated[Page, pages("agent", limit=50, order="desc")],
-    order_by: _OrderBy = None,
 ) -> Response:
-    """The ids of the agents that have the folder, newest first by default."""
+    """List the ids of the agents that have the folder, newest first by default."""
     return json_answer(await library.services.folders.list_agents(folder_id, page))
 
 
 @router.get("/v1/folders/{folder_id}/passages")
 async def list_passages(
-    folder_id: FolderPath, library: Library, page: Annotated[Page, pages("passage", limit=100, order="asc")]
+    folder_id: FolderIdIn, library: Library, page: Annotated[Page, pages("passage", limit=100, order="asc")]
 ) -> Response:
-    """The passages of the folder's files, oldest first by default. `before` and `after` are relative to the order."""
+    """List the passages of the folder's files, oldest first by default."""
     passages = await library.services.folders.list_passages(folder_id, page)
     return json_answer([passage_shape(passage) for passage in passages])
 
@@ -94,13 +96,13 @@ async def list_passages(
 
 @router.post("/v1/folders/{folder_id}/upload")
 async def upload(
-    folder_id: FolderPath,
+    folder_id: FolderIdIn,
     library: Library,
     request: Request,
     duplicate_handling: Annotated[IfExists, Query(description="What to do if the name is taken.")] = "suffix",
-    name: Annotated[str | None, Query(description="Its name in the folder, in place of its own.")] = None,
+    name: Annotated[str | None, Query(description="The name in the folder, if not its own.")] = None,
 ) -> Response:
-    """Take a file in. It is durable at the reply; its text is made in the background."""
+    """Store a file. It is durable at the reply; its text is extracted in the background."""
     await library.services.folders.get(folder_id)  # before the body is read
     async with request.form(max_files=1, max_fields=20) as form:
         part = form.get("file")
@@ -115,38 +117,103 @@ async def upload(
             media_type=part.content_type or "",
             original_name=part.filename or "",
         )
-    return json_answer(_shape(library, FileState(file=file)))
+    return json_answer(file_shape(FileState(file=file), library.app.embedder))
 
 
 @router.get("/v1/folders/{folder_id}/files")
 async def list_files(
-    folder_id: FolderPath,
+    folder_id: FolderIdIn,
     library: Library,
     page: Annotated[Page, pages("file", limit=1_000, order="desc")],
-    order_by: _OrderBy = None,
     include_content: bool = False,
 ) -> Response:
-    """The folder's files, newest first by default; with their text, as long as the page is of a bounded size."""
+    """List the folder's files, newest first by default; with their text, up to a bounded size of the page."""
     files = await library.services.files.list(folder_id, page, with_text=include_content)
-    return json_answer([_shape(library, file) for file in files])
+    return json_answer([file_shape(file, library.app.embedder) for file in files])
 
 
 @router.get("/v1/folders/{folder_id}/files/{file_id}")
 async def retrieve_file(
-    folder_id: FolderPath, file_id: FilePath, library: Library, include_content: bool = False
+    folder_id: FolderIdIn, file_id: FileIdIn, library: Library, include_content: bool = False
 ) -> Response:
-    """One file; with its text if the request includes it."""
+    """Get a file; with its text if the request includes it."""
     file = await library.services.files.get(folder_id, file_id, with_text=include_content)
-    return json_answer(_shape(library, file))
+    return json_answer(file_shape(file, library.app.embedder))
 
 
 @router.delete("/v1/folders/{folder_id}/{file_id}", status_code=204)
-async def delete_file(folder_id: FolderPath, file_id: FilePath, library: Library) -> Response:
+async def delete_file(folder_id: FolderIdIn, file_id: FileIdIn, library: Library) -> Response:
     """Remove a file with its text."""
     await library.services.files.delete(folder_id, file_id)
     return Response(status_code=204)
 
 
-def _shape(library: Library, state: FileState) -> dict[str, Any]:
-    embedded = library.app.embedder is not None
-    return file_shape(state.file, waiting=state.waiting, embedded=embedded, content=state.text)
+# --- of an agent
+
+
+@router.get("/v1/agents/{agent_id}/folders")
+async def list_of_agent(
+    agent_id: AgentIdIn,
+    library: Library,
+    page: Annotated[Page, pages("folder", limit=100, order="desc")],
+) -> Response:
+    """List the agent's folders; `asc` is the order in which they were attached."""
+    folders = await library.services.folders.list_of_agent(agent_id, page)
+    return json_answer([folder_shape(folder, library.app.embedder) for folder in folders])
+
+
+@router.patch("/v1/agents/{agent_id}/folders/attach/{folder_id}")
+async def attach(agent_id: AgentIdIn, folder_id: FolderIdIn, library: Library) -> Response:
+    """Give the agent a folder, and the tools to read files; its files are opened while there is room."""
+    await library.services.folders.attach(agent_id, folder_id)
+    return await agent_answer(library, agent_id)
+
+
+@router.patch("/v1/agents/{agent_id}/folders/detach/{folder_id}")
+async def detach(agent_id: AgentIdIn, folder_id: FolderIdIn, library: Library) -> Response:
+    """Take a folder away, and with the last one the tools to read files."""
+    await library.services.folders.detach(agent_id, folder_id)
+    return await agent_answer(library, agent_id)
+
+
+@router.get("/v1/agents/{agent_id}/files")
+async def list_files_of_agent(
+    agent_id: AgentIdIn,
+    library: Library,
+    limit: Limit = None,
+    order: Order = "desc",
+    before: Annotated[str | None, Query(description="The id of a file of the list.")] = None,
+    after: Annotated[str | None, Query(description="The id of a file of the list.")] = None,
+    cursor: Annotated[str | None, Query(description="The older name of `after`.")] = None,
+    order_by: OrderBy = None,
+    is_open: Annotated[bool | None, Query(description="Only the open files, or only the others.")] = None,
+) -> Response:
+    """List the files of the agent's folders, each with its text in view."""
+    cursors = [None if text is None else file_id_of(agent_id, text) for text in (after or cursor, before)]
+    page = Page(limit or 100, order == "asc", *cursors)
+    result = await library.services.agent_files.load_page(agent_id, page, is_open=is_open)
+    files = [agent_file_shape(agent_id, file, text) for file, text in result.files]
+    next_cursor = files[-1]["id"] if result.has_more else None
+    return json_answer({"files": files, "next_cursor": next_cursor, "has_more": result.has_more})
+
+
+# Before the routes that take a file's id, which `close-all` is not.
+@router.patch("/v1/agents/{agent_id}/files/close-all")
+async def close_all(agent_id: AgentIdIn, library: Library) -> Response:
+    """Close all files, and answer with their paths."""
+    closed = await library.services.agent_files.close_all(agent_id)
+    return json_answer([file.path for file in closed])
+
+
+@router.patch("/v1/agents/{agent_id}/files/{file_id}/open")
+async def open_file(agent_id: AgentIdIn, file_id: FileIdIn, library: Library) -> Response:
+    """Show a file to the agent, and answer with the paths of the files that were closed for it."""
+    closed = await library.services.agent_files.open(agent_id, file_id)
+    return json_answer([file.path for file in closed])
+
+
+@router.patch("/v1/agents/{agent_id}/files/{file_id}/close")
+async def close_file(agent_id: AgentIdIn, file_id: FileIdIn, library: Library) -> Response:
+    """Close a file."""
+    await library.services.agent_files.close(agent_id, file_id)
+    return json_answer(None)

@@ -9,9 +9,8 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from perdure.core.errors import StoreError
-from perdure.server.deps import Library
-from perdure.server.encoding import json_answer, json_bytes
-from perdure.server.trace import TRACE_HEADER, trace_id
+from perdure.server.http import Library, json_answer, json_bytes
+from perdure.server.log import TRACE_HEADER, trace_id
 
 router = APIRouter()
 

@@ -1,100 +1,271 @@
-"""MCP servers, and the tools they offer."""
+"""MCP servers and their tools, by id and on the older routes by name; and which servers clients may register."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import logging
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.responses import StreamingResponse
 
-from perdure.core.ids import AgentId
-from perdure.server.deps import Guarded, Library
-from perdure.server.encoding import json_answer
-from perdure.server.ids import McpServerPath, ToolPath
+from perdure.core.errors import McpPrivateRefused, McpStdioRefused, PerdureError
+from perdure.core.mcp import McpServer
+from perdure.domain.mcp import McpChanges, ServerOptions
+from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.mcp import McpService
+from perdure.server.config import ServerConfig
+from perdure.server.errors import UNKNOWN
+from perdure.server.http import Library, json_answer, json_bytes
+from perdure.server.wire.fields import McpServerIdIn, ToolIdIn
 from perdure.server.wire.mcp import (
     McpApproveIn,
+    McpConfigIn,
     McpServerChangesIn,
     McpServerIn,
     McpToolRunIn,
+    NamedServerChangesIn,
+    NamedServerIn,
     known_tool_shape,
     left_out_shape,
+    listing_shape,
+    named_server_shape,
+    offers_shape,
     server_shape,
     tools_by_status_shape,
 )
 from perdure.server.wire.tools import execution_shape, tool_shape
 
 router = APIRouter(tags=["mcp-servers"])
+log = logging.getLogger(__name__)
+
+BY_NAME = "/v1/tools/mcp/servers"
+
+
+class McpGuard:
+    """Checks the MCP servers that clients register. The library and the CLI belong to the admin and have no such check.
+
+    Programs of this machine and private addresses need a setting. Without the setting for addresses, private ones are
+    allowed when only this machine reaches the server: it has no API key and no further allowed hosts.
+    """
+
+    def __init__(self, library: AsyncPerdure, config: ServerConfig) -> None:
+        settings = library.app.settings
+        self._mcp = library.services.mcp
+        self._allows_programs = settings.mcp_stdio == "on"
+        is_local_only = not config.api_key and not config.allowed_hosts
+        self._allows_private = settings.mcp_private == "on" or (not settings.mcp_private and is_local_only)
+
+    async def new_options(self, config: McpConfigIn | NamedServerIn) -> ServerOptions:
+        """The options of a new server, as the library takes them. Raises: McpStdioRefused, McpPrivateRefused."""
+        options = config.new_options()
+        self._check_transport(options["transport"])
+        options["private"] = await self._private(options.get("url", ""))
+        return options
+
+    async def changes(self, changes: dict[str, Any], server: McpServer) -> McpChanges:
+        """The changes of a server, as the library takes them. An unchanged address is not checked again.
+
+        Raises: McpStdioRefused, McpPrivateRefused.
+        """
+        self._check_transport(server.transport)
+        url = changes.get("url", "")
+        return McpChanges(**changes, private=None if url == server.url else await self._private(url))
+
+    def _check_transport(self, transport: str | None) -> None:
+        if transport == "stdio" and not self._allows_programs:
+            raise McpStdioRefused
+
+    async def _private(self, url: str) -> bool | None:
+        """Whether the address may be private; None: where it leads now decides. Raises: McpPrivateRefused."""
+        if self._allows_private or not url:
+            return None
+        if await self._mcp.leads_inside(url):
+            raise McpPrivateRefused
+        return False
+
+
+def _guard(request: Request) -> McpGuard:
+    guard: McpGuard = request.app.state.mcp_guard
+    return guard
+
+
+async def _server_by_name(
+    mcp_server_name: Annotated[str, Path(description="The server's name.")], library: Library
+) -> McpServer:
+    return await library.services.mcp.get_by_name(mcp_server_name)
+
+
+Guard = Annotated[McpGuard, Depends(_guard)]
+NamedServer = Annotated[McpServer, Depends(_server_by_name)]
+ToolName = Annotated[str, Path(description="What the server calls the tool, or what agents do.")]
+
+
+# --- by id
 
 
 @router.post("/v1/mcp-servers/")
-async def create(body: McpServerIn, library: Library, guard: Guarded) -> Response:
+async def create(body: McpServerIn, library: Library, guard: Guard) -> Response:
     """Register a server. Its tools are read now if it can be reached, else at the first use."""
-    server = await library.services.mcp.add_and_read(body.server_name, **await guard.new(body))
+    server = await library.services.mcp.add_and_read(body.server_name, **await guard.new_options(body.config))
     return json_answer(server_shape(server))
 
 
 @router.get("/v1/mcp-servers/")
 async def list_servers(library: Library) -> Response:
-    """All servers, in order of creation."""
+    """List all servers, in order of creation."""
     return json_answer([server_shape(server) for server in await library.services.mcp.list()])
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}")
-async def retrieve(mcp_server_id: McpServerPath, library: Library) -> Response:
-    """One server."""
+async def retrieve(mcp_server_id: McpServerIdIn, library: Library) -> Response:
+    """Get a server."""
     return json_answer(server_shape(await library.services.mcp.get(mcp_server_id)))
 
 
 @router.patch("/v1/mcp-servers/{mcp_server_id}")
-async def update(mcp_server_id: McpServerPath, body: McpServerChangesIn, library: Library, guard: Guarded) -> Response:
+async def update(mcp_server_id: McpServerIdIn, body: McpServerChangesIn, library: Library, guard: Guard) -> Response:
     """Change the fields that are set. An empty token, header or variable keeps the stored value."""
-    changes = await guard.changed(body, await library.services.mcp.get(mcp_server_id))
+    server = await library.services.mcp.get(mcp_server_id)
+    changes = await guard.changes(body.changes(server), server)
     return json_answer(server_shape(await library.services.mcp.update(mcp_server_id, changes)))
 
 
 @router.delete("/v1/mcp-servers/{mcp_server_id}", status_code=204)
-async def delete(mcp_server_id: McpServerPath, library: Library) -> Response:
+async def delete(mcp_server_id: McpServerIdIn, library: Library) -> Response:
     """Remove a server with its tools, which agents then have no more."""
     await library.services.mcp.remove(mcp_server_id)
     return Response(status_code=204)
 
 
 @router.patch("/v1/mcp-servers/{mcp_server_id}/refresh")
-async def refresh(
-    mcp_server_id: McpServerPath, library: Library, agent_id: Annotated[AgentId | None, Query()] = None
-) -> Response:
+async def refresh(mcp_server_id: McpServerIdIn, library: Library, agent_id: str | None = None) -> Response:
     """Connect anew and read the tools. New and changed tools wait for approval."""
     return json_answer(tools_by_status_shape(await library.services.mcp.refresh(mcp_server_id)))
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/tools")
-async def list_tools(mcp_server_id: McpServerPath, library: Library) -> Response:
-    """The server's tools that agents can be given, by name."""
+async def list_tools(mcp_server_id: McpServerIdIn, library: Library) -> Response:
+    """List the server's tools that agents can be given, by name."""
     return json_answer([tool_shape(tool) for tool in await library.services.mcp.list_tools(mcp_server_id)])
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/tools/{tool_id}")
-async def retrieve_tool(mcp_server_id: McpServerPath, tool_id: ToolPath, library: Library) -> Response:
-    """One of the server's tools."""
+async def retrieve_tool(mcp_server_id: McpServerIdIn, tool_id: ToolIdIn, library: Library) -> Response:
+    """Get one of the server's tools."""
     return json_answer(tool_shape(await library.services.mcp.get_tool(mcp_server_id, tool_id)))
 
 
 @router.post("/v1/mcp-servers/{mcp_server_id}/tools/{tool_id}/run")
-async def run_tool(mcp_server_id: McpServerPath, tool_id: ToolPath, body: McpToolRunIn, library: Library) -> Response:
-    """The outcome of a call. Whatever goes wrong at the server is a result with the status `error`."""
+async def run_tool(mcp_server_id: McpServerIdIn, tool_id: ToolIdIn, body: McpToolRunIn, library: Library) -> Response:
+    """Call a tool, and answer with its outcome. A failure at the server is a result with the status `error`."""
     outcome = await library.services.mcp.run_tool(mcp_server_id, tool_id, body.args)
     return json_answer(execution_shape(outcome, None))
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/definitions")
-async def list_definitions(mcp_server_id: McpServerPath, library: Library) -> Response:
-    """All tools of the server, with their approved and offered definitions, and what was left out. Perdure's own."""
+async def list_definitions(mcp_server_id: McpServerIdIn, library: Library) -> Response:
+    """List all tools of the server, with approved and offered definitions, and what was left out. Perdure's own."""
     server = await library.services.mcp.get(mcp_server_id)
     tools = [known_tool_shape(tool) for tool in await library.services.mcp.list_known(server.id)]
     return json_answer([*tools, *map(left_out_shape, server.left_out)])
 
 
 @router.post("/v1/mcp-servers/{mcp_server_id}/approve")
-async def approve(mcp_server_id: McpServerPath, body: McpApproveIn, library: Library) -> Response:
+async def approve(mcp_server_id: McpServerIdIn, body: McpApproveIn, library: Library) -> Response:
     """Approve the present definitions of tools, for agents to see. Perdure's own."""
     tools = await library.services.mcp.approve(mcp_server_id, body.tools, expected=body.expected)
     return json_answer(tools_by_status_shape(tools))
+
+
+# --- by name
+
+
+@router.get(BY_NAME)
+async def list_named_servers(library: Library) -> Response:
+    """List the configuration of each server, by name."""
+    return json_answer({server.name: named_server_shape(server) for server in await library.services.mcp.list()})
+
+
+@router.put(BY_NAME)
+async def add(body: NamedServerIn, library: Library, guard: Guard) -> Response:
+    """Register a server, and answer with all of them."""
+    await library.services.mcp.add_and_read(body.server_name, **await guard.new_options(body))
+    return await _all_servers(library)
+
+
+@router.post(f"{BY_NAME}/test")
+async def test(body: NamedServerIn, library: Library, guard: Guard) -> Response:
+    """List the tools that a server offers, without registering it."""
+    listing = await library.services.mcp.look(**await guard.new_options(body))
+    return json_answer({"status": "success", "tools": listing_shape(listing.definitions)})
+
+
+@router.post(f"{BY_NAME}/connect")
+async def connect(body: NamedServerIn, library: Library, guard: Guard) -> Response:
+    """The same as a stream of events. A server that wants OAuth ends in an error: it needs a token here."""
+    events = _connection_events(body.server_name, await guard.new_options(body), library.services.mcp)
+    return StreamingResponse(events, media_type="text/event-stream")
+
+
+@router.patch(f"{BY_NAME}/{{mcp_server_name}}")
+async def update_named(server: NamedServer, body: NamedServerChangesIn, library: Library, guard: Guard) -> Response:
+    """Change the fields that are set. An empty value keeps the stored one."""
+    changes = await guard.changes(body.changes(), server)
+    return json_answer(named_server_shape(await library.services.mcp.update(server.id, changes)))
+
+
+@router.delete(f"{BY_NAME}/{{mcp_server_name}}")
+async def delete_named(server: NamedServer, library: Library) -> Response:
+    """Remove a server with its tools, and answer with the servers that are left."""
+    await library.services.mcp.remove(server.id)
+    return await _all_servers(library)
+
+
+@router.get(f"{BY_NAME}/{{mcp_server_name}}/tools")
+async def list_offers(server: NamedServer, library: Library) -> Response:
+    """List the tools that the server offers, by its own names. A server that was not read yet is read first."""
+    if server.listed_at is None:
+        await library.services.mcp.refresh(server.id)
+    return json_answer(offers_shape(await library.services.mcp.list_known(server.id)))
+
+
+@router.post(f"{BY_NAME}/{{mcp_server_name}}/resync")
+async def resync(server: NamedServer, library: Library) -> Response:
+    """Connect anew and read the tools. New, changed and missing tools wait for approval; nothing else changes."""
+    tools = await library.services.mcp.refresh(server.id)
+    return json_answer({"deleted": [], "updated": [], **tools_by_status_shape(tools)})
+
+
+@router.post(f"{BY_NAME}/{{mcp_server_name}}/tools/{{mcp_tool_name}}/execute")
+async def execute(server: NamedServer, mcp_tool_name: ToolName, body: McpToolRunIn, library: Library) -> Response:
+    """Call a tool, and answer with its outcome. A failure at the server is a result with the status `error`."""
+    return json_answer(execution_shape(await library.services.mcp.run(server.id, mcp_tool_name, body.args), None))
+
+
+@router.post(f"{BY_NAME}/{{mcp_server_name}}/{{mcp_tool_name}}")
+async def add_tool(server: NamedServer, mcp_tool_name: ToolName, library: Library) -> Response:
+    """Get the tool of agents for one of the server. A new or removed one is approved, never a changed one."""
+    return json_answer(tool_shape(await library.services.mcp.approve_unless_changed(server.id, mcp_tool_name)))
+
+
+async def _all_servers(library: AsyncPerdure) -> Response:
+    return json_answer([named_server_shape(server) for server in await library.services.mcp.list()])
+
+
+async def _connection_events(name: str, options: ServerOptions, mcp: McpService) -> AsyncIterator[bytes]:
+    """The server-sent events of a try to connect."""
+    yield _event("connection_attempt", server_name=name)
+    try:
+        listing = await mcp.look(**options)
+    except PerdureError as error:
+        yield _event("error", message=str(error))
+    except Exception:
+        log.exception("connecting to an MCP server stopped at a defect")
+        yield _event("error", message=UNKNOWN["detail"])
+    else:
+        yield _event("success", tools=listing_shape(listing.definitions))
+
+
+def _event(kind: str, **fields: object) -> bytes:
+    return b"data: %b\n\n" % json_bytes({"event": kind, **fields})

@@ -10,43 +10,34 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
-from fastapi.exceptions import RequestValidationError
-from pydantic_core import PydanticCustomError
+from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from perdure.core.errors import Conflict, InvalidInput, NotFound, PerdureError
-from perdure.core.ids import AgentId, ConversationId, RunId
+from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import Run
 from perdure.engine.run.accept import Accepted
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.history import HistoryPage
-from perdure.server.deps import Library
-from perdure.server.encoding import json_answer
-from perdure.server.errors import failure_answer, kept_answer
-from perdure.server.ids import AgentPath, IdFormat, MessagePath
-from perdure.server.limits import Items
+from perdure.server.errors import continuing_run_answer, failure_answer
+from perdure.server.http import Library, Limit, Order, OrderBy, json_answer
 from perdure.server.routes.agents import agent_answer
-from perdure.server.sse import Streams, stream
-from perdure.server.wire.approvals import answers_in
+from perdure.server.sse import Streams
 from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.chunks import StreamMode
+from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, Items, MessageIdIn, id_in_path
 from perdure.server.wire.input import (
     CancelRequest,
     ImportRequest,
     ResetRequest,
     SendRequest,
-    client_tools_in,
-    key_of,
-    messages_of,
     read_body,
     read_send,
     take_body,
 )
-from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown, wire_messages
-from perdure.server.wire.paging import Limit, Order
+from perdure.server.wire.messages import SEND_MESSAGE, Display, MessageType, wire_messages
 from perdure.server.wire.runs import letta_response, wire_run
 
 router = APIRouter()
@@ -54,23 +45,20 @@ router = APIRouter()
 FAILED_BY_THE_MODEL = frozenset({"error", "llm_api_error", "invalid_llm_response", "insufficient_credits"})
 """Stop reasons that are answered with an error; the others with the messages so far."""
 
-MessageCursor = Annotated[Annotated[str, IdFormat("message")] | None, Query()]
-ConversationQuery = Annotated[Annotated[str, IdFormat("conversation", words=("default",))] | None, Query()]
-
 
 async def _create(request: Request) -> Response:
-    agent_id = _agent_id(request)
+    agent_id = AgentId(id_in_path("agent", request.path_params["agent_id"]))
     return await answer_message(request, read_send(await take_body(request)), agent_id)
 
 
 async def _create_stream(request: Request) -> Response:
-    agent_id = _agent_id(request)
-    return await answer_message(request, read_send(await take_body(request), streaming=True), agent_id)
+    agent_id = AgentId(id_in_path("agent", request.path_params["agent_id"]))
+    return await answer_message(request, read_send(await take_body(request), always_streams=True), agent_id)
 
 
 async def _create_async(request: Request) -> Response:
     """Start a run in the background and answer with it."""
-    agent_id = _agent_id(request)
+    agent_id = AgentId(id_in_path("agent", request.path_params["agent_id"]))
     body = read_send(await take_body(request))
     if body.streaming:
         raise InvalidInput(
@@ -79,7 +67,7 @@ async def _create_async(request: Request) -> Response:
     accepted = await _submit(request, body, agent_id, 0, background=True)
     if not accepted.repeated:
         streams: Streams = request.app.state.streams
-        streams.remember(accepted.run.id, StreamMode(tokens=True, shown=body.shown))
+        streams.remember(accepted.run.id, StreamMode(tokens=True, display=body.display))
     # The run may be running already, but the wire calls a run that was just accepted `created`.
     return json_answer(wire_run(accepted.run, status=None if accepted.run.ended else "created"))
 
@@ -97,29 +85,28 @@ async def answer_message(request: Request, body: SendRequest, agent_id: AgentId,
 
     Raises: as `MessageService.submit`; nothing was stored then.
     """
-    perdure: AsyncPerdure = request.app.state.perdure
+    library: AsyncPerdure = request.app.state.perdure
     streams: Streams = request.app.state.streams
     accepted = await _submit(request, body, agent_id, conversation_seq, background=body.background)
     if not body.streaming:
-        return await _reply_answer(perdure, streams, accepted, body.shown)
-    mode = StreamMode(body.stream_tokens, body.include_pings, previews=not accepted.repeated, shown=body.shown)
+        return await _reply_answer(library, streams, accepted, body.display)
+    mode = StreamMode(body.stream_tokens, body.include_pings, previews=not accepted.repeated, display=body.display)
     if accepted.run.background:
         streams.remember(accepted.run.id, mode)
-    events = perdure.services.messages.follow(accepted)
-    return await stream(accepted.run, events, mode, streams=streams, clock=perdure.app.ports.clock)
+    return await streams.open(accepted.run, library.services.messages.follow(accepted), mode)
 
 
 async def _submit(
     request: Request, body: SendRequest, agent_id: AgentId, conversation_seq: int, *, background: bool
 ) -> Accepted:
-    perdure: AsyncPerdure = request.app.state.perdure
-    return await perdure.services.messages.submit(
+    library: AsyncPerdure = request.app.state.perdure
+    return await library.services.messages.submit(
         agent_id,
-        messages_of(body),
+        body.new_messages(),
         conversation_seq=conversation_seq,
-        answers=answers_in(body.messages or ()),
-        client_tools=client_tools_in(body),
-        idempotency_key=key_of(request.headers.get("idempotency-key"), body),
+        answers=body.answers(),
+        client_tools=body.client_shapes(),
+        idempotency_key=body.key(request.headers.get("idempotency-key")),
         if_busy=body.if_busy,
         background=background,
         max_steps=body.max_steps,
@@ -127,103 +114,113 @@ async def _submit(
     )
 
 
-async def _reply_answer(perdure: AsyncPerdure, streams: Streams, accepted: Accepted, shown: Shown) -> Response:
+async def _reply_answer(library: AsyncPerdure, streams: Streams, accepted: Accepted, display: Display) -> Response:
     """Wait for the run to end and answer with the reply. A client that leaves does not stop the run."""
     run_id = accepted.run.id
+    waiting = streams.track(library.services.messages.reply(accepted))
     try:
-        with streams.waiting():
-            reply = await perdure.services.messages.reply(accepted)
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if not streams.stopping or task is None:
-            raise
-        task.uncancel()
-        return kept_answer(None, run_id)
+        await asyncio.wait({waiting})
+    finally:
+        waiting.cancel()
+    if waiting.cancelled():
+        return continuing_run_answer(None, run_id)
+    try:
+        reply = waiting.result()
     except NotFound:
         raise
     except PerdureError as error:
-        return kept_answer(error, run_id)
+        return continuing_run_answer(error, run_id)
     if reply.failure is not None and reply.stop_reason in FAILED_BY_THE_MODEL:
         return failure_answer(reply.failure, run_id=run_id)
-    return json_answer(letta_response(reply, shown))
+    return json_answer(letta_response(reply, display))
+
+
+# --- history
+
+
+def _history_query(
+    before: MessageIdIn | None = None,
+    after: MessageIdIn | None = None,
+    limit: Limit = None,
+    order: Order | None = None,
+    order_by: OrderBy = None,
+    include_return_message_types: Annotated[Items[MessageType] | None, Query()] = None,
+) -> tuple[HistoryPage, frozenset[str] | None]:
+    """The page of messages that a client asks for, and their types; None: all."""
+    types = None if include_return_message_types is None else frozenset(include_return_message_types)
+    return HistoryPage(before=before, after=after, limit=limit or 100, order=order, all_types=types is None), types
+
+
+HistoryQuery = Annotated[tuple[HistoryPage, frozenset[str] | None], Depends(_history_query)]
+
+
+async def history_answer(
+    library: AsyncPerdure,
+    agent_id: AgentId | None,
+    conversation: ConversationId | Literal["default"] | None,
+    page: HistoryPage,
+    display: Display,
+) -> Response:
+    """Answer with messages of a conversation, or with None of all of the agent's."""
+    shapes = await library.services.messages.list_shown(
+        agent_id, conversation, page, lambda message: wire_messages(message, display)
+    )
+    return json_answer(shapes)
 
 
 @router.get("/v1/agents/{agent_id}/messages")
 async def list_agent_messages(
     library: Library,
-    agent_id: AgentPath,
-    before: MessageCursor = None,
-    after: MessageCursor = None,
-    limit: Limit = None,
-    order: Annotated[Order | None, Query()] = None,
-    order_by: Annotated[Literal["created_at"], Query()] = "created_at",
-    conversation_id: ConversationQuery = None,
+    agent_id: AgentIdIn,
+    history: HistoryQuery,
+    conversation_id: ConversationOrDefault | None = None,
     use_assistant_message: bool = True,
     assistant_message_tool_name: str = SEND_MESSAGE,
     assistant_message_tool_kwarg: str = "message",
-    include_return_message_types: Annotated[Items[MessageType] | None, Query()] = None,
 ) -> Response:
     """List the messages of all conversations of the agent, or of one."""
-    types = None if include_return_message_types is None else frozenset(include_return_message_types)
-    shown = Shown(types, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
-    page = HistoryPage(before=before, after=after, limit=limit or 100, order=order, all_types=types is None)
+    page, types = history
+    display = Display(types, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
     conversation = None if conversation_id is None else ConversationId(conversation_id)
-    return json_answer(
-        await library.services.messages.list_shown(
-            agent_id, conversation, page, lambda message: wire_messages(message, shown)
-        )
-    )
+    return await history_answer(library, agent_id, conversation, page, display)
 
 
 @router.post("/v1/agents/{agent_id}/messages/import")
-async def import_messages(library: Library, agent_id: AgentPath, body: ImportRequest) -> Response:
+async def import_messages(library: Library, agent_id: AgentIdIn, body: ImportRequest) -> Response:
     """Append messages from elsewhere, with their times, to a conversation, by default the agent's first. Messages that
     are there already are skipped. No model is called."""
-    wanted = body.conversation_id
-    result = await library.services.messages.import_messages(
-        agent_id, body.messages, conversation=None if wanted in (None, "default") else ConversationId(wanted)
-    )
+    is_first = body.conversation_id in (None, "default")
+    conversation = None if is_first else ConversationId(body.conversation_id or "")
+    result = await library.services.messages.import_messages(agent_id, body.messages, conversation=conversation)
     return json_answer(asdict(result) | {"hint": result.hint or None})
 
 
 @router.get("/v1/messages/{message_id}")
-async def retrieve_message(library: Library, message_id: MessagePath) -> Response:
+async def retrieve_message(library: Library, message_id: MessageIdIn) -> Response:
     """Get the wire messages that show one stored message."""
-    return json_answer(wire_messages(await library.services.messages.get(message_id), Shown()))
+    return json_answer(wire_messages(await library.services.messages.get(message_id), Display()))
 
 
 @router.post("/v1/agents/{agent_id}/messages/cancel")
-async def cancel_messages(library: Library, agent_id: AgentPath, request: Request) -> Response:
+async def cancel_messages(library: Library, agent_id: AgentIdIn, request: Request) -> Response:
     """Cancel these runs of the agent, or all that have not ended. Answers with run id -> `cancelled`, or the status of
     a run that had ended before. 409 if no run is named and none runs."""
     body = read_body(CancelRequest, await take_body(request))
-    run_ids = None if body.run_ids is None else [RunId(run_id) for run_id in body.run_ids]
-    runs = await library.services.runs.cancel_all(agent_id, whole_agent=True, run_ids=run_ids)
-    if not runs and run_ids is None:
+    runs = await library.services.runs.cancel_all(agent_id, whole_agent=True, run_ids=body.run_ids)
+    if not runs and body.run_ids is None:
         raise Conflict(f"there is nothing to cancel: agent {agent_id} has no active run")
     return cancelled_answer(runs)
 
 
 def cancelled_answer(runs: Sequence[Run]) -> Response:
-    """Run id -> `cancelled`, or the status it had ended with before."""
+    """Answer with run id -> `cancelled`, or the status of a run that had ended before."""
     return json_answer({run.id: run.status if run.ended else "cancelled" for run in runs})
 
 
 @router.patch("/v1/agents/{agent_id}/reset-messages")
-async def reset_messages(library: Library, agent_id: AgentPath, request: Request) -> Response:
+async def reset_messages(library: Library, agent_id: AgentIdIn, request: Request) -> Response:
     """Take the messages of all conversations of the agent out of view, and answer with the agent. 409 while a run has
     not ended."""
     read_body(ResetRequest, await take_body(request) or b"{}")
     await library.services.conversations.reset(agent_id, author=WIRE_AUTHOR)
     return await agent_answer(library, agent_id)
-
-
-def _agent_id(request: Request) -> AgentId:
-    """The agent's id in a plain route's path. Raises: RequestValidationError."""
-    value: str = request.path_params["agent_id"]
-    try:
-        return AgentId(IdFormat("agent").check(value))
-    except PydanticCustomError as error:
-        raise RequestValidationError(
-            [{"type": error.type, "loc": ("path", "agent_id"), "msg": error.message(), "input": value}]
-        ) from error

@@ -6,9 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from perdure.server.deps import Library
-from perdure.server.encoding import json_answer
-from perdure.server.limits import Items
+from perdure.server.http import Library, json_answer
+from perdure.server.wire.fields import Items
 from perdure.server.wire.models import facts_of, handles_of, model_shape
 
 router = APIRouter(tags=["models"])
@@ -17,8 +16,8 @@ router = APIRouter(tags=["models"])
 @router.get("/v1/models/")
 async def list_models(
     library: Library,
-    provider_name: Annotated[str | None, Query()] = None,
-    provider_type: Annotated[str | None, Query()] = None,
+    provider_name: str | None = None,
+    provider_type: str | None = None,
     provider_category: Annotated[Items[str] | None, Query()] = None,
 ) -> Response:
     """The models that can be used here and now, the server's default first."""

@@ -1,4 +1,4 @@
-"""Archival memory: an agent's passages. Finding them is in `routes.search`."""
+"""Passages, of an agent and of an archive."""
 
 from __future__ import annotations
 
@@ -6,43 +6,98 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from perdure.core.passages import TagMatch
 from perdure.library.paging import Page
-from perdure.server.deps import Library
-from perdure.server.encoding import json_answer
-from perdure.server.ids import AgentPath, PassagePath
-from perdure.server.wire.paging import pages
-from perdure.server.wire.passages import PassageChangesIn, PassageIn, passage_shape
+from perdure.library.services.passages import passage_filter
+from perdure.server.http import Library, json_answer, pages
+from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn, PassageIdIn, Tags
+from perdure.server.wire.passages import DeleteSelected, PassageChangesIn, PassageIn, PassagesIn, passage_shape
 
 router = APIRouter(tags=["passages"])
 
 
 @router.post("/v1/agents/{agent_id}/archival-memory")
-async def create(agent_id: AgentPath, body: PassageIn, library: Library) -> Response:
-    """Put a text away. The answer is a list, of one."""
+async def create(agent_id: AgentIdIn, body: PassageIn, library: Library) -> Response:
+    """Store a text. The answer is a list, of one."""
     return json_answer([passage_shape(await library.services.passages.insert_of_agent(agent_id, body.new))])
 
 
 @router.get("/v1/agents/{agent_id}/archival-memory")
 async def list_passages(
-    agent_id: AgentPath,
+    agent_id: AgentIdIn,
     library: Library,
     page: Annotated[Page, pages("passage", limit=100, order="asc")],
     search: Annotated[str | None, Query(description="A part of the text, in any case.")] = None,
 ) -> Response:
-    """The agent's passages, oldest first by default. `before` and `after` are relative to the order."""
+    """List the agent's passages, oldest first by default."""
     passages = await library.services.passages.list_of_agent(agent_id, page, text=search)
     return json_answer([passage_shape(passage) for passage in passages])
 
 
 @router.delete("/v1/agents/{agent_id}/archival-memory/{memory_id}")
-async def delete(agent_id: AgentPath, memory_id: PassagePath, library: Library) -> Response:
+async def delete(agent_id: AgentIdIn, memory_id: PassageIdIn, library: Library) -> Response:
     """Remove a passage."""
     await library.services.passages.delete(agent_id, memory_id)
     return json_answer({"message": f"Memory id={memory_id} successfully deleted"})
 
 
 @router.patch("/v1/agents/{agent_id}/archival-memory/{memory_id}")
-async def update(agent_id: AgentPath, memory_id: PassagePath, body: PassageChangesIn, library: Library) -> Response:
-    """Change what is given; search finds the new text. The answer is a list, of one."""
+async def update(agent_id: AgentIdIn, memory_id: PassageIdIn, body: PassageChangesIn, library: Library) -> Response:
+    """Change the fields that are set; search finds the new text. The answer is a list, of one."""
     passage = await library.services.passages.update(agent_id, memory_id, body.changes)
     return json_answer([passage_shape(passage)])
+
+
+# --- of an archive
+
+
+@router.post("/v1/archives/{archive_id}/passages")
+async def create_in_archive(archive_id: ArchiveIdIn, body: PassageIn, library: Library) -> Response:
+    """Store a text; search finds it at once."""
+    [passage] = await library.services.passages.insert(archive_id, [body.new])
+    return json_answer(passage_shape(passage))
+
+
+@router.post("/v1/archives/{archive_id}/passages/batch")
+async def create_batch(archive_id: ArchiveIdIn, body: PassagesIn, library: Library) -> Response:
+    """Store texts. All are checked before the first is stored; then they are stored in batches of 500."""
+    passages = await library.services.passages.insert(archive_id, [passage.new for passage in body.passages])
+    return json_answer([passage_shape(passage) for passage in passages])
+
+
+@router.get("/v1/archives/{archive_id}/passages")
+async def list_of_archive(
+    archive_id: ArchiveIdIn,
+    library: Library,
+    page: Annotated[Page, pages("passage", limit=100, order="asc")],
+    search: Annotated[str | None, Query(description="A part of the text, in any case.")] = None,
+    tags: Annotated[Tags | None, Query()] = None,
+    tag_match_mode: TagMatch = "any",
+) -> Response:
+    """List the archive's passages, oldest first by default."""
+    where = passage_filter(tags=tags or (), tag_match=tag_match_mode)
+    passages = await library.services.passages.list(archive_id, page, where=where, text=search)
+    return json_answer([passage_shape(passage) for passage in passages])
+
+
+@router.patch("/v1/archives/{archive_id}/passages/{passage_id}")
+async def update_in_archive(
+    archive_id: ArchiveIdIn, passage_id: PassageIdIn, body: PassageChangesIn, library: Library
+) -> Response:
+    """Change the fields that are set; search finds the new text."""
+    passage = await library.services.passages.update(archive_id, passage_id, body.changes)
+    return json_answer(passage_shape(passage))
+
+
+@router.delete("/v1/archives/{archive_id}/passages/{passage_id}", status_code=204)
+async def delete_from_archive(archive_id: ArchiveIdIn, passage_id: PassageIdIn, library: Library) -> Response:
+    """Remove a passage."""
+    await library.services.passages.delete(archive_id, passage_id)
+    return Response(status_code=204)
+
+
+@router.post("/v1/archives/{archive_id}/passages/delete")
+async def delete_selected(archive_id: ArchiveIdIn, body: DeleteSelected, library: Library) -> Response:
+    """Remove the passages that meet all conditions, in batches of 500; with `dry_run` they are only counted."""
+    matched = await library.services.passages.delete_where(archive_id, body.selection, dry_run=body.dry_run)
+    return json_answer({"matched": matched, "deleted": 0 if body.dry_run else matched, "dry_run": body.dry_run})

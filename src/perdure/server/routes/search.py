@@ -1,4 +1,4 @@
-"""Finding what is remembered: the passages of an agent or of archives, and messages.
+"""Search of passages and messages, and recall for programs that use Perdure as their memory.
 
 What a search did, and what it could not do and why, is in the answer with `explain`, and always in a header.
 """
@@ -13,43 +13,41 @@ from fastapi import APIRouter, Query, Response
 from perdure.core.errors import InvalidInput
 from perdure.core.messages import Role
 from perdure.core.passages import TagMatch
+from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.passages import passage_filter
-from perdure.search.hits import SearchReport
-from perdure.server.deps import Library
-from perdure.server.encoding import json_answer
-from perdure.server.ids import AgentPath
-from perdure.server.limits import Tags
+from perdure.search.hits import HITS_MAX, SearchReport
+from perdure.server.http import Library, json_answer
+from perdure.server.wire.fields import AgentIdIn, Date, Filled, Tags
 from perdure.server.wire.search import (
-    FOUND_MAX,
+    AgentRecallIn,
     MessageSearch,
     PassageSearch,
+    RecallIn,
     agent_passages_shape,
     messages_shape,
     passages_shape,
-    ran_shape,
+    recall_shape,
 )
-from perdure.server.wire.values import Date, Filled
 
 router = APIRouter(tags=["search"])
 
-AGENT_FOUND = 10
-RAN_HEADER = "x-perdure-ran"
-SAID: tuple[Role, ...] = ("user", "assistant", "system")
+REPORT_HEADER = "x-perdure-ran"
+SEARCHED_ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 
 
 @router.get("/v1/agents/{agent_id}/archival-memory/search")
 async def search_agent(
-    agent_id: AgentPath,
+    agent_id: AgentIdIn,
     library: Library,
     query: Annotated[Filled, Query(description="What to look for.")],
     tags: Annotated[Tags | None, Query()] = None,
     tag_match_mode: TagMatch = "any",
-    top_k: Annotated[int | None, Query(ge=1, le=FOUND_MAX)] = None,
+    top_k: Annotated[int | None, Query(ge=1, le=HITS_MAX)] = None,
     start_datetime: Annotated[Date | None, Query(description="From this date or time on, included.")] = None,
     end_datetime: Annotated[Date | None, Query(description="Up to this date or time; a date is the whole day.")] = None,
     explain: Annotated[bool, Query(description="Have each hit say why it was found.")] = False,
 ) -> Response:
-    """The passages that best match, best first. Dates and times without an offset are where the agent lives."""
+    """Search an agent's passages, best first. Dates and times without an offset are in the agent's time zone."""
     _check_query("query", query)
     hits = await library.services.search.passages(
         query,
@@ -58,7 +56,7 @@ async def search_agent(
         files=False,
         since=start_datetime,
         until=end_datetime,
-        limit=top_k or AGENT_FOUND,
+        limit=top_k or 10,
         explain=explain,
     )
     return _answer(agent_passages_shape(hits, explain=explain), hits.ran)
@@ -66,8 +64,8 @@ async def search_agent(
 
 @router.post("/v1/passages/search")
 async def search_passages(body: PassageSearch, library: Library) -> Response:
-    """The passages of an agent and its files, of an archive, or of all archives that best match, best first; without a
-    query the newest. Dates and times without an offset are in UTC, or where the agent lives."""
+    """Search the passages of an agent and its files, of an archive, or of all archives, best first; without a query the
+    newest. Dates and times without an offset are in the agent's time zone, or else in UTC."""
     if body.query is not None:
         _check_query("body.query", body.query)
     hits = await library.services.search.passages(
@@ -85,8 +83,7 @@ async def search_passages(body: PassageSearch, library: Library) -> Response:
 
 @router.post("/v1/messages/search")
 async def search_messages(body: MessageSearch, library: Library) -> Response:
-    """The messages of an agent, of a conversation, or of all agents that best match, best first; what was said, without
-    the results of tools."""
+    """Search the messages of an agent, of a conversation, or of all agents, best first, without results of tools."""
     _check_query("body.query", body.query)
     if body.conversation_id == "default" and body.agent_id is None:
         raise InvalidInput("body.conversation_id: 'default' needs the agent_id whose first conversation is meant")
@@ -95,7 +92,7 @@ async def search_messages(body: MessageSearch, library: Library) -> Response:
         mode=body.search_mode,
         agent_id=body.agent_id,
         conversation_id=body.conversation_id,
-        roles=SAID,
+        roles=SEARCHED_ROLES,
         since=body.start_date,
         until=body.end_date,
         limit=body.limit,
@@ -104,13 +101,31 @@ async def search_messages(body: MessageSearch, library: Library) -> Response:
     return _answer(messages_shape(found.hits, found.conversations, explain=body.explain), found.hits.ran)
 
 
+@router.post("/v1/agents/{agent_id}/recall")
+async def recall_of_agent(agent_id: AgentIdIn, body: AgentRecallIn, library: Library) -> Response:
+    """Recall the best of the agent's blocks, passages and messages for a query, within a budget of tokens. It changes
+    nothing."""
+    return await _recall(library, {**dict(body), "agent_id": agent_id})
+
+
+@router.post("/v1/recall")
+async def recall(body: RecallIn, library: Library) -> Response:
+    """The same of archives, with or without an agent."""
+    return await _recall(library, dict(body))
+
+
+async def _recall(library: AsyncPerdure, options: dict[str, Any]) -> Response:
+    archives = options.pop("archive_ids")
+    return json_answer(recall_shape(await library.services.search.recall(**options, archives=archives)))
+
+
 def _check_query(name: str, query: str) -> None:
     if not query.strip():
         raise InvalidInput(f"{name} is empty: say what to look for")
 
 
-def _answer(shape: Any, ran: SearchReport) -> Response:
+def _answer(shape: Any, report: SearchReport) -> Response:
     answer = json_answer(shape)
-    report = {name: value for name, value in ran_shape(ran).items() if name in ("arms", "left_out")}
-    answer.headers[RAN_HEADER] = json.dumps(report)[:1_000]
+    arms = {"arms": report.arms, "left_out": dict(report.left_out)}
+    answer.headers[REPORT_HEADER] = json.dumps(arms)[:1_000]
     return answer

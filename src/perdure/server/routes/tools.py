@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated
+from uuid import uuid4
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from perdure.core.ids import ToolId
 from perdure.core.tools.spec import ToolFilter
 from perdure.library.paging import Page
-from perdure.library.services.tools import ToolState
-from perdure.server.deps import Library
-from perdure.server.disconnect import ClientGone, while_connected
-from perdure.server.encoding import json_answer
-from perdure.server.ids import AgentPath, ToolPath
-from perdure.server.limits import Items
+from perdure.server.http import Library, json_answer, pages, while_connected
 from perdure.server.routes.agents import agent_answer, agent_reply
 from perdure.server.wire.base import WIRE_AUTHOR, stamp
+from perdure.server.wire.fields import AgentIdIn, Items, ToolIdIn
 from perdure.server.wire.input import read_body
-from perdure.server.wire.paging import pages
 from perdure.server.wire.tools import (
     AgentToolRunIn,
-    ApprovalWanted,
+    ApprovalChange,
     GenerateSchemaIn,
     ToolChangesIn,
     ToolIn,
@@ -31,73 +29,24 @@ from perdure.server.wire.tools import (
     execution_shape,
     hit_shape,
     json_schema_shape,
-    tool_shape,
+    tool_state_shape,
 )
 
 router = APIRouter(tags=["tools"])
 
 BASE_TOOLS_MAX = 1_000
 
-GONE = 499
-"""The status of an answer that nobody sees: the client has left."""
-
-_Texts = Annotated[
-    Items[str] | None,
-    Query(description="Several, repeated or with commas between."),
-]
+_Texts = Annotated[Items[str] | None, Query(description="Several, repeated or with commas between.")]
 
 
 def _split(values: Sequence[str] | None) -> tuple[str, ...] | None:
     """The values of a parameter that is repeated, or has commas."""
     if values is None:
         return None
-    return tuple(one.strip() for value in values for one in value.split(",") if one.strip())
+    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
 
 
-def _filter(
-    name: str | None,
-    names: Sequence[str] | None,
-    tool_ids: Sequence[str] | None,
-    search: str | None,
-    tool_types: Sequence[str] | None,
-    exclude_tool_types: Sequence[str] | None,
-    return_only_letta_tools: bool | None,
-    exclude_letta_tools: bool | None = None,
-) -> ToolFilter:
-    all_names = _split(names)
-    if name is not None:
-        all_names = (name,) if all_names is None or name in all_names else ()
-    ids = _split(tool_ids)
-    return ToolFilter(
-        names=all_names,
-        ids=None if ids is None else tuple(map(ToolId, ids)),
-        types=_split(tool_types),
-        not_types=_split(exclude_tool_types) or (),
-        letta=True if return_only_letta_tools else False if exclude_letta_tools else None,
-        text=search,
-    )
-
-
-def _shape(state: ToolState) -> dict[str, Any]:
-    return tool_shape(state.tool, state.code)
-
-
-@router.post("/v1/tools/")
-async def create(body: ToolIn, library: Library) -> Response:
-    """Create a tool of a source. The same name and source again is the tool that is there."""
-    return json_answer(_shape(await library.services.tools.create(body.new())))
-
-
-@router.put("/v1/tools/")
-async def upsert(body: ToolIn, library: Library) -> Response:
-    """Create a tool of a source, or change the tool of that name."""
-    return json_answer(_shape(await library.services.tools.upsert(body.new())))
-
-
-@router.get("/v1/tools/")
-async def list_tools(
-    library: Library,
-    page: Annotated[Page, pages("tool", limit=50, order="desc")],
+def _list_filter(
     name: Annotated[str | None, Query(description="The whole name.")] = None,
     names: _Texts = None,
     tool_ids: _Texts = None,
@@ -105,42 +54,54 @@ async def list_tools(
     tool_types: _Texts = None,
     exclude_tool_types: _Texts = None,
     return_only_letta_tools: bool | None = None,
-    order_by: Annotated[Literal["created_at"] | None, Query()] = None,
+) -> ToolFilter:
+    all_names, ids = _split(names), _split(tool_ids)
+    if name is not None:
+        all_names = (name,) if all_names is None or name in all_names else ()
+    return ToolFilter(
+        names=all_names,
+        ids=None if ids is None else tuple(map(ToolId, ids)),
+        types=_split(tool_types),
+        not_types=_split(exclude_tool_types) or (),
+        letta=True if return_only_letta_tools else None,
+        text=search,
+    )
+
+
+ListFilter = Annotated[ToolFilter, Depends(_list_filter)]
+
+
+@router.post("/v1/tools/")
+async def create(body: ToolIn, library: Library) -> Response:
+    """Create a tool of a source. The same name and source again is the tool that is there."""
+    return json_answer(tool_state_shape(await library.services.tools.create(body.new())))
+
+
+@router.put("/v1/tools/")
+async def upsert(body: ToolIn, library: Library) -> Response:
+    """Create a tool of a source, or change the tool of that name."""
+    return json_answer(tool_state_shape(await library.services.tools.upsert(body.new())))
+
+
+@router.get("/v1/tools/")
+async def list_tools(
+    library: Library, where: ListFilter, page: Annotated[Page, pages("tool", limit=50, order="desc")]
 ) -> Response:
-    """Tools, newest first by default. `before` and `after` are relative to the order."""
-    where = _filter(name, names, tool_ids, search, tool_types, exclude_tool_types, return_only_letta_tools)
-    return json_answer([_shape(state) for state in await library.services.tools.list(where, page)])
+    """List tools, newest first by default."""
+    return json_answer([tool_state_shape(state) for state in await library.services.tools.list(where, page)])
 
 
 @router.get("/v1/tools/count")
-async def count(
-    library: Library,
-    name: str | None = None,
-    names: _Texts = None,
-    tool_ids: _Texts = None,
-    search: str | None = None,
-    tool_types: _Texts = None,
-    exclude_tool_types: _Texts = None,
-    return_only_letta_tools: bool | None = None,
-    exclude_letta_tools: bool | None = None,
-) -> Response:
-    """How many tools the filter lets through."""
-    where = _filter(
-        name,
-        names,
-        tool_ids,
-        search,
-        tool_types,
-        exclude_tool_types,
-        return_only_letta_tools,
-        exclude_letta_tools,
-    )
+async def count(library: Library, where: ListFilter, exclude_letta_tools: bool | None = None) -> Response:
+    """Count the tools that meet all conditions."""
+    if exclude_letta_tools and not where.letta:
+        where = replace(where, letta=False)
     return json_answer(await library.services.tools.count(where))
 
 
 @router.post("/v1/tools/search")
 async def search(body: ToolSearchIn, library: Library) -> Response:
-    """The tools whose name, tags or description have the words, best first; without words the newest."""
+    """Search for tools by the words of their names, tags and descriptions, best first; without words the newest."""
     where = ToolFilter(
         types=None if body.tool_types is None else tuple(body.tool_types),
         tags=None if not body.tags else tuple(body.tags),
@@ -151,14 +112,14 @@ async def search(body: ToolSearchIn, library: Library) -> Response:
 
 @router.post("/v1/tools/add-base-tools")
 async def add_base_tools(library: Library) -> Response:
-    """The built-in tools. They are there from the start; older clients ask for them."""
+    """List the built-in tools. They are always there; older clients ask for them."""
     tools = await library.services.tools.list(ToolFilter(letta=True), Page(BASE_TOOLS_MAX, ascending=True))
-    return json_answer([_shape(state) for state in tools])
+    return json_answer([tool_state_shape(state) for state in tools])
 
 
 @router.post("/v1/tools/generate-schema")
 async def generate_schema(body: GenerateSchemaIn, library: Library) -> Response:
-    """The schema of a source; nothing is stored."""
+    """Read the schema of a source; nothing is stored."""
     source_type = "typescript" if body.source_type == "typescript" else "python"
     return json_answer(json_schema_shape(library.services.tools.read_source(body.code, source_type)))
 
@@ -166,15 +127,11 @@ async def generate_schema(body: GenerateSchemaIn, library: Library) -> Response:
 @router.post("/v1/tools/run")
 async def run(body: ToolRunIn, library: Library, request: Request) -> Response:
     """Run a source with arguments, in the sandbox; nothing is stored. The run ends when the client disconnects."""
-    ports = library.app.ports
-    work = library.services.tools.run_source(body.new(), body.args, author=WIRE_AUTHOR)
-    try:
-        outcome = await while_connected(request, work)
-    except ClientGone:
-        return Response(status_code=GONE)
+    run = library.services.tools.run_source(body.new(), body.args, author=WIRE_AUTHOR)
+    outcome = await while_connected(request, run)
     shape = {
-        "id": ports.ids.new("message"),
-        "date": stamp(ports.clock.now()),
+        "id": f"message-{uuid4()}",
+        "date": stamp(datetime.now(UTC)),
         "name": body.name,
         "message_type": "tool_return_message",
         "tool_return": outcome.text,
@@ -187,38 +144,40 @@ async def run(body: ToolRunIn, library: Library, request: Request) -> Response:
 
 
 @router.get("/v1/tools/{tool_id}")
-async def retrieve(tool_id: ToolPath, library: Library) -> Response:
-    """One tool, with its source."""
-    return json_answer(_shape(await library.services.tools.get(tool_id)))
+async def retrieve(tool_id: ToolIdIn, library: Library) -> Response:
+    """Get a tool with its source."""
+    return json_answer(tool_state_shape(await library.services.tools.get(tool_id)))
 
 
 @router.patch("/v1/tools/{tool_id}")
-async def update(tool_id: ToolPath, body: ToolChangesIn, library: Library) -> Response:
+async def update(tool_id: ToolIdIn, body: ToolChangesIn, library: Library) -> Response:
     """Change the fields that are set. A new source also brings a new name, description and schema."""
     state = await library.services.tools.update(tool_id, lambda tool: body.changes(tool.metadata))
-    return json_answer(_shape(state))
+    return json_answer(tool_state_shape(state))
 
 
 @router.delete("/v1/tools/{tool_id}")
-async def delete(tool_id: ToolPath, library: Library) -> Response:
+async def delete(tool_id: ToolIdIn, library: Library) -> Response:
     """Take a tool from all agents and remove it."""
     await library.services.tools.delete(tool_id)
     return json_answer(None)
 
 
-# --- those of an agent
+# --- of an agent
 
 
 @router.get("/v1/agents/{agent_id}/tools")
 async def list_of_agent(
-    agent_id: AgentPath, library: Library, page: Annotated[Page, pages("tool", limit=10, order="desc")]
+    agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("tool", limit=10, order="desc")]
 ) -> Response:
-    """The agent's tools by name; `asc` is from A to Z."""
-    return json_answer([_shape(state) for state in await library.services.tools.list_of_agent(agent_id, page)])
+    """List the agent's tools by name; `asc` is from A to Z."""
+    return json_answer(
+        [tool_state_shape(state) for state in await library.services.tools.list_of_agent(agent_id, page)]
+    )
 
 
 @router.patch("/v1/agents/{agent_id}/tools/attach/{tool_id}")
-async def attach(agent_id: AgentPath, tool_id: ToolPath, library: Library) -> Response:
+async def attach(agent_id: AgentIdIn, tool_id: ToolIdIn, library: Library) -> Response:
     """Give the agent a tool; twice is no error."""
     await library.services.tools.attach(agent_id, tool_id)
     return await agent_answer(library, agent_id)
@@ -226,22 +185,22 @@ async def attach(agent_id: AgentPath, tool_id: ToolPath, library: Library) -> Re
 
 @router.patch("/v1/agents/{agent_id}/tools/approval/{tool_name}")
 async def change_approval(
-    agent_id: AgentPath,
+    agent_id: AgentIdIn,
     tool_name: str,
     library: Library,
     request: Request,
     requires_approval: Annotated[bool | None, Query()] = None,
 ) -> Response:
-    """Have a person approve each call of a tool of the agent, or no more; in the body or, as it was, in the query."""
+    """Set whether a person approves each call of a tool of the agent; in the body or, the older form, the query."""
     body = await request.body()
     if body or requires_approval is None:
-        requires_approval = read_body(ApprovalWanted, body).requires_approval
+        requires_approval = read_body(ApprovalChange, body).requires_approval
     await library.services.approvals.require(agent_id, tool_name, requires_approval)
     return await agent_answer(library, agent_id)
 
 
 @router.patch("/v1/agents/{agent_id}/tools/detach/{tool_id}")
-async def detach(agent_id: AgentPath, tool_id: ToolPath, library: Library) -> Response:
+async def detach(agent_id: AgentIdIn, tool_id: ToolIdIn, library: Library) -> Response:
     """Take a tool away from the agent."""
     await library.services.tools.detach(agent_id, tool_id)
     return await agent_answer(library, agent_id)
@@ -249,13 +208,10 @@ async def detach(agent_id: AgentPath, tool_id: ToolPath, library: Library) -> Re
 
 @router.post("/v1/agents/{agent_id}/tools/{tool_name}/run")
 async def run_of_agent(
-    agent_id: AgentPath, tool_name: str, body: AgentToolRunIn, library: Library, request: Request
+    agent_id: AgentIdIn, tool_name: str, body: AgentToolRunIn, library: Library, request: Request
 ) -> Response:
     """Run a tool of the agent by hand, with its secrets and blocks. The run ends when the client disconnects."""
-    work = library.services.tools.run_of_agent(agent_id, tool_name, body.args, author=WIRE_AUTHOR)
-    try:
-        outcome = await while_connected(request, work)
-    except ClientGone:
-        return Response(status_code=GONE)
+    run = library.services.tools.run_of_agent(agent_id, tool_name, body.args, author=WIRE_AUTHOR)
+    outcome = await while_connected(request, run)
     state = await library.services.agents.get_state(agent_id)
     return json_answer(execution_shape(outcome, agent_reply(library, state)))

@@ -1,7 +1,7 @@
-"""The shapes of what routes answer, as the OpenAPI document tells them: the fields that clients can rely on, and which
-of them can be null. The other modules here make such shapes; the tests hold every answer against these.
+"""The shapes of answers in the OpenAPI document: the fields that clients can rely on, and which can be null.
 
-It is imported when the document is first asked for, and by nothing else.
+The other modules here build such shapes, and the tests compare every answer with these. Only the first request for the
+document imports this module.
 """
 
 from __future__ import annotations
@@ -11,30 +11,13 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
 
-from perdure.core.ids import ID_PATTERNS
 from perdure.core.runs import StopReason
+from perdure.server.wire import fields as ids
 from perdure.server.wire.messages import MessageType
 
 _TIME: dict[str, Any] = {"type": "string", "format": "date-time"}
 Time = Annotated[str, WithJsonSchema(_TIME)]
 Object = dict[str, Any]
-
-
-def _id(kind: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "pattern": ID_PATTERNS[kind]})
-
-
-AgentId = Annotated[str, _id("agent")]
-ArchiveId = Annotated[str, _id("archive")]
-BlockId = Annotated[str, _id("block")]
-FileId = Annotated[str, _id("file")]
-FolderId = Annotated[str, _id("folder")]
-MessageId = Annotated[str, _id("message")]
-RunId = Annotated[str, _id("run")]
-StepId = Annotated[str, _id("step")]
-ToolId = Annotated[str, _id("tool")]
-ConversationId = Annotated[str, _id("conversation")]
-McpServerId = Annotated[str, _id("mcp_server")]
 
 
 class _Stamped(TypedDict):
@@ -45,7 +28,7 @@ class _Stamped(TypedDict):
 
 
 class Block(TypedDict):
-    id: BlockId
+    id: ids.BlockIdIn
     label: str | None
     value: str
     limit: int
@@ -60,7 +43,7 @@ class Block(TypedDict):
 
 
 class Tool(TypedDict):
-    id: ToolId
+    id: ids.ToolIdIn
     name: str
     tool_type: str
     description: str | None
@@ -93,7 +76,7 @@ class ToolRun(TypedDict):
 
 
 class ToolMessage(TypedDict):
-    id: MessageId
+    id: ids.MessageIdIn
     date: Time
     message_type: Literal["tool_return_message"]
     tool_return: str
@@ -109,7 +92,7 @@ class JsonSchema(TypedDict):
 
 
 class Folder(_Stamped):
-    id: FolderId
+    id: ids.FolderIdIn
     name: str
     description: str | None
     instructions: str | None
@@ -118,8 +101,8 @@ class Folder(_Stamped):
 
 
 class File(_Stamped):
-    id: FileId
-    source_id: FolderId
+    id: ids.FileIdIn
+    source_id: ids.FolderIdIn
     file_name: str | None
     original_file_name: str | None
     file_type: str | None
@@ -134,9 +117,9 @@ class File(_Stamped):
 
 class AgentFile(TypedDict):
     id: str
-    file_id: FileId
+    file_id: ids.FileIdIn
     file_name: str
-    folder_id: FolderId
+    folder_id: ids.FolderIdIn
     folder_name: str
     is_open: bool
     last_accessed_at: Time | None
@@ -163,7 +146,7 @@ class Memory(TypedDict):
 
 
 class Agent(_Stamped):
-    id: AgentId
+    id: ids.AgentIdIn
     name: str
     agent_type: str
     system: str
@@ -182,7 +165,7 @@ class Agent(_Stamped):
     sources: list[Folder]
     tags: list[str]
     secrets: list[Secret]
-    message_ids: list[MessageId]
+    message_ids: list[ids.MessageIdIn]
     pending_approval: Object | None
     timezone: str
     last_run_completion: Time | None
@@ -194,7 +177,7 @@ class Agent(_Stamped):
 
 
 class Archive(_Stamped):
-    id: ArchiveId
+    id: ids.ArchiveIdIn
     name: str
     description: str | None
     metadata: Object | None
@@ -204,13 +187,13 @@ class Archive(_Stamped):
 
 
 class Passage(_Stamped):
-    id: Annotated[str, _id("passage")]
+    id: ids.PassageIdIn
     text: str
     tags: list[str] | None
     metadata: Object
-    archive_id: ArchiveId | None
-    source_id: FolderId | None
-    file_id: FileId | None
+    archive_id: ids.ArchiveIdIn | None
+    source_id: ids.FolderIdIn | None
+    file_id: ids.FileIdIn | None
     file_name: str | None
 
 
@@ -221,7 +204,7 @@ class PassageHit(TypedDict):
 
 
 class FoundPassage(TypedDict):
-    id: Annotated[str, _id("passage")]
+    id: ids.PassageIdIn
     timestamp: Time
     content: str
     tags: list[str]
@@ -234,11 +217,11 @@ class FoundPassages(TypedDict):
 
 class FoundMessage(TypedDict):
     message_type: str
-    message_id: MessageId
+    message_id: ids.MessageIdIn
     content: str
     created_at: Time
-    agent_id: AgentId
-    conversation_id: ConversationId | None
+    agent_id: ids.AgentIdIn
+    conversation_id: ids.ConversationIdIn | None
     name: str | None
     score: float
 
@@ -252,13 +235,13 @@ class Deleted(TypedDict):
 class Message(TypedDict):
     """One of the typed messages; the others of its fields depend on `message_type`."""
 
-    id: MessageId
+    id: ids.MessageIdIn
     date: Time
     message_type: MessageType
     name: str | None
     otid: str | None
-    step_id: StepId | None
-    run_id: RunId | None
+    step_id: ids.StepIdIn | None
+    run_id: ids.RunIdIn | None
 
 
 class Stop(TypedDict):
@@ -288,7 +271,7 @@ class Reply(TypedDict):
 
 
 class Imported(TypedDict):
-    conversation_id: ConversationId
+    conversation_id: ids.ConversationIdIn
     imported: int
     skipped: int
     out_of_order: int
@@ -297,20 +280,20 @@ class Imported(TypedDict):
 
 
 class Conversation(_Stamped):
-    id: ConversationId
-    agent_id: AgentId
+    id: ids.ConversationIdIn
+    agent_id: ids.AgentIdIn
     summary: str | None
     description: str | None
-    in_context_message_ids: list[MessageId] | None
+    in_context_message_ids: list[ids.MessageIdIn] | None
     last_message_at: Time | None
     archived: bool
     archived_at: Time | None
 
 
 class Run(TypedDict):
-    id: RunId
-    agent_id: AgentId
-    conversation_id: ConversationId | None
+    id: ids.RunIdIn
+    agent_id: ids.AgentIdIn
+    conversation_id: ids.ConversationIdIn | None
     status: Literal["created", "running", "completed", "failed", "cancelled"]
     created_at: Time
     completed_at: Time | None
@@ -321,9 +304,9 @@ class Run(TypedDict):
 
 
 class Step(Usage):
-    id: StepId
-    run_id: RunId
-    agent_id: AgentId
+    id: ids.StepIdIn
+    run_id: ids.RunIdIn
+    agent_id: ids.AgentIdIn
     provider_name: str
     model: str
     model_handle: str
@@ -335,9 +318,9 @@ class Step(Usage):
 
 class Trace(TypedDict):
     id: str
-    step_id: StepId
-    run_id: RunId
-    agent_id: AgentId
+    step_id: ids.StepIdIn
+    run_id: ids.RunIdIn
+    agent_id: ids.AgentIdIn
     request_json: Object
     response_json: Object
     created_at: Time
@@ -395,7 +378,7 @@ class _McpEndpoint(TypedDict):
 class McpServer(_McpEndpoint):
     """A registered MCP server, as the API returns it."""
 
-    id: McpServerId
+    id: ids.McpServerIdIn
     server_name: str
     mcp_server_type: McpKind
 
@@ -410,7 +393,7 @@ class Definition(TypedDict):
 
     name: str
     tool_name: str | None
-    tool_id: ToolId | None
+    tool_id: ids.ToolIdIn | None
     status: str
     problem: str | None
     approved: Object | None

@@ -1,27 +1,26 @@
-"""Calls that wait for somebody, as the wire shows them, and the answers to them, as clients send them."""
+"""Calls that wait for a decision or for the client, and the client's answers to them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import ConfigDict
 
 from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import InvalidInput
 from perdure.core.messages import ToolDecision
 from perdure.engine.approvals.answers import Pending
-from perdure.server.errors import invalid_body
-from perdure.server.limits import Items
-from perdure.server.unsupported import NotSupported
-from perdure.server.wire.base import WireRequest
-from perdure.server.wire.messages import Shown, wire_messages
+from perdure.server.wire.base import WireRequest, join_texts
+from perdure.server.wire.fields import Items
+from perdure.server.wire.messages import Display, wire_messages
+
+ANSWER_FIELDS = ("approvals", "tool_returns", "approve")
 
 
-class ApprovalIn(WireRequest):
-    """A decision about one call, or what the client brought back of it. `arguments`, what the call is run with in place
-    of the model's own, are ours."""
+class CallAnswerIn(WireRequest):
+    """The answer to one call: a decision, or the result of a client's tool. `arguments`, which replace the model's own,
+    are Perdure's."""
 
     type: Literal["approval", "tool", "tool_return"] | None = None
     tool_call_id: str
@@ -33,84 +32,63 @@ class ApprovalIn(WireRequest):
     stdout: Items[str] | None = None
     stderr: Items[str] | None = None
 
+    def answer(self, where: str) -> Answer:
+        """The answer, as a run stores it. `where`: the place of its message. Raises: InvalidInput, NotSupported."""
+        name = f"{where}: the answer to call {self.tool_call_id!r:.80}"
+        if self.tool_return is not None and (self.approve is not None or self.type == "approval"):
+            raise InvalidInput(f"{name} is a decision and what a tool returned: give approve or tool_return, not both")
+        if self.approve is not None:
+            if self.type not in (None, "approval"):
+                raise InvalidInput(f"{name} is of type {self.type!r}: a decision is of type 'approval'")
+            return ToolDecision(self.tool_call_id, self.approve, self.reason, self._arguments_text(name))
+        if self.tool_return is None:
+            raise InvalidInput(f"{name} has neither approve nor tool_return")
+        text = join_texts(self.tool_return, f"{where}: only text can be brought back by a tool on this server")
+        return ToolReturn(self.tool_call_id, text, self.status, tuple(self.stdout or ()), tuple(self.stderr or ()))
+
+    def _arguments_text(self, name: str) -> str | None:
+        if self.arguments is None or isinstance(self.arguments, str):
+            return self.arguments
+        try:
+            return json.dumps(self.arguments, ensure_ascii=False, allow_nan=False)
+        except ValueError as error:
+            raise InvalidInput(f"{name}: its arguments can't be written as JSON: {error}") from error
+
 
 class AnswerIn(WireRequest):
     """A message that answers calls. The older form is one decision, by the id of its call or of the request."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in ANSWER_FIELDS]
+        }
+    )
+
     type: Literal["approval", "tool_return"] | None = None
-    approvals: Items[ApprovalIn] | None = None
-    tool_returns: Items[ApprovalIn] | None = None
+    approvals: Items[CallAnswerIn] | None = None
+    tool_returns: Items[CallAnswerIn] | None = None
     approve: bool | None = None
     approval_request_id: str | None = None
     reason: str | None = None
     otid: str | None = None
 
-
-def is_answer(item: Mapping[str, Any]) -> bool:
-    """Whether this message of a request answers calls. A field that is null is one that was not sent."""
-    kind = item.get("type")
-    return kind in ("approval", "tool_return") or (
-        kind is None and any(item.get(name) is not None for name in ("approvals", "approve", "tool_returns"))
-    )
-
-
-def answers_in(items: Sequence[Mapping[str, Any]]) -> tuple[Answer, ...] | None:
-    """The answers in the messages of a request; None: there are none. An older one names the request in place of a
-    call. Raises: RequestValidationError, InvalidInput, NotSupported."""
-    found: list[Answer] = []
-    any_answer = False
-    for index, item in enumerate(items):
-        if not is_answer(item):
-            continue
-        any_answer = True
-        try:
-            answer = AnswerIn.model_validate(item)
-        except ValidationError as error:
-            raise invalid_body(error, "messages", index) from error
-        given = (*(answer.approvals or ()), *(answer.tool_returns or ()))
-        if not given and answer.approve is None:
-            raise InvalidInput(f"body.messages.{index}: give approvals, tool_returns, or approve")
-        if not given and answer.approve is not None:
-            found.append(ToolDecision(answer.approval_request_id or "", answer.approve, answer.reason))
-        found += [_answer(one, f"body.messages.{index}") for one in given]
-    return tuple(found) if any_answer else None
+    def answers(self, where: str) -> list[Answer]:
+        """The answers, as a run stores them. `where`: the place of the message. Raises: InvalidInput, NotSupported."""
+        answers = [*(self.approvals or ()), *(self.tool_returns or ())]
+        if answers:
+            return [answer.answer(where) for answer in answers]
+        if self.approve is None:
+            raise InvalidInput(f"{where}: give approvals, tool_returns, or approve")
+        return [ToolDecision(self.approval_request_id or "", self.approve, self.reason)]
 
 
 def pending_shape(pending: Pending | None) -> dict[str, Any] | None:
-    """The request for approval that an agent waits for, with those of its calls that nobody has answered yet."""
+    """The request for approval that an agent waits for, with those of its calls that have no answer yet."""
     if pending is None:
         return None
-    calls = {one.call.call_id for one in pending.waiting}
-    for shape in wire_messages(pending.message, Shown()):
+    waiting = {waiting.call.call_id for waiting in pending.waiting}
+    for shape in wire_messages(pending.message, Display()):
         if shape["message_type"] == "approval_request_message":
-            left = [call for call in shape["tool_calls"] if call["tool_call_id"] in calls]
-            return shape | {"tool_call": left[0], "tool_calls": left} if left else None
+            calls = [call for call in shape["tool_calls"] if call["tool_call_id"] in waiting]
+            return shape | {"tool_call": calls[0], "tool_calls": calls} if calls else None
     return None
-
-
-def _answer(one: ApprovalIn, where: str) -> Answer:
-    what = f"{where}: the answer to call {one.tool_call_id!r:.80}"
-    if one.tool_return is not None and (one.approve is not None or one.type == "approval"):
-        raise InvalidInput(f"{what} is a decision and what a tool returned: give approve or tool_return, not both")
-    if one.approve is not None:
-        if one.type not in (None, "approval"):
-            raise InvalidInput(f"{what} is of type {one.type!r}: a decision is of type 'approval'")
-        return ToolDecision(one.tool_call_id, one.approve, one.reason, _arguments(one, what))
-    if one.tool_return is None:
-        raise InvalidInput(f"{what} has neither approve nor tool_return")
-    text = one.tool_return
-    if not isinstance(text, str):
-        for part in text:
-            if part.get("type", "text") != "text" or not isinstance(part.get("text"), str):
-                raise NotSupported(f"{where}: only text can be brought back by a tool on this server")
-        text = "\n".join(part["text"] for part in text)
-    return ToolReturn(one.tool_call_id, text, one.status, tuple(one.stdout or ()), tuple(one.stderr or ()))
-
-
-def _arguments(one: ApprovalIn, what: str) -> str | None:
-    if one.arguments is None or isinstance(one.arguments, str):
-        return one.arguments
-    try:
-        return json.dumps(one.arguments, ensure_ascii=False, allow_nan=False)
-    except ValueError as error:
-        raise InvalidInput(f"{what}: its arguments can't be written as JSON: {error}") from error

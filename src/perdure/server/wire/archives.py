@@ -1,83 +1,70 @@
-"""Archives as the wire shows and takes them."""
+"""Archives on the wire."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from perdure.core.passages import Archive
 from perdure.core.ports import Embedder
 from perdure.domain.archives.units import ArchiveChanges
-from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
-from perdure.server.wire.values import Filled, JsonObject
-
-# What the wire gives an archive beyond ours stands in its metadata under this name, which no reply shows.
-_KEPT = "perdure:wire"
+from perdure.server.wire.base import ORG_ID, WIRE_FIELDS, WireRequest, nulls, own_metadata, stamps, with_wire_fields
+from perdure.server.wire.fields import Filled, JsonObject
 
 _ENDPOINT_TYPES = ("openai", "google_ai", "google_vertex", "azure", "ollama", "lmstudio", "vllm", "mistral", "together")
 
 
 class ArchiveChangesIn(WireRequest):
-    """What may be changed of an archive. What is missing or null stays as it is."""
+    """Changes of an archive. A field that is missing or null stays."""
 
     name: Filled | None = None
     description: str | None = None
     metadata: JsonObject | None = None
 
     def changes(self, before: Archive) -> ArchiveChanges:
-        changes: ArchiveChanges = {}
-        if self.name is not None:
-            changes["name"] = self.name
-        if self.description is not None:
-            changes["description"] = self.description
+        """The changed fields, as the library takes them."""
+        changes = self.non_null("name", "description", "metadata")
         if self.metadata is not None:
-            kept = before.metadata.get(_KEPT)
-            changes["metadata"] = self.metadata | ({_KEPT: kept} if kept else {})
-        return changes
+            changes["metadata"] = with_wire_fields(self.metadata, before.metadata.get(WIRE_FIELDS, {}))
+        return cast(ArchiveChanges, changes)
 
 
-class ArchiveIn(WireRequest):
-    """An archive to be made. `embedding` and `embedding_config` are kept as they are given: vectors are made by the
-    server's own embedder, if it has one."""
+class ArchiveIn(ArchiveChangesIn):
+    """A new archive. `embedding` and `embedding_config` are only stored: vectors come from the server's own
+    embedder, if it has one."""
 
     name: Filled
-    description: str | None = None
-    metadata: JsonObject | None = None
     embedding: str | None = None
     embedding_config: JsonObject | None = None
 
     @property
-    def stored_metadata(self) -> dict[str, Any]:
-        """The metadata together with the fields that only the wire knows."""
-        sent = {"embedding": self.embedding, "embedding_config": self.embedding_config}
-        kept = {name: value for name, value in sent.items() if value is not None}
-        return (self.metadata or {}) | ({_KEPT: kept} if kept else {})
+    def fields(self) -> dict[str, Any]:
+        """The archive, as the library takes it."""
+        metadata = with_wire_fields(self.metadata or {}, self.non_null("embedding", "embedding_config"))
+        return {"name": self.name, "description": self.description, "metadata": metadata}
 
 
 def archive_shape(archive: Archive, embedder: Embedder | None) -> dict[str, Any]:
     """The archive with all fields of the wire.
 
-    `embedding_config` is what makes its vectors, null where nothing does; `embedding` is the handle that was asked for.
+    `embedding_config` describes what makes its vectors, null where nothing does; `embedding` is the client's handle.
     """
-    kept = archive.metadata.get(_KEPT, {})
+    wire_fields = archive.metadata.get(WIRE_FIELDS, {})
     return {
-        "created_by_id": ACTOR_ID,
-        "last_updated_by_id": ACTOR_ID,
-        "created_at": stamp(archive.created_at),
-        "updated_at": stamp(archive.updated_at),
+        **stamps(archive.created_at, archive.updated_at),
         "name": archive.name,
         "description": archive.description,
         "organization_id": ORG_ID,
         "vector_db_provider": "native",
         "embedding_config": embedding_config_shape(embedder),
-        "metadata": {name: value for name, value in archive.metadata.items() if name != _KEPT} or None,
+        "metadata": own_metadata(archive.metadata) or None,
         "id": archive.id,
-        "embedding": kept.get("embedding") or kept.get("embedding_config", {}).get("handle"),
+        "embedding": wire_fields.get("embedding") or wire_fields.get("embedding_config", {}).get("handle"),
         "passage_count": archive.passage_count,
     }
 
 
 def embedding_config_shape(embedder: Embedder | None) -> dict[str, Any] | None:
-    """What makes vectors here; None: nothing does, or how long they are is not known before the first."""
+    """The server's embedder; None: there is none, or the length of its vectors is not known before the first."""
     if embedder is None or embedder.dimensions is None:
         return None
     provider, _, model = embedder.handle.partition("/")
@@ -90,7 +77,5 @@ def embedding_config_shape(embedder: Embedder | None) -> dict[str, Any] | None:
         "embedding_chunk_size": 300,
         "handle": embedder.handle,
         "batch_size": 32,
-        "azure_endpoint": None,
-        "azure_version": None,
-        "azure_deployment": None,
+        **nulls("azure_endpoint", "azure_version", "azure_deployment"),
     }

@@ -1,7 +1,8 @@
-"""What all shapes of the wire have in common."""
+"""What all bodies of requests and shapes of answers have in common."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
 from perdure.core.blocks import Author
+from perdure.server.errors import NotSupported
 
 ACTOR_ID = "user-00000000-0000-4000-8000-000000000000"
 ORG_ID = "org-00000000-0000-4000-8000-000000000000"
@@ -16,6 +18,12 @@ ORG_ID = "org-00000000-0000-4000-8000-000000000000"
 
 WIRE_AUTHOR = Author(kind="user", id=ACTOR_ID)
 
+
+MASKED = ""
+"""The value of a secret in answers. In a request it keeps the stored value."""
+
+WIRE_FIELDS = "perdure:wire"
+"""The key in an item's metadata of the fields that only the wire has. No reply shows it."""
 
 _WITH_ITEMS = frozenset({"list", "set", "frozenset", "tuple", "dict"})
 
@@ -35,10 +43,10 @@ def _set_fail_fast(schema: Any) -> None:
 
 
 class WireRequest(BaseModel):
-    """A body that a client sends. Unknown fields are ignored: newer clients send more than we know.
+    """The body of a request. Unknown fields are ignored: newer clients send more than we know.
 
-    Of a list or an object with free keys only the first wrong item is told: a body has room for millions of them, and
-    each costs as much as a thousand right ones.
+    Of a list or an object with free keys only the first wrong item is reported: a body has room for millions of them,
+    and each costs as much as a thousand right ones.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
@@ -49,7 +57,45 @@ class WireRequest(BaseModel):
         _set_fail_fast(schema)
         return schema
 
+    def non_null(self, *names: str) -> dict[str, Any]:
+        """The fields that are neither missing nor null, by name; with `names`, only these."""
+        return {name: value for name, value in self if value is not None and (not names or name in names)}
+
+
+def with_wire_fields(metadata: Mapping[str, Any], wire_fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata to store: `metadata` and, under a key of their own, the fields that only the wire has."""
+    return own_metadata(metadata) | ({WIRE_FIELDS: dict(wire_fields)} if wire_fields else {})
+
+
+def own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Stored metadata without the fields that only the wire has."""
+    return {name: value for name, value in metadata.items() if name != WIRE_FIELDS}
+
+
+def join_texts(content: str | Sequence[Mapping[str, Any]], refusal: str) -> str:
+    """The text of a message's content, in one piece. Raises: NotSupported, with `refusal`: a part is no text."""
+    if isinstance(content, str):
+        return content
+    if any(part.get("type", "text") != "text" or not isinstance(part.get("text"), str) for part in content):
+        raise NotSupported(refusal)
+    return "\n".join(part["text"] for part in content)
+
+
+def stamps(created_at: datetime, updated_at: datetime) -> dict[str, Any]:
+    """The first fields of most answers: who created and changed a thing, and when."""
+    return {
+        "created_by_id": ACTOR_ID,
+        "last_updated_by_id": ACTOR_ID,
+        "created_at": stamp(created_at),
+        "updated_at": stamp(updated_at),
+    }
+
+
+def nulls(*names: str) -> dict[str, None]:
+    """Fields that clients expect, and that are always null here."""
+    return dict.fromkeys(names)
+
 
 def stamp(at: datetime | None) -> Any:
-    """A time as the wire writes it: ISO in UTC with microseconds and a `Z`; None stays None."""
+    """A time on the wire: ISO in UTC with microseconds and a `Z`; None stays None."""
     return None if at is None else at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""Blocks as the wire shows and takes them."""
+"""Blocks on the wire."""
 
 from __future__ import annotations
 
@@ -9,30 +9,21 @@ from pydantic import Field
 
 from perdure.core.blocks import Block
 from perdure.domain.blocks.units import LIMIT_CHARS_MAX
-from perdure.server.limits import Tags
-from perdure.server.wire.base import WireRequest
-from perdure.server.wire.values import JsonObject, Label
+from perdure.server.wire.base import WIRE_FIELDS, WireRequest, own_metadata, with_wire_fields
+from perdure.server.wire.fields import JsonObject, Label, Tags
 
 LIMIT_CHARS = 100_000
 """The limit of a block that a client makes without one."""
 
-# What the wire gives a block beyond ours stands in its metadata under this name, which no reply shows.
-_KEPT = "perdure:wire"
-_KEPT_FIELDS = (
-    "project_id",
-    "template_name",
-    "template_id",
-    "base_template_id",
-    "deployment_id",
-    "entity_id",
-    "preserve_on_migration",
-)
+_TEMPLATE_FIELDS = ("template_id", "base_template_id", "deployment_id", "entity_id")
+_WIRE_FIELDS = ("project_id", "template_name", *_TEMPLATE_FIELDS, "preserve_on_migration")
+"""Fields that only the wire has; they are stored in the metadata."""
 
 _Limit = Annotated[int | None, Field(ge=1, le=LIMIT_CHARS_MAX)]
 
 
 class BlockChanges(WireRequest):
-    """What may be changed of a block. What is missing or null stays as it is."""
+    """Changes of a block. A field that is missing or null stays."""
 
     value: str | None = None
     label: Label | None = None
@@ -53,31 +44,26 @@ class BlockChanges(WireRequest):
 
     def changes(self, before: Block) -> dict[str, Any]:
         """New values for `before`. The wire enforces no limit: a longer value raises it."""
-        fields = self._own_fields
-        length = len(fields.get("value", before.value))
-        if length > fields.get("limit_chars", before.limit_chars):
-            fields["limit_chars"] = length
-        metadata = self._stored_metadata(fields.pop("metadata", before.metadata), before.metadata)
-        return fields if metadata == before.metadata else fields | {"metadata": metadata}
+        changes = self._library_fields(before.metadata)
+        length = len(changes.get("value", before.value))
+        if length > changes.get("limit_chars", before.limit_chars):
+            changes["limit_chars"] = length
+        if changes["metadata"] == before.metadata:
+            del changes["metadata"]
+        return changes
 
-    @property
-    def _own_fields(self) -> dict[str, Any]:
-        """What the client sends, under the names of our own blocks."""
-        fields = {name: value for name, value in self if value is not None and name not in _KEPT_FIELDS}
+    def _library_fields(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields that the client sends, as the library takes them. `metadata`: those stored before."""
+        fields = self.non_null()
         if "limit" in fields:
             fields["limit_chars"] = fields.pop("limit")
-        return fields
-
-    def _stored_metadata(self, metadata: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-        """`metadata` together with the fields that only the wire knows, the newly sent over those of `before`."""
-        sent = {name: value for name, value in self if value is not None and name in _KEPT_FIELDS}
-        kept = {**before.get(_KEPT, {}), **sent}
-        own = {name: value for name, value in metadata.items() if name != _KEPT}
-        return own | ({_KEPT: kept} if kept else {})
+        wire_fields = {name: fields.pop(name) for name in _WIRE_FIELDS if name in fields}
+        wire_fields = metadata.get(WIRE_FIELDS, {}) | wire_fields
+        return fields | {"metadata": with_wire_fields(fields.get("metadata", metadata), wire_fields)}
 
 
 class NewWireBlock(BlockChanges):
-    """A block to be made, by itself or with an agent."""
+    """A new block, by itself or with an agent."""
 
     label: Label
     value: str
@@ -85,30 +71,25 @@ class NewWireBlock(BlockChanges):
     @property
     def fields(self) -> dict[str, Any]:
         """The values of `NewBlock`. A value over the limit raises the limit."""
-        fields = self._own_fields
-        fields["limit_chars"] = max(fields.get("limit_chars", LIMIT_CHARS), len(self.value), 1)
-        fields["metadata"] = self._stored_metadata(fields.get("metadata", {}), {})
-        return fields
+        fields = self._library_fields({})
+        return fields | {"limit_chars": max(fields.get("limit_chars", LIMIT_CHARS), len(self.value), 1)}
 
 
 def block_shape(block: Block) -> dict[str, Any]:
     """The block with all fields of the wire; `limit` in characters."""
-    kept = block.metadata.get(_KEPT, {})
+    wire_fields = block.metadata.get(WIRE_FIELDS, {})
     return {
         "value": block.value,
         "limit": block.limit_chars,
-        "project_id": kept.get("project_id"),
-        "template_name": kept.get("template_name"),
+        "project_id": wire_fields.get("project_id"),
+        "template_name": wire_fields.get("template_name"),
         "is_template": block.is_template,
-        "template_id": kept.get("template_id"),
-        "base_template_id": kept.get("base_template_id"),
-        "deployment_id": kept.get("deployment_id"),
-        "entity_id": kept.get("entity_id"),
-        "preserve_on_migration": kept.get("preserve_on_migration", False),
+        **{name: wire_fields.get(name) for name in _TEMPLATE_FIELDS},
+        "preserve_on_migration": wire_fields.get("preserve_on_migration", False),
         "label": block.label,
         "read_only": block.read_only,
         "description": block.description,
-        "metadata": {name: value for name, value in block.metadata.items() if name != _KEPT},
+        "metadata": own_metadata(block.metadata),
         "hidden": block.hidden or None,
         "id": block.id,
         "created_by_id": block.created_by,
@@ -118,7 +99,7 @@ def block_shape(block: Block) -> dict[str, Any]:
 
 
 def memory_shape(agent_type: str, blocks: list[dict[str, Any]]) -> dict[str, Any]:
-    """The memory of an agent, the older way to show its blocks."""
+    """An agent's blocks in the older shape."""
     return {
         "agent_type": agent_type,
         "git_enabled": False,

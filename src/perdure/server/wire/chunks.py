@@ -1,8 +1,8 @@
-"""What a run tells, as the chunks of a stream: a state machine from stored events and deltas to wire messages.
+"""The chunks of a stream: a state machine from stored events and deltas to wire messages.
 
-Numbers (`seq_id`) are given to background runs only. They follow from the stored events alone: an event takes one, a
-message as many as it can make chunks. So a stream that is resumed, in whatever mode and after a restart, numbers the
-same things alike, and nothing is sent twice or left out. What is not shown leaves a gap.
+Only background runs have numbers (`seq_id`). They follow from the stored events alone: an event takes one, a message as
+many as it can make chunks. So a stream that is resumed, in whatever mode and after a restart, numbers the same things
+alike, and nothing is sent twice or left out. A message that the client does not get leaves a gap.
 """
 
 from __future__ import annotations
@@ -17,104 +17,128 @@ from perdure.core.events import Delta, DeltaStreamed, MessageAdded, RunEnded, Ru
 from perdure.core.ids import MessageId
 from perdure.core.messages import Message, ToolCall
 from perdure.core.runs import FAILED_REASONS, Failure, Run
-from perdure.server.wire.messages import Group, Shown, common, groups_of, otid, second, slots_of, wire_messages
+from perdure.server.wire.messages import (
+    FIRST_FIELDS,
+    GROUP_TYPES,
+    Display,
+    Group,
+    GroupKind,
+    common_fields,
+    count_numbers,
+    groups_of,
+    otid,
+    reasoning_fields,
+    second,
+    wire_messages,
+)
 from perdure.server.wire.runs import stop_reason, usage_statistics
 
 Chunk = dict[str, Any] | Failure
 """A wire message; or why the run failed, which is sent as an event of its own kind."""
 
 
-CALL_TYPES = {"calls": "tool_call_message", "waiting": "approval_request_message"}
-
-
 @dataclass(frozen=True, slots=True)
 class StreamMode:
-    """How a stream is shown.
+    """The form of a stream.
 
-    `tokens`: messages come piece by piece. `previews`: deltas are complete from where the stream begins; off for a
-    reader who joins a run under way, whose first message would begin in its middle: it comes as one piece instead.
+    Args:
+        tokens: messages come piece by piece.
+        previews: the stream gets every delta. False for a client that joins a run under way: the message that is being
+            made then comes as one piece.
     """
 
     tokens: bool = False
     pings: bool = True
     previews: bool = True
-    shown: Shown = field(default_factory=Shown)
+    display: Display = field(default_factory=Display)
 
 
 @dataclass(slots=True)
-class _Sent:
-    """What was sent of a message that is being made."""
+class _CallPreview:
+    """The pieces of a tool call that were sent before it was whole."""
 
-    date: str
-    kinds: list[str] = field(default_factory=list)
-    pieces: dict[str, list[str]] = field(default_factory=dict)
-    calls: dict[int, _SentCall] = field(default_factory=dict)
-    held: bool = False
-
-
-@dataclass(slots=True)
-class _SentCall:
     name: str
     call_id: str
     pieces: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Preview:
+    """The pieces of a message that were sent before it was whole.
+
+    Args:
+        kinds: the groups that have begun, in order: their numbers within the message.
+        texts: group -> the pieces of its text.
+        calls: by their numbers in the model's answer.
+        holds_calls: further calls are not previewed: whether a call waits for somebody, and so its place among the
+            others, is known when it is whole.
+    """
+
+    date: str
+    kinds: list[GroupKind] = field(default_factory=list)
+    texts: dict[GroupKind, list[str]] = field(default_factory=dict)
+    calls: dict[int, _CallPreview] = field(default_factory=dict)
+    holds_calls: bool = False
+
+    def begin(self, kind: GroupKind) -> None:
+        if kind not in self.kinds:
+            self.kinds.append(kind)
 
 
 class Chunks:
     """The chunks of one stream, in order; those numbered up to `starting_after` are left out."""
 
     def __init__(self, run: Run, mode: StreamMode, *, starting_after: int = 0) -> None:
-        self.run, self._mode, self._after = run, mode, starting_after
+        self.run, self._mode, self._display, self._after = run, mode, mode.display, starting_after
         self._numbered = run.background
         self._shift = 0  # how many numbers messages took beyond the one of their event
         self._last = 0
-        self._sent: dict[MessageId, _Sent] = {}
-        self._ended: RunEnded | None = None
+        self._previews: dict[MessageId, _Preview] = {}
+        self._end: RunEnded | None = None
 
-    def of(self, told: StoredEvent | Delta, *, now: datetime) -> Iterator[Chunk]:
-        """What is to be sent for it; often nothing."""
-        if isinstance(told, Delta):
-            yield from self._delta(told, None, now)
+    def of(self, event: StoredEvent | Delta, *, now: datetime) -> Iterator[Chunk]:
+        """The chunks to send for an event or delta; often none."""
+        if isinstance(event, Delta):
+            yield from self._delta(event, None, now)
             return
-        number, event = told.seq + self._shift, told.event
-        self._last = number
-        match event:
+        number = self._last = event.seq + self._shift
+        match event.event:
             case RunQueued() if self._mode.pings:
                 if self._is_new(number):
-                    yield self.ping(told.created_at)
+                    yield self.ping(event.created_at)
             case DeltaStreamed(delta=delta):
-                yield from self._delta(delta, number, told.created_at)
+                yield from self._delta(delta, number, event.created_at)
             case MessageAdded(message=Message() as message):
-                slots = slots_of(message)
-                self._shift += slots - 1
-                self._last += slots - 1
+                more = count_numbers(message) - 1
+                self._shift += more
+                self._last += more
                 if message.step_id is not None and message.kind == "message":  # else it is the caller's or the engine's
                     yield from self._message(message, number)
-            case RunEnded():
-                self._ended = event
-            case _:
-                pass
+            case RunEnded() as end:
+                self._end = end
 
     def end(self) -> Iterator[Chunk]:
-        """How the run ended, once all was told: one that was cancelled after it had stopped has ended twice."""
-        if self._ended is not None:
-            yield from self._end(self._ended)
+        """The last chunks, after all events: a run that is cancelled after it has stopped ends twice."""
+        if self._end is None:
+            return
+        yield stop_reason(self._end.stop_reason)
+        if self._end.failure is not None and self._end.stop_reason in FAILED_REASONS:
+            yield self._end.failure
+        elif self._end.stop_reason != "cancelled":
+            yield usage_statistics(self._end.usage, self._end.step_count)
 
     def ping(self, now: datetime) -> dict[str, Any]:
-        """A sign of life."""
-        return {
+        """The chunk that keeps a quiet connection open."""
+        return FIRST_FIELDS | {
             "id": f"ping-{uuid.uuid4()}",
             "date": second(now),
-            "name": None,
             "message_type": "ping",
-            "otid": None,
-            "sender_id": None,
-            "step_id": None,
-            "is_err": None,
             "seq_id": self._last if self._numbered else None,
             "run_id": self.run.id,
         }
 
     def error(self, failure: Failure) -> dict[str, Any]:
+        """The chunk of a failure."""
         return {
             "message_type": "error_message",
             "run_id": self.run.id,
@@ -127,116 +151,89 @@ class Chunks:
     def _is_new(self, number: int | None) -> bool:
         return number is None or not self._numbered or number > self._after
 
-    def _end(self, event: RunEnded) -> Iterator[Chunk]:
-        yield stop_reason(event.stop_reason)
-        if event.failure is not None and event.stop_reason in FAILED_REASONS:
-            yield event.failure
-        elif event.stop_reason != "cancelled":
-            yield usage_statistics(event.usage, event.step_count)
-
     def _message(self, message: Message, number: int) -> Iterator[Chunk]:
-        sent = self._sent.pop(message.id, None)
+        preview = self._previews.pop(message.id, None)
         if self._mode.tokens and message.role == "assistant":
-            for group in groups_of(message, self._mode.shown):
-                yield from self._rest(message, group, sent or _Sent(second(message.occurred_at)), number + group.slot)
+            for group in groups_of(message, self._display):
+                yield from self._rest(message, group, preview, number + group.offset)
             return
-        first = number if self._numbered else None
-        for shape in wire_messages(message, self._mode.shown, seq=first):
+        for shape in wire_messages(message, self._display, seq=number if self._numbered else None):
             if self._is_new(shape["seq_id"]):
                 yield shape
 
-    def _rest(self, message: Message, group: Group, sent: _Sent, number: int) -> Iterator[Chunk]:
+    def _rest(self, message: Message, group: Group, preview: _Preview | None, number: int) -> Iterator[Chunk]:
         """What the deltas have not brought of a group: nothing as a rule, everything if there were none."""
+        if not self._display.includes(group.type):
+            return
 
-        def shape(message_type: str, slot: int = 0) -> dict[str, Any]:
-            return common(message, message_type, group.index, number + slot if self._numbered else None)
+        def shape(offset: int = 0) -> dict[str, Any]:
+            return common_fields(message, group.type, group.index, number + offset if self._numbered else None)
 
-        shown = self._mode.shown
         if group.kind in ("calls", "waiting"):
-            of_calls = CALL_TYPES[group.kind]
-            known = {call.call_id: call for call in sent.calls.values()}
-            for slot, call in enumerate(group.calls):
-                if not shown.has(of_calls) or not self._is_new(number + slot):
-                    continue
-                if (piece := _rest_of_call(call, known.get(call.call_id))) is not None:
-                    yield shape(of_calls, slot) | {"tool_call": piece, "tool_calls": piece}
+            sent = {} if preview is None else {call.call_id: call for call in preview.calls.values()}
+            for offset, call in enumerate(group.calls):
+                if self._is_new(number + offset) and (piece := _rest_of_call(call, sent.get(call.call_id))) is not None:
+                    yield shape(offset) | {"tool_call": piece, "tool_calls": piece}
             return
-        message_type = "reasoning_message" if group.kind == "reasoning" else "assistant_message"
-        if not shown.has(message_type) or not self._is_new(number):
-            return
-        rest = group.said if group.kind == "said" else _rest_of_text(group.text, sent.pieces.get(group.kind))
-        if rest and group.kind == "reasoning":
-            yield shape(message_type) | {"source": "reasoner_model", "reasoning": rest, "signature": None}
-        elif rest:
-            yield shape(message_type) | {"content": rest}
+        pieces = preview.texts.get(group.kind, []) if preview is not None else []
+        rest = _rest_of_text(group.text, pieces)
+        if rest and self._is_new(number):
+            yield shape() | (reasoning_fields(rest) if group.kind == "reasoning" else {"content": rest})
 
     def _delta(self, delta: Delta, number: int | None, now: datetime) -> Iterator[Chunk]:
         if not self._mode.tokens or (number is None and not self._mode.previews):
             return
-        sent = self._sent.get(delta.message_id)
-        if sent is None:
-            sent = self._sent[delta.message_id] = _Sent(second(now))
-        made = self._piece(delta, sent)
-        if made is None or not self._is_new(number):
+        preview = self._previews.get(delta.message_id)
+        if preview is None:
+            preview = self._previews[delta.message_id] = _Preview(second(now))
+        kind: GroupKind = delta.kind if delta.kind in ("text", "reasoning") else "calls"
+        fields = self._call_fields(delta, preview) if kind == "calls" else _text_fields(delta, kind, preview)
+        if fields is None or not self._is_new(number) or not self._display.includes(GROUP_TYPES[kind]):
             return
-        message_type, kind, fields = made
-        if not self._mode.shown.has(message_type):
-            return
-        yield {
+        yield FIRST_FIELDS | {
             "id": delta.message_id,
-            "date": sent.date,
-            "name": None,
-            "message_type": message_type,
-            "otid": otid(delta.message_id, sent.kinds.index(kind)),
-            "sender_id": None,
+            "date": preview.date,
+            "message_type": GROUP_TYPES[kind],
+            "otid": otid(delta.message_id, preview.kinds.index(kind)),
             "step_id": delta.step_id,
-            "is_err": None,
             "seq_id": number,
             "run_id": self.run.id,
             **fields,
         }
 
-    def _piece(self, delta: Delta, sent: _Sent) -> tuple[str, str, dict[str, Any]] | None:
-        """(message type, kind of group, fields) of a delta, which `sent` remembers; None if it is not shown."""
-        kind = delta.kind if delta.kind in ("text", "reasoning") else "calls"
-        if kind != "calls":
-            _begin(sent, kind)
-            sent.pieces.setdefault(kind, []).append(delta.text)
-            if kind == "text":
-                return "assistant_message", kind, {"content": delta.text}
-            fields = {"source": "reasoner_model", "reasoning": delta.text, "signature": None}
-            return "reasoning_message", kind, fields
-        shown = self._mode.shown
-        call = sent.calls.get(delta.index)
+    def _call_fields(self, delta: Delta, preview: _Preview) -> dict[str, Any] | None:
+        """The fields of a piece of a call, which `preview` remembers; None if it is sent when it is whole."""
         if delta.kind == "tool_name":
-            if shown.use_assistant_message and delta.text == shown.tool_name:
-                return None  # what it says is shown when it is whole
-            sent.held = sent.held or delta.awaits is not None
-            if sent.held:
-                # Whether somebody is asked about it is known when it is whole, and so is its place among the others.
+            if self._display.use_assistant_message and delta.text == self._display.tool_name:
                 return None
-            call = sent.calls[delta.index] = _SentCall(delta.text, delta.call_id or "")
-            _begin(sent, "calls")
+            preview.holds_calls = preview.holds_calls or delta.awaits is not None
+            if preview.holds_calls:
+                return None
+            preview.calls[delta.index] = call = _CallPreview(delta.text, delta.call_id or "")
+            preview.begin("calls")
             piece = {"name": call.name, "tool_call_id": call.call_id}
-        elif call is None:
+        elif delta.index not in preview.calls:
             return None
         else:
+            call = preview.calls[delta.index]
             call.pieces.append(delta.text)
             piece = {"arguments": delta.text, "tool_call_id": call.call_id}
-        return CALL_TYPES["calls"], "calls", {"tool_call": piece, "tool_calls": piece}
+        return {"tool_call": piece, "tool_calls": piece}
 
 
-def _begin(sent: _Sent, kind: str) -> None:
-    if kind not in sent.kinds:
-        sent.kinds.append(kind)
+def _text_fields(delta: Delta, kind: GroupKind, preview: _Preview) -> dict[str, Any]:
+    """The fields of a piece of text or reasoning, which `preview` remembers."""
+    preview.begin(kind)
+    preview.texts.setdefault(kind, []).append(delta.text)
+    return {"content": delta.text} if kind == "text" else reasoning_fields(delta.text)
 
 
-def _rest_of_text(whole: str, pieces: list[str] | None) -> str:
-    sent = "".join(pieces or ())
-    return whole[len(sent) :] if whole.startswith(sent) else ""
+def _rest_of_text(text: str, pieces: list[str]) -> str:
+    start = "".join(pieces)
+    return text[len(start) :] if text.startswith(start) else ""
 
 
-def _rest_of_call(call: ToolCall, sent: _SentCall | None) -> dict[str, str] | None:
+def _rest_of_call(call: ToolCall, sent: _CallPreview | None) -> dict[str, str] | None:
     if sent is None:
         return {"name": call.name, "arguments": call.arguments, "tool_call_id": call.call_id}
     rest = _rest_of_text(call.arguments, sent.pieces)

@@ -1,4 +1,4 @@
-"""What fills a context window, as the wire shows it."""
+"""The parts of a context window on the wire."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from perdure.context.window.budget import blocks_section
 from perdure.core.messages import Message, Part, Reasoning, Text
 from perdure.core.ports import TokenCounter
 from perdure.engine.run.preview import Preview
-from perdure.server.wire.base import stamp
+from perdure.server.wire.base import nulls, stamp
 
 _RULES = ("<tool_usage_rules>", "</tool_usage_rules>")
 _METADATA = ("<memory_metadata>", "</memory_metadata>")
 
 
-def context_shape(found: Preview, *, counter: TokenCounter) -> dict[str, Any]:
+def context_shape(preview: Preview, *, counter: TokenCounter) -> dict[str, Any]:
     """The overview with all fields of the wire; the parts' tokens sum to `context_window_size_current`.
 
-    The date and the counts that end each request (the status) are told with the summary of what is out of view, which
-    has counts too. Perdure has no memory files in its prompt: that part is empty.
+    The status, the date and counts at the end of each request, is part of the external summary, which has counts too.
+    Perdure has no memory files in its prompt: that part is empty.
     """
-    view, certificate = found.view, found.certificate
+    view, certificate = preview.view, preview.certificate
     tokens = {segment.name: segment.tokens for segment in certificate.segments}
     blocks, metadata = blocks_section(view.prefix.system), _section(view.prefix.system, *_METADATA)
     directories = directories_section(view.prefix.system)
@@ -31,44 +31,32 @@ def context_shape(found: Preview, *, counter: TokenCounter) -> dict[str, Any]:
     system = _without(view.prefix.system, blocks, rules, directories, metadata)
     outside = min(tokens["system prompt"], counter.count(metadata))
     ruling = min(tokens["system prompt"] - outside, counter.count(rules))
-    sizes = {
-        "system": tokens["system prompt"] - outside - ruling,
-        "tool_usage_rules": ruling,
-        "core_memory": tokens["memory blocks"],
-        "directories": tokens.get("files", 0),
-        "external_memory_summary": outside + tokens["status"],
-        "summary_memory": tokens["summary"],
-        "functions_definitions": tokens["tools"],
-        "messages": tokens["messages"] + tokens["newest turn"],
-    }
-    sizes = dict(zip(sizes, share_out(list(sizes.values()), certificate.tokens), strict=True))
     # The summary, which is shown first, stands in no log.
     messages = [context_message(message) for message in view.messages[bool(view.prefix.summary) :]]
-    return {
+    summary = "\n".join(filter(None, (metadata, preview.status)))
+    functions = [{"type": "function", "function": dict(tool)} for tool in view.prefix.tools]
+    parts: dict[str, tuple[int, Any]] = {  # tokens and content
+        "external_memory_summary": (outside + tokens["status"], summary),
+        "system": (tokens["system prompt"] - outside - ruling, system),
+        "core_memory": (tokens["memory blocks"], blocks),
+        "memory_filesystem": (0, None),
+        "tool_usage_rules": (ruling, rules or None),
+        "directories": (tokens.get("files", 0), directories or None),
+        "summary_memory": (tokens["summary"], view.prefix.summary or None),
+        "functions_definitions": (tokens["tools"], functions),
+        "messages": (tokens["messages"] + tokens["newest turn"], messages),
+    }
+    shape: dict[str, Any] = {
         "context_window_size_max": certificate.window_tokens,
         "context_window_size_current": certificate.tokens,
         "num_messages": len(messages),
-        "num_archival_memory": found.counts.passages,
-        "num_recall_memory": found.counts.messages,
-        "num_tokens_external_memory_summary": sizes["external_memory_summary"],
-        "external_memory_summary": "\n".join(filter(None, (metadata, found.status))),
-        "num_tokens_system": sizes["system"],
-        "system_prompt": system,
-        "num_tokens_core_memory": sizes["core_memory"],
-        "core_memory": blocks,
-        "num_tokens_memory_filesystem": 0,
-        "memory_filesystem": None,
-        "num_tokens_tool_usage_rules": sizes["tool_usage_rules"],
-        "tool_usage_rules": rules or None,
-        "num_tokens_directories": sizes["directories"],
-        "directories": directories or None,
-        "num_tokens_summary_memory": sizes["summary_memory"],
-        "summary_memory": view.prefix.summary or None,
-        "num_tokens_functions_definitions": sizes["functions_definitions"],
-        "functions_definitions": [{"type": "function", "function": dict(tool)} for tool in view.prefix.tools],
-        "num_tokens_messages": sizes["messages"],
-        "messages": messages,
+        "num_archival_memory": preview.counts.passages,
+        "num_recall_memory": preview.counts.messages,
     }
+    sizes = share_out([size for size, _ in parts.values()], certificate.tokens)
+    for (name, (_, content)), size in zip(parts.items(), sizes, strict=True):
+        shape |= {f"num_tokens_{name}": size, "system_prompt" if name == "system" else name: content}
+    return shape
 
 
 def context_message(message: Message) -> dict[str, Any]:
@@ -77,8 +65,7 @@ def context_message(message: Message) -> dict[str, Any]:
     Calls and results are not typed messages of their own here, so that one row is one message.
     """
     return {
-        "created_by_id": None,
-        "last_updated_by_id": None,
+        **nulls("created_by_id", "last_updated_by_id"),
         "created_at": stamp(message.created_at),
         "updated_at": None,
         "id": message.id,
@@ -108,8 +95,7 @@ def context_message(message: Message) -> dict[str, Any]:
         ],
         "group_id": None,
         "sender_id": message.sender_id,
-        "batch_item_id": None,
-        "is_err": None,
+        **nulls("batch_item_id", "is_err"),
     }
 
 

@@ -1,26 +1,25 @@
-"""Conversations as the wire shows them, and what clients say of them."""
+"""Conversations on the wire."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import Field
 
 from perdure.core.conversations import Conversation
-from perdure.core.ids import AgentId, MessageId
+from perdure.core.ids import MessageId
 from perdure.domain.conversations.units import DESCRIPTION, SUMMARY_CHARS, ConversationChanges
 from perdure.library.services.conversations import ConversationState
-from perdure.server.ids import IdFormat
-from perdure.server.limits import MaxItems
-from perdure.server.unsupported import NotSupported
-from perdure.server.wire.base import ACTOR_ID, WireRequest, stamp
+from perdure.server.errors import NotSupported
+from perdure.server.wire.base import WireRequest, nulls, stamp, stamps
+from perdure.server.wire.fields import AgentIdIn, MaxItems
 
 _Text = Annotated[str, Field(max_length=SUMMARY_CHARS)]
 
 
-class _Own(WireRequest):
-    """What a conversation has of its own here: words about it. All else is its agent's."""
+class _ConversationFields(WireRequest):
+    """The fields of a conversation. Its own are texts about it; all else is its agent's."""
 
     summary: _Text | None = None
     description: _Text | None = None
@@ -28,36 +27,31 @@ class _Own(WireRequest):
     model_settings: dict[str, Any] | None = None
     context_window_limit: int | None = None
 
-    def check(self) -> None:
-        """Raises: NotSupported."""
+    def check_supported(self) -> None:
+        """Raises: NotSupported: a field that a conversation can't have here."""
         for name in ("model", "model_settings", "context_window_limit", "isolated_block_labels", "last_message_at"):
             if getattr(self, name, None):
                 raise NotSupported(f"{name} of a conversation is not supported by this server yet: it is the agent's")
 
 
-class ConversationIn(_Own):
+class ConversationIn(_ConversationFields):
+    """A new conversation."""
+
     isolated_block_labels: Annotated[list[str], MaxItems("blocks_per_agent")] | None = None
     hidden: bool | None = None
 
 
-class ConversationChangesIn(_Own):
-    """What is not given stays; null takes it away. `agent_id` tells whose `default` is meant."""
+class ConversationChangesIn(_ConversationFields):
+    """Changes of a conversation. A missing field stays, null removes a text. `agent_id` is the owner of `default`."""
 
-    agent_id: Annotated[AgentId, IdFormat("agent")] | None = None
+    agent_id: AgentIdIn | None = None
     archived: bool | None = None
     last_message_at: str | None = None
 
     def changes(self) -> ConversationChanges:
         """The fields of the conversation to change, with their values."""
-        sent = self.model_fields_set
-        changes: ConversationChanges = {}
-        if "summary" in sent:
-            changes["summary"] = self.summary
-        if "description" in sent:
-            changes["description"] = self.description
-        if self.archived is not None:
-            changes["archived"] = self.archived
-        return changes
+        texts = self.model_dump(include={"summary", "description"}, exclude_unset=True)
+        return cast(ConversationChanges, texts | self.non_null("archived"))
 
 
 def conversation_state_shape(state: ConversationState) -> dict[str, Any]:
@@ -65,20 +59,16 @@ def conversation_state_shape(state: ConversationState) -> dict[str, Any]:
     return conversation_shape(state.conversation, state.message_ids)
 
 
-def conversation_shape(conversation: Conversation, shown: Sequence[MessageId] | None = None) -> dict[str, Any]:
-    """`shown`: the messages in view; None: they were not looked up."""
+def conversation_shape(conversation: Conversation, view: Sequence[MessageId] | None = None) -> dict[str, Any]:
+    """The conversation with all fields of the wire. `view`: the messages in view; None: they were not looked up."""
     return {
-        "created_by_id": ACTOR_ID,
-        "last_updated_by_id": ACTOR_ID,
-        "created_at": stamp(conversation.created_at),
-        "updated_at": stamp(conversation.updated_at),
+        **stamps(conversation.created_at, conversation.updated_at),
         "id": conversation.id,
         "agent_id": conversation.agent_id,
         "summary": conversation.summary,
-        "in_context_message_ids": None if shown is None else list(shown),
+        "in_context_message_ids": None if view is None else list(view),
         "isolated_block_ids": [],
-        "model": None,
-        "model_settings": None,
+        **nulls("model", "model_settings"),
         "last_message_at": stamp(conversation.last_message_at),
         "description": conversation.settings.get(DESCRIPTION),
         "archived": conversation.archived_at is not None,

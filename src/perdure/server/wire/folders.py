@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 from uuid import UUID
 
-from perdure.core.files import AgentFile, File, Folder
+from perdure.core.files import AgentFile, Folder
 from perdure.core.ids import AgentId
 from perdure.core.ports import Embedder
 from perdure.domain.files.folders import NAME_CHARS, FolderChanges
+from perdure.library.services.files import FileState
 from perdure.server.wire.archives import embedding_config_shape
-from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
-from perdure.server.wire.values import JsonObject, keywords
+from perdure.server.wire.base import ORG_ID, WireRequest, nulls, stamp, stamps
+from perdure.server.wire.fields import JsonObject, keywords
 
 _VERSION = 0x4 << 76 | 0b10 << 62
 _FREE = (1 << 128) - 1 & ~(0xF << 76 | 0b11 << 62)
-
+"""The bits of a version 4 UUID that say so, and those that are free."""
 
 _Name = Annotated[str, keywords(pattern=r"^[^/\n\r]*[^\s/][^/\n\r]*$", maxLength=NAME_CHARS)]
 
@@ -30,16 +31,7 @@ class FolderChangesIn(WireRequest):
 
     def changes(self) -> FolderChanges:
         """The fields that are neither missing nor null."""
-        changes: FolderChanges = {}
-        if self.name is not None:
-            changes["name"] = self.name
-        if self.description is not None:
-            changes["description"] = self.description
-        if self.instructions is not None:
-            changes["instructions"] = self.instructions
-        if self.metadata is not None:
-            changes["metadata"] = self.metadata
-        return changes
+        return cast(FolderChanges, self.non_null())
 
 
 class FolderIn(FolderChangesIn):
@@ -51,10 +43,7 @@ class FolderIn(FolderChangesIn):
 def folder_shape(folder: Folder, embedder: Embedder | None) -> dict[str, Any]:
     """The folder with all fields of the wire. `embedding_config` is null where there is no embedder."""
     return {
-        "created_by_id": ACTOR_ID,
-        "last_updated_by_id": ACTOR_ID,
-        "created_at": stamp(folder.created_at),
-        "updated_at": stamp(folder.updated_at),
+        **stamps(folder.created_at, folder.updated_at),
         "name": folder.name,
         "description": folder.description,
         "instructions": folder.instructions,
@@ -66,33 +55,24 @@ def folder_shape(folder: Folder, embedder: Embedder | None) -> dict[str, Any]:
     }
 
 
-def file_shape(file: File, *, waiting: int = 0, embedded: bool = False, content: str | None = None) -> dict[str, Any]:
-    """The file with all fields of the wire.
-
-    Args:
-        waiting: how many of its chunks wait for their vectors.
-        embedded: whether there is an embedder, so that chunks get vectors.
-        content: its text, where the request includes it.
-    """
+def file_shape(state: FileState, embedder: Embedder | None) -> dict[str, Any]:
+    """The file with all fields of the wire. Without an embedder its chunks get no vectors."""
+    file = state.file
     return {
-        "created_by_id": ACTOR_ID,
-        "last_updated_by_id": ACTOR_ID,
-        "created_at": stamp(file.created_at),
-        "updated_at": stamp(file.updated_at),
+        **stamps(file.created_at, file.updated_at),
         "source_id": file.folder_id,
         "file_name": file.name,
         "original_file_name": file.original_name,
         "file_path": None,
         "file_type": file.media_type,
         "file_size": file.size_bytes,
-        "file_creation_date": None,
-        "file_last_modified_date": None,
+        **nulls("file_creation_date", "file_last_modified_date"),
         "processing_status": file.status,
         "error_message": file.problem or None,
         "progress": 100 if file.status == "completed" else 100 * file.done // max(1, file.total),
         "total_chunks": file.chunk_count if file.ended or file.status == "embedding" else None,
-        "chunks_embedded": file.chunk_count - waiting if embedded else 0,
-        "content": content,
+        "chunks_embedded": file.chunk_count - state.waiting if embedder else 0,
+        "content": state.text,
         "id": file.id,
         "organization_id": ORG_ID,
     }
@@ -101,7 +81,7 @@ def file_shape(file: File, *, waiting: int = 0, embedded: bool = False, content:
 def agent_file_shape(agent_id: AgentId, file: AgentFile, visible: str | None) -> dict[str, Any]:
     """A file of an agent; `visible` is its text in the agent's view."""
     return {
-        "id": _pair_id(agent_id, file),
+        "id": f"file_agent-{_xor_ids(agent_id, file.file.id)}",  # computed, so nobody has to store it
         "file_id": file.file.id,
         "file_name": file.path,
         "folder_id": file.file.folder_id,
@@ -112,11 +92,6 @@ def agent_file_shape(agent_id: AgentId, file: AgentFile, visible: str | None) ->
         "start_line": file.first_line if file.is_open else None,
         "end_line": file.last_line if file.is_open else None,
     }
-
-
-def _pair_id(agent_id: AgentId, file: AgentFile) -> str:
-    """The id of agent and file together. It is computed from both ids, so nobody has to store it."""
-    return f"file_agent-{_xor_ids(agent_id, file.file.id)}"
 
 
 def file_id_of(agent_id: AgentId, cursor: str) -> str:

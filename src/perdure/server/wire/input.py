@@ -1,4 +1,4 @@
-"""Messages as clients send them: the body of `POST .../messages` and what is made of it."""
+"""Messages from clients: the body of `POST .../messages` and what a run takes of it; and other bodies about runs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, GetJsonSchemaHandler, ValidationError, WithJsonSchema, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    GetJsonSchemaHandler,
+    Tag,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import CoreSchema
 from starlette.requests import Request
 
+from perdure.core.answers import Answer
 from perdure.core.errors import InvalidInput
 from perdure.core.messages import Text
 from perdure.core.runs import IfBusy
@@ -19,29 +28,26 @@ from perdure.engine.run.accept import MAX_STEPS
 from perdure.library.checks import KEY_MAX_CHARS, check_key
 from perdure.library.client_tools import client_tools_of
 from perdure.library.services.messages import NewMessage
-from perdure.server.errors import invalid_body
-from perdure.server.ids import IdFormat
-from perdure.server.limits import Items, MaxItems
-from perdure.server.unsupported import NotSupported
-from perdure.server.wire.approvals import AnswerIn, is_answer
+from perdure.server.errors import NotSupported, invalid_body
+from perdure.server.wire.approvals import ANSWER_FIELDS, AnswerIn
 from perdure.server.wire.base import WireRequest
-from perdure.server.wire.messages import SEND_MESSAGE, MessageType, Shown
-from perdure.server.wire.values import FILLED, Filled, keywords
-
-_RunId = Annotated[str, IdFormat("run")]
+from perdure.server.wire.fields import (
+    FILLED,
+    AgentIdIn,
+    ConversationOrDefault,
+    Filled,
+    Items,
+    MaxItems,
+    RunIdIn,
+    keywords,
+)
+from perdure.server.wire.messages import SEND_MESSAGE, Display, MessageType
 
 OTHER_PARTS = frozenset(
-    {
-        "image",
-        "tool_call",
-        "tool_return",
-        "reasoning",
-        "redacted_reasoning",
-        "omitted_reasoning",
-        "summarized_reasoning",
-    }
+    {"image", "tool_call", "tool_return", "reasoning"}
+    | {"redacted_reasoning", "omitted_reasoning", "summarized_reasoning"}
 )
-
+"""Parts of messages that the API has and this server does not support."""
 
 _PART: Mapping[str, Any] = {
     "type": "object",
@@ -52,9 +58,9 @@ _PART: Mapping[str, Any] = {
     },
 }
 _Content = Filled | Annotated[Items[Annotated[dict[str, Any], WithJsonSchema({**_PART})]], keywords(minItems=1)]
-"""A text, or parts; only texts are taken yet, and others answered with 501."""
+"""A text, or parts, of which only texts are supported."""
 
-_IMPORTED: Mapping[str, Any] = {
+_IMPORT: Mapping[str, Any] = {
     "type": "object",
     "required": ["role", "text", "occurred_at"],
     "properties": {
@@ -65,8 +71,6 @@ _IMPORTED: Mapping[str, Any] = {
         "id": {"type": ["string", "null"], "pattern": FILLED, "maxLength": KEY_MAX_CHARS},
     },
 }
-
-_EITHER = ("input", "messages")
 
 
 class ClientSkill(WireRequest):
@@ -80,6 +84,7 @@ class ClientSkill(WireRequest):
 class MessageIn(WireRequest):
     """One message of `messages`."""
 
+    type: Literal["message"] | None = None
     role: Literal["user", "system", "assistant"]
     content: _Content
     name: str | None = None
@@ -87,30 +92,28 @@ class MessageIn(WireRequest):
     sender_id: str | None = None
 
 
-class _Documented:
-    """The metadata that says in the OpenAPI document which shapes an object has that is read later."""
+def _tag_of(item: Any) -> str:
+    """The tag of a message in a request. A field that is null counts as missing."""
+    if not isinstance(item, dict):
+        return "answer()" if isinstance(item, AnswerIn) else "message()"
+    kind = item.get("type")
+    has_answer = kind is None and any(item.get(name) is not None for name in ANSWER_FIELDS)
+    return "answer()" if has_answer or kind in ("approval", "tool_return") else "message()"
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        answers = ("approvals", "tool_returns", "approve")
-        one_of_them = [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in answers]
-        answer = {"allOf": [handler(AnswerIn.__pydantic_core_schema__), {"anyOf": one_of_them}]}
-        return {"anyOf": [handler(MessageIn.__pydantic_core_schema__), answer]}
+
+# The tags look like steps of the validator, so that error texts leave them out.
+_Item = Annotated[Annotated[MessageIn, Tag("message()")] | Annotated[AnswerIn, Tag("answer()")], Discriminator(_tag_of)]
 
 
 class SendRequest(WireRequest):
-    """What is said and how it is answered: exactly one of `input` and `messages`.
+    """A request to an agent: exactly one of `input` and `messages`, and how to answer.
 
-    `if_busy` is ours: whether to wait behind a run of this conversation, or to be refused with 409, which is the
-    default. Fields that ask for what this server can't do yet are refused with 501 (`read_send`).
+    `if_busy` is Perdure's: whether to wait behind a run of this conversation, or to be refused with 409, which is the
+    default. Fields for what this server does not support are refused with 501 (`read_send`).
     """
 
     input: _Content | None = None
-    messages: (
-        Annotated[
-            list[Annotated[dict[str, Any], _Documented()]], MaxItems("messages_per_request"), keywords(minItems=1)
-        ]
-        | None
-    ) = None
+    messages: Annotated[list[_Item], MaxItems("messages_per_request"), keywords(minItems=1)] | None = None
     max_steps: Annotated[int, keywords(minimum=1, maximum=MAX_STEPS)] | None = None
     streaming: bool = False
     stream_tokens: bool = False
@@ -123,7 +126,7 @@ class SendRequest(WireRequest):
     if_busy: IfBusy = "reject"
     client_tools: Annotated[list[Any], MaxItems("tools_per_agent")] | None = None
     client_skills: Items[ClientSkill] | None = None
-    agent_id: Annotated[str, IdFormat("agent")] | None = None
+    agent_id: AgentIdIn | None = None
     override_model: str | None = None
     override_system: str | None = None
     return_logprobs: bool = False
@@ -133,64 +136,111 @@ class SendRequest(WireRequest):
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """The fields, each of which may be null, and that one of `input` and `messages` is needed."""
-        shape = handler(schema)
-        found = handler.resolve_ref_schema(shape)
-        for name, field in found["properties"].items():
+        reference = handler(schema)
+        shape = handler.resolve_ref_schema(reference)
+        for name, field in shape["properties"].items():
             if {"type": "null"} not in field.get("anyOf", ()):
-                about = {key: field.pop(key) for key in ("default", "title", "description") if key in field}
-                found["properties"][name] = {"anyOf": [field, {"type": "null"}], **about}
-        input_, messages = ({"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in _EITHER)
-        found["oneOf"] = [input_, messages]
-        return shape
+                notes = {key: field.pop(key) for key in ("default", "title", "description") if key in field}
+                shape["properties"][name] = {"anyOf": [field, {"type": "null"}], **notes}
+        shape["oneOf"] = [
+            {"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in ("input", "messages")
+        ]
+        return reference
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, value: Any) -> Any:
-        """A field that is null is one that was not sent."""
+    def _drop_nulls(cls, value: Any) -> Any:
+        """A field that is null counts as missing."""
         return {name: field for name, field in value.items() if field is not None} if type(value) is dict else value
 
     @property
-    def shown(self) -> Shown:
+    def display(self) -> Display:
+        """Which messages of the reply the client gets, and in which form."""
         types = self.include_return_message_types
-        return Shown(
+        return Display(
             None if types is None else frozenset(types),
             self.use_assistant_message,
             self.assistant_message_tool_name,
             self.assistant_message_tool_kwarg,
         )
 
+    def new_messages(self) -> Sequence[NewMessage]:
+        """The messages to store. Raises: InvalidInput, NotSupported."""
+        if self.input is not None:
+            return [NewMessage(_parse_parts(self.input, "input"))]
+        return [
+            NewMessage(
+                _parse_parts(item.content, f"messages.{index}.content"),
+                item.role,
+                item.name,
+                item.otid,
+                item.sender_id,
+            )
+            for index, item in enumerate(self.messages or ())
+            if isinstance(item, MessageIn)
+        ]
+
+    def answers(self) -> tuple[Answer, ...] | None:
+        """The answers to calls; None: no message answers any. Raises: InvalidInput, NotSupported."""
+        items = self.messages or ()
+        if not any(isinstance(item, AnswerIn) for item in items):
+            return None
+        return tuple(
+            answer
+            for index, item in enumerate(items)
+            if isinstance(item, AnswerIn)
+            for answer in item.answers(f"body.messages.{index}")
+        )
+
+    def client_shapes(self) -> tuple[Mapping[str, Any], ...] | None:
+        """The tools that the client runs and the skills that it has, as a run stores them; None: there are none.
+
+        Raises: InvalidInput: no tool can be made of one.
+        """
+        tools = client_tools_of(self.client_tools).shapes if self.client_tools else ()
+        skills = dict.fromkeys(self.client_skills or ())  # one that is sent twice is one
+        return (*tools, *({"type": SKILL, **skill.model_dump()} for skill in skills)) or None
+
+    def key(self, header: str | None) -> str | None:
+        """The idempotency key: that of the header, or else one of the messages' `otid`s, which a client repeats in
+        further tries. None if a message has none. Raises: InvalidInput."""
+        if header is not None:
+            check_key(header)
+            return header
+        otids = [item.otid or "" for item in self.messages or ()]
+        return key_of_otids(otids) if otids and all(otids) else None
+
 
 class CancelRequest(WireRequest):
-    """Which runs are to stop; without a list all that have not ended."""
+    """The runs to cancel; without a list, all that have not ended."""
 
-    run_ids: Items[_RunId] | None = None
+    run_ids: Items[RunIdIn] | None = None
 
 
 class ResetRequest(WireRequest):
-    """A Perdure agent has no messages that it begins with of itself, so adding those adds nothing."""
+    """A reset. A Perdure agent has no default first messages, so adding those adds nothing."""
 
     add_default_initial_messages: bool | None = None
 
 
 class ImportRequest(WireRequest):
-    """History that took place elsewhere, oldest first: each with `role`, `text`, `occurred_at`, and `name` and `id` if
-    there are any."""
+    """Messages from elsewhere, oldest first: each with `role`, `text`, `occurred_at`, and perhaps `name` and `id`."""
 
-    messages: Annotated[list[Annotated[dict[str, Any], WithJsonSchema({**_IMPORTED})]], MaxItems("imports_per_request")]
-    conversation_id: Annotated[str, IdFormat("conversation", words=("default",))] | None = None
+    messages: Annotated[list[Annotated[dict[str, Any], WithJsonSchema({**_IMPORT})]], MaxItems("imports_per_request")]
+    conversation_id: ConversationOrDefault | None = None
 
 
 class ResumeRequest(WireRequest):
-    """From where a stream of a run goes on: after the chunk numbered `starting_after`; 0 is from its beginning.
+    """Where to continue the stream of a run: after the chunk numbered `starting_after`; 0 is from its beginning.
 
-    Of a conversation `run_id` names the run, or `otid` that of a message it was asked with; else it is the newest that
-    has not ended.
+    In a conversation, `run_id` names the run, or `otid` one of its messages; without both it is the newest that has not
+    ended.
     """
 
     starting_after: int = 0
     include_pings: bool = True
-    agent_id: Annotated[str, IdFormat("agent")] | None = None
-    run_id: Annotated[str, IdFormat("run")] | None = None
+    agent_id: AgentIdIn | None = None
+    run_id: RunIdIn | None = None
     otid: Annotated[str, Field(max_length=500)] | None = None
 
 
@@ -203,17 +253,17 @@ async def take_body(request: Request) -> bytes:
 
 
 def read_body(kind: type[R], body: bytes) -> R:
-    """The body of a route that can do without one. Raises: RequestValidationError."""
+    """Parse a body that may be empty. Raises: RequestValidationError."""
     try:
         return kind.model_validate_json(body or b"{}")
     except ValidationError as error:
         raise invalid_body(error) from error
 
 
-def read_send(body: bytes, *, streaming: bool = False, streams_unless_told: bool = False) -> SendRequest:
-    """The body of a message request, parsed once. `streaming`: the route always streams, or unless it is told not to.
+def read_send(body: bytes, *, always_streams: bool = False, streams_by_default: bool = False) -> SendRequest:
+    """Parse the body of a message request; the flags say how its route treats `streaming`.
 
-    Raises: RequestValidationError, InvalidInput; NotSupported: it asks for what can't be done yet.
+    Raises: RequestValidationError, InvalidInput; NotSupported: a field of a feature that this server lacks.
     """
     try:
         request = SendRequest.model_validate_json(body)
@@ -221,51 +271,16 @@ def read_send(body: bytes, *, streaming: bool = False, streams_unless_told: bool
         raise invalid_body(error) from error
     if (request.input is None) == (request.messages is None):
         raise InvalidInput("body: give exactly one of `input` and `messages`")
-    if streaming or (streams_unless_told and "streaming" not in request.model_fields_set):
+    if always_streams or (streams_by_default and "streaming" not in request.model_fields_set):
         request = request.model_copy(update={"streaming": True})
     elif not request.streaming and (request.stream_tokens or request.background):
         raise InvalidInput(
             "Streaming options set without streaming enabled: stream_tokens and background need streaming=true"
         )
-    for name in ("override_model", "override_system", "callback_url"):
+    for name in ("override_model", "override_system", "callback_url", "return_logprobs", "return_token_ids"):
         if getattr(request, name):
             raise NotSupported(f"{name} is not supported by this server yet")
-    if request.return_logprobs or request.return_token_ids:
-        raise NotSupported("return_logprobs and return_token_ids are not supported by this server yet")
     return request
-
-
-def messages_of(request: SendRequest) -> Sequence[NewMessage]:
-    """The messages to store. Raises: RequestValidationError, InvalidInput, NotSupported."""
-    if request.input is not None:
-        return (NewMessage(_parts(request.input, "input")),)
-    messages: list[NewMessage] = []
-    for index, item in enumerate(request.messages or ()):
-        if is_answer(item):
-            continue
-        if (kind := item.get("type")) not in (None, "message"):
-            where = f"body.messages.{index}.type"
-            raise InvalidInput(f"{where}: must be 'message', 'approval' or 'tool_return', not {kind!r:.80}")
-        try:
-            message = MessageIn.model_validate(item)
-        except ValidationError as error:
-            raise invalid_body(error, "messages", index) from error
-        parts = _parts(message.content, f"messages.{index}.content")
-        messages.append(NewMessage(parts, message.role, message.name, message.otid, message.sender_id))
-    return messages
-
-
-def key_of(header: str | None, request: SendRequest) -> str | None:
-    """The idempotency key of the request: that of the header; else one made of the messages' `otid`s, which a client
-    keeps when it tries again. None if a message has none. Raises: InvalidInput."""
-    if header is not None:
-        check_key(header)
-        return header
-    items = request.messages or ()
-    otids = [otid for item in items if isinstance(otid := item.get("otid"), str) and otid]
-    if not otids or len(otids) < len(items):
-        return None
-    return key_of_otids(otids)
 
 
 def key_of_otids(otids: Sequence[str]) -> str:
@@ -273,29 +288,18 @@ def key_of_otids(otids: Sequence[str]) -> str:
     return "otid:" + hashlib.sha256("\0".join(otids).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _parts(content: str | list[dict[str, Any]], where: str) -> tuple[Text, ...]:
+def _parse_parts(content: str | list[dict[str, Any]], where: str) -> tuple[Text, ...]:
     if isinstance(content, str):
         return (Text(content),)
-    return tuple(_part(part, f"{where}.{index}") for index, part in enumerate(content))
+    return tuple(_parse_part(part, f"{where}.{index}") for index, part in enumerate(content))
 
 
-def _part(part: Mapping[str, Any], where: str) -> Text:
-    kind = part.get("type", "text")
+def _parse_part(part: Mapping[str, Any], where: str) -> Text:
+    kind, text = part.get("type", "text"), part.get("text")
     if isinstance(kind, str) and kind in OTHER_PARTS:
         raise NotSupported(f"{where}: content of type {kind!r} is not supported by this server yet, only text")
     if kind != "text":
         raise InvalidInput(f"body.{where}.type: must be 'text', not {kind!r:.80}")
-    text = part.get("text")
     if not isinstance(text, str):
         raise InvalidInput(f"body.{where}.text: must be a text, not {text!r:.80}")
     return Text(text)
-
-
-def client_tools_in(request: SendRequest) -> tuple[Mapping[str, Any], ...] | None:
-    """The tools that the client runs and the skills that it has, as a run stores them; None: there are none.
-
-    Raises: InvalidInput: no tool can be made of one.
-    """
-    tools = client_tools_of(request.client_tools).shapes if request.client_tools else ()
-    skills = dict.fromkeys(request.client_skills or ())  # one that is sent twice is one
-    return (*tools, *({"type": SKILL, **skill.model_dump()} for skill in skills)) or None

@@ -1,64 +1,78 @@
-"""MCP servers on the wire. A reply never has the values of secrets."""
+"""MCP servers on the wire, on the routes by id and on the older ones by name.
+
+A reply never has the values of secrets.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field
 
 from perdure.core.errors import InvalidInput
-from perdure.core.mcp import SERVER_NAME_PATTERN, Definition, LeftOut, McpServer, McpTool
+from perdure.core.mcp import SERVER_NAME_PATTERN, Definition, LeftOut, McpServer, McpTool, Transport
 from perdure.domain.mcp import ServerOptions, ToolsByStatus
-from perdure.server.limits import Items, ItemsByName
-from perdure.server.wire.base import WireRequest
-from perdure.server.wire.secrets import MASKED
-from perdure.server.wire.values import JsonObject, keywords
+from perdure.server.wire.base import MASKED, WireRequest
+from perdure.server.wire.fields import Items, ItemsByName, JsonObject, keywords
 
-Kind = Literal["stdio", "sse", "streamable_http"]
+ServerName = Annotated[str, keywords(pattern=SERVER_NAME_PATTERN)]
+
+_OPTION_NAMES = {
+    "server_name": "name",
+    "mcp_server_type": "transport",
+    "type": "transport",
+    "env": "environment",
+    "server_url": "url",
+    "auth_token": "token",
+    "custom_headers": "headers",
+}
+"""Field of the wire -> option of the library, where the names differ."""
+
+_STATUSES = ("active", "pending", "changed", "missing", "removed", "unusable", "added")
 
 
-class ReachedIn(WireRequest):
-    """How a server is reached, as all routes have it."""
+class CommandIn(WireRequest):
+    """How a `stdio` server is started."""
 
     command: str | None = None
     args: Items[str] | None = None
     env: ItemsByName[str] | None = None
+
+
+class _AddressIn(WireRequest):
+    """How a server with a URL is reached."""
+
     server_url: str | None = None
     auth_header: str | None = None
     auth_token: str | None = None
     custom_headers: ItemsByName[str] | None = None
 
 
-class McpConfigIn(ReachedIn):
+class _ConfigIn(CommandIn, _AddressIn):
+    """How a server is reached, on all routes."""
+
+    default_transport: ClassVar[Transport]
+
+    def new_options(self) -> ServerOptions:
+        """The options of a new server; empty texts are as good as missing ones."""
+        default = "stdio" if self.command is not None else self.default_transport
+        options = {name: value for name, value in _options_in(self).items() if value and name != "name"}
+        return cast(ServerOptions, {"transport": default} | options)
+
+
+class McpConfigIn(_ConfigIn):
     """How a server is reached; in a change, a field that is missing or null stays."""
 
-    mcp_server_type: Kind | None = None
-
-    @property
-    def kind(self) -> Kind:
-        return self.mcp_server_type or ("stdio" if self.command is not None else "streamable_http")
+    mcp_server_type: Transport | None = None
+    default_transport = "streamable_http"
 
 
 class McpServerIn(WireRequest):
     """A server to register."""
 
-    server_name: Annotated[str, keywords(pattern=SERVER_NAME_PATTERN)]
+    server_name: ServerName
     config: McpConfigIn
-
-    def options(self) -> ServerOptions:
-        """How the server is reached."""
-        config = self.config
-        return {
-            "transport": config.kind,
-            "command": config.command or "",
-            "args": tuple(config.args or ()),
-            "environment": config.env or {},
-            "url": config.server_url or "",
-            "auth_header": config.auth_header or None,
-            "token": config.auth_token or None,
-            "headers": config.custom_headers or {},
-        }
 
 
 class McpServerChangesIn(WireRequest):
@@ -68,23 +82,34 @@ class McpServerChangesIn(WireRequest):
     config: McpConfigIn = McpConfigIn()
 
     def changes(self, server: McpServer) -> dict[str, Any]:
-        """The fields of `McpChanges` that are set. Raises: InvalidInput: another kind of server."""
-        config = self.config
-        if config.mcp_server_type not in (None, server.transport):
+        """The changed fields, as `McpChanges` takes them. Raises: InvalidInput: another kind of server."""
+        changes = _options_in(self.config)
+        if changes.pop("transport", server.transport) != server.transport:
             raise InvalidInput(
                 f"MCP server {server.name!r} is of the type {server.transport}, which stays: register another one"
             )
-        fields = {
-            "name": self.server_name,
-            "command": config.command,
-            "args": None if config.args is None else tuple(config.args),
-            "environment": config.env,
-            "url": config.server_url,
-            "auth_header": config.auth_header,
-            "token": config.auth_token,
-            "headers": config.custom_headers,
-        }
-        return {name: value for name, value in fields.items() if value is not None}
+        return changes if self.server_name is None else changes | {"name": self.server_name}
+
+
+class NamedServerIn(_ConfigIn):
+    """A server to register or to try, on the routes by name, where one with a URL and no `type` is `sse`."""
+
+    server_name: ServerName
+    type: Transport | None = None
+    default_transport = "sse"
+
+
+class NamedServerChangesIn(_AddressIn):
+    """Changes of a server on the routes by name. `token` is the older name of `auth_token`."""
+
+    stdio_config: CommandIn = CommandIn()
+    token: str | None = None
+
+    def changes(self) -> dict[str, Any]:
+        """The changed fields, as `McpChanges` takes them."""
+        changes = _options_in(self.stdio_config) | _options_in(self) | {"token": self.auth_token or self.token}
+        del changes["stdio_config"]
+        return changes
 
 
 class McpToolRunIn(WireRequest):
@@ -101,16 +126,27 @@ class McpApproveIn(WireRequest):
     expected: ItemsByName[str] | None = None
 
 
+def _options_in(body: WireRequest) -> dict[str, Any]:
+    """The fields that are neither missing nor null, by their names in the library."""
+    options = {_OPTION_NAMES.get(name, name): value for name, value in body.non_null().items()}
+    return options | ({"args": tuple(options["args"])} if "args" in options else {})
+
+
 def server_shape(server: McpServer) -> dict[str, Any]:
     """The server with the fields of its type. Secret headers and variables have their names, and empty values."""
-    shape: dict[str, Any] = {"id": server.id, "server_name": server.name, "mcp_server_type": server.transport}
+    return {"id": server.id, "server_name": server.name, "mcp_server_type": server.transport, **_endpoint(server)}
+
+
+def named_server_shape(server: McpServer) -> dict[str, Any]:
+    """The server on the routes by name."""
+    return {"server_name": server.name, "type": server.transport, **_endpoint(server)}
+
+
+def _endpoint(server: McpServer) -> dict[str, Any]:
     if server.transport == "stdio":
-        return shape | {
-            "command": server.command,
-            "args": list(server.args),
-            "env": dict.fromkeys(server.variable_names, MASKED),
-        }
-    return shape | {
+        environment = dict.fromkeys(server.variable_names, MASKED)
+        return {"command": server.command, "args": list(server.args), "env": environment}
+    return {
         "server_url": server.url,
         "auth_header": server.auth_header,
         "auth_token": None if server.auth_header is None else MASKED,
@@ -131,19 +167,39 @@ def known_tool_shape(tool: McpTool) -> dict[str, Any]:
     }
 
 
-def left_out_shape(one: LeftOut) -> dict[str, Any]:
+def left_out_shape(entry: LeftOut) -> dict[str, Any]:
     """An entry of a server's listing that is no tool, in the shape of those that are."""
     empty = dict.fromkeys(("tool_name", "tool_id", "approved", "offered"))
-    return {"name": one.name, "status": "left_out", "problem": one.reason, **empty}
+    return {"name": entry.name, "status": "left_out", "problem": entry.reason, **empty}
 
 
 def tools_by_status_shape(tools: ToolsByStatus) -> Mapping[str, Any]:
     """A server's tools by status, and the entries of its listing that are no tools."""
     lists = {name: list(getattr(tools, name)) for name in _STATUSES}
-    return lists | {"left_out": [{"name": one.name, "reason": one.reason} for one in tools.left_out]}
+    return lists | {"left_out": [{"name": entry.name, "reason": entry.reason} for entry in tools.left_out]}
 
 
-_STATUSES = ("active", "pending", "changed", "missing", "removed", "unusable", "added")
+def listing_shape(definitions: Sequence[Definition]) -> list[dict[str, Any]]:
+    """The tools that a server offers which is not registered."""
+    return [_listed_tool_shape(definition, "") for definition in definitions]
+
+
+def offers_shape(tools: Sequence[McpTool]) -> list[dict[str, Any]]:
+    """The tools that a registered server offers now, by its own names, approved or not."""
+    return [_listed_tool_shape(tool.seen, tool.problem) for tool in tools if tool.seen is not None]
+
+
+def _listed_tool_shape(definition: Definition, problem: str) -> dict[str, Any]:
+    return {
+        "name": definition.name,
+        "title": None,
+        "description": definition.description,
+        "inputSchema": dict(definition.parameters),
+        "outputSchema": None,
+        "annotations": dict(definition.annotations) or None,
+        "_meta": None,
+        "health": {"status": "INVALID", "reasons": [problem]} if problem else None,
+    }
 
 
 def _definition_shape(definition: Definition | None) -> dict[str, Any] | None:

@@ -1,12 +1,11 @@
-"""Messages as the wire shows them: one stored message becomes one or more of its typed ones.
+"""Messages on the wire: one stored message becomes one or more typed ones.
 
-They share the stored message's `id`; their `otid`s differ in the last bits. Everything here makes plain dicts, because
-it runs for every message of every answer.
+They share the stored message's `id`; their `otid`s differ in the last bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -32,159 +31,158 @@ MessageType = Literal[
 
 SEND_MESSAGE = "send_message"
 
-GroupKind = Literal["reasoning", "text", "calls", "waiting", "said"]
+GroupKind = Literal["reasoning", "text", "calls", "waiting", "speech"]
+
+GROUP_TYPES: dict[GroupKind, MessageType] = {
+    "reasoning": "reasoning_message",
+    "text": "assistant_message",
+    "speech": "assistant_message",
+    "calls": "tool_call_message",
+    "waiting": "approval_request_message",
+}
+
+FIRST_FIELDS: dict[str, Any] = dict.fromkeys(
+    ("id", "date", "name", "message_type", "otid", "sender_id", "step_id", "is_err", "seq_id", "run_id")
+)
+"""The fields that every wire message and chunk begins with, in the wire's order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """How messages are shown: `types` are the only ones, if it is given; calls of the tool `tool_name` are shown as
-    what they say, their argument `tool_argument`, and their returns not at all."""
+class Display:
+    """Which messages a client gets, and in which form.
+
+    Args:
+        types: only messages of these types; None: all.
+        use_assistant_message: calls of the tool `tool_name` are displayed as messages with the text of their argument
+            `tool_argument`, and their results not at all.
+    """
 
     types: frozenset[str] | None = None
     use_assistant_message: bool = True
     tool_name: str = SEND_MESSAGE
     tool_argument: str = "message"
 
-    def has(self, message_type: str) -> bool:
+    def includes(self, message_type: str) -> bool:
+        """Whether the client gets messages of this type."""
         return self.types is None or message_type in self.types
 
-    def said(self, call: ToolCall) -> str | None:
-        """What a call says; None if it is to be shown as the call it is."""
+    def speech(self, call: ToolCall) -> str | None:
+        """The text of a call that is displayed as a message; None: it is displayed as a call."""
         if not self.use_assistant_message or call.name != self.tool_name:
             return None
         try:
-            said = parse_json(call.arguments, ARGUMENTS)[self.tool_argument]
+            text = parse_json(call.arguments, ARGUMENTS)[self.tool_argument]
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
-        return said if isinstance(said, str) else None
+        return text if isinstance(text, str) else None
+
+    def hides(self, message: Message) -> bool:
+        """Whether a tool's message only says that messages were sent."""
+        return self.use_assistant_message and all(
+            result.name == self.tool_name and result.status == "success" for result in message.results
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """Parts of one stored message that make one wire message.
 
-    `index` numbers them within the message, for the `otid`. `slot` does so for `seq_id`: a call has a number of its
-    own, because in token mode each is a chunk.
+    Args:
+        index: the number of the group within the message, for the `otid`.
+        offset: the same for `seq_id`: each call has a number of its own, because in token mode each is a chunk.
+        speech: the text of a call that is displayed as a message.
     """
 
     kind: GroupKind
     index: int
-    slot: int
+    offset: int
     parts: tuple[Part, ...]
-    said: str = ""
+    speech: str = ""
+
+    @property
+    def type(self) -> MessageType:
+        """The type of the wire message."""
+        return GROUP_TYPES[self.kind]
 
     @property
     def text(self) -> str:
-        return "\n".join(part.text for part in self.parts if isinstance(part, (Text, Reasoning)))
+        """The text of the message."""
+        return self.speech or "\n".join(part.text for part in self.parts if isinstance(part, (Text, Reasoning)))
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls of the message."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
 
-def groups_of(message: Message, shown: Shown) -> list[Group]:
-    """What a model said, by kind, each kind where it began: reasoning, text, calls; what it said by a tool; and last
-    the calls that wait."""
+def groups_of(message: Message, display: Display) -> list[Group]:
+    """The groups of a model's answer: reasoning, text and calls, each kind where it begins; then messages that were
+    sent by a tool; then the calls that wait, at which the run stops."""
     kinds: dict[GroupKind, list[Part]] = {}
-    said: list[tuple[ToolCall, str]] = []
+    speeches: list[tuple[ToolCall, str]] = []
     for part in message.parts:
-        match part:
-            case Text():
-                kinds.setdefault("text", []).append(part)
-            case Reasoning():
-                kinds.setdefault("reasoning", []).append(part)
-            case ToolCall():
-                if (text := shown.said(part)) is not None:
-                    said.append((part, text))
-                else:
-                    kinds.setdefault("calls" if part.awaits is None else "waiting", []).append(part)
-            case _:
-                pass
+        if isinstance(part, ToolCall) and (text := display.speech(part)) is not None:
+            speeches.append((part, text))
+        elif isinstance(part, ToolCall):
+            kinds.setdefault("calls" if part.awaits is None else "waiting", []).append(part)
+        elif isinstance(part, (Text, Reasoning)):
+            kinds.setdefault("text" if isinstance(part, Text) else "reasoning", []).append(part)
     waiting = kinds.pop("waiting", None)
-    found: list[tuple[GroupKind, list[Part], str]] = [(kind, parts, "") for kind, parts in kinds.items()]
-    found += [("said", [call], text) for call, text in said]
-    if waiting is not None:  # what the run stops at comes last
-        found.append(("waiting", waiting, ""))
+    ordered: list[tuple[GroupKind, list[Part], str]] = [(kind, parts, "") for kind, parts in kinds.items()]
+    ordered += [("speech", [call], text) for call, text in speeches]
+    if waiting is not None:
+        ordered.append(("waiting", waiting, ""))
     groups: list[Group] = []
-    slot = 0
-    for kind, parts, text in found:
-        groups.append(Group(kind, len(groups), slot, tuple(parts), text))
-        slot += len(parts) if kind in ("calls", "waiting") else 1
+    offset = 0
+    for kind, parts, text in ordered:
+        groups.append(Group(kind, len(groups), offset, tuple(parts), text))
+        offset += len(parts) if kind in ("calls", "waiting") else 1
     return groups
 
 
-def slots_of(message: Message) -> int:
-    """How many numbers a message takes up in a stream, however it is shown."""
+def count_numbers(message: Message) -> int:
+    """How many numbers (`seq_id`) a message takes in a stream, in whatever form it is displayed."""
     if message.role != "assistant":
         return 1
     texts = {part.type for part in message.parts if isinstance(part, (Text, Reasoning))}
     return max(1, len(texts) + len(message.calls))
 
 
-def wire_messages(message: Message, shown: Shown, *, seq: int | None = None) -> list[dict[str, Any]]:
-    """The wire messages of a stored one, in order; none if it is hidden or of a type that is not asked for.
+def wire_messages(message: Message, display: Display, *, seq: int | None = None) -> list[dict[str, Any]]:
+    """The wire messages of a stored message, in order; none if the client does not get its type.
 
     `seq` is the number of the first in its stream.
     """
     if message.kind == "approval":
-        return [_approval_response(message, seq)] if shown.has("approval_response_message") else []
-    match message.role:
-        case "assistant":
-            shapes = (_of_group(message, group, seq) for group in groups_of(message, shown))
-            return [shape for shape in shapes if shown.has(shape["message_type"])]
-        case "tool":
-            if not shown.has("tool_return_message") or _is_hidden(message.results, shown):
-                return []
-            return [_tool_return(message, seq)] if message.results else []
-        case "user" | "system" as role:
-            message_type = f"{role}_message"
-            if not shown.has(message_type):
-                return []
-            return [common(message, message_type, 0, seq) | {"content": _content(message.parts)}]
+        shapes = [_approval_response(message, seq)]
+    elif message.role == "assistant":
+        shapes = [_group_shape(message, group, seq) for group in groups_of(message, display)]
+    elif message.role == "tool":
+        shapes = [_tool_return(message, seq)] if message.results and not display.hides(message) else []
+    else:
+        shapes = [common_fields(message, f"{message.role}_message", 0, seq) | {"content": _content(message.parts)}]
+    return [shape for shape in shapes if display.includes(shape["message_type"])]
 
 
-def _of_group(message: Message, group: Group, seq: int | None) -> dict[str, Any]:
-    number = None if seq is None else seq + group.slot
-    match group.kind:
-        case "reasoning":
-            last = group.parts[-1]
-            return common(message, "reasoning_message", group.index, number) | {
-                "source": "reasoner_model",
-                "reasoning": group.text,
-                "signature": last.signature if isinstance(last, Reasoning) else None,
-            }
-        case "calls" | "waiting":
-            message_type = "tool_call_message" if group.kind == "calls" else "approval_request_message"
-            calls = [
-                {"name": call.name, "arguments": call.arguments, "tool_call_id": call.call_id} for call in group.calls
-            ]
-            return common(message, message_type, group.index, number) | {
-                "tool_call": calls[0],
-                "tool_calls": calls,
-            }
-        case "text":
-            return common(message, "assistant_message", group.index, number) | {"content": group.text}
-        case "said":
-            return common(message, "assistant_message", group.index, number) | {"content": group.said}
-
-
-def _shown(result: ToolResult) -> str:
-    """A result up to its tool's limit, as Letta's server shows it; all of it stands in the log."""
-    limit, size = result.shown_chars, len(result.text)
-    if limit is None:
-        return result.text
-    note = f"function output was truncated since it exceeded the character limit ({size} > {limit})"
-    return f"{result.text[:limit]}… [NOTE: {note}]"
+def _group_shape(message: Message, group: Group, seq: int | None) -> dict[str, Any]:
+    shape = common_fields(message, group.type, group.index, None if seq is None else seq + group.offset)
+    if group.kind == "reasoning":
+        last = group.parts[-1]
+        return shape | reasoning_fields(group.text, last.signature if isinstance(last, Reasoning) else None)
+    if group.kind in ("text", "speech"):
+        return shape | {"content": group.text}
+    calls = [{"name": call.name, "arguments": call.arguments, "tool_call_id": call.call_id} for call in group.calls]
+    return shape | {"tool_call": calls[0], "tool_calls": calls}
 
 
 def _approval_response(message: Message, seq: int | None) -> dict[str, Any]:
     approvals = [
-        {"type": "approval", "tool_call_id": one.call_id, "approve": one.approve, "reason": one.reason}
-        | ({} if one.arguments is None else {"arguments": one.arguments})
-        for one in message.decisions
+        {"type": "approval", "tool_call_id": decision.call_id, "approve": decision.approve, "reason": decision.reason}
+        | ({} if decision.arguments is None else {"arguments": decision.arguments})
+        for decision in message.decisions
     ]
     first = message.decisions[0]
-    return common(message, "approval_response_message", 0, seq) | {
+    return common_fields(message, "approval_response_message", 0, seq) | {
         "approvals": approvals,
         "approve": first.approve,
         "approval_request_id": first.call_id,
@@ -196,7 +194,7 @@ def _tool_return(message: Message, seq: int | None) -> dict[str, Any]:
     returns = [
         {
             "type": "tool",
-            "tool_return": _shown(result),
+            "tool_return": _limited_text(result),
             "status": result.status,
             "tool_call_id": result.call_id,
             "stdout": list(result.stdout),
@@ -205,16 +203,17 @@ def _tool_return(message: Message, seq: int | None) -> dict[str, Any]:
         for result in message.results
     ]
     first = {name: value for name, value in returns[0].items() if name != "type"}
-    shape = common(message, "tool_return_message", 0, seq) | first | {"tool_returns": returns}
-    shape["name"] = message.name or message.results[0].name
-    return shape
+    shape = common_fields(message, "tool_return_message", 0, seq) | first | {"tool_returns": returns}
+    return shape | {"name": message.name or message.results[0].name}
 
 
-def _is_hidden(results: Sequence[ToolResult], shown: Shown) -> bool:
-    """What says nothing: that a message was sent. That it was not is shown."""
-    return shown.use_assistant_message and all(
-        result.name == shown.tool_name and result.status == "success" for result in results
-    )
+def _limited_text(result: ToolResult) -> str:
+    """A result's text up to its tool's limit, as on Letta's server; the log has all of it."""
+    limit, size = result.shown_chars, len(result.text)
+    if limit is None:
+        return result.text
+    note = f"function output was truncated since it exceeded the character limit ({size} > {limit})"
+    return f"{result.text[:limit]}… [NOTE: {note}]"
 
 
 def _content(parts: Iterable[Part]) -> str | list[dict[str, Any]]:
@@ -222,9 +221,14 @@ def _content(parts: Iterable[Part]) -> str | list[dict[str, Any]]:
     return texts[0] if len(texts) == 1 else [{"type": "text", "text": text} for text in texts]
 
 
-def common(message: Message, message_type: str, index: int, seq: int | None) -> dict[str, Any]:
-    """The fields that every message has, in the wire's order. Input keeps the `otid` it came with."""
-    return {
+def reasoning_fields(text: str, signature: str | None = None) -> dict[str, Any]:
+    """The fields of a reasoning message besides the common ones."""
+    return {"source": "reasoner_model", "reasoning": text, "signature": signature}
+
+
+def common_fields(message: Message, message_type: str, index: int, seq: int | None) -> dict[str, Any]:
+    """The fields that every wire message has. Input keeps the `otid` that its client sent."""
+    return FIRST_FIELDS | {
         "id": message.id,
         "date": second(message.occurred_at),
         "name": message.name,
@@ -232,7 +236,6 @@ def common(message: Message, message_type: str, index: int, seq: int | None) -> 
         "otid": message.otid or otid(message.id, index),
         "sender_id": message.sender_id,
         "step_id": message.step_id,
-        "is_err": None,
         "seq_id": seq,
         "run_id": message.run_id,
     }

@@ -1,4 +1,4 @@
-"""Models as the wire shows them, and the options that clients give them."""
+"""Models on the wire, and the options that clients set."""
 
 from __future__ import annotations
 
@@ -11,88 +11,16 @@ from pydantic import ConfigDict, Field, model_validator
 from perdure import app as composition
 from perdure.app import App
 from perdure.core.models import ReasoningEffort
-from perdure.server.wire.base import WireRequest
-from perdure.server.wire.values import finite
+from perdure.server.wire.base import WireRequest, nulls
+from perdure.server.wire.fields import finite
 
-_PROVIDER_TYPES = frozenset(
-    [
-        "anthropic",
-        "azure",
-        "baseten",
-        "bedrock",
-        "cerebras",
-        "chatgpt_oauth",
-        "deepseek",
-        "fireworks",
-        "google_ai",
-        "google_vertex",
-        "groq",
-        "hugging-face",
-        "letta",
-        "lmstudio_openai",
-        "minimax",
-        "moonshot",
-        "moonshot_coding",
-        "mistral",
-        "ollama",
-        "openai",
-        "together",
-        "vllm",
-        "sglang",
-        "openrouter",
-        "xai",
-        "zai",
-        "zai_coding",
-    ]
-)
-_ENDPOINT_TYPES = frozenset(
-    [
-        "openai",
-        "anthropic",
-        "google_ai",
-        "google_vertex",
-        "azure",
-        "groq",
-        "ollama",
-        "vllm",
-        "hugging-face",
-        "baseten",
-        "minimax",
-        "moonshot",
-        "moonshot_coding",
-        "mistral",
-        "together",
-        "bedrock",
-        "deepseek",
-        "xai",
-        "zai",
-        "zai_coding",
-        "openrouter",
-        "chatgpt_oauth",
-    ]
-)
+# The names that the types of clients know. Every other provider speaks the protocol of `openai`, and counts as that.
 _SETTINGS_TYPES = frozenset(
-    [
-        "openai",
-        "sglang",
-        "anthropic",
-        "google_ai",
-        "google_vertex",
-        "azure",
-        "xai",
-        "moonshot",
-        "zai",
-        "moonshot_coding",
-        "groq",
-        "deepseek",
-        "together",
-        "bedrock",
-        "baseten",
-        "openrouter",
-        "chatgpt_oauth",
-    ]
+    {"openai", "sglang", "anthropic", "google_ai", "google_vertex", "azure", "xai", "moonshot", "moonshot_coding"}
+    | {"zai", "groq", "deepseek", "together", "bedrock", "baseten", "openrouter", "chatgpt_oauth"}
 )
-"""What clients' types know. Everything else speaks the protocol of `openai`, and is shown as that."""
+_ENDPOINT_TYPES = _SETTINGS_TYPES - {"sglang"} | {"ollama", "vllm", "hugging-face", "minimax", "mistral", "zai_coding"}
+_PROVIDER_TYPES = _ENDPOINT_TYPES | {"cerebras", "fireworks", "letta", "lmstudio_openai", "sglang"}
 
 _Tokens = Annotated[int | None, Field(ge=0, le=2**53)]
 _Temperature = Annotated[float | None, Field(ge=0, le=2, allow_inf_nan=False)]
@@ -100,32 +28,32 @@ _Temperature = Annotated[float | None, Field(ge=0, le=2, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the wire tells of a model: its window and its longest answer, in tokens."""
+    """A model's window and its longest answer, in tokens."""
 
     window_tokens: int
     max_output_tokens: int
 
 
 def facts_of(app: App, handle: str) -> Facts:
-    """What the catalog says of a model; of a program's own, what the settings say."""
-    most = app.settings.context_window_tokens  # no more is used of any model
-    window = min(app.models.window_tokens(handle) or most, most)
+    """The facts of a model from the catalog, or from the settings if it has none."""
+    limit = app.settings.context_window_tokens  # no more is used of any model
+    window = min(app.models.window_tokens(handle) or limit, limit)
     return Facts(window_tokens=window, max_output_tokens=min(composition.facts_of(handle).max_output_tokens, window))
 
 
 def handles_of(app: App) -> list[str]:
-    """The models that can be used here, the server's default first: clients without a choice take the first."""
-    known, default = app.models.handles(), app.choice.handle
+    """The models that can be used, the server's default first: clients without a choice take the first."""
+    handles, default = app.models.handles(), app.choice.handle
     # The built-in model comes last: it needs nothing, and is the least able.
-    others = sorted(known, key=lambda handle: (handle.startswith("perdure/"), handle))
-    first = [default] if default in known else []
+    others = sorted(handles, key=lambda handle: (handle.startswith("perdure/"), handle))
+    first = [default] if default in handles else []
     return first + [handle for handle in others if handle != default]
 
 
 def handles_named(handle: str) -> Sequence[str]:
-    """The handles that a client may mean by this one, as it stands first.
+    """The handles that a client may mean by this one; the first is unchanged.
 
-    `openai-proxy/x` is Letta's name of `openai/x` behind an address of one's own; agents from there still say it.
+    `openai-proxy/x` is Letta's name of `openai/x` behind a custom address; agents from there still use it.
     """
     provider, _, name = handle.partition("/")
     return (handle, f"openai/{name}") if provider == "openai-proxy" else (handle,)
@@ -146,7 +74,7 @@ class _ThinkingConfig(WireRequest):
 
 
 class ResponseFormat(WireRequest):
-    """The form of the answer; besides `type` it is passed on as it is."""
+    """The format of the answer; fields besides `type` are passed on unchanged."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -156,12 +84,12 @@ class ResponseFormat(WireRequest):
     _finite = model_validator(mode="before")(finite)
 
     def option(self) -> dict[str, Any] | None:
-        """As `ModelOptions` takes it; plain text is what comes without one."""
+        """The format as `ModelOptions` takes it; None: plain text."""
         return None if self.type == "text" else self.model_dump(exclude_unset=True) | {"type": self.type}
 
 
 class ModelSettings(WireRequest):
-    """How a model should answer, in the words of its provider type; fields of other providers' are kept as they are."""
+    """The options of a model, in the words of its provider type. Fields of other providers are only stored."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -179,23 +107,23 @@ class ModelSettings(WireRequest):
     response_format: ResponseFormat | None = None
 
     def options(self) -> dict[str, Any]:
-        """What was given, under the names of `ModelOptions`; None takes an option back."""
-        given = self.model_fields_set
+        """The options that are set, by their names in `ModelOptions`; None removes an option."""
+        names = self.model_fields_set
         options: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("max_output_tokens", "parallel_tool_calls", "temperature", "top_p")
-            if name in given
+            if name in names
         }
         if self.reasoning is not None and "reasoning_effort" in self.reasoning.model_fields_set:
             options["reasoning_effort"] = self.reasoning.reasoning_effort
-        if "effort" in given:
+        if "effort" in names:
             options["reasoning_effort"] = "xhigh" if self.effort == "max" else self.effort
         if self.thinking is not None:
             budget = None if self.thinking.type == "disabled" else self.thinking.budget_tokens
             options["max_reasoning_tokens"] = budget or None
         if self.thinking_config is not None:
             options["max_reasoning_tokens"] = self.thinking_config.thinking_budget or None
-        if "response_format" in given:
+        if "response_format" in names:
             options["response_format"] = self.response_format and self.response_format.option()
         if options.get("max_output_tokens") == 0:
             options["max_output_tokens"] = None
@@ -203,7 +131,7 @@ class ModelSettings(WireRequest):
 
 
 class LlmConfig(WireRequest):
-    """The older way to name a model and its options in one."""
+    """A model and its options in one, the older form."""
 
     model: str
     handle: str | None = None
@@ -218,12 +146,12 @@ class LlmConfig(WireRequest):
     response_format: ResponseFormat | None = None
 
     @property
-    def named(self) -> str:
+    def full_handle(self) -> str:
         """The model's handle."""
         return self.handle or f"{self.provider_name or self.model_endpoint_type or 'openai'}/{self.model}"
 
     def options(self) -> dict[str, Any]:
-        """What was given, under the names of `ModelOptions`."""
+        """The options that are set, by their names in `ModelOptions`."""
         options = {
             "temperature": self.temperature,
             "max_output_tokens": self.max_tokens or None,
@@ -236,15 +164,15 @@ class LlmConfig(WireRequest):
 
 
 def provider_type_of(handle: str) -> str:
-    """The provider type that clients know, of a model's handle."""
+    """The provider type of a model's handle, as clients know it."""
     name = handle.partition("/")[0]
     return name if name in _PROVIDER_TYPES else "openai"
 
 
 def llm_config_shape(handle: str, facts: Facts, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A model with the options of an agent's settings. What is not set has the value that clients expect to see."""
+    """A model with the options of an agent's settings. Options that are not set have the values that clients expect."""
     provider, _, name = handle.partition("/")
-    kept = settings.get("wire", {}).get("model_settings", {})
+    extras = settings.get("wire", {}).get("model_settings", {})
     return {
         "model": name or handle,
         "display_name": name or handle,
@@ -261,14 +189,13 @@ def llm_config_shape(handle: str, facts: Facts, settings: Mapping[str, Any]) -> 
         "enable_reasoner": bool(settings.get("max_reasoning_tokens") or settings.get("reasoning_effort")),
         "reasoning_effort": settings.get("reasoning_effort"),
         "max_reasoning_tokens": settings.get("max_reasoning_tokens") or 0,
-        "effort": kept.get("effort"),
-        "frequency_penalty": None,
-        "compatibility_type": None,
-        "verbosity": kept.get("verbosity"),
+        "effort": extras.get("effort"),
+        **nulls("frequency_penalty", "compatibility_type"),
+        "verbosity": extras.get("verbosity"),
         "tier": None,
         "parallel_tool_calls": _or(settings.get("parallel_tool_calls"), True),
         "response_format": settings.get("response_format"),
-        "strict": kept.get("strict", False),
+        "strict": extras.get("strict", False),
         "return_logprobs": False,
         "top_logprobs": None,
         "return_token_ids": False,
@@ -277,7 +204,7 @@ def llm_config_shape(handle: str, facts: Facts, settings: Mapping[str, Any]) -> 
 
 
 def model_shape(handle: str, facts: Facts) -> dict[str, Any]:
-    """A model of the list."""
+    """A model in the list of models."""
     config = llm_config_shape(handle, facts, {})
     del config["handle"], config["provider_name"]
     name = config["model"]
@@ -294,10 +221,10 @@ def model_shape(handle: str, facts: Facts) -> dict[str, Any]:
 
 
 def model_settings_shape(handle: str, facts: Facts, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """How an agent's model is asked, in the words of its provider type. What is not set has the value that clients
-    expect to see; what was given and has no meaning here is given back."""
-    kept = settings.get("wire", {}).get("model_settings", {})
-    provider = kept.get("provider_type") or handle.partition("/")[0]
+    """The options of an agent's model, in the words of its provider type. Options that are not set have the values that
+    clients expect; fields that have no meaning here are returned as they were sent."""
+    extras = settings.get("wire", {}).get("model_settings", {})
+    provider = extras.get("provider_type") or handle.partition("/")[0]
     provider = provider if provider in _SETTINGS_TYPES else "openai"
     effort, budget = settings.get("reasoning_effort"), settings.get("max_reasoning_tokens")
     shape: dict[str, Any] = {
@@ -315,16 +242,16 @@ def model_settings_shape(handle: str, facts: Facts, settings: Mapping[str, Any])
             shape["thinking_config"] = {"include_thoughts": bool(budget), "thinking_budget": budget or 1024}
     shape["response_format"] = settings.get("response_format")
     if provider == "openai":
-        shape["strict"] = kept.get("strict", False)
-    return shape | {name: value for name, value in kept.items() if name not in shape}
+        shape["strict"] = extras.get("strict", False)
+    return shape | {name: value for name, value in extras.items() if name not in shape}
 
 
 def extras_of(settings: ModelSettings) -> dict[str, Any]:
-    """What is kept of them besides the options: the provider type, and what only its provider knows."""
-    known = ("max_output_tokens", "parallel_tool_calls", "temperature", "reasoning", "thinking", "thinking_config")
+    """The fields besides the options: the provider type, and those that only its provider knows."""
+    options = ("max_output_tokens", "parallel_tool_calls", "temperature", "reasoning", "thinking", "thinking_config")
     dumped = settings.model_dump(exclude_unset=True)
-    return {name: value for name, value in dumped.items() if name not in (*known, "response_format")}
+    return {name: value for name, value in dumped.items() if name not in (*options, "response_format")}
 
 
-def _or(value: Any, otherwise: Any) -> Any:
-    return otherwise if value is None else value
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value

@@ -1,26 +1,25 @@
-"""Passages as the wire shows and takes them."""
+"""Passages on the wire."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, Field
 
 from perdure.core.passages import Passage, TagMatch
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import Selection
-from perdure.domain.values import as_tags
 from perdure.library.services.passages import passage_filter
 from perdure.search.query.times import parse_time
-from perdure.server.limits import MaxItems, Tags
-from perdure.server.wire.base import ACTOR_ID, ORG_ID, WireRequest, stamp
-from perdure.server.wire.values import Date, Filled, JsonObject
+from perdure.server.wire.base import ORG_ID, WireRequest, stamps
+from perdure.server.wire.fields import Date, Filled, JsonObject, MaxItems, Tags
 
 EMBEDDING_MAX = 65_536
 
 
 def _utc(moment: datetime) -> datetime:
+    """The moment in UTC; without an offset it is in UTC already. Raises: ValueError: UTC has no such year."""
     try:
         return (moment.replace(tzinfo=UTC) if moment.utcoffset() is None else moment).astimezone(UTC)
     except OverflowError:
@@ -32,7 +31,7 @@ _Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class PassageChangesIn(WireRequest):
-    """What may be changed of a passage. What is missing or null stays as it is."""
+    """Changes of a passage. A field that is missing or null stays."""
 
     text: Filled | None = None
     tags: Tags | None = None
@@ -41,41 +40,28 @@ class PassageChangesIn(WireRequest):
 
     @property
     def changes(self) -> PassageChanges:
-        changes: PassageChanges = {}
-        if self.text is not None:
-            changes["text"] = self.text
-        if self.tags is not None:
-            changes["tags"] = self.tags
-        if self.metadata is not None:
-            changes["metadata"] = self.metadata
+        """The changed fields, by their names in the library."""
+        changes = self.non_null("text", "tags", "metadata")
         if self.created_at is not None:
             changes["occurred_at"] = self.created_at
-        return changes
+        return cast(PassageChanges, changes)
 
 
-class PassageIn(WireRequest):
-    """A text to put away. `created_at` is when it happened; without a zone it is in UTC. `embedding` is its vector, if
-    the archive's are of the same model."""
+class PassageIn(PassageChangesIn):
+    """A text to store. `created_at` is when it happened; without a zone it is in UTC. `embedding` is its vector, if the
+    archive's are of the same model."""
 
     text: Filled
-    tags: Tags | None = None
-    metadata: JsonObject | None = None
-    created_at: _Moment | None = None
     embedding: Annotated[list[_Number], Field(min_length=1, max_length=EMBEDDING_MAX)] | None = None
 
     @property
     def new(self) -> NewPassage:
-        return NewPassage(
-            text=self.text,
-            tags=as_tags(self.tags or ()),
-            metadata=self.metadata or {},
-            occurred_at=self.created_at,
-            embedding=self.embedding,
-        )
+        """The passage, as the library takes it."""
+        return NewPassage(**self.changes, embedding=self.embedding)
 
 
 class PassagesIn(WireRequest):
-    """Texts to put away, in their order."""
+    """Texts to store, in their order."""
 
     passages: Annotated[list[PassageIn], MaxItems("passages_per_request")]
 
@@ -93,7 +79,7 @@ class DeleteSelected(WireRequest):
 
     @property
     def selection(self) -> Selection:
-        """Raises: InvalidInput: a text that is not a date."""
+        """The conditions, as the library takes them. Raises: InvalidInput: a text that is not a date."""
         where = passage_filter(
             tags=self.tags or (),
             tag_match=self.tag_match_mode,
@@ -106,10 +92,7 @@ class DeleteSelected(WireRequest):
 def passage_shape(passage: Passage) -> dict[str, Any]:
     """The passage with all fields of the wire. `embedding` is null: vectors are large and nobody needs them."""
     return {
-        "created_by_id": ACTOR_ID,
-        "last_updated_by_id": ACTOR_ID,
-        "created_at": stamp(passage.occurred_at),
-        "updated_at": stamp(passage.created_at),
+        **stamps(passage.occurred_at, passage.created_at),
         "is_deleted": False,
         "organization_id": ORG_ID,
         "archive_id": passage.archive_id,

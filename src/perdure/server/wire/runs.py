@@ -1,4 +1,4 @@
-"""Runs, steps, usage and stop reasons as the wire shows them."""
+"""Runs, steps, usage and stop reasons on the wire."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Literal
 from perdure.core.models import Exchange
 from perdure.core.runs import Run, RunStatus, Step, Usage
 from perdure.library.reply import Reply
-from perdure.server.wire.base import ORG_ID, stamp
-from perdure.server.wire.messages import Shown, wire_messages
+from perdure.server.wire.base import ORG_ID, nulls, stamp
+from perdure.server.wire.messages import Display, wire_messages
 
 WireRunStatus = Literal["created", "running", "completed", "failed", "cancelled"]
 
@@ -44,17 +44,13 @@ def wire_run(run: Run, *, status: WireRunStatus | None = None) -> dict[str, Any]
         "metadata": metadata,
         "request_config": None,
         "stop_reason": run.stop_reason,
-        "callback_url": None,
-        "callback_sent_at": None,
-        "callback_status_code": None,
-        "callback_error": None,
-        "ttft_ns": None,
+        **nulls("callback_url", "callback_sent_at", "callback_status_code", "callback_error", "ttft_ns"),
         "total_duration_ns": duration,
     }
 
 
 def wire_trace(step: Step, run: Run, exchange: Exchange) -> dict[str, Any]:
-    """What went over the wire at a step. `request_json` leaves out the messages, which the log has."""
+    """The provider's request and answer of a step. `request_json` leaves out the messages, which the log has."""
     return {
         "id": step.id,
         "step_id": step.id,
@@ -83,23 +79,15 @@ def wire_step(step: Step, run: Run) -> dict[str, Any]:
         "provider_category": "base",
         "model": model or provider,
         "model_handle": step.model,
-        "model_endpoint": None,
-        "context_window_limit": None,
-        "completion_tokens": usage.output_tokens,
-        "prompt_tokens": usage.input_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-        "cached_input_tokens": usage.cached_input_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
+        **nulls("model_endpoint", "context_window_limit"),
+        **_counts(usage),
+        **_cache_counts(usage),
         **_details(usage),
         "stop_reason": step.stop_reason,
         "tags": [],
-        "tid": None,
-        "trace_id": None,
-        "request_id": None,
+        **nulls("tid", "trace_id", "request_id"),
         "messages": [],
-        "feedback": None,
-        "project_id": None,
+        **nulls("feedback", "project_id"),
         "error_type": step.failure.kind if step.failure else None,
         "error_data": {"message": step.failure.message} if step.failure else None,
         "status": "failed" if step.status == "abandoned" else step.status,
@@ -107,49 +95,55 @@ def wire_step(step: Step, run: Run) -> dict[str, Any]:
 
 
 def wire_usage(usage: Usage) -> dict[str, Any]:
-    """What `GET /v1/runs/{id}/usage` answers."""
-    return {
-        "completion_tokens": usage.output_tokens,
-        "prompt_tokens": usage.input_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-        **_details(usage),
-    }
+    """The usage of a run."""
+    return _counts(usage) | _details(usage)
 
 
 def usage_statistics(usage: Usage, step_count: int) -> dict[str, Any]:
-    """What a request cost. `context_tokens`, how full the window is, is known here of a single step only."""
-    total = usage.input_tokens + usage.output_tokens
+    """The usage of a request. `context_tokens`, the tokens in the window, are known for a single step only."""
     return {
         "message_type": "usage_statistics",
-        "completion_tokens": usage.output_tokens,
-        "prompt_tokens": usage.input_tokens,
-        "total_tokens": total,
+        **_counts(usage),
         "step_count": step_count,
         "run_ids": None,
-        "cached_input_tokens": usage.cached_input_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
-        "context_tokens": total if step_count == 1 else None,
+        **_cache_counts(usage),
+        "context_tokens": usage.input_tokens + usage.output_tokens if step_count == 1 else None,
     }
 
 
 def stop_reason(reason: str) -> dict[str, Any]:
+    """The message that says why a run ended."""
     return {"message_type": "stop_reason", "stop_reason": reason}
 
 
-def letta_response(reply: Reply, shown: Shown) -> dict[str, Any]:
+def letta_response(reply: Reply, display: Display) -> dict[str, Any]:
     """The answer to a message that was not streamed, without the messages of the caller and of the engine."""
     return {
         "messages": [
             shape
             for message in reply.messages
             if message.step_id is not None and message.kind == "message"
-            for shape in wire_messages(message, shown)
+            for shape in wire_messages(message, display)
         ],
         "stop_reason": stop_reason(reply.stop_reason),
         "usage": usage_statistics(reply.usage, reply.step_count),
-        "logprobs": None,
-        "turns": None,
+        **nulls("logprobs", "turns"),
+    }
+
+
+def _counts(usage: Usage) -> dict[str, Any]:
+    return {
+        "completion_tokens": usage.output_tokens,
+        "prompt_tokens": usage.input_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+    }
+
+
+def _cache_counts(usage: Usage) -> dict[str, Any]:
+    return {
+        "cached_input_tokens": usage.cached_input_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
     }
 
 

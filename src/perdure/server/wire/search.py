@@ -1,4 +1,4 @@
-"""Searches as the wire asks for them, and what they found."""
+"""Searches and recall: what clients ask for, and the shapes of the results. Recall is no part of Letta's API."""
 
 from __future__ import annotations
 
@@ -8,117 +8,164 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from perdure.core.ids import AgentId, ArchiveId
-from perdure.core.messages import Message
-from perdure.core.passages import Passage, TagMatch
-from perdure.library.services.search import SearchMode
-from perdure.search.hits import Hits, MessageHit, PassageHit, SearchReport, Why
-from perdure.server.ids import IdFormat
-from perdure.server.limits import Tags
+from perdure.core.ids import AgentId
+from perdure.core.passages import TagMatch
+from perdure.library.services.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
+from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, SearchReport, Why
+from perdure.search.recalled import Recalled, Source
 from perdure.server.wire.base import WireRequest, stamp
+from perdure.server.wire.fields import (
+    AgentIdIn,
+    ArchiveIdIn,
+    ConversationIdIn,
+    ConversationOrDefault,
+    Date,
+    Filled,
+    Items,
+    Tags,
+    keywords,
+)
 from perdure.server.wire.passages import passage_shape
-from perdure.server.wire.values import Date, Filled
 
-FOUND = 50
-FOUND_MAX = 1_000
+_Limit = Annotated[int, Field(ge=1, le=HITS_MAX)]
 
-_AgentId = Annotated[AgentId, IdFormat("agent")]
-_ArchiveId = Annotated[ArchiveId, IdFormat("archive")]
-_Limit = Annotated[int, Field(ge=1, le=FOUND_MAX)]
+_SOURCE_FIELDS = ("number", "kind", "id", "score", "tokens", "first", "last", "chars")
+_SOURCE_FIELDS_BY_KIND = {
+    "block": ("label",),
+    "passage": ("archive_id", "archive_name", "source", "path", "lines", "occurred_at"),
+    "turn": ("conversation_id", "seq", "role", "name", "occurred_at", "beside"),
+}
 
 
 class PassageSearch(WireRequest):
-    """Which passages are looked for; without a query the newest. Without an agent or archive, in all archives."""
+    """A search for passages; without a query the newest. Without an agent or archive, in all archives."""
 
     query: Filled | None = None
-    agent_id: _AgentId | None = None
-    archive_id: _ArchiveId | None = None
+    agent_id: AgentIdIn | None = None
+    archive_id: ArchiveIdIn | None = None
     tags: Tags | None = None
     tag_match_mode: TagMatch = "any"
     start_date: Date | None = None
     end_date: Date | None = None
-    limit: _Limit = FOUND
+    limit: _Limit = 50
     explain: bool = False
 
 
 class MessageSearch(WireRequest):
-    """Which messages are looked for. Without an agent, in the histories of all."""
+    """A search for messages. Without an agent, in the histories of all."""
 
     query: Filled
     search_mode: SearchMode = "hybrid"
-    agent_id: _AgentId | None = None
-    conversation_id: Annotated[str, IdFormat("conversation", words=("default",))] | None = None
+    agent_id: AgentIdIn | None = None
+    conversation_id: ConversationOrDefault | None = None
     start_date: Date | None = None
     end_date: Date | None = None
-    limit: _Limit = FOUND
+    limit: _Limit = 50
     explain: bool = False
 
 
+class _Recall(WireRequest):
+    query: Filled
+    budget_tokens: Annotated[int, keywords(minimum=1, maximum=BUDGET_MAX_TOKENS)] = BUDGET_TOKENS
+    archive_ids: Items[ArchiveIdIn] | None = None
+    blocks: bool = True
+    messages: bool = True
+    floor: Annotated[float, keywords(minimum=0, maximum=1)] = 0.0
+    explain: bool = False
+
+
+class AgentRecallIn(_Recall):
+    """A recall from one agent. `archive_ids`: only passages of these; by default of all that it has."""
+
+    conversation_id: ConversationIdIn | None = None
+
+
+class RecallIn(_Recall):
+    """A recall from archives, and from an agent if one is named. `timezone` is of dates where no agent has one."""
+
+    agent_id: AgentIdIn | None = None
+    timezone: str = "UTC"
+
+
 def agent_passages_shape(hits: Hits[PassageHit], *, explain: bool) -> dict[str, Any]:
-    """What a search of an agent's passages found, best first: `{"results": [{id, timestamp, content, tags}], "count":
+    """The hits of a search in one agent's passages, best first: `{"results": [{id, timestamp, content, tags}], "count":
     n}`; with `explain` each says why, and `ran` what the search did."""
-    shape: dict[str, Any] = {
-        "results": [
-            {
-                "id": hit.passage.id,
-                "timestamp": stamp(hit.passage.occurred_at),
-                "content": hit.passage.text,
-                "tags": list(hit.passage.tags),
-            }
-            | ({"explanation": _explanation(hit.score, hit.why)} if explain else {})
-            for hit in hits
-        ],
-        "count": len(hits),
-    }
-    return shape | ({"ran": ran_shape(hits.ran)} if explain else {})
+    results = [
+        {
+            "id": hit.passage.id,
+            "timestamp": stamp(hit.passage.occurred_at),
+            "content": hit.passage.text,
+            "tags": list(hit.passage.tags),
+        }
+        | ({"explanation": _explanation(hit.score, hit.why)} if explain else {})
+        for hit in hits
+    ]
+    return {"results": results, "count": len(hits)} | ({"ran": asdict(hits.ran)} if explain else {})
 
 
 def passages_shape(hits: Hits[PassageHit], *, explain: bool) -> list[dict[str, Any]]:
-    """What a search of passages found, best first: `[{passage, score, metadata}]`; of a file's passage the metadata
-    say its lines, and its page if it has pages."""
+    """The hits of a search of passages, best first: `[{passage, score, metadata}]`. The metadata of a file's passage
+    are its lines, and its page if it has pages."""
     return [
-        {"passage": passage_shape(hit.passage), "score": hit.score, "metadata": _place(hit.passage)}
+        {
+            "passage": passage_shape(hit.passage),
+            "score": hit.score,
+            "metadata": {
+                name: hit.passage.source[name]
+                for name in ("first_line", "last_line", "page")
+                if name in hit.passage.source
+            },
+        }
         | ({"explanation": _explanation(hit.score, hit.why, hits.ran)} if explain else {})
         for hit in hits
     ]
-
-
-def _place(passage: Passage) -> dict[str, Any]:
-    return {name: passage.source[name] for name in ("first_line", "last_line", "page") if name in passage.source}
 
 
 def messages_shape(
     hits: Hits[MessageHit], conversations: Mapping[tuple[AgentId, int], str], *, explain: bool
 ) -> list[dict[str, Any]]:
-    """What a search of messages found, best first, each with the agent and conversation (by agent and number) it is
-    of."""
+    """The hits of a search of messages, best first. `conversations`: agent and number -> the conversation's id."""
     return [
-        _message(hit.message, conversations)
-        | {"score": hit.score}
+        {
+            "message_type": f"{hit.message.role}_message",
+            "message_id": hit.message.id,
+            "content": hit.message.text,
+            "created_at": stamp(hit.message.occurred_at),
+            "agent_id": hit.message.agent_id,
+            "conversation_id": conversations.get((hit.message.agent_id, hit.message.conversation_seq)),
+            "name": hit.message.name,
+            "score": hit.score,
+        }
         | ({"explanation": _explanation(hit.score, hit.why, hits.ran)} if explain else {})
         for hit in hits
     ]
 
 
-def ran_shape(ran: SearchReport) -> dict[str, Any]:
-    """What a search did."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(ran).items()}
-
-
-def _message(message: Message, conversations: Mapping[tuple[AgentId, int], str]) -> dict[str, Any]:
+def recall_shape(recalled: Recalled) -> dict[str, Any]:
+    """A recalled text with its sources; a source has the fields of its kind, and `why` if the request has `explain`."""
     return {
-        "message_type": f"{message.role}_message",
-        "message_id": message.id,
-        "content": message.text,
-        "created_at": stamp(message.occurred_at),
-        "agent_id": message.agent_id,
-        "conversation_id": conversations.get((message.agent_id, message.conversation_seq)),
-        "name": message.name,
+        "text": recalled.text,
+        "tokens": recalled.tokens,
+        "budget_tokens": recalled.budget_tokens,
+        "sources": [_source_shape(source) for source in recalled.sources],
+        "left_out": recalled.left_out,
+        "ran": {name: asdict(report) for name, report in recalled.ran.items()},
     }
 
 
+def _source_shape(source: Source) -> dict[str, Any]:
+    names = (*_SOURCE_FIELDS, *_SOURCE_FIELDS_BY_KIND[source.kind])
+    shape: dict[str, Any] = {name: getattr(source, name) for name in names}
+    if source.kind != "block":
+        shape["occurred_at"] = stamp(source.occurred_at)
+    if source.kind == "passage":
+        shape["source"] = source.source or {}
+    if source.why is not None:
+        shape["why"] = asdict(source.why)
+        del shape["why"]["same"]
+    return shape
+
+
 def _explanation(score: float, why: Why | None, ran: SearchReport | None = None) -> dict[str, Any]:
-    shape: dict[str, Any] = {"score": score}
-    if why is not None:
-        shape |= {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(why).items()}
-    return shape | ({"ran": ran_shape(ran)} if ran is not None else {})
+    shape = {"score": score} | ({} if why is None else asdict(why))
+    return shape | ({} if ran is None else {"ran": asdict(ran)})

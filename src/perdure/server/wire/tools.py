@@ -9,26 +9,20 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import AgentId
 from perdure.core.tools.schema import without_titles
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.domain.tools.search import ToolHit, text_of_tool
 from perdure.domain.tools.units import MEMORY_MAX_MB, TIMEOUT_MAX_S, NewTool, ToolChanges
-from perdure.server.ids import IdFormat
-from perdure.server.limits import Items, ItemsByName, Tags
-from perdure.server.wire.base import ACTOR_ID, WireRequest
-from perdure.server.wire.values import JsonObject, keywords
-
-_WIRE_FIELDS = "perdure:wire"
-"""The key in a tool's metadata of the fields that only the wire has. No reply shows it."""
+from perdure.library.services.tools import ToolState
+from perdure.server.wire.base import ACTOR_ID, WIRE_FIELDS, WireRequest, own_metadata, with_wire_fields
+from perdure.server.wire.fields import AgentIdIn, Items, ItemsByName, JsonObject, Tags, keywords
 
 _HASH = "tool_hash"
+"""The key in a reply's metadata of the digest of the source."""
 
 _HEARTBEAT = "request_heartbeat"
 _LOOP_ARGUMENTS = (_HEARTBEAT, "thinking", "inner_thoughts")
 """Arguments that the loops of older agents add to each schema. No function has them."""
-
-_AgentId = Annotated[AgentId, IdFormat("agent")]
 
 
 class Requirement(BaseModel):
@@ -120,16 +114,15 @@ class ToolChangesIn(WireRequest):
 
     def _metadata(self, before: Mapping[str, Any]) -> dict[str, Any] | None:
         """The whole new metadata, None where nothing of it changes."""
-        wire_fields = dict(before.get(_WIRE_FIELDS, {}))
+        wire_fields = dict(before.get(WIRE_FIELDS, {}))
         if self.args_json_schema is not None:
             wire_fields["args_json_schema"] = self.args_json_schema
         if self.npm_requirements is not None:
             wire_fields["npm_requirements"] = [one.model_dump() for one in self.npm_requirements]
-        if self.metadata is None and wire_fields == before.get(_WIRE_FIELDS, {}):
+        if self.metadata is None and wire_fields == before.get(WIRE_FIELDS, {}):
             return None
         metadata = before if self.metadata is None else self.metadata
-        own = {name: value for name, value in metadata.items() if name not in (_WIRE_FIELDS, _HASH)}
-        return own | ({_WIRE_FIELDS: wire_fields} if wire_fields else {})
+        return with_wire_fields({name: value for name, value in metadata.items() if name != _HASH}, wire_fields)
 
 
 class ToolIn(ToolChangesIn):
@@ -148,8 +141,8 @@ class ToolRunIn(ToolIn):
     args: JsonObject = Field(default_factory=dict)
 
 
-class ApprovalWanted(WireRequest):
-    """Whether a person has to approve each call of a tool."""
+class ApprovalChange(WireRequest):
+    """The new setting of whether a person approves each call of a tool."""
 
     requires_approval: bool
 
@@ -158,7 +151,7 @@ class AgentToolRunIn(WireRequest):
     """Arguments for a tool of an agent."""
 
     args: JsonObject = Field(default_factory=dict)
-    agent_id: _AgentId | None = None
+    agent_id: AgentIdIn | None = None
 
 
 class GenerateSchemaIn(WireRequest):
@@ -188,8 +181,8 @@ def tool_shape(tool: Tool, code: ToolCode | None = None) -> dict[str, Any]:
     """The tool with all fields of the wire. `source_code` is null of a tool that is not custom."""
     spec = tool.spec
     own = spec.tool_type != "custom"
-    wire_fields = tool.metadata.get(_WIRE_FIELDS, {})
-    metadata = {name: value for name, value in tool.metadata.items() if name != _WIRE_FIELDS}
+    wire_fields = tool.metadata.get(WIRE_FIELDS, {})
+    metadata = own_metadata(tool.metadata)
     if code is not None:
         digest = hashlib.sha256(code.source.encode("utf-8", "surrogatepass")).hexdigest()
         metadata[_HASH] = digest[:12]
@@ -215,6 +208,11 @@ def tool_shape(tool: Tool, code: ToolCode | None = None) -> dict[str, Any]:
         "project_id": None,
         **_own_fields(tool, code),
     }
+
+
+def tool_state_shape(state: ToolState) -> dict[str, Any]:
+    """A stored tool with its source."""
+    return tool_shape(state.tool, state.code)
 
 
 def hit_shape(hit: ToolHit, rank: int, code: ToolCode | None) -> dict[str, Any]:

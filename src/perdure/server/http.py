@@ -1,0 +1,109 @@
+"""What routes share: the open store, pages of lists, JSON answers, and work that ends when its client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from typing import Annotated, Any, Literal, TypeVar
+
+from fastapi import Depends, HTTPException, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perdure.library.checks import LIMIT_MAX
+from perdure.library.paging import Page
+from perdure.library.perdure import AsyncPerdure
+from perdure.server.wire.fields import IdFormat
+
+T = TypeVar("T")
+
+Order = Literal["asc", "desc"]
+OrderBy = Literal["created_at"] | None
+Limit = Annotated[int | None, Query(ge=1, le=LIMIT_MAX, description="At most this many items.")]
+
+CLIENT_GONE = 499
+"""The status of an answer that nobody sees: the client has left."""
+
+# Some clients split event streams at these characters too. JSON has them in strings only, so they can be escaped.
+_LINE_ENDS = {"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"}
+
+
+def library_of(request: Request) -> AsyncPerdure:
+    """The open store of the server."""
+    library: AsyncPerdure = request.app.state.perdure
+    return library
+
+
+Library = Annotated[AsyncPerdure, Depends(library_of)]
+
+
+def pages(kind: str, *, limit: int, order: Order, order_by: Any = OrderBy) -> Any:
+    """The annotation `Annotated[Page, pages("block", limit=50, order="asc")]`: the page that a client asks for.
+
+    A list is a bare JSON array. `after=<id of the last item>` is the next page, `before=<id of the first item>` the one
+    before; both are relative to the order. `ascending` is the older name of `order`, which wins.
+
+    Args:
+        kind: a key of `core.ids.PREFIXES`; other ids are refused with 422.
+        limit, order: the defaults.
+        order_by: the type of the parameter `order_by`, which the page does not hold.
+    """
+    default_limit, default_order = limit, order
+    cursor = Annotated[Annotated[str, IdFormat(kind)] | None, Query(description=f"The id of a {kind} of the list.")]
+
+    def page(
+        limit: Limit = None,
+        order: Order | None = None,
+        before: str | None = None,
+        after: str | None = None,
+        order_by: str | None = None,
+        ascending: Annotated[bool | None, Query(deprecated=True)] = None,
+    ) -> Page:
+        if order is None:
+            order = default_order if ascending is None else "asc" if ascending else "desc"
+        return Page(default_limit if limit is None else limit, order == "asc", after, before)
+
+    # Annotations are texts here, and FastAPI could not look a local name up in them.
+    page.__annotations__ |= {"before": cursor, "after": cursor, "order_by": order_by}
+    return Depends(page)
+
+
+def json_bytes(value: Any) -> bytes:
+    """Compact JSON in UTF-8, on one line. Half a surrogate pair, which has no UTF-8, is escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict)
+    for character, escape in _LINE_ENDS.items():
+        text = text.replace(character, escape)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"), default=dict).encode()
+
+
+def json_answer(value: Any) -> Response:
+    """A JSON answer without the framework's validation."""
+    return Response(json_bytes(value), media_type="application/json")
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`, or cancel it when the client disconnects. The request's body must have been read.
+
+    Raises: HTTPException: the client disconnected first, and `work` has ended; whatever `work` raises.
+    """
+    task = asyncio.ensure_future(work)
+    departure = asyncio.ensure_future(_disconnect(request))
+    try:
+        await asyncio.wait({task, departure}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise HTTPException(CLIENT_GONE, "the client has left")
+    finally:
+        task.cancel()
+        departure.cancel()
+        await asyncio.gather(task, departure, return_exceptions=True)
+
+
+async def _disconnect(request: Request) -> None:
+    """Return when the client disconnects."""
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
