@@ -70,12 +70,6 @@ class Database(Protocol):
         """The condition that a column equals one of many numbers, and its parameter, which has this name."""
         ...
 
-    def select_numbers(
-        self, table: str, column: str, name: str, values: Sequence[int]
-    ) -> tuple[str, str, dict[str, Any]]:
-        """`in_numbers` for a table whose numbers are often consecutive: the source, the condition, the parameter."""
-        ...
-
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]: ...
 
     def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:

@@ -76,11 +76,6 @@ class PostgresDatabase:
     def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         return f"{column} = ANY(CAST(:{name} AS BIGINT[]))", {name: list(values)}
 
-    def select_numbers(
-        self, table: str, column: str, name: str, values: Sequence[int]
-    ) -> tuple[str, str, dict[str, Any]]:
-        return table, *self.in_numbers(column, name, values)
-
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         return self._connection.execute(_pyformat(sql).encode(), params).fetchall()
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +27,6 @@ from perdure.core.text.words import Clause
 from perdure.storage.database.base import FullText
 from perdure.storage.database.row_format import Row, iso
 from perdure.storage.database.sqlite_file import is_store
-from perdure.storage.database.sqlite_forms import RUN_BITS, column_lengths, pack_runs, positional, word_rows
 from perdure.storage.migrations import MIGRATIONS, Migration, migrate, version_of
 from perdure.storage.tx import Tx
 
@@ -42,6 +44,8 @@ FAULTS_MAX = 20
 
 READER_CACHE_KB = 8_000
 """The page cache of each reader. With SQLite's default of 2,000 a search in 100,000 texts reads 280 pages again."""
+
+_PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 
 Outcome = tuple[Any, BaseException | None]
 """The result of a unit of work, and its error."""
@@ -74,25 +78,8 @@ class SqliteDatabase:
     def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         return f"{column} IN (SELECT value FROM json_each(:{name}))", {name: f"[{','.join(map(str, values))}]"}
 
-    # Stepping to the next row takes a fifth of a look-up, but each run also reads one row behind its end.
-    def select_numbers(
-        self, table: str, column: str, name: str, values: Sequence[int]
-    ) -> tuple[str, str, dict[str, Any]]:
-        runs = pack_runs(values)
-        if 4 * len(runs) > 3 * len(values):
-            return (
-                f"(SELECT value AS one FROM json_each(:{name})) CROSS JOIN {table}",
-                f"{column} = one",
-                {name: f"[{','.join(map(str, sorted(set(values))))}]"},
-            )
-        return (
-            f"(SELECT value AS run FROM json_each(:{name})) CROSS JOIN {table}",
-            f"{column} BETWEEN run >> {RUN_BITS} AND (run >> {RUN_BITS}) + (run & {(1 << RUN_BITS) - 1})",
-            {name: f"[{','.join(map(str, runs))}]"},
-        )
-
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
-        statement, values = positional(sql)
+        statement, values = _positional(sql)
         return self._cursor.execute(statement, values(params)).fetchall()
 
     # One text of all numbers takes half the time of a row for each, and numpy parses it five times faster.
@@ -111,11 +98,11 @@ class SqliteDatabase:
         return f"CAST(group_concat({column}, '') AS BLOB)"
 
     def run(self, sql: str, params: Mapping[str, Any]) -> int:
-        statement, values = positional(sql)
+        statement, values = _positional(sql)
         return self._cursor.execute(statement, values(params)).rowcount
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
-        statement, values = positional(sql)
+        statement, values = _positional(sql)
         self._cursor.executemany(statement, map(values, params))
 
     # The index keeps no copy of the text (`content=''`). Its row id packs scope and sequence number, so a scope is a
@@ -126,13 +113,13 @@ class SqliteDatabase:
 
     def index_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
         self.run_many(
-            f"INSERT INTO {table} (rowid, scope, words) VALUES (:rowid, :scope, :words)", word_rows(number, rows)
+            f"INSERT INTO {table} (rowid, scope, words) VALUES (:rowid, :scope, :words)", _word_rows(number, rows)
         )
 
     def unindex_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
         self.run_many(
             f"INSERT INTO {table} ({table}, rowid, scope, words) VALUES ('delete', :rowid, :scope, :words)",
-            word_rows(number, rows),
+            _word_rows(number, rows),
         )
 
     removes_by_number = False
@@ -143,7 +130,7 @@ class SqliteDatabase:
             f"SELECT id & 4294967295, sz FROM {table}_docsize WHERE id BETWEEN :first AND :last",
             {"first": (number << 32) + first, "last": (number << 32) + last},
         )
-        return {row[0]: column_lengths(row[1]) for row in rows}
+        return {row[0]: _column_lengths(row[1]) for row in rows}
 
     def index_mark(self, number: int, label: str, words: str) -> Any:
         return [1 + len(label.split()), len(words.split())]
@@ -178,6 +165,42 @@ class SqliteDatabase:
                 "w_last": first + (1 << 32 if below is None else below) - 1,
             },
         )
+
+
+@functools.lru_cache(maxsize=1024)
+def _positional(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Sequence[Any]]]:
+    """The statement with `?1`, `?2`, ... for its names, and a function that returns their values in order.
+
+    `sqlite3` looks each name up at every execution, and releases the interpreter lock each time.
+    """
+    names = list(dict.fromkeys(_PARAMETER.findall(sql)))
+    statement = _PARAMETER.sub(lambda match: f"?{names.index(match[1]) + 1}", sql)
+    match names:
+        case []:
+            return statement, lambda params: ()
+        case [name]:
+            return statement, lambda params: (params[name],)
+        case _:
+            return statement, operator.itemgetter(*names)
+
+
+def _word_rows(number: int, rows: Sequence[tuple[int, str, str]]) -> list[dict[str, Any]]:
+    """The parameters of rows (sequence number, labels, words) of the full-text index."""
+    return [
+        {"rowid": number << 32 | seq, "scope": f"s{number} {label}".rstrip(), "words": words}
+        for seq, label, words in rows
+    ]
+
+
+def _column_lengths(sizes: bytes) -> list[int]:
+    """Decode FTS5's column `sz`: integers of seven bits per byte, highest first, all but the last with the top bit."""
+    lengths, number = [], 0
+    for byte in sizes:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            lengths.append(number)
+            number = 0
+    return lengths
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:

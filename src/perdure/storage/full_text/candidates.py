@@ -58,88 +58,75 @@ def matches(
         few: the labels match at most `CLAUSE_ROWS` rows, and there are no conditions.
         waiting: number and words of rows that are not in the index yet, the newest first; all indexed rows are older.
     """
+    import numpy as np
 
-    read = Postings() if known is None else known
+    postings = Postings() if known is None else known
     where = where or Conditions()
     join = join if where.clauses else ""
 
-    def rows(*clauses: Clause, most: int) -> NDArray[Any]:
-        if (seqs := read.get((clauses, most))) is None:
-            seqs = read[clauses, most] = query_index(*clauses, most=most)
-        return seqs
-
-    def query_index(*clauses: Clause, most: int) -> NDArray[Any]:
+    def newest(*clauses: Clause, most: int) -> NDArray[Any]:
+        """The numbers of up to `most` rows that hold these clauses, the newest first."""
+        if (clauses, most) in postings:
+            return postings[clauses, most]
         text = db.full_text(table, number, clauses, labels, all_labels=all_labels, below=below)
-        found = db.numbers(
+        indexed = db.numbers(
             f"SELECT {text.key} AS number FROM {text.source} {join.format(key=text.key)} WHERE {text.where} AND {where}"
             f" ORDER BY {text.order}{'' if few else ' DESC LIMIT :w_limit'}",
             {**where.params, **text.params, "w_limit": most},
         )
-        older = found[::-1] if few else found  # an index is read faster forwards than backwards
-        newer = [seq for seq, words in waiting if all(_holds(words, clause) for clause in clauses)]
-        return _concatenate(newer, older)[:most] if newer else older
+        if few:  # an index is read faster forwards than backwards
+            indexed = indexed[::-1]
+        not_indexed = [seq for seq, words in waiting if all(_holds(words, clause) for clause in clauses)]
+        rows = np.concatenate((np.array(not_indexed, np.int64), indexed))[:most] if not_indexed else indexed
+        postings[clauses, most] = rows
+        return rows
 
-    held = [rows(clause, most=CLAUSE_ROWS if few else PROBED_ROWS) for clause in query.clauses]
-    newest = max((int(found[0]) for found in held if len(found)), default=0)
-    frequency = [len(found) if few else _frequency(found, newest) for found in held]
-    weights = [math.log(1 + (newest + 1) / (count + 0.5)) for count in frequency]
-    rarest_first = sorted(range(len(held)), key=lambda at: (frequency[at], at))
-    many: list[int] = []
-    if not few:
-        many = [at for at in rarest_first if len(held[at]) == PROBED_ROWS]
-    for at in many:
-        rarer = [held[other] for other in rarest_first[: rarest_first.index(at)]]
-        if max(map(len, rarer), default=0) < limit and len(set().union(*(found.tolist() for found in rarer))) < limit:
-            held[at] = rows(query.clauses[at], most=CLAUSE_ROWS)
+    rows = [newest(clause, most=CLAUSE_ROWS if few else PROBED_ROWS) for clause in query.clauses]
+    last = max((int(numbers[0]) for numbers in rows if len(numbers)), default=0)
+    frequency = [len(numbers) if few else _frequency(numbers, last) for numbers in rows]
+    weights = [math.log(1 + (last + 1) / (count + 0.5)) for count in frequency]
+    rarest_first = sorted(range(len(rows)), key=frequency.__getitem__)
+    frequent = [] if few else [place for place in rarest_first if len(rows[place]) == PROBED_ROWS]
+    for place in frequent:
+        rarer = [rows[other] for other in rarest_first[: rarest_first.index(place)]]
+        if len({number for numbers in rarer for number in numbers.tolist()}) < limit:
+            rows[place] = newest(query.clauses[place], most=CLAUSE_ROWS)
     # Rows with several frequent words may be older than all rows read so far.
     pairs = [
-        (rows(query.clauses[one], query.clauses[other], most=PROBED_ROWS), weights[one] + weights[other])
-        for one, other in itertools.islice(itertools.combinations(many, 2), PAIRS)
+        (newest(query.clauses[one], query.clauses[other], most=PROBED_ROWS), weights[one] + weights[other])
+        for one, other in itertools.islice(itertools.combinations(frequent, 2), PAIRS)
     ]
-    return Matches(_best([(held[at], weights[at]) for at in rarest_first], pairs, limit), frequency)
+    return Matches(_best([(rows[place], weights[place]) for place in rarest_first], pairs, limit), frequency)
 
 
 def _holds(words: str, clause: Clause) -> bool:
+    """Whether a text with these words holds a clause."""
     return f" {' '.join(clause.tokens)}{'' if clause.prefix else ' '}" in f" {words} "
 
 
-def _concatenate(newer: Sequence[int], older: NDArray[Any]) -> NDArray[Any]:
+def _best(clauses: Sequence[Weighed], pairs: Sequence[Weighed], limit: int) -> list[int]:
+    """The best rows, best first, then the newest. A row scores the sum of the weights of its clauses, and at least the
+    highest weight of its pairs."""
     import numpy as np
 
-    return np.concatenate((np.array(newer, np.int64), older))
-
-
-def _best(found: Sequence[Weighed], least: Sequence[Weighed], limit: int) -> list[int]:
-    """The best rows, best first, then the newest. A row scores the sum of its weights in `found`, and at least its
-    highest weight in `least`."""
-    import numpy as np
-
-    if not found:
+    if not clauses:
         return []
-    sizes = [len(rows) for rows, _ in found]
-    every = np.concatenate([rows for rows, _ in (*found, *least)])
-    order = np.argsort(every, kind="stable")
-    seqs = every[order]
-    begins = np.ones(len(seqs), np.bool_)
-    np.not_equal(seqs[1:], seqs[:-1], out=begins[1:])
-    at = np.empty(len(seqs), np.int64)
-    at[order] = np.cumsum(begins) - 1
-    seqs = seqs[begins]
-    first = sum(sizes)
-    scores = np.bincount(at[:first], np.repeat([weight for _, weight in found], sizes), len(seqs))
-    for rows, weight in least:
-        among = at[first : first + len(rows)]
-        scores[among] = np.maximum(scores[among], weight)
-        first += len(rows)
-    if len(seqs) > limit:
-        likely = scores >= np.partition(scores, -limit)[-limit]
-        seqs, scores = seqs[likely], scores[likely]
+    weighed = (*clauses, *pairs)
+    seqs, places = np.unique(np.concatenate([rows for rows, _ in weighed]), return_inverse=True)
+    scores = np.zeros(len(seqs))
+    end = 0
+    for index, (rows, weight) in enumerate(weighed):
+        begin, end = end, end + len(rows)
+        if index < len(clauses):
+            scores[places[begin:end]] += weight  # a clause has each row once
+        else:
+            scores[places[begin:end]] = np.maximum(scores[places[begin:end]], weight)
     best: list[int] = seqs[np.lexsort((-seqs, -scores))][:limit].tolist()
     return best
 
 
-def _frequency(found: NDArray[Any], newest: int) -> int:
-    """An estimate of how many rows hold a clause, from its newest rows `found`: exact if there are few."""
-    if len(found) < PROBED_ROWS:
-        return len(found)
-    return max(len(found), round(len(found) * (newest + 1) / (newest + 1 - int(found[-1]))))
+def _frequency(newest: NDArray[Any], last: int) -> int:
+    """An estimate of how many rows up to `last` hold a clause, from its newest rows: exact if there are few."""
+    if len(newest) < PROBED_ROWS:
+        return len(newest)
+    return max(len(newest), round(len(newest) * (last + 1) / (last + 1 - int(newest[-1]))))

@@ -21,8 +21,8 @@ from perdure.storage.tables.passages import passage_words_of
 LAST = (1 << 32) - 1
 TABLES: dict[OwnerKind, str] = {"agent": "message_words", "archive": "passage_words"}
 ROWS: dict[OwnerKind, str] = {
-    "agent": "SELECT seq FROM messages WHERE agent_id = :id AND seq >= :from ORDER BY seq LIMIT :limit",
-    "archive": "SELECT seq FROM passages WHERE archive_id = :id AND seq >= :from ORDER BY seq LIMIT :limit",
+    "agent": "SELECT seq FROM messages WHERE agent_id = :id AND seq >= :first ORDER BY seq LIMIT :limit",
+    "archive": "SELECT seq FROM passages WHERE archive_id = :id AND seq >= :first ORDER BY seq LIMIT :limit",
 }
 _OWNERS: dict[OwnerKind, str] = {"agent": "agents", "archive": "archives"}
 
@@ -59,7 +59,7 @@ def rebuild_words(db: Database, kind: OwnerKind, *, limit: int) -> tuple[int, in
             return _replace_old(db, table)
         owner_id, owner_number = owners[0]
         first = first if owner_number == number else 0
-        rows = db.rows(ROWS[kind], {"id": owner_id, "from": first, "limit": limit})
+        rows = db.rows(ROWS[kind], {"id": owner_id, "first": first, "limit": limit})
         more = len(rows) == limit
         last = rows[-1][0] if more else LAST
         _index_part(db, table, owner_number, first, last, list(words_of(db, kind, owner_id, first, last)))

@@ -166,9 +166,9 @@ class Messages(Table):
             seqs_by_agent.setdefault(agent_id, []).append(seq)
         reset: set[MessageId] = set()
         for agent_id, seqs in seqs_by_agent.items():
-            source, condition, params = self._db.select_numbers("messages", "seq", "seqs", seqs)
+            condition, params = self._db.in_numbers("seq", "seqs", seqs)
             rows = self._rows(
-                f"SELECT id FROM {source} WHERE agent_id = :agent_id AND {condition}"
+                f"SELECT id FROM messages WHERE agent_id = :agent_id AND {condition}"
                 f" AND (removed = 2 OR removed = 0 AND {being_reset('messages')})",
                 agent_id=agent_id,
                 **params,
@@ -332,9 +332,9 @@ class Messages(Table):
 
     def texts(self, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, str]:
         """Number -> text of the messages that are in view."""
-        source, condition, params = self._db.select_numbers("messages", "seq", "seqs", seqs)
+        condition, params = self._db.in_numbers("seq", "seqs", seqs)
         rows = self._rows(
-            f"SELECT seq, parts, revision FROM {source} WHERE {OWN_AGENT} AND agent_id = :agent_id AND {IN_VIEW}"
+            f"SELECT seq, parts, revision FROM messages WHERE {OWN_AGENT} AND agent_id = :agent_id AND {IN_VIEW}"
             f" AND {condition}",
             agent_id=agent_id,
             **params,

@@ -231,9 +231,9 @@ class Passages(Table):
 
     def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> PassageTexts:
         """The passages that exist, in the order of `seqs`."""
-        source, condition, params = self._db.select_numbers("passages", "seq", "seqs", seqs)
+        condition, params = self._db.in_numbers("seq", "seqs", seqs)
         rows = self._rows(
-            f"SELECT {_PASSAGE.columns}, uses FROM {source} WHERE {OWN_ARCHIVE} AND archive_id = :archive_id"
+            f"SELECT {_PASSAGE.columns}, uses FROM passages WHERE {OWN_ARCHIVE} AND archive_id = :archive_id"
             f" AND {condition}",
             archive_id=archive_id,
             **params,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.core.ids import OrgId
 from perdure.core.text.words import storable
 from perdure.core.upkeep import BlockCheckResult, CheckResult, Fault, FaultKind, Owner
 from perdure.core.vectors import OwnerKind
@@ -20,6 +19,7 @@ from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.rebuild import LAST, ROWS, TABLES, rebuild_words, rebuilding, words_of
 from perdure.storage.tables.message_filters import IN_VIEW, being_reset
 from perdure.storage.tables.messages import embedded_texts_of
+from perdure.storage.tables.table import Table
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 from perdure.storage.upkeep.checksums import MESSAGES, PASSAGES, REVISIONS, VERSIONS, check_rows
 from perdure.storage.upkeep.deleted import CHARS, carry_out_delete, unfinished_deletes
@@ -27,17 +27,15 @@ from perdure.storage.upkeep.deleted import CHARS, carry_out_delete, unfinished_d
 SHOWN_MAX = 10
 
 
-class Upkeep:
-    def __init__(self, db: Database, org_id: OrgId) -> None:
-        self._db, self._org_id = db, org_id
-
+class Upkeep(Table):
     def owners(self, *, after: int = -1, limit: int = 500) -> Sequence[Owner]:
         """Agents and archives in order of their numbers."""
-        rows = self._db.rows(
+        rows = self._rows(
             "SELECT number, 'agent', id, message_seq FROM agents WHERE number > :after AND org_id = :org_id"
             " UNION ALL SELECT number, 'archive', id, passage_seq FROM archives WHERE number > :after"
             " AND org_id = :org_id ORDER BY 1 LIMIT :limit",
-            {"after": after, "org_id": self._org_id, "limit": limit},
+            after=after,
+            limit=limit,
         )
         return [Owner(*row) for row in rows]
 
@@ -46,10 +44,10 @@ class Upkeep:
         last ones, its counts. `repair` makes anew what is derived, and gives a checksum to rows that have none.
         """
         table = "agents" if owner.kind == "agent" else "archives"
-        own = {"id": owner.id, "number": owner.number, "org_id": self._org_id}
-        if not self._db.rows(f"SELECT 1 FROM {table} WHERE id = :id AND number = :number AND org_id = :org_id", own):
+        own = f"SELECT 1 FROM {table} WHERE id = :id AND number = :number AND org_id = :org_id"
+        if not self._rows(own, id=owner.id, number=owner.number):
             return CheckResult((), None, 0)
-        rows = self._db.rows(ROWS[owner.kind], {"id": owner.id, "from": from_seq, "limit": limit})
+        rows = self._rows(ROWS[owner.kind], id=owner.id, first=from_seq, limit=limit)
         more = len(rows) == limit
         part = _Part(self._db, owner, from_seq, rows[-1][0] if more else LAST, repair)
         next_seq = rows[-1][0] + 1 if more else None
