@@ -23,7 +23,7 @@ FRAMES_MAX = 10
 
 
 LoadInputs = Callable[[ToolId, AgentId], Awaitable[ToolInputs]]
-"""Loads what a stored tool is run with, for an agent."""
+"""Loads code, environment, secrets, agent and blocks for a call of a stored tool by an agent."""
 
 
 class CustomTools:

@@ -79,7 +79,7 @@ CASES = [
 def place(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     """Where and as whom the attempts are made, and at what."""
     options = options_of(request.param)
-    if landlock.abi() < 4:
+    if landlock.supported_version() < 4:
         pytest.skip("this kernel's Landlock holds no connections back")
     user = options.get("user")
     python = options.get("python", sys.executable)

@@ -143,7 +143,7 @@ class McpService:
     async def refresh(self, server_id: McpServerId) -> ToolsByStatus:
         """Connect anew and read a server's tools. A new one waits for approval, unless the server is trusted."""
         before = {known.name for known in await self.list_known(server_id) if known.pinned is not None}
-        await self._connections.read(server_id)
+        await self._connections.refresh(server_id)
         tools = await self._ports.store.read(list_tools_by_status, server_id)
         return replace(tools, added=tuple(name for name in tools.active if name not in before))
 

@@ -45,6 +45,7 @@ def _render_value(value: Any) -> str:
 
 
 def _render_error(result: SandboxResult) -> str:
+    """The traceback and the error of a job; empty if it succeeded."""
     if result.status == "success":
         return ""
     lines = [f"  line {frame.line}, in {frame.function}: {frame.text}" for frame in result.traceback]

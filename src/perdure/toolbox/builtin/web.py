@@ -66,6 +66,7 @@ async def fetch(url: str, guard: WebGuard, *, limits: FetchLimits) -> PageBody:
 
 
 async def _fetch(url: httpx.URL, guard: WebGuard, limits: FetchLimits) -> PageBody:
+    """The response to a GET request. Raises: TimeoutError, httpx.HTTPError, httpx.InvalidURL, ToolError."""
     async with (
         httpx.AsyncClient(
             transport=GuardedTransport(guard, verify=_certificates()),

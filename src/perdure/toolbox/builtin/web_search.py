@@ -157,6 +157,7 @@ def _describe_refusal(engine: SearchEngine, status: int, body: bytes) -> str:
 
 
 def _mask_secret(engine: SearchEngine, text: str) -> str:
+    """A text without the engine's key."""
     return text.replace(engine.secret, MASK) if engine.secret else text
 
 

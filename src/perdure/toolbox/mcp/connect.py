@@ -1,4 +1,4 @@
-"""Connecting to one MCP server: a child process, streamable HTTP, or the older SSE.
+"""Connect to one MCP server: a child process, streamable HTTP, or the older SSE.
 
 Only what was registered for a server is sent to it: nothing of the environment, of another server, or of a user.
 """
@@ -36,7 +36,7 @@ def is_installed() -> bool:
 
 
 async def load_sdk() -> None:
-    """Import the SDK, which takes half a second, beside the event loop. Raises: ExtraMissing."""
+    """Import the SDK in a thread, since that takes half a second. Raises: ExtraMissing."""
     if not is_installed():
         raise ExtraMissing("an MCP server", extra="mcp")
     await asyncio.to_thread(_import_sdk)

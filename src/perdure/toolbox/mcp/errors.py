@@ -13,7 +13,7 @@ ERROR_CHARS = 300
 PLACES_MAX = 3
 MASK = "***"
 SECRET_CHARS_MIN = 4
-"""A shorter value would mask half of every text."""
+"""Shorter secrets are not masked: they would mask half of every text."""
 
 _ADDRESS = re.compile(r"https?://[^\s'\"<>]+")
 
@@ -31,7 +31,7 @@ class McpLate(McpUnreachable):
 
 
 def secret_values(secrets: ServerSecrets) -> list[str]:
-    """All values that must not be shown."""
+    """The secrets of a server that must not appear in any text."""
     return [*filter(None, (secrets.token,)), *secrets.headers.values(), *secrets.environment.values()]
 
 
@@ -49,6 +49,7 @@ def describe_error(error: BaseException, secrets: Iterable[str] = ()) -> str:
 
 
 def _error_text(error: BaseException) -> str:
+    """The message of an error, in plainer words where its own are unclear."""
     match error:
         case FileNotFoundError():
             return f"there is no program {error.filename!r}" if error.filename else str(error)

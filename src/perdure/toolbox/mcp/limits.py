@@ -11,10 +11,10 @@ from perdure.core.errors import DataTooLarge
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 
 ANSWER = JsonLimits(size_bytes=16 << 20)
-"""One message of a server. A model sees a millionth of it; a listing of 1,000 tools with large schemas has a few MB."""
+"""The limits of one message of a server. A listing of 1,000 tools with large schemas has a few MB."""
 
 LINES = "perdure-json-lines"
-"""The codec to read a child's output with: UTF-8, a line at a time; one that passes a limit becomes `TOO_LARGE`."""
+"""The codec for a child's output: UTF-8, whole lines only; a line over the limits becomes `TOO_LARGE`."""
 
 TOO_LARGE = "perdure: too large"
 

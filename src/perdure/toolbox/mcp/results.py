@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult
 
 RESULT_CHARS_MAX = 1_000_000
-"""More than any tool's own limit lets through; the rest is not converted."""
+"""More text than any tool's own limit allows; the rest is not converted."""
 
 
 def build_outcome(result: CallToolResult) -> ToolOutcome:

@@ -148,11 +148,13 @@ class Session:
         self._fresh_until = asyncio.get_running_loop().time() + FRESH_S
 
     async def _drop(self) -> None:
+        """Close the connection, if there is one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
 
     def _on_tools_changed(self) -> None:
+        """Note that the listing is out of date, and read it again in the background."""
         self._fresh_until = 0.0
         if (self._refreshing is None or self._refreshing.done()) and not self._closed:
             self._refreshing = asyncio.ensure_future(self._refresh())
@@ -187,7 +189,7 @@ class _Connection:
             raise McpUnreachable(self._server.name, self._end_reason or reason)
 
     async def request(self, send: Callable[[Client], Awaitable[T]], timeout_s: float) -> T:
-        """The answer to a request. Raises: McpGone, McpLate; what the SDK raises."""
+        """Send a request by the SDK's client. Returns the answer. Raises: McpGone, McpLate; what the SDK raises."""
         if self.ended.is_set():
             raise McpGone(self._server.name, self._end_reason or "the connection has ended")
         answer = asyncio.ensure_future(_await(send(self._client.result())))
@@ -269,6 +271,7 @@ class _Connection:
             self.ended.set()
 
     def _note_address(self, inside: bool) -> None:
+        """Remember whether the server has an address on this machine or in a private network."""
         self.inside = self.inside or inside
 
     def _end_too_large(self) -> None:
@@ -285,6 +288,7 @@ class _Connection:
 
 
 async def _await(answer: Awaitable[T]) -> T:
+    """An awaitable as a coroutine, so that it can become a task."""
     return await answer
 
 

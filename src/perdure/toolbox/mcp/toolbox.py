@@ -64,7 +64,7 @@ class McpToolbox:
             text = f"the MCP server did not do it: {error or type(error).__name__}"
         return ToolOutcome(text=text[:2_000], status="error")
 
-    async def read(self, server_id: McpServerId) -> None:
+    async def refresh(self, server_id: McpServerId) -> None:
         """Open a new connection, and read and store the server's listing.
 
         Raises: NotFound, McpUnreachable, ExtraMissing, SecretKeyMissing, SecretUnreadable.

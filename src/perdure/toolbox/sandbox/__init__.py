@@ -1,1 +1,1 @@
-"""Foreign Python code, held back by what Linux has for that. `linux.LinuxSandbox` is the adapter."""
+"""The sandbox: run foreign Python code, isolated by what Linux offers. `linux.LinuxSandbox` is the adapter."""

@@ -20,13 +20,13 @@ EXTRA_BYTES, EXTRA_CONTAINERS, EXTRA_DEPTH = 1 << 20, 1_000, 5
 BYTES_PER_CHARACTER = 4
 NOTICE_BYTES = 4_096
 CPU_SLACK = 0.5
-"""A killed process that used this part of its processor time is taken for one that used it up."""
+"""If a killed process used this part of its processor time, that is taken for the reason."""
 
 _STATUSES = frozenset(get_args(SandboxStatus))
 
 
 def answer_bytes_max(job: SandboxJob) -> int:
-    """How long an honest answer can be: the result, changed blocks, an error."""
+    """The most bytes that an honest answer has: the result, changed blocks, an error."""
     blocks = (job.agent or {}).get("blocks") or {}
     return 2 * job.limits.result_bytes + EXTRA_BYTES * (1 + len(blocks))
 
@@ -118,6 +118,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _tool_frame(line: object, function: object, text: object) -> ToolFrame:
+    """A line of the traceback, checked and shortened. Raises: TypeError."""
     if not (isinstance(line, int) and isinstance(function, str) and isinstance(text, str)):
         raise TypeError
     return ToolFrame(line, clean(function)[:LINE_CHARS], clean(text)[:LINE_CHARS])

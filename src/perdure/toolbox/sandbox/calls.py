@@ -15,7 +15,7 @@ from perdure.toolbox.sandbox.inside.frames import HEADER
 
 READ_BYTES = 64 << 10
 READS_PER_TURN = 4
-"""After so many reads of one pipe the event loop gets its turn, however much is there."""
+"""After so many reads of one pipe, the event loop goes on with other work, even if more is there."""
 
 
 class TooMuchOutput(Exception):
@@ -50,6 +50,7 @@ class PipeReader:
         os.close(self._fd)
 
     def _on_readable(self) -> None:
+        """Read a few times, since the event loop found the pipe readable."""
         for _ in range(READS_PER_TURN):
             if self.ended or not self._read():
                 break
@@ -182,6 +183,7 @@ class Call:
         return frame
 
     async def _write(self, data: bytes) -> None:
+        """Write all of the data to the job pipe. Raises: BrokenPipeError."""
         view = memoryview(data)
         while view:
             try:

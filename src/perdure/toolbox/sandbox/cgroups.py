@@ -1,7 +1,7 @@
-"""A control group (version 2) around the fork server and all its calls, where this machine has given us one.
+"""A control group (version 2) around the fork server and all its calls.
 
-What is found is only used if it was delegated: control groups that somebody else manages are left alone, even by root.
-The limits of a single call are not kept here, but by the call itself.
+It is made only in a group that was delegated to Perdure: groups that others manage are left alone, even by root. A call
+sets its own limits itself.
 """
 
 from __future__ import annotations
@@ -139,11 +139,11 @@ class ControlGroup:
         return group
 
     def add_process(self, pid: int) -> None:
-        """Put a process in, and with it all that it starts from now on. Raises: OSError."""
+        """Add a process, and all that it starts from now on. Raises: OSError."""
         (self.folder / "cgroup.procs").write_text(str(pid))
 
     def remove(self) -> None:
-        """Remove it once its processes have ended; the last of them may take a moment."""
+        """Remove the group when its processes have ended, which may take a moment."""
         for _ in range(REMOVE_TRIES):
             try:
                 self.folder.rmdir()

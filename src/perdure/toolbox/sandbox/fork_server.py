@@ -18,18 +18,18 @@ START_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 2.0
 MESSAGE_BYTES = 64 << 10
 FULL_RETRY_S = 0.001
-"""How soon a message is sent again that the socket had no room for."""
+"""The wait before a message is sent again that did not fit into the socket's buffer."""
 
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from inside.zygote import main; main(int(sys.argv[2]))"
 
 
 class StartFailed(Exception):
-    """The fork server did not come up; the text says why."""
+    """The fork server did not start; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """How a fork server is started. It gets all of them as JSON.
+    """The settings of a fork server. It gets them as JSON.
 
     Args:
         python: the interpreter.
@@ -172,7 +172,7 @@ class ForkServer:
         await asyncio.to_thread(_end, self._process, self._group)
 
     def abandon(self) -> None:
-        """End it after its event loop was closed."""
+        """End the fork server when its event loop is closed already."""
         self._control.close()
         _end(self._process, self._group)
 

@@ -1,7 +1,7 @@
 """Sets of pip requirements, each installed once into a folder of its own in the cache.
 
-Only wheels of the index are taken, and pip can start no program meanwhile: what comes as source would run its author's
-code here, outside of every cage.
+Only wheels of the index are taken, and pip can start no program meanwhile: a source distribution would run its
+author's code here, outside of the sandbox.
 """
 
 from __future__ import annotations

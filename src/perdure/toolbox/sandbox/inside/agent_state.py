@@ -46,7 +46,7 @@ class MemoryState:
         return list(self._blocks.values())
 
     def get_block(self, label: str) -> BlockState:
-        """Raises: KeyError: the agent has no such block; the text lists those it has."""
+        """The block with this label. Raises: KeyError: there is none; the text lists the labels that there are."""
         try:
             return self._blocks[label]
         except KeyError:
@@ -59,7 +59,7 @@ class MemoryState:
         return list(self._blocks)
 
     def update_block_value(self, label: str, value: str) -> None:
-        """Raises: KeyError: no such block. TypeError: the value is not text."""
+        """Set the value of a block. Raises: KeyError: there is no such block; TypeError: the value is not text."""
         self.get_block(label).value = value
 
     def changes(self) -> dict[str, str]:

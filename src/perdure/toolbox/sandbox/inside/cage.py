@@ -1,4 +1,4 @@
-"""What happens in a call's own process, in order, before any foreign code runs in it."""
+"""Put a call's own process into its cage: the steps, in order, before any foreign code runs in it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from .network import limit_buffers, send_listener
 from .root_folder import DEVICES, WORK, mount_packages, mount_work
 
 USER = 1_000
-"""The id that the code sees itself as, where it has a user namespace of its own."""
+"""The user id of the code inside its own user namespace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the fork server found out when it started; each call does all of it or is not run.
+    """The measures that the fork server found at its start. Each call takes all of them or is not run.
 
     Args:
         tolerant: a measure that is refused is left out, because somebody has asked for that.
@@ -114,6 +114,7 @@ def _bind_to_parent() -> None:
 
 
 def _filter_system_calls(plan: Plan, *, network: bool) -> None:
+    """Put the filter of system calls on this process."""
     if plan.namespaces:
         seccomp.install(plan.filters[network])
     else:

@@ -134,6 +134,7 @@ def _to_json_or_repr(value: object, bytes_max: int) -> object:
 
 
 def _describe_missing_function(name: str, names: Mapping[str, object]) -> str:
+    """That the source has no such function, and which it has."""
     functions = [other for other, value in names.items() if inspect.isfunction(value)]
     has = f"it has {', '.join(functions[:NAMES_MAX])}" if functions else "it has none at its top level"
     return f"the source has no function {name!r}: {has}"
@@ -145,6 +146,7 @@ def _refusal(why: str) -> dict[str, Any]:
 
 
 def _describe_syntax_error(error: Exception) -> str:
+    """Why a source could not be compiled, with the line if it is known."""
     if isinstance(error, SyntaxError) and error.lineno is not None:
         text = f": `{error.text.strip()[:LINE_CHARS]}`" if error.text else ""
         return f"the source does not parse: line {error.lineno}: {error.msg}{text}"

@@ -1,4 +1,4 @@
-"""Which user the code is: ranges of ids that belong to nobody, and the maps of user namespaces."""
+"""User ids for the code: ranges that belong to nobody, and the maps of user namespaces."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def current_map(kind: str = "uid") -> list[IdRange]:
 
 
 def free_range(mapped: Sequence[IdRange], count: int, *, number: int) -> int:
-    """The first of `count` ids that no user of this machine has, as far as can be told.
+    """The first of `count` ids in a row that no user of this machine has, as far as is known.
 
     Args:
         mapped: the ranges that are mapped here; in a container these may be few.
@@ -102,6 +102,7 @@ def map_self(*, inside: int, outside: int, proc: int) -> None:
 
 
 def _write_maps(pid: str, uids: Sequence[IdRange], gids: Sequence[IdRange], *, proc: int, only_self: bool) -> None:
+    """Write the maps of a process's user namespace."""
     if only_self:
         write_file(f"{pid}/setgroups", "deny", proc)
     for name, ranges in (("uid_map", uids), ("gid_map", gids)):

@@ -68,7 +68,7 @@ def _enter(cage: Mapping[str, Any]) -> None:
     else:
         drop_capabilities()
     no_new_privileges()
-    if version := landlock.abi():
+    if version := landlock.supported_version():
         landlock.restrict(
             version, read=["/"], write=[cage["scratch"]], devices=DEVICES, network=False, connect=(cage["port"],)
         )

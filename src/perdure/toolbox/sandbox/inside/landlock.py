@@ -1,4 +1,4 @@
-"""Landlock: which files the code may see and change, whatever the file system says, and what it may connect to."""
+"""Landlock: limit files and connections of the code, whatever the permissions of the file system say."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _NETWORK_ABI, _SCOPE_ABI = 4, 6
 _BIND_AND_CONNECT, _CONNECT, _ABSTRACT_SOCKETS, _SIGNALS = 0b11, 0b10, 0b01, 0b10
 
 
-def abi() -> int:
-    """The version that this kernel offers; 0 where it is missing or turned off."""
+def supported_version() -> int:
+    """The version of Landlock that this kernel has; 0: it is missing or turned off."""
     try:
         return system_call("landlock_create_ruleset", _CREATE, 0, 0, _VERSION_FLAG)
     except OSError:
@@ -45,7 +45,7 @@ def restrict(
     """Allow this thread, and what it starts, only what is named here. `no_new_privileges` must have been called.
 
     Args:
-        version: what `abi` said.
+        version: from `supported_version`.
         read: files and folders that may be read and executed. What does not exist is skipped.
         write: folders in which anything may be done but making devices and sockets.
         devices: files that may be written to, such as /dev/null.
@@ -74,6 +74,7 @@ def restrict(
 
 
 def _add_rule(rules: int, path: str, rights: int) -> None:
+    """Allow rights on a file, or on a folder and what is in it. A path that does not exist is skipped."""
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -14,7 +14,7 @@ _UNUSED = (
     *(resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE),
     *(resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE),
 )
-"""What a call gets nothing of."""
+"""The limits that are 0 for every call."""
 
 
 def set_limits(limits: Mapping[str, Any], *, count_processes: bool) -> None:

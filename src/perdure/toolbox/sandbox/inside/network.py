@@ -43,9 +43,9 @@ def send_listener(channel_fd: int) -> None:
 
 
 def limit_buffers(proc: int) -> None:
-    """Keep the kernel from growing buffers of TCP in this process's network namespace, to 32 MiB by default.
+    """Limit the TCP buffers of this process's network namespace; the kernel's default is up to 32 MiB each.
 
-    Where /proc/sys can't be written, as in some containers, there is the weighing of sockets alone.
+    Where /proc/sys can't be written, as in some containers, only the fork server's measuring of sockets limits them.
     """
     for name, value in _BUFFER_LIMITS.items():
         with contextlib.suppress(OSError):

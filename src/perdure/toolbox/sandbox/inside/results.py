@@ -16,7 +16,7 @@ from typing import Any
 
 DEPTH_MAX = 100
 CONTAINERS_MAX = 200_000
-"""As in a request's body: whoever parses more is held up for too long."""
+"""The most lists and dicts in a result, as in a request's body: parsing more takes too long."""
 
 INTEGER_BITS_MAX = 14_000  # some 4,200 digits: Python refuses to read more
 NAME_CHARS = 60
@@ -94,6 +94,7 @@ class _Converter:
         return self._convert_nested(value)
 
     def _check_integer(self, value: int) -> int:
+        """The integer as a plain one. Raises: NotJson: it has too many digits."""
         number = int(value)
         if number.bit_length() > INTEGER_BITS_MAX:
             raise self._not_json("is an integer of more than 4,000 digits: return it as text")
@@ -112,6 +113,7 @@ class _Converter:
             self._ancestors.discard(id(value))
 
     def _convert_by_type(self, value: object) -> Any:
+        """Convert a container, or a value of a type that has a usual text. Raises: NotJson."""
         if isinstance(value, Mapping):
             self._count_container()
             return {
@@ -136,6 +138,7 @@ class _Converter:
         return self._convert_object(value)
 
     def _convert_object(self, value: object) -> Any:
+        """Convert an object of a class. Raises: NotJson."""
         if not isinstance(value, type):
             if dataclasses.is_dataclass(value):
                 self._count_container()
@@ -156,6 +159,7 @@ class _Converter:
         return [self._convert_part(f"[{number}]", item) for number, item in enumerate(values)]
 
     def _count_container(self) -> None:
+        """Raises: NotJson: the result has too many lists and dicts."""
         self._containers += 1
         if self._containers > CONTAINERS_MAX:
             raise NotJson(f"the result holds more than {CONTAINERS_MAX:,} lists and dicts: return fewer, or text")

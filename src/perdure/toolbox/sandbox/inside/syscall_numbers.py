@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 
 def _table(text: str) -> Mapping[str, int]:
+    """Name -> number, from a text of `name:number` words."""
     return {name: int(number) for name, number in (entry.split(":") for entry in text.split())}
 
 

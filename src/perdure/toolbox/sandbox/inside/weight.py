@@ -63,6 +63,7 @@ def sockets_bytes(pid: int, proc: int, *, each: int) -> int:
 
 
 def _memory_bytes(name: str, proc: int) -> int:
+    """The anonymous memory, swap and page tables of a process, by its folder in /proc."""
     return 1024 * sum(map(int, _MEMORY_LINES.findall(_read(f"{name}/status", proc))))
 
 
