@@ -25,7 +25,6 @@ from perdure.engine.hooks.points import at_run_end, at_run_start
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.accept import Accepted, Request, begin_run, check_input, claim_run
 from perdure.engine.run.finish import end_run
-from perdure.engine.run.interrupts import retrieve_error
 from perdure.engine.run.leases import is_dead
 from perdure.engine.run.log import run_log_of
 from perdure.engine.run.loop import run as run_loop
@@ -106,21 +105,23 @@ class Runner:
         if self._closing:
             raise StoreClosed
         # In a task of its own: a caller who leaves early must not leave a run behind that nobody drives.
-        task = asyncio.create_task(self._begin(request))
+        task = asyncio.create_task(begin_run(request, self._ports))
         self._accepting[task] = (request.agent_id, request.conversation_seq)
-        task.add_done_callback(self._accepting.pop)
         try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            task.add_done_callback(retrieve_error)
-            raise
+            await asyncio.shield(task)
+        finally:
+            # Driven only now: the caller follows the run at once, and must not miss its first previews.
+            if task.done():
+                self._drive_accepted(task)
+            else:
+                task.add_done_callback(self._drive_accepted)
+        return task.result()
 
-    async def _begin(self, request: Request) -> Accepted:
-        """Accept a request, and have its run driven."""
-        accepted = await begin_run(request, self._ports)
-        if not accepted.run.ended:
-            self._want(accepted.run, accepted.begun)
-        return accepted
+    def _drive_accepted(self, task: asyncio.Task[Accepted]) -> None:
+        """Have the run of an accepted request driven. Of a refused one the error counts as retrieved."""
+        del self._accepting[task]
+        if not task.cancelled() and task.exception() is None and not task.result().run.ended:
+            self._want(task.result().run, task.result().begun)
 
     async def follow(
         self, run: Run, *, after: int = 0, known: Sequence[StoredEvent] = ()
