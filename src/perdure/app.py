@@ -42,6 +42,7 @@ from perdure.engine.workers.files import FileWorker
 from perdure.providers.catalog import ModelFacts as ModelFacts
 from perdure.providers.catalog import facts_of as facts_of
 from perdure.providers.choosing import Choice as Choice
+from perdure.providers.choosing import choose_offline
 from perdure.providers.choosing import probe_tools as probe_tools
 from perdure.providers.choosing import served_window as served_window
 from perdure.providers.discovery import PROVIDERS as PROVIDERS
@@ -277,7 +278,7 @@ async def start(
         runner,
         registry,
         functions,
-        registry.choose_offline(settings.model),
+        choose_offline(settings.model, registry.endpoints),
         files,
         embedder=embedding.embedder,
         embedding_reason=embedding.reason,

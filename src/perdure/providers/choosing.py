@@ -7,7 +7,7 @@ can call tools; else the built-in program.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,14 +50,6 @@ class Choice:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ToolProbe:
-    """The result of trying a tool call on a model; `problem` is empty if the model made the call."""
-
-    handle: str
-    problem: str = ""
-
-
 def choose_offline(setting: str, endpoints: Sequence[Endpoint]) -> Choice:
     """The choice without network: a provider with a key is taken, a server whose models are unknown is not."""
     if setting:
@@ -77,35 +69,14 @@ def choose_offline(setting: str, endpoints: Sequence[Endpoint]) -> Choice:
     return Choice(EXTRACTIVE, EXTRACTIVE_REASON, tuple(notes))
 
 
-async def choose_model(
-    endpoints: Sequence[Endpoint],
-    listings: Mapping[str, Listing],
-    *,
-    probe_local: Callable[[], Awaitable[Sequence[tuple[Endpoint, Listing]]]],
-    probe_tools: Callable[[Endpoint, str], Awaitable[ToolProbe]],
-) -> Choice:
-    """Choose the first usable model of a provider, else of a local server, else the built-in one.
+async def choose_from(
+    endpoint: Endpoint, listing: Listing, probe_tools: Callable[[Endpoint, str], Awaitable[str]], notes: list[str]
+) -> Choice | None:
+    """A model of this provider; None adds a note that says why there is none.
 
     Args:
-        listings: provider -> its models.
-        probe_local: finds servers on this machine; called only if no provider has a model.
-        probe_tools: tries a tool call on a model of a local server.
+        probe_tools: tries a tool call on a model of a local server, see `probe_tools`.
     """
-    notes: list[str] = []
-    for endpoint in endpoints:
-        listing = listings.get(endpoint.provider, Listing())
-        if choice := await _choose_from(endpoint, listing, probe_tools, notes):
-            return choice
-    for endpoint, listing in await probe_local():
-        if choice := await _choose_from(endpoint, listing, probe_tools, notes):
-            return choice
-    return Choice(EXTRACTIVE, EXTRACTIVE_REASON, tuple(notes))
-
-
-async def _choose_from(
-    endpoint: Endpoint, listing: Listing, probe_tools: Callable[[Endpoint, str], Awaitable[ToolProbe]], notes: list[str]
-) -> Choice | None:
-    """A model of this provider; None adds a note that says why there is none."""
     provider = PROVIDERS[endpoint.provider]
     names = chat_models(listing.models, provider.preferred)
     # A provider that has no list at all still answers: its default model is worth a try.
@@ -129,10 +100,11 @@ async def _choose_from(
         notes.append(f"{endpoint.provider} at {endpoint.address} has no model yet{hint}")
     else:
         for name in names[:PROBED_MAX]:
-            probe = await probe_tools(endpoint, name)
-            if not probe.problem:
-                return Choice(probe.handle, f"found by {endpoint.source}, and it calls tools", tuple(notes))
-            notes.append(f"{probe.handle}: {probe.problem}")
+            handle = f"{endpoint.provider}/{name}"
+            problem = await probe_tools(endpoint, name)
+            if not problem:
+                return Choice(handle, f"found by {endpoint.source}, and it calls tools", tuple(notes))
+            notes.append(f"{handle}: {problem}")
     return None
 
 
@@ -142,11 +114,10 @@ def chat_models(models: Sequence[str], preferred: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys((*first, *models)) if is_chat_model(name)]
 
 
-async def probe_tools(endpoint: Endpoint, name: str, *, timeout_s: float = PROBE_TOOLS_TIMEOUT_S) -> ToolProbe:
-    """Ask the model for one tool call. Never raises; `problem` says what went wrong."""
+async def probe_tools(endpoint: Endpoint, name: str, *, timeout_s: float = PROBE_TOOLS_TIMEOUT_S) -> str:
+    """Ask the model for one tool call: why it made none, or an empty text. Never raises."""
     from perdure.providers.openai_chat.endpoint import api_url
 
-    handle = f"{endpoint.provider}/{name}"
     body = {
         "model": name,
         "messages": [{"role": "user", "content": 'Call the tool `note` with the text "hi". Do nothing else.'}],
@@ -159,13 +130,12 @@ async def probe_tools(endpoint: Endpoint, name: str, *, timeout_s: float = PROBE
     url = api_url(endpoint.base_url, "/chat/completions")
     answer = await fetch_json(endpoint, url, timeout_s=timeout_s, headers=headers, body=body)
     if answer.problem:
-        return ToolProbe(handle, f"it {answer.problem}")
+        return f"it {answer.problem}"
     if answer.status != 200:
-        detail = answer.data[:DETAIL_CHARS]
-        return ToolProbe(handle, f"a request with a tool was answered with {answer.status}: {detail}")
+        return f"a request with a tool was answered with {answer.status}: {answer.data[:DETAIL_CHARS]}"
     if answer.data is None:
-        return ToolProbe(handle, "its answer is no JSON")
-    return ToolProbe(handle, "" if _has_call(answer.data) else "it did not call the tool it was asked to call")
+        return "its answer is no JSON"
+    return "" if _has_call(answer.data) else "it did not call the tool it was asked to call"
 
 
 async def served_window(endpoint: Endpoint, name: str) -> int | None:

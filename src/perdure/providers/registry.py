@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perdure.core.errors import ModelNotFound
-from perdure.core.models import Model, ModelDelta, ModelReply, ModelRequest
+from perdure.core.models import Model
 from perdure.providers.catalog import facts_of
-from perdure.providers.choosing import EXTRACTIVE, Choice, ToolProbe, choose_model, choose_offline, probe_tools
+from perdure.providers.choosing import EXTRACTIVE, EXTRACTIVE_REASON, Choice, choose_from, choose_offline, probe_tools
 from perdure.providers.discovery import (
     ALIASES,
     PROVIDERS,
@@ -67,7 +67,7 @@ class ModelRegistry:
         }
         self._unreachable: set[str] = set()  # names of local servers that did not answer last time
         self._listings: dict[str, Listing] = {}
-        self._cache: dict[str, _LazyModel] = {}
+        self._cache: dict[str, Retrying] = {}
         self._connections: dict[str, Connections] = {}
         self._lock = threading.Lock()
 
@@ -99,7 +99,7 @@ class ModelRegistry:
             if key not in self._cache:
                 if len(self._cache) >= CACHED_MAX:  # names come from clients, so the cache is bounded
                     self._cache.pop(next(iter(self._cache)))
-                self._cache[key] = _LazyModel(endpoint, name, self._connections)
+                self._cache[key] = build_model(endpoint, name, self._connections)
             return self._cache[key]
 
     def handles(self) -> Sequence[str]:
@@ -206,10 +206,6 @@ class ModelRegistry:
         if not listing.problem or not self._listings.get(name, Listing()).models:
             self._listings[name] = listing
 
-    def choose_offline(self, setting: str) -> Choice:
-        """The model of agents made without one, by what is known without network."""
-        return choose_offline(setting, self.endpoints)
-
     async def choose(self, setting: str, *, progress: Callable[[str], None] = lambda what: None) -> Choice:
         """The model of agents made without one, after asking every provider and, if none has a model, the servers on
         this machine; the registry then knows these.
@@ -225,11 +221,19 @@ class ModelRegistry:
             progress(f"asking {', '.join(names)} for models…")
             await self.refresh()
 
-        async def probe(endpoint: Endpoint, name: str) -> ToolProbe:
+        async def probe(endpoint: Endpoint, name: str) -> str:
             progress(f"trying a tool call on {endpoint.provider}/{name}…")
             return await probe_tools(endpoint, name)
 
-        return await choose_model(self.endpoints, self._listings, probe_local=self.probe_local, probe_tools=probe)
+        notes: list[str] = []
+        for endpoint in self.endpoints:
+            listing = self._listings.get(endpoint.provider, Listing())
+            if choice := await choose_from(endpoint, listing, probe, notes):
+                return choice
+        for endpoint, listing in await self.probe_local():
+            if choice := await choose_from(endpoint, listing, probe, notes):
+                return choice
+        return Choice(EXTRACTIVE, EXTRACTIVE_REASON, tuple(notes))
 
     async def probe_local(self) -> Sequence[tuple[Endpoint, Listing]]:
         """The servers on this machine that answer and that no variable names; the registry remembers which answer."""
@@ -246,31 +250,8 @@ class ModelRegistry:
         with self._lock:
             models, self._cache = list(self._cache.values()), {}
             connections, self._connections = list(self._connections.values()), {}
-        await asyncio.gather(*(model.close() for model in models))
+        await asyncio.gather(*(model.aclose() for model in models))
         await asyncio.gather(*(shared.aclose() for shared in connections))
-
-
-class _LazyModel:
-    """A provider's model that is built at its first call: the import takes longer than a transaction may.
-
-    Args:
-        connections: provider -> what its models share.
-    """
-
-    def __init__(self, endpoint: Endpoint, name: str, connections: dict[str, Connections]) -> None:
-        self._endpoint, self._name, self._connections = endpoint, name, connections
-        self._model: Retrying | None = None
-
-    def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
-        """See `Model`."""
-        if self._model is None:
-            self._model = build_model(self._endpoint, self._name, self._connections)
-        return self._model.respond(request)
-
-    async def close(self) -> None:
-        """Close the model, if it was built."""
-        if self._model is not None:
-            await self._model.aclose()
 
 
 def build_model(endpoint: Endpoint, name: str, connections: dict[str, Connections]) -> Retrying:

@@ -183,10 +183,9 @@ async def _local_model(
     provider, name = served
     if untested:
         progress(f"trying a tool call on {choice.handle}…")
-        probe = await probe_tools(provider, name)
-        if probe.problem:
+        if problem := await probe_tools(provider, name):
             fix = "take a model that calls tools, such as qwen3: without them an agent can't edit its memory"
-            yield Check("tools", "broken", f"{choice.handle}: {probe.problem}", fix)
+            yield Check("tools", "broken", f"{choice.handle}: {problem}", fix)
             return
     yield Check("tools", "ok", f"{choice.handle} called a tool when asked to")
     window = await served_window(provider, name)

@@ -36,19 +36,12 @@ class CachedEmbedder:
     def __init__(self, embedder: Embedder, *, entries: int = ENTRIES_MAX) -> None:
         self._embedder, self._entries = embedder, entries
         self._rows: OrderedDict[bytes, npt.NDArray[np.float32]] = OrderedDict()
+        self.handle, self.local = embedder.handle, embedder.local
         self._has_prefixes = prefix_of(embedder.handle, "document") != prefix_of(embedder.handle, "query")
-
-    @property
-    def handle(self) -> str:
-        return self._embedder.handle
 
     @property
     def dimensions(self) -> int | None:
         return self._embedder.dimensions
-
-    @property
-    def local(self) -> bool:
-        return self._embedder.local
 
     async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
         """See `Embedder`. Equal texts of one call are embedded once. Raises: ModelError."""

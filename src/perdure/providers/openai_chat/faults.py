@@ -36,7 +36,7 @@ from perdure.providers.masking import mask_text, request_secrets
 DETAIL_CHARS_MAX = 500
 
 _OVERFLOW_CODES = frozenset(
-    {"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "model_context_window_exceeded"}
+    ("context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "model_context_window_exceeded")
 )
 # OpenAI, DeepSeek, vLLM | vLLM | llama.cpp | Anthropic | Bedrock | xAI | Gemini | Mistral | LM Studio | Ollama | Groq
 _OVERFLOW = re.compile(
@@ -49,15 +49,10 @@ _OVERFLOW = re.compile(
     re.IGNORECASE,
 )
 _QUOTA_CODES = frozenset(
-    {
-        "insufficient_quota",
-        "billing_hard_limit_reached",
-        "billing_not_active",
-        "insufficient_credits",
-        "insufficient_funds",
-        "credit_balance_too_low",
-        "quota_exceeded",
-    }
+    (
+        *("insufficient_quota", "quota_exceeded", "billing_hard_limit_reached", "billing_not_active"),
+        *("insufficient_credits", "insufficient_funds", "credit_balance_too_low"),
+    )
 )
 _QUOTA = re.compile(
     r"exceeded your current quota|insufficient (?:balance|credits?|funds)|credit balance is too low"

@@ -207,19 +207,12 @@ class AnswerReader:
             raise ModelReplyInvalid(f"{self._who} answered without choices: {self._preview(str(dict(chunk)))}")
         if not isinstance(choices, list):
             return []
-        for choice in choices:
-            if isinstance(choice, Mapping) and choice.get("index", 0) in (0, None):
-                return self._choice(choice, whole=whole)
-        return []
-
-    def _choice(self, choice: Mapping[str, Any], *, whole: bool) -> list[ModelDelta]:
-        """The deltas of the first choice of a chunk. Raises: ModelError."""
+        first = (one for one in choices if isinstance(one, Mapping) and one.get("index", 0) in (0, None))
+        choice: Mapping[str, Any] = next(first, {})
         if error := choice.get("error"):
             raise self._error_of(error)
-        deltas: list[ModelDelta] = []
         message = choice.get("message") if whole else choice.get("delta") or choice.get("message")
-        if isinstance(message, Mapping):
-            deltas = self._message(message, whole=whole)
+        deltas = self._message(message, whole=whole) if isinstance(message, Mapping) else []
         if reason := choice.get("finish_reason"):
             self.finish_reason = str(reason).lower()
         return deltas

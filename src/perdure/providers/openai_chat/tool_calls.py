@@ -33,7 +33,6 @@ class _Call:
     own_id: bool
     name: str = ""
     arguments: list[str] = field(default_factory=list)
-    chars: int = 0
     sent: int = 0
     name_sent: bool = False
 
@@ -103,8 +102,9 @@ class ToolCalls:
 
     def _is_whole(self, call: _Call) -> bool:
         """Whether its arguments are a JSON object; false beyond a limit, or the time would be quadratic."""
-        self._parsed_chars += call.chars
-        return self._parsed_chars <= PARSED_CHARS_MAX and is_object("".join(call.arguments))
+        arguments = "".join(call.arguments)
+        self._parsed_chars += len(arguments)
+        return self._parsed_chars <= PARSED_CHARS_MAX and is_object(arguments)
 
     def _extend(self, call: _Call, name: str, arguments: str) -> list[ModelDelta]:
         """Add a piece of name and arguments to a call; its deltas. Raises: ValueError: the name is too long."""
@@ -117,18 +117,14 @@ class ToolCalls:
         call.name += added
         if arguments:
             call.arguments.append(arguments)
-            call.chars += len(arguments)
         if added:
-            deltas.append(self._delta("tool_name", added, call))
+            deltas.append(ModelDelta("tool_name", added, call.position, call.call_id))
             call.name_sent = True
         if call.name_sent:  # arguments that came before the name wait for it
             unsent = call.arguments[call.sent :]
             call.sent = len(call.arguments)
-            deltas += [self._delta("tool_arguments", piece, call) for piece in unsent]
+            deltas += [ModelDelta("tool_arguments", piece, call.position, call.call_id) for piece in unsent]
         return deltas
-
-    def _delta(self, kind: Any, text: str, call: _Call) -> ModelDelta:
-        return ModelDelta(kind, text, call.position, call.call_id)
 
 
 def is_object(text: str) -> bool:

@@ -34,12 +34,8 @@ def to_settings(
     """
     options = request.options
     settings: dict[str, Any] = {"timeout": timeout_s, "max_retries": 0}  # who asks us retries, and tells the user
-    if options.max_output_tokens is not None:
-        settings["max_tokens"] = options.max_output_tokens
-    if options.temperature is not None:
-        settings["temperature"] = options.temperature
-    if options.top_p is not None:
-        settings["top_p"] = options.top_p
+    limits = {"max_tokens": options.max_output_tokens, "temperature": options.temperature, "top_p": options.top_p}
+    settings |= {name: value for name, value in limits.items() if value is not None}
     if request.tools:
         settings["tool_choice"] = _tool_choice(request, dialect)
         if options.parallel_tool_calls is not None:
