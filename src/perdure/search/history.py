@@ -197,7 +197,7 @@ class Histories:
         self._lock = threading.Lock()
         self._empty = History()
 
-    def of(self, tx: Tx, agent_id: AgentId) -> History:
+    def load(self, tx: Tx, agent_id: AgentId) -> History:
         """Load the history that this transaction sees; it may hold later rows too."""
         upto = tx.messages.next_seq(agent_id)
         with self._lock:

@@ -93,7 +93,7 @@ class Hits(list[T]):
         super().__init__(hits)
         self.ran = ran or SearchReport()
 
-    def joined(self, more: Hits[T], *, key: Callable[[T], object]) -> Hits[T]:
+    def extend_new(self, more: Hits[T], *, key: Callable[[T], object]) -> Hits[T]:
         """Append the hits of `more` that are not among these; `key` gives the identity of a hit."""
         known = {key(hit) for hit in self}
         return Hits([*self, *(hit for hit in more if key(hit) not in known)], more.ran)

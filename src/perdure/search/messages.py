@@ -77,7 +77,7 @@ def rank_messages(
 
     The ranking is long enough for `limit` hits, at most 1,000.
     """
-    history = request.histories.of(tx, agent.id)
+    history = request.histories.load(tx, agent.id)
     few = max(FEWEST_CANDIDATES, min(history.rows // CANDIDATE_OF, MOST_CANDIDATES))
     out_of_view = tx.resets.out_of_view(agent.id)
     mask = history.mask(where, out_of_view=out_of_view)
@@ -85,7 +85,7 @@ def rank_messages(
     meaning = match_vectors(
         tx, agent.number, request, texts=history.rows, only=only, limit=max(few, min(limit, HITS_MAX))
     )
-    nearest = _unmasked(history, mask, meaning.seqs)
+    nearest = _select_masked(history, mask, meaning.seqs)
     # A text without a vector is found by its words alone.
     words_max = few if meaning.rows and not meaning.left_out else WORDS_CANDIDATES
     # A name in the query matches the speaker: as a word it would find the messages to that person.
@@ -159,7 +159,7 @@ def _only_before(where: MessageFilter) -> bool:
     return where == MessageFilter(before_seq=where.before_seq)
 
 
-def _unmasked(history: History, mask: NDArray[np.bool_] | None, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
+def _select_masked(history: History, mask: NDArray[np.bool_] | None, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the numbers whose rows the mask lets through."""
     if mask is None:
         return seqs

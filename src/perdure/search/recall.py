@@ -238,7 +238,7 @@ def _message_filter(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallS
     """Return a filter for the search of messages; with a single conversation it excludes the rows in view."""
     if scope.in_view is not None:
         seq, first = scope.in_view
-        history = request.histories.of(tx, agent.id)
+        history = request.histories.load(tx, agent.id)
         elsewhere = (history.conversation != seq) & (history.seq >= first)
         if not elsewhere.any():
             return MessageFilter(conversation_seq=scope.conversation_seq, before_seq=first)
@@ -258,7 +258,7 @@ def _add_turns(
 ) -> None:
     """Add the hits among the turns, and the neighbours of the best. Tool results are no turns."""
     collection.ran["messages"] = ranked.ran
-    history = request.histories.of(tx, ranked.agent.id)
+    history = request.histories.load(tx, ranked.agent.id)
     at = history.indexes(ranked.seqs)
 
     def is_in_view(index: int) -> bool:

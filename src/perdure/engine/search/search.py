@@ -95,7 +95,7 @@ class Search:
         def prepare(tx: Tx) -> tuple[Agent, Sequence[str]]:
             agent = tx.agents.get(agent_id)
             # A name in the query is matched by itself: in its vector it would drown the rest.
-            return agent, self._caches.histories.of(tx, agent_id).names if self._embedder else ()
+            return agent, self._caches.histories.load(tx, agent_id).names if self._embedder else ()
 
         agent, names = await self._store.read(prepare)
         request = await self._request(text, names=names, timezone=agent.timezone)
@@ -113,7 +113,7 @@ class Search:
             hits = await self._store.read(read, await _rerank(self._late, await self._store.read(rank), query))
         if most > FIRST_HITS:
             more = await self._store.read(lambda tx: read(tx, rank(tx, HITS_MAX), HITS_MAX))
-            hits = hits.joined(more, key=lambda hit: hit.message.id)
+            hits = hits.extend_new(more, key=lambda hit: hit.message.id)
         return hits.page(offset, limit)
 
     async def passages(
@@ -164,7 +164,7 @@ class Search:
         hits = search.read_passages(found, limit=min(most, FIRST_HITS), explain=explain)
         if most > FIRST_HITS:
             more = search.read_passages(await self._store.read(rank, HITS_MAX), limit=HITS_MAX, explain=explain)
-            hits = hits.joined(more, key=lambda hit: hit.passage.id)
+            hits = hits.extend_new(more, key=lambda hit: hit.passage.id)
         return hits.page(offset, limit)
 
     async def recall(
@@ -198,7 +198,9 @@ class Search:
 
             def prepare(tx: Tx) -> tuple[str, Sequence[str]]:
                 wanted = scope.messages and self._embedder is not None
-                return tx.agents.get(agent_id).timezone, self._caches.histories.of(tx, agent_id).names if wanted else ()
+                return tx.agents.get(agent_id).timezone, self._caches.histories.load(
+                    tx, agent_id
+                ).names if wanted else ()
 
             timezone, names = await self._store.read(prepare)
             if scope.messages:

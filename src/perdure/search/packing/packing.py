@@ -155,7 +155,7 @@ class _Counter:
             tokens = self._counts[text] = self._count(text)
         return tokens
 
-    def about(self, text: str) -> int:
+    def estimate(self, text: str) -> int:
         """Estimate the tokens of a long text by its beginning; at least 1."""
         if len(text) <= COUNT_CHARS:
             return max(1, self(text))
@@ -224,7 +224,7 @@ class _Packer:
         """Select blocks in their order, within their share of the budget."""
         room = min(self.room, int(self.budget * BLOCKS_SHARE))
         for block in blocks:
-            spent = self._take(block, self._tokens(block), at_most=room)
+            spent = self._add(block, self._tokens(block), at_most=room)
             if not spent:
                 self.rest.append(block)
             room -= spent
@@ -271,7 +271,7 @@ class _Packer:
             if heap and (-worth, place) > heap[0][:2]:
                 heapq.heappush(heap, (-worth, place, entry))
                 continue
-            if not self._take(entry.candidate, entry.tokens, at_most=share):
+            if not self._add(entry.candidate, entry.tokens, at_most=share):
                 self.rest.append(entry.candidate)
                 continue
             self.masks.append(entry.words)
@@ -290,13 +290,13 @@ class _Packer:
             entry.overlap = max(entry.overlap, most / size)
         entry.compared = len(self.masks)
 
-    def _take(self, candidate: Candidate, tokens: int, *, at_most: int) -> int:
+    def _add(self, candidate: Candidate, tokens: int, *, at_most: int) -> int:
         """Select a candidate, or as much as there is room for; return the tokens, 0 without room."""
         titles = self._missing_titles(candidate)
         extra = sum(self.counter(line) + 1 for line in titles)
         room = min(self.room - extra, at_most)
         whole = Excerpt(candidate, 0, len(candidate.text))
-        part = _Part(whole, tokens) if tokens <= room else self._cut(candidate, room, tokens)
+        part = _Part(whole, tokens) if tokens <= room else self._cut_part(candidate, room, tokens)
         if part is None:
             return 0
         self.parts.append(part)
@@ -312,13 +312,13 @@ class _Packer:
 
     def _tokens(self, candidate: Candidate) -> int:
         """Estimate the tokens of a whole candidate."""
-        return self.counter.about(self._lines(Excerpt(candidate, 0, len(candidate.text))))
+        return self.counter.estimate(self._lines(Excerpt(candidate, 0, len(candidate.text))))
 
     def _lines(self, each: Excerpt) -> str:
         """Render the lines of an excerpt, with the widest number."""
         return item(each, 100, self.home) + "\n"
 
-    def _cut(self, candidate: Candidate, room: int, tokens: int) -> _Part | None:
+    def _cut_part(self, candidate: Candidate, room: int, tokens: int) -> _Part | None:
         """Return a part of a candidate that takes up to `room` tokens; None if it would be too short."""
         if room < PART_TOKENS_MIN:
             return None
@@ -327,7 +327,7 @@ class _Packer:
             part = Excerpt(candidate, *excerpt(candidate.text, self.terms, chars=chars))
             if not part.text.strip():
                 return None
-            used = self.counter.about(self._lines(part))
+            used = self.counter.estimate(self._lines(part))
             if used <= room:
                 return _Part(part, used)
             chars = int(chars * room / used * 0.9)
@@ -341,7 +341,7 @@ class _Packer:
             room = each.tokens + self.room
             tokens = self._tokens(each.candidate)
             whole = Excerpt(each.candidate, 0, len(each.candidate.text))
-            wider = _Part(whole, tokens) if tokens <= room else self._cut(each.candidate, room, tokens)
+            wider = _Part(whole, tokens) if tokens <= room else self._cut_part(each.candidate, room, tokens)
             if wider is not None and wider.tokens > each.tokens:
                 self.room -= wider.tokens - each.tokens
                 self.parts[index] = wider
@@ -366,7 +366,7 @@ class _Packer:
         if size < 16:
             return None
         part = Excerpt(candidate, *excerpt(candidate.text, self.terms, chars=size // 2))
-        return _Part(part, self.counter.about(self._lines(part))) if part.text.strip() else None
+        return _Part(part, self.counter.estimate(self._lines(part))) if part.text.strip() else None
 
     def _drop_last(self) -> int:
         """Drop the weakest part and neighbours without another hit; return their tokens."""
@@ -388,7 +388,7 @@ class _Packer:
             before = list(self.parts)
             tokens = self._tokens(candidate)
             whole = _Part(Excerpt(candidate, 0, len(candidate.text)), tokens)
-            more = whole if tokens <= room else self._cut(candidate, room, tokens)
+            more = whole if tokens <= room else self._cut_part(candidate, room, tokens)
             if more is None:
                 continue
             self.parts.append(more)

@@ -36,7 +36,7 @@ def traits_of(*, asks: Column, answers: Column, speaker: Column, role: Column) -
     return np.array([asks, answers, speaker, role], np.float32)
 
 
-def bounded(values: Column) -> Column:
+def clip(values: Column) -> Column:
     """Return the values clipped to 0 to a million; nan becomes 0."""
     # In one order of memory, whatever that of the values: a sum's last bit depends on it.
     found: Column = np.fmax(values, 0.0, order="C")
@@ -142,12 +142,12 @@ class Pool:
                 speaker=known["speaker"],
                 role=known["role"],
             ),
-            chars=bounded(columns.get("chars", np.full(size, scope.mean_chars))),
+            chars=clip(columns.get("chars", np.full(size, scope.mean_chars))),
             occurred_at=np.where(np.isnan(occurred_at), -np.inf, occurred_at),
-            counts=bounded(known["counts"]),
+            counts=clip(known["counts"]),
             dense=known["dense"],
             timed=columns.get("timed"),
-            uses=None if uses is None else bounded(uses),
+            uses=None if uses is None else clip(uses),
             scope=scope,
         )
 

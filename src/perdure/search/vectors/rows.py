@@ -252,28 +252,29 @@ class Rows:
             return None
         removed = [seq for at, seq in self.log[: self.log_count] if at > version]
         changed = [
-            segment.seqs[:size][segment.versions[:size] > version].astype(np.int64) for segment, size in self._sized()
+            segment.seqs[:size][segment.versions[:size] > version].astype(np.int64)
+            for segment, size in self._segment_sizes()
         ]
         return np.unique(np.concatenate([*changed, np.array(removed, np.int64)]))
 
     def seqs_of(self, rows: npt.NDArray[Any]) -> IntArray:
         """Return the number of each row."""
         out = np.empty(len(rows), np.int64)
-        for segment, picked, at in self._grouped(rows):
+        for segment, picked, at in self._group_by_segment(rows):
             out[picked] = segment.seqs[at]
         return out
 
     def score(self, query: FloatArray, rows: npt.NDArray[Any] | None = None) -> FloatArray:
         """Return the exact score of each row, or of these rows; not for signs alone."""
         if rows is None:
-            return np.concatenate([scores(segment.vectors[:size], query) for segment, size in self._sized()])
+            return np.concatenate([scores(segment.vectors[:size], query) for segment, size in self._segment_sizes()])
         return self.score_rows(query, rows)[1]
 
     def score_rows(self, query: FloatArray, rows: npt.NDArray[Any]) -> tuple[IntArray, FloatArray]:
         """Return the numbers of these rows and their scores; not for signs alone."""
         seqs, dtype = np.empty(len(rows), np.int64), np.float32 if self.form == "floats" else np.float16
         vectors = np.empty((len(rows), self.dimensions), dtype)
-        for segment, picked, at in self._grouped(rows):
+        for segment, picked, at in self._group_by_segment(rows):
             seqs[picked] = segment.seqs[at]
             if isinstance(picked, slice):  # numpy copies twice by an index
                 segment.vectors.take(at, axis=0, out=vectors[picked], mode="clip")
@@ -286,12 +287,12 @@ class Rows:
         signs = signs_of(query[np.newaxis])[:, 0]
         if rows is None:
             out, first, buffers = np.empty(self.count, np.uint16), 0, Buffers(min(SEGMENT_ROWS, self.count))
-            for segment, size in self._sized():
+            for segment, size in self._segment_sizes():
                 count_differing(_present(segment.signs)[:, :size], signs, out[first : first + size], buffers)
                 first += size
             return out
         out = np.empty(len(rows), np.uint16)
-        for segment, picked, at in self._grouped(rows):
+        for segment, picked, at in self._group_by_segment(rows):
             words_of_rows = [
                 word.take(at) for word in _present(segment.signs)
             ]  # all words at once would copy every row
@@ -312,20 +313,20 @@ class Rows:
         It follows the score more closely than the number of differing signs does.
         """
         out = np.empty(len(rows), np.float32)
-        for segment, picked, at in self._grouped(rows):
+        for segment, picked, at in self._group_by_segment(rows):
             words = np.ascontiguousarray(_present(segment.signs)[:, at].T)
             bits = np.unpackbits(words.view(np.uint8), axis=1, count=self.dimensions).astype(np.float32)
             out[picked] = scores(bits, query)  # twice this, minus a constant, is the product with 1 and -1
         return out
 
-    def _sized(self) -> list[tuple[Segment, int]]:
+    def _segment_sizes(self) -> list[tuple[Segment, int]]:
         """Return each segment with the number of its rows."""
         return [
             (segment, min(SEGMENT_ROWS, self.count - (index << SEGMENT_BITS)))
             for index, segment in enumerate(self.segments)
         ]
 
-    def _grouped(self, rows: npt.NDArray[Any]) -> list[tuple[Segment, Any, npt.NDArray[Any]]]:
+    def _group_by_segment(self, rows: npt.NDArray[Any]) -> list[tuple[Segment, Any, npt.NDArray[Any]]]:
         """Group rows by segment: (segment, which of `rows`, their places in it)."""
         if len(self.segments) == 1:
             return [(self.segments[0], slice(None), rows)]
@@ -410,7 +411,7 @@ class Rows:
     def _living(self) -> list[tuple[Segment, npt.NDArray[np.int64], int]]:
         """Return (segment, places of its living rows, how many)."""
         found = []
-        for index, (segment, size) in enumerate(self._sized()):
+        for index, (segment, size) in enumerate(self._segment_sizes()):
             first = index << SEGMENT_BITS
             kept = np.arange(size) if self.alive is None else np.flatnonzero(self.alive[first : first + size])
             found.append((segment, kept, len(kept)))

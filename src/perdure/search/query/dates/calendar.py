@@ -30,7 +30,7 @@ class Clock:
     home: tzinfo
 
     @classmethod
-    def at(cls, now: datetime, timezone: str) -> Clock:
+    def build(cls, now: datetime, timezone: str) -> Clock:
         """Build a clock; a time without an offset is UTC."""
         home = zone(timezone)
         if now.tzinfo is None:
@@ -253,22 +253,22 @@ def _thanksgiving(year: int) -> Period:
     return days(first + timedelta(days=(3 - first.weekday()) % 7 + 21))
 
 
-def _fixed(month: int, day: int, count: int = 1) -> Callable[[int], Period]:
+def _same_day(month: int, day: int, count: int = 1) -> Callable[[int], Period]:
     """Return a feast on the same day of every year."""
     return lambda year: days(date(year, month, day), count)
 
 
 FEASTS: dict[str, Callable[[int], Period]] = {
-    "christmas": _fixed(12, 24, 3),
-    "christmas eve": _fixed(12, 24),
-    "christmas day": _fixed(12, 25),
-    "new year's eve": _fixed(12, 31),
-    "new year": _fixed(1, 1),
-    "valentine's day": _fixed(2, 14),
-    "halloween": _fixed(10, 31),
+    "christmas": _same_day(12, 24, 3),
+    "christmas eve": _same_day(12, 24),
+    "christmas day": _same_day(12, 25),
+    "new year's eve": _same_day(12, 31),
+    "new year": _same_day(1, 1),
+    "valentine's day": _same_day(2, 14),
+    "halloween": _same_day(10, 31),
     "thanksgiving": _thanksgiving,
     "easter": _easter,
-    "national day": _fixed(10, 1, 7),  # of China: its free week
+    "national day": _same_day(10, 1, 7),  # of China: its free week
     # It begins on a new moon between 21 January and 20 February; its free week may end in the last days of February.
-    "spring festival": _fixed(1, 20, 39),
+    "spring festival": _same_day(1, 20, 39),
 }

@@ -51,7 +51,7 @@ def spans(text: str, *, now: datetime, timezone: str = "UTC") -> tuple[Span, ...
     phrases = _find_phrases(folded)
     if not phrases:
         return ()
-    clock = Clock.at(now, timezone)
+    clock = Clock.build(now, timezone)
     found = []
     for phrase in _with_relations(folded, _with_portions(folded, phrases)):
         period = _resolve(phrase.resolve, clock)
@@ -175,7 +175,7 @@ def _with_relations(folded: str, phrases: list[Phrase]) -> Iterator[Phrase]:
             last = _range_end(folded, phrase, after, relation)
             if last:
                 floor, index = last, index + 1
-                yield Phrase(first if opening else phrase.first, last, _between(phrase, after))
+                yield Phrase(first if opening else phrase.first, last, _range(phrase, after))
                 continue
         behind = patterns()["relation after"].match(folded, phrase.last)
         last = phrase.last
@@ -195,7 +195,7 @@ def _with_relations(folded: str, phrases: list[Phrase]) -> Iterator[Phrase]:
             if phrase.floating and not after.floating:  # "in May and June 2022"
                 phrase = replace(phrase, resolve=_not_after(phrase.resolve, after.resolve))
         floor = last
-        yield replace(phrase, first=first, last=last, resolve=_bounded(phrase.resolve, relation))
+        yield replace(phrase, first=first, last=last, resolve=_open_side(phrase.resolve, relation))
 
 
 def _has_needed_words(phrase: Phrase, relation: str) -> bool:
@@ -234,7 +234,7 @@ def _range_end(folded: str, phrase: Phrase, after: Phrase, relation: str) -> int
     return 0
 
 
-def _between(phrase: Phrase, after: Phrase) -> Resolve:
+def _range(phrase: Phrase, after: Phrase) -> Resolve:
     """Return the period from the beginning of one phrase to the end of the other.
 
     A floating end follows the other: in "March to May 2023" both are of 2023; "Monday to Wednesday" is in one week.
@@ -260,15 +260,15 @@ def _day(edge: date) -> date:
     return edge.date() if isinstance(edge, datetime) else edge
 
 
-def _bounded(resolve: Resolve, relation: str) -> Resolve:
+def _open_side(resolve: Resolve, relation: str) -> Resolve:
     """Open one side of a period as the relation says."""
 
-    def bounded(clock: Clock) -> Period:
+    def resolve_open(clock: Clock) -> Period:
         begin, end = resolve(clock)
         open_side = {"since": (begin, LATEST), "after": (end, LATEST), "before": (EARLIEST, begin)}
         return open_side.get(relation, (EARLIEST, end))
 
-    return bounded if relation in ("since", "after", "before", "until") else resolve
+    return resolve_open if relation in ("since", "after", "before", "until") else resolve
 
 
 def _resolve(resolve: Resolve, clock: Clock) -> tuple[datetime, datetime] | None:
