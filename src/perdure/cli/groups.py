@@ -11,6 +11,7 @@ from perdure.cli.run import AsJson, Yes, command
 
 
 def _group(help: str) -> typer.Typer:
+    """The commands below one name."""
     return typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=help, add_completion=False)
 
 

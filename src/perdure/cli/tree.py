@@ -56,6 +56,7 @@ def select_files(paths: Sequence[Path], *, max_bytes: int) -> Iterator[Selected 
 
 
 def _select_in(root: Path, max_bytes: int) -> Iterator[Selected | Skipped]:
+    """The files of a directory and of those below it."""
     ignored: list[tuple[str, str]] = []  # (directory, pattern)
     for directory, folders, files in os.walk(root):
         current = Path(directory)
@@ -75,6 +76,7 @@ def _select_in(root: Path, max_bytes: int) -> Iterator[Selected | Skipped]:
 
 
 def _select(path: Path, name: str, max_bytes: int, ignored: Sequence[tuple[str, str]]) -> Selected | Skipped:
+    """A file, or why it is skipped."""
     if path.is_symlink() or not path.is_file():
         return Skipped(name, "not a plain file")
     if _is_ignored(name, ignored, directory=False):
@@ -108,6 +110,7 @@ def _patterns(file: Path) -> list[str]:
 
 
 def _is_ignored(name: str, ignored: Sequence[tuple[str, str]], *, directory: bool) -> bool:
+    """Whether a pattern of a .gitignore above or beside the path matches it."""
     for folder, pattern in ignored:
         if folder != "." and not name.startswith(f"{folder}/"):
             continue

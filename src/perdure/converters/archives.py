@@ -60,6 +60,7 @@ def open_archive(file: BinaryIO, limits: Limits, *, kind: str, required: str) ->
 
 
 def _check_ratio(subject: str, unpacked: int, packed: int, limits: Limits) -> None:
+    """Check how much a packed part grows. Raises: Refusal."""
     if unpacked > _SMALL_BYTES and unpacked > packed * limits.archive_ratio:
         raise Refusal(
             f"{subject} unpacks to {unpacked:,} bytes from {packed:,}, more than {limits.archive_ratio} times:"
@@ -68,6 +69,7 @@ def _check_ratio(subject: str, unpacked: int, packed: int, limits: Limits) -> No
 
 
 def _check_name(name: str) -> None:
+    """Check that the name of a part leads nowhere else. Raises: Refusal."""
     if (
         not name
         or name.startswith("/")
@@ -80,6 +82,7 @@ def _check_name(name: str) -> None:
 
 
 def _is_archive(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> bool:
+    """Whether a part is itself an archive, by its name or its first bytes. Raises: Refusal."""
     if part.filename.lower().endswith(_NESTED_NAMES):
         return True
     try:

@@ -56,6 +56,7 @@ def decode(data: bytes) -> tuple[str, str]:
 
 
 def _decode_bytes(data: bytes) -> tuple[str, str]:
+    """The text and a warning, line ends as they are. Raises: Refusal."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             try:
@@ -64,7 +65,7 @@ def _decode_bytes(data: bytes) -> tuple[str, str]:
                 raise Refusal(
                     f"it begins as {encoding.removesuffix('-sig')}, but is damaged: {error.reason}"
                 ) from error
-    if b"\x1b$" in data and data.isascii() and (text := _read_as(data, "iso2022_jp")) is not None:
+    if b"\x1b$" in data and data.isascii() and (text := _decode_as(data, "iso2022_jp")) is not None:
         return text, ""
     if data.isascii():
         return data.decode("ascii"), ""
@@ -72,20 +73,20 @@ def _decode_bytes(data: bytes) -> tuple[str, str]:
         return data.decode("utf-8"), ""
     except UnicodeDecodeError as error:
         damaged = _damaged_utf8(data, error)
-    if (encoding := _wide(data)) and (text := _read_as(data, encoding)) is not None:
+    if (encoding := _guess_utf16(data)) and (text := _decode_as(data, encoding)) is not None:
         return text, f"read as {encoding}, guessed from its bytes"
     if b"\0" in data[:SAMPLE_BYTES]:
         raise Refusal("it is not text: it holds NUL or control characters, as binary files do")
-    if found := _DECLARED.search(data, 0, 2_048):
-        declared = found[1].decode("ascii").lower()
-        if declared not in {"utf-8", "utf8"} and (text := _read_as(data, declared)) is not None:
+    if match := _DECLARED.search(data, 0, 2_048):
+        declared = match[1].decode("ascii").lower()
+        if declared not in {"utf-8", "utf8"} and (text := _decode_as(data, declared)) is not None:
             return text, ""
     if damaged:
         return damaged, "its UTF-8 is damaged: what can't be read is shown as \ufffd"
     best, best_share, best_encoding = "", 0.0, ""
     for encoding in _GUESSES:
-        text = _read_as(data, encoding)
-        if text is not None and (share := _share(text[:SAMPLE_BYTES], encoding)) > best_share:
+        text = _decode_as(data, encoding)
+        if text is not None and (share := _typical_share(text[:SAMPLE_BYTES], encoding)) > best_share:
             best, best_share, best_encoding = text, share, encoding
     if best_share >= _SHARE_MIN:
         return best, f"read as {best_encoding}, guessed from its characters"
@@ -100,7 +101,7 @@ def _damaged_utf8(data: bytes, error: UnicodeDecodeError) -> str:
     return text if text.count("\ufffd") * 100 < sum(character > "\x7f" for character in text[:SAMPLE_BYTES]) else ""
 
 
-def _wide(data: bytes) -> str:
+def _guess_utf16(data: bytes) -> str:
     """UTF-16 without a mark, told by the NULs in every other byte; of scripts without any it can't be told."""
     sample = data[: min(len(data), SAMPLE_BYTES) & ~1]
     if len(data) % 2 or len(sample) < 4:
@@ -111,7 +112,7 @@ def _wide(data: bytes) -> str:
     return "utf-16-be" if even > 0.1 and odd < 0.01 else ""
 
 
-def _read_as(data: bytes, encoding: str) -> str | None:
+def _decode_as(data: bytes, encoding: str) -> str | None:
     """The text, or None: it is not in this encoding, or none of that name is used for files."""
     try:
         return data.decode(encoding) if _FOR_FILES.match(codecs.lookup(encoding).name) else None
@@ -119,22 +120,23 @@ def _read_as(data: bytes, encoding: str) -> str | None:
         return None
 
 
-def _share(text: str, encoding: str) -> float:
+def _typical_share(text: str, encoding: str) -> float:
     """The share of the characters above ASCII that text in this encoding mostly has, 0 to 1."""
     high = [character for character in text if character > "\x7f"]
     if not high:
         return 0.0
     match encoding:
         case "cp932" | "euc_jp":
-            typical = sum("\u3041" <= it <= "\u30fe" for it in high)  # half-width kana are a sign of a wrong guess
+            # Half-width kana are a sign of a wrong guess.
+            typical = sum("\u3041" <= character <= "\u30fe" for character in high)
         case "gb18030" | "big5":
-            typical = sum(it in _HAN or it in "，。、：；！？“”" for it in high)
+            typical = sum(character in _HAN or character in "，。、：；！？“”" for character in high)
         case "cp949":
-            typical = sum(it in _HANGUL for it in high)
+            typical = sum(character in _HANGUL for character in high)
         case "cp1251" | "koi8_r":
-            typical = sum(it in _CYRILLIC for it in high)
+            typical = sum(character in _CYRILLIC for character in high)
             typical = typical if len(high) > len(text) // 4 else 0  # else a few accents in Latin text
         case _:
-            typical = sum(it in _WESTERN for it in high)
+            typical = sum(character in _WESTERN for character in high)
             typical = typical if len(high) <= len(text) // 2 else 0
     return typical / len(high)

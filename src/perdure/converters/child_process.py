@@ -39,6 +39,7 @@ async def read_in_child(
 
 
 def _start(name: str, kind: FileKind, file: Path, limits: Limits) -> subprocess.Popen[bytes]:
+    """Start the process with the file as its stdin."""
     request = json.dumps({"name": name, "kind": kind, "limits": asdict(limits)})
     with file.open("rb") as stdin:
         return subprocess.Popen(
@@ -59,6 +60,7 @@ async def _read_answer(
     limits: Limits,
     progress: Callable[[int, int], None],
 ) -> Document:
+    """Read the output of the process, report progress, and return the document. Raises: Refusal, ExtraMissing."""
     assert process.stdout is not None
     lines = asyncio.StreamReader(limit=limits.answer_bytes)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(

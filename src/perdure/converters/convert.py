@@ -80,9 +80,11 @@ async def _read(
 
 
 def _read_here(name: str, kind: FileKind, file: Path, limits: Limits) -> Document:
+    """The document of a file that is read in this process."""
     with file.open("rb") as stream:
         return read_document(name, kind, stream, limits, _ignore)
 
 
 def _ignore(done: int, total: int) -> None:
+    """Report to nobody."""
     pass

@@ -18,6 +18,7 @@ from perdure.core.documents import Document
 
 
 def _tags(*names: str) -> frozenset[str]:
+    """The names in these texts."""
     return frozenset(tag for group in names for tag in group.split())
 
 
@@ -70,17 +71,19 @@ class _Page(HTMLParser):
         self._item = ""  # the mark of the item whose first block is still to come
         self._quotes = 0
         self._pre: str | None = None  # the language of the code we are in
-        # Of each open table its rows, of each row its cells, of each cell its blocks; None: made for the page's looks.
+        # Of each open table its rows, of each row its cells, of each cell its blocks; None: for the layout only.
         self._tables: list[list[list[list[str]]] | None] = []
 
     def read(self, markup: str) -> None:
+        """Parse the page into blocks."""
         self.feed(markup)
         self.close()
-        self._flush()
+        self._end_block()
         while self._tables:
             self._end_table()
 
     def markdown(self) -> str:
+        """The blocks of the main part as Markdown, or all where that is small."""
         main = [block for block in self.blocks if block[2]]
         main_chars, chars = (sum(len(text) for text, _, _ in blocks) for blocks in (main, self.blocks))
         blocks = main if main_chars >= max(MAIN_CHARS, MAIN_SHARE * chars) else self.blocks
@@ -105,7 +108,7 @@ class _Page(HTMLParser):
             self._skipped = (tag, 1)
             return
         if tag in _BLOCKS:
-            self._flush()
+            self._end_block()
         match tag:
             case "main":
                 self._main += 1
@@ -121,15 +124,15 @@ class _Page(HTMLParser):
             case "blockquote":
                 self._quotes += 1
             case "pre":
-                self._pre = _language(attributes)
+                self._pre = _code_language(attributes)
             case "code" if self._pre is not None:
-                self._pre = self._pre or _language(attributes)
+                self._pre = self._pre or _code_language(attributes)
             case "code" | "kbd" | "samp":
                 self._inline.append("`")
             case "br":
                 self._inline.append("\n" if self._pre is not None else BREAK)
-            case "hr" if not self._rows():
-                self._add("---", item=False)
+            case "hr" if not self._open_rows():
+                self._add_block("---", item=False)
             case "img" if attributes.get("alt", "").strip():
                 self._inline.append(f"[image: {attributes['alt'].strip()}]")
             case "a":
@@ -139,10 +142,10 @@ class _Page(HTMLParser):
                 self._dissolve_table()
                 self._tables.append([])
             case "tr":
-                if (rows := self._rows()) is not None:
+                if (rows := self._open_rows()) is not None:
                     rows.append([])
             case "td" | "th":
-                if (rows := self._rows()) is not None:
+                if (rows := self._open_rows()) is not None:
                     if not rows:
                         rows.append([])
                     rows[-1].append([])
@@ -155,7 +158,7 @@ class _Page(HTMLParser):
                 self._skipped = (tag, self._skipped[1] - 1) if self._skipped[1] > 1 else None
             return
         if tag in _BLOCKS:
-            self._flush()
+            self._end_block()
         match tag:
             case "main":
                 self._main = max(self._main - 1, 0)
@@ -184,6 +187,7 @@ class _Page(HTMLParser):
             self._inline.append(data.replace(BREAK, " "))
 
     def _end_link(self) -> None:
+        """Put a link in place of its text."""
         if not self._links:
             return
         start, address = self._links.pop()
@@ -192,12 +196,12 @@ class _Page(HTMLParser):
             before = " " if self._inline[start][:1].isspace() else ""
             self._inline[start:] = [f"{before}[{label}]({address.replace(' ', '%20')})"]
 
-    def _flush(self) -> None:
-        """What was gathered becomes a block, or a part of a table's cell."""
+    def _end_block(self) -> None:
+        """Make a block, or a part of a table's cell, of the text since the last one."""
         text = "".join(self._inline)
         self._inline.clear()
         self._links = [(0, address) for _, address in self._links[-LINKS_OPEN:]]
-        rows = self._rows()
+        rows = self._open_rows()
         if rows and rows[-1]:
             if text.strip():
                 rows[-1][-1].append(text.replace(BREAK, " "))
@@ -206,44 +210,46 @@ class _Page(HTMLParser):
             code = text.strip("\n")
             if code.strip():
                 fence = "```" if "```" not in code else "~~~~~~"
-                self._add(f"{fence}{self._pre}\n{code}\n{fence}", item=False)
+                self._add_block(f"{fence}{self._pre}\n{code}\n{fence}", item=False)
             return
         lines = [" ".join(line.split()) for line in text.split(BREAK)]
         lines = [f"\\{line}" if _LOOKS_LIKE_MARKUP.match(line) else line for line in lines if line and line != "``"]
         if not lines:
             return
         if self._heading:
-            self._add(f"{'#' * self._heading} {' '.join(lines)}", item=False)
+            self._add_block(f"{'#' * self._heading} {' '.join(lines)}", item=False)
             self.title = self.title or " ".join(lines)
         else:
-            self._add("\n".join(lines), item=bool(self._lists))
+            self._add_block("\n".join(lines), item=bool(self._lists))
 
-    def _rows(self) -> list[list[list[str]]] | None:
-        """Those of the table we are in; None: in none, or one that is made for the page's looks."""
+    def _open_rows(self) -> list[list[list[str]]] | None:
+        """The rows of the open table; None: none is open, or it is there for the layout only."""
         return self._tables[-1] if self._tables else None
 
     def _dissolve_table(self) -> None:
-        """The table we are in is made for the page's looks: what its cells hold are blocks of the page."""
-        rows = self._rows()
+        """Turn the open table, which is there for the layout only, into blocks of the page."""
+        rows = self._open_rows()
         if rows is not None:
             self._tables[-1] = None
             for cell in (cell for row in rows for cell in row):
                 for text in cell:
-                    self._add(" ".join(text.split()), item=False)
+                    self._add_block(" ".join(text.split()), item=False)
 
     def _end_table(self) -> None:
+        """Add the open table as a Markdown table, or its rows as paragraphs."""
         rows = [[" ".join(cell) for cell in row] for row in self._tables.pop() or ()]
         rows = [row for row in rows if any(row)]
         if rows and max(map(len, rows)) == 1:
             for row in rows:
-                self._add(" ".join(row[0].split()), item=False)
+                self._add_block(" ".join(row[0].split()), item=False)
         elif rows and has_outlier_rows(rows):
             for row in rows:
-                self._add(" ".join(" ".join(row).split()), item=False)
+                self._add_block(" ".join(" ".join(row).split()), item=False)
         elif rows:
-            self._add("\n".join(markdown_table(rows)), item=False)
+            self._add_block("\n".join(markdown_table(rows)), item=False)
 
-    def _add(self, text: str, *, item: bool) -> None:
+    def _add_block(self, text: str, *, item: bool) -> None:
+        """Add a block, with the marks of the list and the quotes around it."""
         if self._lists:
             indent = "  " * min(len(self._lists) - 1, INDENT_DEPTH)
             first = indent + (self._item or "  ")
@@ -257,6 +263,7 @@ class _Page(HTMLParser):
 
 
 def _is_hidden(attributes: dict[str, str]) -> bool:
+    """Whether an element is not shown."""
     return (
         "hidden" in attributes
         or attributes.get("aria-hidden") == "true"
@@ -264,7 +271,8 @@ def _is_hidden(attributes: dict[str, str]) -> bool:
     )
 
 
-def _language(attributes: dict[str, str]) -> str:
+def _code_language(attributes: dict[str, str]) -> str:
+    """The language of code by the class of its element; empty: none is named."""
     match = _LANGUAGE.search(attributes.get("class", ""))
     return match[1] if match else ""
 

@@ -80,43 +80,46 @@ def kind_of(name: str, head: bytes) -> FileKind:
     Raises: FileTypeUnsupported: such files are not converted; Refusal: the first bytes don't fit the name.
     """
     suffix = PurePosixPath(name.lower()).suffix
-    found = _signature(head)
+    format_name = _format_of(head)
     kind = _KINDS.get(suffix)
     if kind is None:
         if suffix in _OTHERS:
             raise _unsupported(name, f"it is {_OTHERS[suffix]}")
-        if found == "a PDF":
+        if format_name == "a PDF":
             return "pdf"
-        if found:
-            raise _unsupported(name, f"it is {found}")
+        if format_name:
+            raise _unsupported(name, f"it is {format_name}")
         return "text"
     if not head and kind in _BINARY_KINDS:
         raise Refusal("the file is empty")
-    if kind == "pdf" and found != "a PDF":
-        raise Refusal(f"it is no PDF: {_compare(found)}")
-    if kind in {"docx", "xlsx"} and found != "a ZIP archive":
-        if found.startswith("an Office file"):
-            raise Refusal(f"it is {found}: save it as {kind.upper()}, without a password")
-        raise Refusal(f"it is no {kind.upper()}: {_compare(found)}")
-    if found and kind not in _BINARY_KINDS:
-        raise Refusal(f"its name ends with {suffix}, but it begins like {found}: give it the name it should have")
+    if kind == "pdf" and format_name != "a PDF":
+        raise Refusal(f"it is no PDF: {_beginning(format_name)}")
+    if kind in {"docx", "xlsx"} and format_name != "a ZIP archive":
+        if format_name.startswith("an Office file"):
+            raise Refusal(f"it is {format_name}: save it as {kind.upper()}, without a password")
+        raise Refusal(f"it is no {kind.upper()}: {_beginning(format_name)}")
+    if format_name and kind not in _BINARY_KINDS:
+        raise Refusal(f"its name ends with {suffix}, but it begins like {format_name}: give it the name it should have")
     return kind
 
 
-def _signature(head: bytes) -> str:
+def _format_of(head: bytes) -> str:
+    """The format that the first bytes tell; empty: none that is known here."""
     # Mail programs and web servers put lines before a PDF; readers take it within the first kilobyte.
     if head.startswith(b"%PDF-") or (b"%PDF-" in head[:1024] and b"\0" in head):
         return "a PDF"
     return next((label for signature, label in _SIGNATURES if head.startswith(signature)), "")
 
 
-def _compare(found: str) -> str:
-    return f"it begins like {found}" if found else "it does not begin like one"
+def _beginning(format_name: str) -> str:
+    """How a file begins, for messages."""
+    return f"it begins like {format_name}" if format_name else "it does not begin like one"
 
 
-def _unsupported(name: str, found: str) -> FileTypeUnsupported:
+def _unsupported(name: str, format_name: str) -> FileTypeUnsupported:
+    """The error for a file of another kind."""
     return FileTypeUnsupported(
         name,
-        found=found,
+        found=format_name,
         supported=("text", "Markdown", "HTML", "CSV", "JSON", "source code", "PDF", "DOCX", "XLSX"),
     )

@@ -88,6 +88,7 @@ def _tidy(text: str) -> str:
 
 
 def _title(reader: object) -> str:
+    """The title in the properties; empty: there is none."""
     try:
         return _tidy(" ".join(str(reader.metadata.title or "").split()))[:200]  # type: ignore[attr-defined]
     except Exception:  # there may be none, or it may be broken: neither matters
@@ -95,9 +96,11 @@ def _title(reader: object) -> str:
 
 
 def _pages(numbers: Sequence[int]) -> str:
+    """The numbers of pages, for messages."""
     listed = ", ".join(map(str, numbers[:PAGES_MAX])) + (", ..." if len(numbers) > PAGES_MAX else "")
     return f"page {listed}" if len(numbers) == 1 else f"pages {listed}"
 
 
 def _reason(error: Exception) -> str:
+    """The message of an error on one line."""
     return " ".join(str(error).split())[:200] or type(error).__name__

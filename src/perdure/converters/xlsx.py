@@ -73,6 +73,7 @@ def _sheets(archive: zipfile.ZipFile) -> tuple[list[tuple[str, str]], datetime]:
 
 
 def _shared_strings(archive: zipfile.ZipFile) -> list[str]:
+    """The texts that cells refer to by number."""
     if "xl/sharedStrings.xml" not in archive.namelist():
         return []
     strings: list[str] = []
@@ -179,6 +180,7 @@ def _date(days: float, epoch: datetime) -> str:
 
 
 def _column_number(letters: str) -> int:
+    """The number of a column, from 1: A is 1, AA is 27."""
     number = 0
     for letter in letters:
         number = number * 26 + ord(letter) - 64
@@ -186,9 +188,11 @@ def _column_number(letters: str) -> int:
 
 
 def _integer(text: str | None) -> int | None:
+    """The number in a text; None: it is no small whole number."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def _events(archive: zipfile.ZipFile, part: str) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """The XML events of a part."""
     for events in read_xml(archive, part, with_events=True):
         yield from events

@@ -162,6 +162,7 @@ class HttpModel:
         await self._server.wait_closed()
 
     async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of one connection."""
         task = asyncio.current_task()
         assert task is not None
         self._serving.add(task)
@@ -215,6 +216,7 @@ class HttpModel:
         return await wire.send_json(200, json.dumps(embeddings_response(vectors, request)))
 
     async def _send_line(self, wire: _Wire, line: HttpLine, request: Mapping[str, Any]) -> bool:
+        """Send one line of the script; whether the connection stays open."""
         match line:
             case Later(delay_s, inner):
                 await asyncio.sleep(delay_s)
@@ -239,6 +241,7 @@ class HttpModel:
     async def _stream(
         self, wire: _Wire, line: ModelReply | Refusal | Hanging | CutOff | Malformed, request: Mapping[str, Any]
     ) -> bool:
+        """Send an answer in chunks; whether the connection stays open."""
         reply = line if isinstance(line, ModelReply | Refusal) else line.line
         assert reply is not None
         wants_usage = self._usage and (request.get("stream_options") or {}).get("include_usage")
@@ -256,6 +259,7 @@ class HttpModel:
     async def _send_whole(
         self, wire: _Wire, line: ModelReply | Refusal | Hanging | CutOff | Malformed, request: Mapping[str, Any]
     ) -> bool:
+        """Send an answer in one piece; whether the connection stays open."""
         reply = line if isinstance(line, ModelReply | Refusal) else line.line
         assert reply is not None
         text = json.dumps(completion(reply, len(self.asked), usage=self._usage), ensure_ascii=False)
@@ -358,15 +362,18 @@ def embeddings_response(vectors: Any, request: Mapping[str, Any]) -> dict[str, A
 
 
 def _chunk(number: int, delta: Mapping[str, Any] | None, *, finish: str | None = None) -> dict[str, Any]:
+    """One chunk of a streamed answer."""
     choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
     return _shape(number, "chat.completion.chunk", choices)
 
 
 def _shape(number: int, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+    """What chunks and whole answers have in common."""
     return {"id": f"chatcmpl-{number}", "object": kind, "created": 0, "model": "test", "choices": choices}
 
 
 def _call(call: ToolCall, number: int, position: int) -> dict[str, Any]:
+    """A tool call in OpenAI's shape."""
     return {
         "id": call.call_id or f"call_{number}_{position}",
         "type": "function",
@@ -375,12 +382,14 @@ def _call(call: ToolCall, number: int, position: int) -> dict[str, Any]:
 
 
 def _finish(reply: ModelReply) -> str:
+    """The finish reason of a reply."""
     if reply.stop_reason == "max_tokens_exceeded":
         return "length"
     return "tool_calls" if any(isinstance(part, ToolCall) for part in reply.parts) else "stop"
 
 
 def _usage(reply: ModelReply) -> dict[str, Any]:
+    """The token counts of a reply in OpenAI's shape."""
     usage = reply.usage
     return {
         "prompt_tokens": usage.input_tokens,
@@ -395,10 +404,12 @@ def _usage(reply: ModelReply) -> dict[str, Any]:
 
 
 def _words(text: str) -> list[str]:
+    """A text in words with the space after them."""
     return [piece for piece in re.findall(r"\S*\s*", text) if piece]
 
 
 def _event(chunk: Mapping[str, Any] | str) -> bytes:
+    """One server-sent event."""
     text = chunk if isinstance(chunk, str) else json.dumps(chunk, ensure_ascii=False, separators=(",", ":"))
     return f"data: {text}\n\n".encode("utf-8", "surrogatepass")
 

@@ -124,6 +124,7 @@ class InlineStore:
         return outcomes
 
     def _read(self, unit: Callable[[Tx], T]) -> T:
+        """Run a unit on the reading connection."""
         self._check_open()
         try:
             self._reader.execute("BEGIN")

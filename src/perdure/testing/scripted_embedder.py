@@ -73,6 +73,7 @@ class ScriptedEmbedder:
         self.closed = True
 
     async def _record_call(self, texts: Sequence[str]) -> None:
+        """Note a call, and wait or fail as it was set."""
         self.asked.append(tuple(texts))
         await asyncio.sleep(0)  # yield to other tasks, as a real embedder does
         while self._hangs:  # noqa: ASYNC110 - `recover` may come from another thread

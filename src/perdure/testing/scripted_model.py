@@ -34,6 +34,7 @@ def thinks(thought: str, reply: ModelReply) -> ModelReply:
 
 
 def fails(message: str = "the provider is down", *, kind: str = "llm_error") -> ModelError:
+    """An error in place of a reply."""
     return ModelError(message, kind=kind)
 
 
@@ -68,6 +69,7 @@ class ScriptedModel:
 
 
 def _with_ids(parts: Sequence[Part], answer: int) -> tuple[Part, ...]:
+    """The parts, with an id for each call that has none."""
     return tuple(
         replace(part, call_id=f"call_{answer}_{index}") if isinstance(part, ToolCall) and not part.call_id else part
         for index, part in enumerate(parts)
@@ -75,6 +77,7 @@ def _with_ids(parts: Sequence[Part], answer: int) -> tuple[Part, ...]:
 
 
 def _deltas(parts: Sequence[Part]) -> list[ModelDelta]:
+    """The pieces in which the parts are streamed."""
     deltas: list[ModelDelta] = []
     call = 0
     for part in parts:

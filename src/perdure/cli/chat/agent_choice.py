@@ -39,11 +39,11 @@ class ModelElsewhere(ModelNotFound):
     code = ModelNotFound.code
 
     def __init__(self, agent: AsyncAgent, perdure: AsyncPerdure) -> None:
-        known = perdure.models
-        super().__init__(agent.info.model, known=known)
+        handles = perdure.models
+        super().__init__(agent.info.model, known=handles)
         self.args = (
-            f"model {agent.info.model!r} is not available here: there are {known_models(known)}. Nothing was sent."
-            f" {what_helps(agent, perdure.app)}, or give the agent another model: /model {known[0]} in"
+            f"model {agent.info.model!r} is not available here: there are {known_models(handles)}. Nothing was sent."
+            f" {what_helps(agent, perdure.app)}, or give the agent another model: /model {handles[0]} in"
             f" `{chat_command(agent)}`",
         )
 
@@ -64,7 +64,7 @@ async def open_agent(perdure: AsyncPerdure, *, name: str | None, new: bool, mode
         model: the handle for a new agent.
     Raises: NotFound, AlreadyExists, NameInvalid, ModelNotFound; InvalidInput: the agent has another model.
     """
-    agent = await _existing(perdure, name, new=new)
+    agent = await _find_agent(perdure, name, new=new)
     if agent is None:
         if model is None:
             await choose_model(perdure, view)
@@ -88,7 +88,7 @@ async def existing_agent(perdure: AsyncPerdure, name: str | None) -> Target | No
 
     Raises: NotFound: there is none of this name.
     """
-    agent = await _existing(perdure, name, new=False)
+    agent = await _find_agent(perdure, name, new=False)
     return None if agent is None else Target(agent, False, await last_conversation(agent))
 
 
@@ -140,7 +140,8 @@ def shell_word(name: str) -> str:
     return name if shlex.quote(name) == name else f'"{name}"'
 
 
-async def _existing(perdure: AsyncPerdure, name: str | None, *, new: bool) -> AsyncAgent | None:
+async def _find_agent(perdure: AsyncPerdure, name: str | None, *, new: bool) -> AsyncAgent | None:
+    """The agent of this name, or the one used last; None if there is none, or none yet of the `new` name."""
     if name is None:
         return await perdure.last_agent()
     try:
@@ -148,9 +149,9 @@ async def _existing(perdure: AsyncPerdure, name: str | None, *, new: bool) -> As
     except NotFound as error:
         if new:
             return None
-        names = dict.fromkeys(known.name for known in await perdure.agents())  # several agents can have one name
-        known = ", ".join(map(repr, list(names)[:KNOWN_AGENTS]))
-        hint = f"there are {known} (`perdure agents` lists all)" if known else "there is none yet"
+        names = dict.fromkeys(other.name for other in await perdure.agents())  # several agents can have one name
+        examples = ", ".join(map(repr, list(names)[:KNOWN_AGENTS]))
+        hint = f"there are {examples} (`perdure agents` lists all)" if examples else "there is none yet"
         raise NotFound("agent", name, hint=f"{hint}; `perdure chat {shlex.quote(name)} --new` makes it") from error
     if new:
         raise AlreadyExists("agent", name)
@@ -159,12 +160,12 @@ async def _existing(perdure: AsyncPerdure, name: str | None, *, new: bool) -> As
 
 async def last_conversation(agent: AsyncAgent) -> ConversationId | None:
     """The conversation used last of those that are not archived; None: the first."""
-    used = [
+    candidates = [
         (conversation.last_message_at, conversation.seq, conversation.id)
         for conversation in await load_conversations(agent)
         if conversation.last_message_at is not None and conversation.archived_at is None
     ]
-    return max(used)[2] if used else None
+    return max(candidates)[2] if candidates else None
 
 
 def local_zone() -> str:

@@ -27,14 +27,15 @@ async def ask_decisions(
     decisions: list[ToolDecision] = []
     for number, call in enumerate(calls, 1):
         view.show_question(call, number, len(calls))
-        decision = await _ask(call, source, view, check)
+        decision = await _ask_decision(call, source, view, check)
         if decision is None:
             return None
         decisions.append(decision)
     return tuple(decisions)
 
 
-async def _ask(call: PendingCall, source: Source, view: View, check: Check) -> ToolDecision | None:
+async def _ask_decision(call: PendingCall, source: Source, view: View, check: Check) -> ToolDecision | None:
+    """The decision of a person about one call; None: the person gave up."""
     while (answer := await source.ask(QUESTION)) is not None:
         match answer.strip().lower():
             case "y" | "yes":
@@ -43,14 +44,14 @@ async def _ask(call: PendingCall, source: Source, view: View, check: Check) -> T
                 reason = await source.ask("reason (Enter: none): ")
                 return None if reason is None else ToolDecision(call.call_id, False, reason.strip() or None)
             case "e" | "edit":
-                if (decision := await _edit(call, source, view, check)) is not None:
+                if (decision := await _ask_arguments(call, source, view, check)) is not None:
                     return decision
             case _:
                 view.hint(HELP)
     return None
 
 
-async def _edit(call: PendingCall, source: Source, view: View, check: Check) -> ToolDecision | None:
+async def _ask_arguments(call: PendingCall, source: Source, view: View, check: Check) -> ToolDecision | None:
     """An approval with other arguments; None: the person gave up the edit."""
     draft = plain_json(call.arguments)
     view.hint(
@@ -64,7 +65,7 @@ async def _edit(call: PendingCall, source: Source, view: View, check: Check) -> 
             arguments = json.loads(text)
             if not isinstance(arguments, dict):
                 raise AnswerInvalid("give a JSON object, as in {" + '"name": "value"' + "}")
-            if _canonical(arguments) == _canonical(call.arguments):  # unlike ==, JSON tells 1 from true
+            if _sorted_json(arguments) == _sorted_json(call.arguments):  # unlike ==, JSON tells 1 from true
                 return ToolDecision(call.call_id, True)
             await check(call, text)
         except (ValueError, RecursionError) as error:
@@ -76,5 +77,6 @@ async def _edit(call: PendingCall, source: Source, view: View, check: Check) -> 
     return None
 
 
-def _canonical(arguments: Mapping[str, Any]) -> str:
+def _sorted_json(arguments: Mapping[str, Any]) -> str:
+    """The arguments as JSON, in one order."""
     return json.dumps(arguments, sort_keys=True)

@@ -82,6 +82,7 @@ class PromptLines:
 
 
 def _keys() -> KeyBindings:
+    """The keys of the prompt: Enter sends, Alt-Enter begins a new line."""
     keys = KeyBindings()
 
     @keys.add("enter")

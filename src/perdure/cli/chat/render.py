@@ -54,7 +54,7 @@ def diff_view(diff: str, *, indent: str = "    ") -> Line:
 
 
 class RunRenderer:
-    """Shows one run. Deltas are previews of a message; of the message itself only the rest is printed. Without a
+    """Shows one run. Deltas are previews of a message; of the message itself only the rest is preview_text. Without a
     streaming terminal there are no previews.
 
     Args:
@@ -66,7 +66,7 @@ class RunRenderer:
         self._previews: dict[str, dict[str, str]] = {}  # message id -> kind of delta -> text on the screen
         self._preview_step: StepId | None = None
         self._calls = {call.call_id: call for call in calls}  # without a result yet, in their order
-        self._printed: set[str] = set()  # ids of calls whose line is printed
+        self._printed: set[str] = set()  # ids of calls whose line is on the screen
 
     def show_event(self, event: StoredEvent | Delta) -> None:
         if isinstance(event, Delta):
@@ -107,6 +107,7 @@ class RunRenderer:
                 pass
 
     def _preview(self, delta: Delta) -> None:
+        """Show a piece of a message that is still being made."""
         if not self._terminal.streaming:
             return
         match delta.kind:
@@ -124,6 +125,7 @@ class RunRenderer:
         preview[delta.kind] = preview.get(delta.kind, "") + delta.text
 
     def _show_recall(self, event: MemoryRecalled) -> None:
+        """Show what memory goes with the message."""
         names = list(dict.fromkeys(visible(str(source["name"])) for source in event.sources))
         more = f", and {len(names) - RECALLED_MAX} more" if len(names) > RECALLED_MAX else ""
         text = f"recalled {len(event.sources)}: {', '.join(names[:RECALLED_MAX])}{more}"
@@ -132,21 +134,22 @@ class RunRenderer:
         self._terminal.note(Line(f"◆ {text}", style="dim"))
 
     def _show_message(self, message: Message) -> None:
+        """Show what the previews did not show of a message."""
         preview = self._previews.pop(message.id, {})
         self._preview_step = None
         reasoning = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
         text = "".join(part.text for part in message.parts if isinstance(part, Text))
-        printed = preview.get("reasoning", "")
-        if reasoning.startswith(printed) and reasoning != printed:
-            self._terminal.thought(reasoning[len(printed) :])
-        printed = preview.get("text", "")
-        if not text.startswith(printed):
+        preview_text = preview.get("reasoning", "")
+        if reasoning.startswith(preview_text) and reasoning != preview_text:
+            self._terminal.thought(reasoning[len(preview_text) :])
+        preview_text = preview.get("text", "")
+        if not text.startswith(preview_text):
             self._terminal.note(Line("(the answer became another one; this is what was kept:)", style="dim"))
-            printed = ""
-        if not printed:
+            preview_text = ""
+        if not preview_text:
             text = message.text
-        if text != printed:
-            self._terminal.words(text[len(printed) :])
+        if text != preview_text:
+            self._terminal.words(text[len(preview_text) :])
         self._terminal.end_line()
         for call in message.calls:
             self._calls[call.call_id] = call
@@ -154,17 +157,19 @@ class RunRenderer:
             self._terminal.show_status(f"running {visible(message.calls[0].name)}…")
 
     def _show_compaction(self, event: ViewCompacted) -> None:
+        """Show which messages left the window."""
         which = message_handle(event.from_message_seq, event.upto_message_seq)
         by = "by the model" if event.made_by == "model" else "an extract"
         text = f"▤ {which} left the window behind a summary ({by}); nothing is lost: /context, /search"
         self._terminal.note(Line(text, style="dim"))
 
     def _show_edit(self, edit: MemoryEdited) -> None:
+        """Show the diff of a memory edit below its call."""
         # Memory tools run one after the other, and an edit's event comes right before its result: the edit belongs to
         # the first call that is open and does not wait for a decision.
         call = next((call for call in self._calls.values() if call.awaits is None), None)
         if call is not None and call.call_id not in self._printed:
-            self._tool_line(call_line(call))
+            self._show_tool_line(call_line(call))
             self._printed.add(call.call_id)
         self._terminal.note(
             Line.assemble("  ", (visible(edit.label), "bold"), (f"  version {edit.version}", "dim")),
@@ -172,28 +177,30 @@ class RunRenderer:
         )
 
     def _show_result(self, result: ToolResult) -> None:
+        """Show a call with its result on one line, or with the places that it read."""
         call = self._calls.pop(result.call_id, None) or ToolCall(result.call_id, result.name, "")
         if result.question is not None:
             return  # the agent's message has the question
         if result.call_id in self._printed and result.status == "success":
             return  # its diff is enough
         text, places = f"{call_line(call)} → {outcome(result)}", places_read(result)
-        if places and (text.endswith("…") or _line(text).cell_len > self._terminal.width):
-            self._tool_line(f"{call_line(call)} → {plural(len(places), 'place')}:")
+        if places and (text.endswith("…") or _tool_text(text).cell_len > self._terminal.width):
+            self._show_tool_line(f"{call_line(call)} → {plural(len(places), 'place')}:")
             for place in places[:PLACES_MAX]:
                 self._terminal.note(Line(f"  {visible(place)}", style="dim"))
             if len(places) > PLACES_MAX:
                 self._terminal.note(Line(f"  … and {len(places) - PLACES_MAX:,} more", style="dim"))
             return
-        self._tool_line(text, failed=result.status == "error")
+        self._show_tool_line(text, failed=result.status == "error")
 
-    def _tool_line(self, text: str, *, failed: bool = False) -> None:
-        line = _line(text, style="yellow" if failed else "dim")
+    def _show_tool_line(self, text: str, *, failed: bool = False) -> None:
+        line = _tool_text(text, style="yellow" if failed else "dim")
         if not failed:  # an error is short, and shown in full
             line.truncate(max(20, self._terminal.width), overflow="ellipsis")
         self._terminal.note(line)
 
     def _show_abandoned(self, step_id: StepId) -> None:
+        """Say that the previews of a step are void."""
         if self._preview_step == step_id:
             self._terminal.note(
                 Line("(the partial answer above is void: its process died; the model is asked again)", style="yellow")
@@ -202,6 +209,7 @@ class RunRenderer:
         self._terminal.show_status("thinking…")
 
     def _show_end(self, end: RunEnded) -> None:
+        """Show why the run ended, unless it ended as usual."""
         partial = self._preview_step is not None
         self._terminal.end_line()
         self._terminal.clear_status()
@@ -221,5 +229,6 @@ class RunRenderer:
             self._terminal.note(Line(f"stopped: {end.stop_reason}", style="yellow"))
 
 
-def _line(text: str, *, style: str = "") -> Line:
+def _tool_text(text: str, *, style: str = "") -> Line:
+    """A line about a tool call."""
     return Line(f"⚙ {visible(text)}".replace("\n", " "), style=style)

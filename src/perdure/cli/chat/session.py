@@ -99,6 +99,7 @@ class Session:
             self._source.interrupt()
 
     async def _handle(self, text: str) -> None:
+        """Run the command or send the message that a text is."""
         if not text.strip():
             return
         with self._show_errors():
@@ -114,6 +115,7 @@ class Session:
         return options[number - 1] if 0 < number <= len(options) else text
 
     async def _send(self, text: str) -> None:
+        """Send a message, and show its run."""
         await self._check_model()
         self.view.resume_with(())
         try:
@@ -150,8 +152,8 @@ class Session:
         if not ids:
             ids += await self._approvals.find_decisions(self.agent.id, self.conversation, call_id)
         if not ids:
-            known = ", ".join(f"{call.call_id} ({call.name})" for call in waiting)
-            raise AnswerInvalid(f"no such call waits: there are {known}" if waiting else "no call waits for you")
+            names = ", ".join(f"{call.call_id} ({call.name})" for call in waiting)
+            raise AnswerInvalid(f"no such call waits: there are {names}" if waiting else "no call waits for you")
         if arguments is not None and len(ids) > 1:
             raise AnswerInvalid("several calls wait: name the one that these arguments are for")
         await self._answer([ToolDecision(id, approve, reason, arguments) for id in ids], selected)
@@ -186,15 +188,15 @@ class Session:
         Raises: PerdureError.
         """
         while waiting := await self.agent.pending(conversation=self.conversation):
-            mine = [call for call in waiting if not call.awaits_client]
-            if not mine or not self._source.interactive:
+            undecided = [call for call in waiting if not call.awaits_client]
+            if not undecided or not self._source.interactive:
                 self.view.show_stop(waiting)
                 break
-            decisions = await ask_decisions(mine, self._source, self.view, self._check_edited)
+            decisions = await ask_decisions(undecided, self._source, self.view, self._check_edited)
             if decisions is None:
-                self.view.note("nothing is decided: " + ("the call waits" if len(mine) == 1 else "the calls wait"))
+                self.view.note("nothing is decided: " + ("the call waits" if len(undecided) == 1 else "the calls wait"))
                 break
-            if not await self._answer(decisions, mine):
+            if not await self._answer(decisions, undecided):
                 return
         if waiting:
             self._waiting.add(self.conversation)
@@ -203,6 +205,7 @@ class Session:
             self._waiting.discard(self.conversation)
 
     def _how_to_decide(self) -> str:
+        """The hint about waiting calls."""
         if self._source.interactive:
             return "/approvals asks again; /approve [CALL] lets them run, /deny [CALL] [REASON] refuses them"
         name = shell_word(self.agent.name)
@@ -214,10 +217,10 @@ class Session:
     async def _answer(self, decisions: Sequence[ToolDecision], pending: Sequence[PendingCall]) -> bool:
         """Send the decisions and follow the run; False: the person stopped waiting for it. Raises: PerdureError."""
         await self._check_model()
-        others = await self._approvals.list_open(self.agent.id, self.conversation)
+        open_calls = await self._approvals.list_open(self.agent.id, self.conversation)
         edits = {decision.call_id: decision.arguments for decision in decisions if decision.arguments is not None}
         # Somebody else can have decided the same calls meanwhile: then they are no longer open, and their run is shown.
-        calls = {call.call_id: call for call in (*(waiting.call for waiting in pending), *others)}
+        calls = {call.call_id: call for call in (*(waiting.call for waiting in pending), *open_calls)}
         self.view.resume_with(
             [replace(call, arguments=edits.get(call.call_id, call.arguments), awaits=None) for call in calls.values()]
         )
@@ -253,11 +256,13 @@ class Session:
             raise ModelElsewhere(self.agent, self.perdure)
 
     def _fail(self, error: PerdureError) -> None:
+        """Show an error; the exit code says that something failed."""
         self._failed = True
         self.view.clear_status()
         self.view.error(error)
 
     def _exit_code(self) -> int:
+        """The exit code so far; 0 for a person."""
         if self._source.interactive:
             return 0
         if self._interrupted:
@@ -274,6 +279,7 @@ class Session:
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
+        """Handle SIGINT meanwhile."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self.interrupt)
         try:

@@ -28,11 +28,23 @@ from perdure.domain.agents.automatic import auto_recall_of
 SEARCH_LIMIT = 10
 
 
+Run = Callable[[Session, str], Awaitable[None]]
+"""Runs a command with the text after its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
+    """A / command: how it is used, what it does, and the function that runs it."""
+
     usage: str
     help: str
-    run: Callable[[Session, str], Awaitable[None]]
+    run: Run
+
+
+COMMANDS: dict[str, Command] = {}
+"""Name with its slash -> command, in the order of /help."""
+
+_ALIASES = {"/exit": "/quit", "/q": "/quit", "/?": "/help"}
 
 
 async def run_command(session: Session, line: str) -> None:
@@ -41,16 +53,17 @@ async def run_command(session: Session, line: str) -> None:
     name = _ALIASES.get(name, name)
     command = COMMANDS.get(name)
     if command is None:
-        suggestion = f"did you mean {near}? " if (near := _near(name)) else ""
+        similar = _similar_command(name)
+        suggestion = f"did you mean {similar}? " if similar else ""
         raise InvalidInput(
             f"there is no command {name}: {suggestion}/help lists them; // at the start sends the text itself"
         )
     await command.run(session, argument.strip())
 
 
-def _near(name: str) -> str | None:
+def _similar_command(name: str) -> str | None:
     """The command that `name` abbreviates or resembles."""
-    matches = [known for known in COMMANDS if len(name) > 1 and known.startswith(name)]
+    matches = [command for command in COMMANDS if len(name) > 1 and command.startswith(name)]
     return next(iter(matches or difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)), None)
 
 
@@ -59,11 +72,25 @@ def command_help() -> Mapping[str, str]:
     return {name: command.help for name, command in COMMANDS.items()}
 
 
+def _command(usage: str) -> Callable[[Run], Run]:
+    """Add a command, whose help is the docstring of its function."""
+
+    def add(run: Run) -> Run:
+        text = (run.__doc__ or "").rstrip(".")
+        COMMANDS[usage.partition(" ")[0]] = Command(usage, text[:1].lower() + text[1:], run)
+        return run
+
+    return add
+
+
 def _wrong_usage(name: str, more: str = "") -> InvalidInput:
+    """The error for a command whose argument does not fit its usage."""
     return InvalidInput(f"that is not how {name} is used: {COMMANDS[name].usage}{more}")
 
 
+@_command("/memory [LABEL [history | restore N]]")
 async def _memory(session: Session, argument: str) -> None:
+    """Show memory blocks, the versions of one, or bring one back."""
     blocks, words = session.agent.blocks, argument.split()
     match words:
         case []:
@@ -82,10 +109,10 @@ async def _memory(session: Session, argument: str) -> None:
             block = await blocks.restore(label, int(number))
             changed = block.version != before.version
             diff = (await blocks.history(label, limit=1))[0].diff if changed else ""
-            told = f"again, as version {block.version}" if changed else "already"
+            state = f"again, as version {block.version}" if changed else "already"
             session.view.show(
                 {"restored": int(number), "block": block_shape(block), "diff": diff},
-                Text(f"{visible(block.label)} has the value of version {number} {told}."),
+                Text(f"{visible(block.label)} has the value of version {number} {state}."),
                 *([diff_view(diff)] if diff else []),
             )
             session.view.hint(f"the agent sees it from the next message on; /memory {label} history shows it")
@@ -94,11 +121,14 @@ async def _memory(session: Session, argument: str) -> None:
 
 
 def _show_blocks(session: Session, blocks: Sequence[Block]) -> None:
+    """Show memory blocks, or that there are none."""
     parts = blocks_view(blocks) if blocks else [Text("This agent has no memory blocks.")]
     session.view.show({"blocks": [block_shape(block) for block in blocks]}, *parts)
 
 
+@_command("/search TEXT")
 async def _search(session: Session, argument: str) -> None:
+    """Search everything that was said, and the archive."""
     if not argument:
         raise InvalidInput("there is nothing to look for: /search TEXT")
     messages = await session.agent.search(argument, limit=SEARCH_LIMIT)
@@ -106,22 +136,9 @@ async def _search(session: Session, argument: str) -> None:
     session.view.hint('/search "some words" finds them only next to each other')
 
 
-async def _approvals(session: Session, argument: str) -> None:
-    await session.approvals()
-
-
-async def _approve(session: Session, argument: str) -> None:
-    await session.decide(True, argument or None)
-
-
-async def _deny(session: Session, argument: str) -> None:
-    first, _, rest = argument.partition(" ")
-    waiting = {call.call_id for call in await session.agent.pending(conversation=session.conversation)}
-    has_id = first in waiting
-    await session.decide(False, first if has_id else None, reason=(rest if has_id else argument).strip() or None)
-
-
+@_command("/recall [on | off]")
 async def _recall(session: Session, argument: str) -> None:
+    """Show whether each message is looked up in memory first, or change it."""
     session.agent = await session.perdure.agent(session.agent.id)
     settings = dict(session.agent.info.settings)
     match argument:
@@ -144,7 +161,30 @@ async def _recall(session: Session, argument: str) -> None:
     session.view.hint("/recall off leaves it out" if setting else "/recall on has it look before each answer")
 
 
+@_command("/approvals")
+async def _approvals(session: Session, argument: str) -> None:
+    """Show the calls that wait, and ask you about yours."""
+    await session.approvals()
+
+
+@_command("/approve [CALL]")
+async def _approve(session: Session, argument: str) -> None:
+    """Let a call run that waits for you, by default all of them."""
+    await session.decide(True, argument or None)
+
+
+@_command("/deny [CALL] [REASON]")
+async def _deny(session: Session, argument: str) -> None:
+    """Refuse a call that waits for you, by default all of them."""
+    first, _, rest = argument.partition(" ")
+    call_ids = {call.call_id for call in await session.agent.pending(conversation=session.conversation)}
+    has_id = first in call_ids
+    await session.decide(False, first if has_id else None, reason=(rest if has_id else argument).strip() or None)
+
+
+@_command("/new [NAME]")
 async def _new(session: Session, argument: str) -> None:
+    """Begin a new conversation with the same memory."""
     conversation = await session.agent.new_conversation(summary=argument or None)
     await session.switch_to(conversation.id)
     about = "" if conversation.summary is None else f", {visible(fold(conversation.summary, ABOUT_CHARS))!r}"
@@ -153,12 +193,16 @@ async def _new(session: Session, argument: str) -> None:
     session.view.hint("what was said before is still found: /search TEXT, or ask; /conversations leads back")
 
 
+@_command("/conversations")
 async def _conversations(session: Session, argument: str) -> None:
+    """List the conversations."""
     await show_conversations(session.view, session.agent, session.conversation)
     session.view.hint("/switch NUMBER goes on with another one; /rename NAME says what this one is about")
 
 
+@_command("/switch NUMBER")
 async def _switch(session: Session, argument: str) -> None:
+    """Go on with another conversation."""
     if not argument:
         raise _wrong_usage("/switch", "; /conversations lists them")
     conversation = await conversation_named(session.agent, argument)
@@ -167,7 +211,9 @@ async def _switch(session: Session, argument: str) -> None:
     session.view.hint("what you say now goes there; memory and search are the same")
 
 
+@_command("/rename NAME")
 async def _rename(session: Session, argument: str) -> None:
+    """Say what this conversation is about."""
     if not argument:
         raise _wrong_usage("/rename")
     conversation = await session.agent.find_conversation(session.conversation)
@@ -176,13 +222,17 @@ async def _rename(session: Session, argument: str) -> None:
     session.view.hint("/conversations lists it by this name")
 
 
+@_command("/reset")
 async def _reset(session: Session, argument: str) -> None:
+    """Take what was said in this conversation out of view, for good; memory stays."""
     resets = await session.reset()
     if resets is not None:
         session.view.show({"reset": [reset_shape(reset) for reset in resets]}, reset_view(resets))
 
 
+@_command("/model [HANDLE]")
 async def _model(session: Session, argument: str) -> None:
+    """Show the agent's model, or give it another."""
     app = session.perdure.app
     if not argument:
         if app.models.endpoints and not app.models.listings:
@@ -203,34 +253,38 @@ async def _model(session: Session, argument: str) -> None:
 
 
 def _show_model(session: Session) -> None:
+    """Show the model of the agent."""
     row = model_row(session.agent, session.perdure.app)
     session.view.show({"model": model_shape(row)}, *model_view(row))
 
 
 async def _refresh_models(session: Session) -> None:
+    """Ask the providers which models they have."""
     session.view.show_status("asking for models…")
     await session.perdure.app.models.refresh()
     session.view.clear_status()
 
 
+@_command("/context")
 async def _context(session: Session, argument: str) -> None:
+    """Show what fills the model's window."""
     overview = await session.agent.context(conversation=session.conversation)
     session.view.show({"context": context_shape(overview)}, context_view(overview))
     command = f"{context_command(session.agent)} --step last"
     session.view.hint(f"`{command}` explains the newest request; what leaves the window stays in /search and memory")
 
 
+@_command("/agents")
 async def _agents(session: Session, argument: str) -> None:
+    """List the agents."""
     rows = await list_agents(session.perdure)
     session.view.show({"agents": [agent_shape(row) for row in rows]}, agents_view(rows))
     session.view.hint("`perdure chat NAME` talks to another one; `perdure chat NAME --new` makes it")
 
 
-async def _quit(session: Session, argument: str) -> None:
-    session.leave()
-
-
+@_command("/help")
 async def _help(session: Session, argument: str) -> None:
+    """List the commands."""
     commands = {command.usage: command.help for command in COMMANDS.values()}
     table = new_table("usage", "help", styles={"usage": "bold"}, head=False)
     for row in commands.items():
@@ -239,27 +293,7 @@ async def _help(session: Session, argument: str) -> None:
     session.view.hint("Enter sends, Alt-Enter begins a new line, Ctrl-C cancels the answer, Ctrl-D leaves")
 
 
-COMMANDS: dict[str, Command] = {
-    "/memory": Command(
-        "/memory [LABEL [history | restore N]]", "show memory blocks, the versions of one, or bring one back", _memory
-    ),
-    "/search": Command("/search TEXT", "search everything that was said, and the archive", _search),
-    "/recall": Command(
-        "/recall [on | off]", "show whether each message is looked up in memory first, or change it", _recall
-    ),
-    "/approvals": Command("/approvals", "show the calls that wait, and ask you about yours", _approvals),
-    "/approve": Command("/approve [CALL]", "let a call run that waits for you, by default all of them", _approve),
-    "/deny": Command("/deny [CALL] [REASON]", "refuse a call that waits for you, by default all of them", _deny),
-    "/new": Command("/new [NAME]", "begin a new conversation with the same memory", _new),
-    "/conversations": Command("/conversations", "list the conversations", _conversations),
-    "/switch": Command("/switch NUMBER", "go on with another conversation", _switch),
-    "/rename": Command("/rename NAME", "say what this conversation is about", _rename),
-    "/reset": Command("/reset", "take what was said in this conversation out of view, for good; memory stays", _reset),
-    "/model": Command("/model [HANDLE]", "show the agent's model, or give it another", _model),
-    "/context": Command("/context", "show what fills the model's window", _context),
-    "/agents": Command("/agents", "list the agents", _agents),
-    "/help": Command("/help", "list the commands", _help),
-    "/quit": Command("/quit", "leave", _quit),
-}
-
-_ALIASES = {"/exit": "/quit", "/q": "/quit", "/?": "/help"}
+@_command("/quit")
+async def _quit(session: Session, argument: str) -> None:
+    """Leave."""
+    session.leave()

@@ -79,7 +79,7 @@ class StdinLines:
     async def read(self) -> str | None:
         if self._thread is None:
             loop = asyncio.get_running_loop()
-            self._thread = threading.Thread(target=self._read_all, args=(loop,), name="perdure-stdin", daemon=True)
+            self._thread = threading.Thread(target=self._queue_lines, args=(loop,), name="perdure-stdin", daemon=True)
             self._thread.start()
         line = await self._lines.get()
         self._room.release()
@@ -91,14 +91,16 @@ class StdinLines:
     def interrupt(self) -> None:
         self._lines.put_nowait(None)
 
-    def _read_all(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _queue_lines(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Put every line into the queue, and None at the end; runs in the thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            for line in self._lines_of_fd():
+            for line in self._read_lines():
                 self._room.acquire()
                 loop.call_soon_threadsafe(self._lines.put_nowait, line)
             loop.call_soon_threadsafe(self._lines.put_nowait, None)
 
-    def _lines_of_fd(self) -> Iterator[str]:
+    def _read_lines(self) -> Iterator[str]:
+        """The lines of the file descriptor."""
         pieces: list[bytes] = []  # of the unfinished line
         while chunk := self._read_chunk():
             first, *more = chunk.split(b"\n")
@@ -111,6 +113,7 @@ class StdinLines:
             yield _decode(rest)
 
     def _read_chunk(self) -> bytes:
+        """The next bytes; none at the end."""
         if self._fd is None:
             return b""
         while True:
@@ -123,4 +126,5 @@ class StdinLines:
 
 
 def _decode(line: bytes) -> str:
+    """A line as text, without its line end."""
     return line.decode("utf-8", "surrogateescape").removesuffix("\r")

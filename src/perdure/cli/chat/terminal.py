@@ -87,6 +87,7 @@ class Terminal:
         self.note(Text(visible(text), style="dim"))
 
     def error(self, message: str) -> None:
+        """Print an error on stderr."""
         self._print(self._err, Text.assemble(("error: ", "bold red"), visible(message)))
 
     def show_status(self, text: str) -> None:
@@ -94,9 +95,11 @@ class Terminal:
         self._status.set(text if self._line is None else "")
 
     def clear_status(self) -> None:
+        """Erase what `show_status` shows."""
         self._status.set("")
 
     def _write(self, piece: str, kind: Literal["words", "thought"]) -> None:
+        """Continue the unfinished line, or begin one of this kind."""
         if self._line not in (None, kind):
             self.end_line()
         self._status.hide()
@@ -110,6 +113,7 @@ class Terminal:
             self._line = None if piece.endswith("\n") else kind
 
     def _print(self, console: Console, *renderables: RenderableType) -> None:
+        """Print whole lines."""
         self.end_line()
         if console.is_terminal:
             console.print(*renderables, sep="\n")
@@ -132,12 +136,14 @@ class _Status:
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, text: str) -> None:
+        """Show a text after the delay; an empty one shows nothing."""
         self.hide()
         self._text = text if self._erasable else ""
         if self._text:
-            self._timer = asyncio.get_running_loop().call_later(STATUS_AFTER_S, self._show)
+            self._timer = asyncio.get_running_loop().call_later(STATUS_AFTER_S, self._draw)
 
-    def _show(self) -> None:
+    def _draw(self) -> None:
+        """Write the line."""
         self._timer, self._visible = None, True
         self._console.out(self._text, style="dim", highlight=False, end="")
 

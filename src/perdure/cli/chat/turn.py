@@ -51,6 +51,7 @@ class Turn:
             self._follow_task.cancel()
 
     async def _follow(self, show: Callable[[StoredEvent | Delta], None]) -> Reply | None:
+        """Show the events, and build the reply of them; None if no run began."""
         stored: list[StoredEvent] = []
         async for event in self._events:
             show(event)

@@ -32,6 +32,7 @@ async def list_agents(perdure: AsyncPerdure) -> list[AgentRow]:
 
 
 async def _row(agent: AsyncAgent) -> AgentRow:
+    """An agent as a list shows it."""
     newest = await agent.messages(limit=1, newest_first=True)
     used_at = newest[0].created_at if newest else agent.info.created_at
     return AgentRow(agent.info, used_at, await agent.message_count())

@@ -19,7 +19,7 @@ from perdure.library.perdure import AsyncPerdure
 NO_CALL = "no call waits for anybody"
 NOTHING = "there is nothing to cancel"
 
-Waiting = tuple[str, PendingCall]
+AgentCall = tuple[str, PendingCall]
 """(name of the agent, call)"""
 
 
@@ -33,7 +33,7 @@ async def approvals(view: View) -> None:
         view.hint(hint if waiting else NO_CALL)
 
 
-def _place(call: PendingCall, waiting: Sequence[Waiting]) -> str:
+def _place(call: PendingCall, waiting: Sequence[AgentCall]) -> str:
     """` in <conversation>` if calls of the same agent wait in several conversations, else nothing."""
     conversations = {other.conversation_id for _, other in waiting if other.agent_id == call.agent_id}
     return f" in {call.conversation_id}" if len(conversations) > 1 else ""
@@ -61,9 +61,10 @@ async def _decide(
     reason: str | None = None,
     arguments: str | None = None,
 ) -> int:
+    """Approve or deny waiting calls, print the run that follows, and return the exit code."""
     async with open_store(view, empty=NO_CALL) as perdure:
         agent = await perdure.agent(name)
-        conversation_id = await _conversation_of(agent, perdure, call_id, conversation)
+        conversation_id = await _find_conversation(agent, perdure, call_id, conversation)
         session = Session(perdure, agent, ListedLines([]), view, conversation=conversation_id)
         return await session.run_decision(approve, call_id, reason=reason, arguments=arguments)
 
@@ -86,7 +87,7 @@ def _conversation_id(option: str) -> ConversationId | None:
     return None if option == "default" else ConversationId(option)
 
 
-async def _conversation_of(
+async def _find_conversation(
     agent: AsyncAgent, perdure: AsyncPerdure, call_id: str | None, option: str | None
 ) -> ConversationId | None:
     """The conversation that the option names, else the one where the call waits or was decided; None: the first."""
@@ -103,8 +104,8 @@ async def _conversation_of(
             f" --conversation ({', '.join(ids)})"
         )
     if not ids and call_id is not None:
-        decided = await perdure.services.approvals.find_decided(agent.id, call_id)
-        return decided[0] if len(decided) == 1 else None
+        conversations = await perdure.services.approvals.find_decided(agent.id, call_id)
+        return conversations[0] if len(conversations) == 1 else None
     return next(iter(ids), None)
 
 

@@ -61,21 +61,22 @@ async def find_step(agent: AsyncAgent, conversation: ConversationId, name: str) 
     if is_id("step", name):
         return StepId(name)
     if last := _LAST.fullmatch(name):
-        return await _steps_back(agent, conversation, int(last[1] or 0), name)
-    found: list[StepId] = []
+        return await _step_from_end(agent, conversation, int(last[1] or 0), name)
+    matches: list[StepId] = []
     before: StepId | None = None
     while len(name) > len("step-") and (page := await agent.steps(limit=PAGE, before=before)):
-        found += [step.id for step in page if step.id.startswith(name)]
+        matches += [step.id for step in page if step.id.startswith(name)]
         before = page[-1].id
-    if not found:
+    if not matches:
         hint = f"`{context_command(agent)}` lists the newest of agent {agent.name!r}; last, last-1, ... name them"
         raise NotFound("step", name, hint=hint)
-    if len(found) > 1:
-        raise InvalidInput(f"step {name!r} is not one but several: {found[0]}, {found[1]}; give more of the id")
-    return found[0]
+    if len(matches) > 1:
+        raise InvalidInput(f"step {name!r} is not one but several: {matches[0]}, {matches[1]}; give more of the id")
+    return matches[0]
 
 
-async def _steps_back(agent: AsyncAgent, conversation: ConversationId, back: int, name: str) -> StepId:
+async def _step_from_end(agent: AsyncAgent, conversation: ConversationId, back: int, name: str) -> StepId:
+    """The step that comes `back` steps before the last one of the conversation. Raises: NotFound."""
     before: StepId | None = None
     while page := await agent.steps(conversation=conversation, limit=min(PAGE, back + 1), before=before):
         if back < len(page):
@@ -86,6 +87,7 @@ async def _steps_back(agent: AsyncAgent, conversation: ConversationId, back: int
 
 
 async def _show_window(agent: AsyncAgent, conversation: ConversationId, view: View) -> None:
+    """Show what fills the window, and the newest steps."""
     steps = await agent.steps(conversation=conversation, limit=STEPS_MAX)
     overview = await agent.context(conversation=conversation)
     shape = {"context": context_shape(overview), "steps": [step_shape(step) for step in steps]}
@@ -101,6 +103,7 @@ async def _show_window(agent: AsyncAgent, conversation: ConversationId, view: Vi
 
 
 async def _show_step(agent: AsyncAgent, conversation: ConversationId, name: str, view: View) -> None:
+    """Show the parts of a step's request and what they cost."""
     step_id = await find_step(agent, conversation, name)
     explanation = await agent.explain(step_id)
     view.show({"step": explanation_shape(explanation)}, explanation_view(explanation))
@@ -109,6 +112,7 @@ async def _show_step(agent: AsyncAgent, conversation: ConversationId, name: str,
 
 
 async def _show_diff(agent: AsyncAgent, conversation: ConversationId, pair: Sequence[str], view: View) -> None:
+    """Show how the requests of two steps differ."""
     old, new = [await find_step(agent, conversation, name) for name in pair]
     diff = compare(await agent.request(old), await agent.request(new))
     names = (short_id(old), short_id(new))
@@ -117,6 +121,7 @@ async def _show_diff(agent: AsyncAgent, conversation: ConversationId, pair: Sequ
 
 
 def _no_agent(name: str | None) -> NotFound:
+    """The error where there is no agent at all."""
     error = NotFound("agent", name or "")
     error.args = ("there is no agent yet: `perdure` makes one and starts the chat",)
     return error

@@ -84,6 +84,7 @@ async def show_conversation(view: View, agent: AsyncAgent, conversation: Convers
 
 
 async def _row(agent: AsyncAgent, conversation: Conversation, current: ConversationId | None) -> ConversationRow:
+    """A conversation as a list shows it."""
     first = () if conversation.summary else await agent.messages(conversation=conversation.id, limit=1)
     is_current = conversation.id == current if current is not None else conversation.seq == 0
     return ConversationRow(conversation, first[0].text if first else "", is_current)

@@ -61,7 +61,7 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
         progress: shows what is being checked.
         port: the port of the server; by default where `perdure serve` would listen.
     """
-    yield _versions()
+    yield _versions_check()
     settings = Settings()
     try:
         settings = Settings.from_environment()
@@ -74,9 +74,9 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     progress("asking providers for models…")
     await registry.refresh()
     await registry.probe_local()
-    for check in _providers(registry):
+    for check in _provider_checks(registry):
         yield check
-    async for check in _model(settings.model, registry, progress):
+    async for check in _model_checks(settings.model, registry, progress):
         yield check
     await registry.close()
     progress("looking at the port…")
@@ -87,28 +87,30 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     except InvalidInput as error:
         yield Check("server", "broken", f"`perdure serve` would not start: {error}", "correct that variable")
     else:
-        yield _api_key(config)
-        yield await _port(config.port if port is None else port)
+        yield _api_key_check(config)
+        yield await _port_check(config.port if port is None else port)
     progress("trying the sandbox…")
-    yield await _sandbox(settings)
+    yield await _sandbox_check(settings)
     progress("embedding a word…")
-    yield await _embeddings(settings.embedding)
-    yield _files()
-    yield _web_search(settings)
+    yield await _embeddings_check(settings.embedding)
+    yield _files_check()
+    yield _web_search_check(settings)
     yield hooks_check(settings)
 
 
-def _versions() -> Check:
+def _versions_check() -> Check:
+    """The versions of Perdure and of what it stands on."""
     versions = {
-        "Perdure": _version("perdure"),
+        "Perdure": _package_version("perdure"),
         "Python": f"{platform.python_version()} ({sys.executable})",
         "SQLite": sqlite3.sqlite_version,
-        "letta-client": _version("letta-client"),
+        "letta-client": _package_version("letta-client"),
     }
     return Check("versions", "ok", ", ".join(f"{name} {version}" for name, version in versions.items() if version))
 
 
-def _version(package: str) -> str:
+def _package_version(package: str) -> str:
+    """The version of an installed package; empty if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -117,7 +119,8 @@ def _version(package: str) -> str:
         return ""
 
 
-def _providers(registry: ModelRegistry) -> Iterator[Check]:
+def _provider_checks(registry: ModelRegistry) -> Iterator[Check]:
+    """Whether each provider answers, and with how many models."""
     for provider in registry.endpoints:
         listing = registry.listings[provider.provider]
         source = f"{provider.provider} (from {provider.source})"
@@ -140,7 +143,8 @@ def _providers(registry: ModelRegistry) -> Iterator[Check]:
         )
 
 
-async def _model(setting: str, registry: ModelRegistry, progress: Callable[[str], None]) -> AsyncIterator[Check]:
+async def _model_checks(setting: str, registry: ModelRegistry, progress: Callable[[str], None]) -> AsyncIterator[Check]:
+    """Which model new agents get, and whether it works."""
     choice = await registry.choose(setting, progress=progress)
     for note in choice.notes:
         if note not in {listing.problem for listing in registry.listings.values()}:  # their provider's check has these
@@ -165,11 +169,11 @@ async def _model(setting: str, registry: ModelRegistry, progress: Callable[[str]
     if facts.input_price:
         text += f", {price(facts.input_price)} in and {price(facts.output_price)} out for a million tokens"
     yield Check("model", "ok", f"{choice.handle} ({choice.reason}): {text}")
-    async for check in _local_model(choice, bool(setting), registry, progress):
+    async for check in _local_model_checks(choice, bool(setting), registry, progress):
         yield check
 
 
-async def _local_model(
+async def _local_model_checks(
     choice: Choice, untested: bool, registry: ModelRegistry, progress: Callable[[str], None]
 ) -> AsyncIterator[Check]:
     """Whether a model on a local server calls tools, and how large its window is.
@@ -194,7 +198,7 @@ async def _local_model(
         yield Check("window", "note", f"Ollama runs {name} with a window of {window:,} tokens", fix)
 
 
-async def _embeddings(setting: str) -> Check:
+async def _embeddings_check(setting: str) -> Check:
     """Which embedder makes the vectors, tried on one word; or why there is none."""
     fix = "correct PERDURE_EMBEDDING; `none` searches by words alone"
     try:
@@ -218,15 +222,15 @@ async def _embeddings(setting: str) -> Check:
     return Check("embeddings", "ok", f"{embedder.handle} ({choice.reason}): vectors of {embedder.dimensions} numbers")
 
 
-async def _sandbox(settings: Settings) -> Check:
+async def _sandbox_check(settings: Settings) -> Check:
     """Whether the sandbox runs code here, tried out; and what that means in plain words."""
     sandbox = sandbox_of(settings)
     try:
         isolation = await sandbox.isolation()
     finally:
         await sandbox.close()
-    lacking = [f"{measure.name}: {measure.meaning}" for measure in isolation.measures if not measure.held]
-    text = "; ".join([isolation.summary, *(lacking if isolation.backend != "none" else [])])
+    weaknesses = [f"{measure.name}: {measure.meaning}" for measure in isolation.measures if not measure.held]
+    text = "; ".join([isolation.summary, *(weaknesses if isolation.backend != "none" else [])])
     if settings.sandbox_network == "on" and isolation.backend != "none":
         text += "; tools may reach the hosts that they list"
     text += "; files and web pages are read in it" if isolation.enough else f"; {READ_OUTSIDE}"
@@ -238,16 +242,16 @@ async def _sandbox(settings: Settings) -> Check:
     return Check("sandbox", "ok", text)
 
 
-def _files() -> Check:
+def _files_check() -> Check:
     """Whether every kind of file can be read."""
-    lacking = [kind for kind, package in (("PDF", "pypdf"), ("DOCX", "mammoth")) if find_spec(package) is None]
-    if lacking:
-        text = f"{' and '.join(lacking)} can't be read; text, source code, HTML, CSV, JSON and XLSX can"
+    unreadable = [kind for kind, package in (("PDF", "pypdf"), ("DOCX", "mammoth")) if find_spec(package) is None]
+    if unreadable:
+        text = f"{' and '.join(unreadable)} can't be read; text, source code, HTML, CSV, JSON and XLSX can"
         return Check("files", "note", text, pip_line("'perdure[files]'"))
     return Check("files", "ok", "PDF, DOCX, XLSX, HTML, source code and text can be read")
 
 
-def _web_search(settings: Settings) -> Check:
+def _web_search_check(settings: Settings) -> Check:
     """Which engine `web_search` uses."""
     name, variables = web_search_engine(settings)
     if name:
@@ -255,7 +259,7 @@ def _web_search(settings: Settings) -> Check:
     return Check("web search", "note", f"off: set {' or '.join(variables)}; fetch_webpage works without")
 
 
-def _api_key(config: ServerConfig) -> Check:
+def _api_key_check(config: ServerConfig) -> Check:
     """Whether the server asks for a key, and where the key is."""
     if not config.api_key:
         text = "none: every program and every user of this machine can talk to the agents that `perdure serve` serves"
@@ -268,7 +272,7 @@ def _api_key(config: ServerConfig) -> Check:
     return Check("API key", "ok", f"in {file}, which you alone can read; `perdure key` prints it")
 
 
-async def _port(port: int) -> Check:
+async def _port_check(port: int) -> Check:
     """Whether `perdure serve` can listen on the port, or who does."""
     try:
         async with asyncio.timeout(ASK_TIMEOUT_S):

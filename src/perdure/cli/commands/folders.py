@@ -168,6 +168,7 @@ async def _wait(folder: AsyncFolder, ids: Sequence[FileId], progress: Progress) 
 
 
 def _report(view: View, upload: _Upload, skipped: Sequence[Skipped], folder: str, agent: str | None) -> None:
+    """Print how many files were read, which failed and which were skipped, and what to do next."""
     done = [file for file in upload.files if file.status == "completed"]
     lines, pages = sum(file.line_count for file in done), sum(file.page_count for file in done)
     size = f"{lines:,} lines" + (f", {pages:,} pages" if pages else "")
@@ -192,6 +193,7 @@ def _report(view: View, upload: _Upload, skipped: Sequence[Skipped], folder: str
 
 
 def _state(file: File) -> str:
+    """How large a file is, how far it is read, or what is wrong with it."""
     if file.status == "error":
         return f"error: {fold(file.problem, PROBLEM_CHARS)}"
     if file.status != "completed":
@@ -201,6 +203,7 @@ def _state(file: File) -> str:
 
 
 def _range(file: AgentFile) -> str:
+    """The lines of a file that an agent has open; empty if it is closed."""
     return f" · open, lines {file.first_line}-{file.last_line}" if file.is_open else ""
 
 

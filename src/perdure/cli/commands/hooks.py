@@ -25,6 +25,7 @@ async def list_hooks(view: View) -> None:
 
 
 def _lines(hook: Hook) -> Iterator[str]:
+    """A hook for people."""
     info = hook.info
     tools = f" of {', '.join(info.tools)}" if info.tools else ""
     fails = "blocks" if info.if_it_fails == "block" else "is passed over"
@@ -55,9 +56,11 @@ def _problem(hook: Hook) -> str:
 
 
 def _points(info: HookInfo) -> list[str]:
+    """The points at which a hook is called, in the order of a run."""
     return [point for point in HOOK_POINTS if point in info.points]
 
 
 def _shape(hook: Hook) -> dict[str, object]:
+    """A hook for programs."""
     shape = fields(hook.info, "name", "tools", "source", "timeout_s", "if_it_fails")
     return shape | {"on": _points(hook.info), "problem": _problem(hook) or None}

@@ -150,11 +150,12 @@ async def remove(view: View, *, server: str) -> None:
 
 def difference(tool: McpTool) -> list[str]:
     """What was approved and what is offered, as lines of a unified diff without its head."""
-    before, after = _lines(tool.pinned), _lines(tool.seen)
+    before, after = _definition_lines(tool.pinned), _definition_lines(tool.seen)
     return [f"  {line}" for line in diff_of("\n".join(before), "\n".join(after)).splitlines()]
 
 
-def _lines(definition: Definition | None) -> list[str]:
+def _definition_lines(definition: Definition | None) -> list[str]:
+    """The definition of a tool as text: what a model is told, then its schema."""
     if definition is None:
         return []
     schema = {"input_schema": definition.parameters, "annotations": definition.annotations}
@@ -184,10 +185,12 @@ def _list_names(names: Sequence[str], more: str) -> str:
 
 
 def _left_out(entry: LeftOut) -> str:
+    """A tool that is left out, and why."""
     return visible(f"{entry.name}  left out  {entry.reason}")
 
 
 def _server_shape(server: McpServer, tools: Sequence[McpTool]) -> dict[str, object]:
+    """A server for programs."""
     return {
         **fields(server, "name", "id", "transport", "place", "trusted", "private", "listed_at", "failure"),
         "left_out": len(server.left_out),
@@ -196,6 +199,7 @@ def _server_shape(server: McpServer, tools: Sequence[McpTool]) -> dict[str, obje
 
 
 def _parse_header(option: str) -> tuple[str, str]:
+    """The name and the value of HEADER=VARIABLE. Raises: InvalidInput."""
     name, equals, variable = option.partition("=")
     if not equals:
         raise InvalidInput(f"--header-from-env {name!r:.80}: write HEADER=VARIABLE, as in X-Api-Key=MY_KEY")
@@ -203,6 +207,7 @@ def _parse_header(option: str) -> tuple[str, str]:
 
 
 def _parse_variable(option: str) -> tuple[str, str]:
+    """The name and the value of NAME or NAME=secret:NAME. Raises: InvalidInput."""
     name, equals, value = option.partition("=")
     if not equals:
         return name, _read_variable(name)
@@ -215,6 +220,7 @@ def _parse_variable(option: str) -> tuple[str, str]:
 
 
 def _read_variable(name: str) -> str:
+    """The value of a variable of this shell. Raises: InvalidInput: it is not set."""
     value = os.environ.get(name, "")
     if not value:
         raise InvalidInput(f"the variable {name[:80]!r} is not set in this shell")

@@ -80,6 +80,7 @@ def show_hits(
 
 
 def _score_shape(hit: MessageHit | PassageHit) -> dict[str, Any]:
+    """The score of a hit for programs, and why it was found where that is known."""
     return {"score": hit.score} | ({"why": asdict(hit.why)} if hit.why is not None else {})
 
 

@@ -22,7 +22,7 @@ async def set_secret(view: View, *, name: str, agent: str | None) -> None:
     check_secret(name, "")  # a wrong name is refused before anybody types a value
     value = _read_value(name)
     async with open_store(view) as perdure:
-        await (await _secrets(perdure, agent)).set(name, value)
+        await (await _secrets_of(perdure, agent)).set(name, value)
         use = "the custom tools of that agent have it"
         if agent is None:
             use = f"a tool has it where its environment says secret:{name}"
@@ -32,7 +32,7 @@ async def set_secret(view: View, *, name: str, agent: str | None) -> None:
 async def list_secrets(view: View, *, agent: str | None) -> None:
     """Print the names. No store is made."""
     async with open_store(view, empty=NO_SECRET) as perdure:
-        secrets = await (await _secrets(perdure, agent)).list()
+        secrets = await (await _secrets_of(perdure, agent)).list()
         lines = (f"{visible(secret.name)}  {local_time(secret.updated_at)}" for secret in secrets)
         view.show([fields(secret, "name", "updated_at") for secret in secrets], *lines)
         if not secrets:
@@ -42,11 +42,12 @@ async def list_secrets(view: View, *, agent: str | None) -> None:
 async def remove_secret(view: View, *, name: str, agent: str | None) -> None:
     """Remove a secret."""
     async with open_store(view, empty=NotFound("secret", name, hint="there is none yet")) as perdure:
-        await (await _secrets(perdure, agent)).delete(name)
+        await (await _secrets_of(perdure, agent)).delete(name)
         view.hint(f"Removed {name}.")
 
 
-async def _secrets(perdure: AsyncPerdure, agent: str | None) -> AsyncSecrets:
+async def _secrets_of(perdure: AsyncPerdure, agent: str | None) -> AsyncSecrets:
+    """The secrets of an agent, or those of all."""
     return perdure.secrets if agent is None else (await perdure.agent(agent)).secrets
 
 

@@ -47,6 +47,7 @@ async def serve(*, host: str | None, port: int | None) -> int:
 
 
 async def _serve(config: ServerConfig, terminal: Terminal, view: TextView) -> int:
+    """Open the store and serve until a signal comes; return the exit code."""
     from rich.text import Text
 
     from perdure.server.serve import serve as run_server
@@ -70,6 +71,7 @@ async def _serve(config: ServerConfig, terminal: Terminal, view: TextView) -> in
                 view.note(str(error))  # a local model server can start later
 
             def ready(url: str) -> None:
+                """Print where the server answers."""
                 line = (
                     f"Perdure is serving on {url} · model {choice.handle} ({choice.reason})"
                     f" · next: Letta(base_url={url!r}) of letta-client, or `perdure doctor`; Ctrl-C stops"

@@ -32,30 +32,31 @@ def store_checks(settings: Settings) -> Iterator[Check]:
     except (InvalidInput, OSError, ValueError) as error:
         yield Check("data", "broken", str(error), "set PERDURE_HOME to a folder you may write to")
         return
-    if not exists and (lost := find_damage(path)):
-        yield Check("data", "broken", lost, "see docs/operations.md, a damaged file")
+    if not exists and (loss := find_damage(path)):
+        yield Check("data", "broken", loss, "see docs/operations.md, a damaged file")
         return
     if not exists:
-        folder = _nearest(path.parent)
+        folder = _nearest_folder(path.parent)
         if folder.is_dir() and os.access(folder, os.W_OK):
             yield Check("data", "ok", f"no store yet: {path} is made when the first agent is")
         else:
             yield Check(
                 "data", "broken", f"{path} can't be made: {_why_unwritable(folder)}", "set PERDURE_HOME to another one"
             )
-        yield from _room(folder)
+        yield from _disk_check(folder)
         return
-    yield from _file(path, own_key=bool(settings.secret_key))
-    yield from _room(path.parent)
+    yield from _file_checks(path, own_key=bool(settings.secret_key))
+    yield from _disk_check(path.parent)
 
 
-def _file(path: Path, *, own_key: bool) -> Iterator[Check]:
-    known = schema_version()
+def _file_checks(path: Path, *, own_key: bool) -> Iterator[Check]:
+    """The store file: whose it is, its schema, whether it is whole and can be written, and what is in it."""
+    newest = schema_version()
     try:
         size = path.stat().st_size
-        with closing(_open(path)) as connection:
-            if lost := find_damage(path, connection):
-                yield Check("data", "broken", lost, "see docs/operations.md, a damaged file")
+        with closing(_open_read_only(path)) as connection:
+            if loss := find_damage(path, connection):
+                yield Check("data", "broken", loss, "see docs/operations.md, a damaged file")
                 return
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
             if "schema_migrations" not in tables:
@@ -67,10 +68,10 @@ def _file(path: Path, *, own_key: bool) -> Iterator[Check]:
                 return
             version = connection.execute("SELECT max(number) FROM schema_migrations").fetchone()[0] or 0
             agents = connection.execute(f"SELECT count(*) FROM agents WHERE {NOT_DELETED}").fetchone()[0]
-            fault = _fault(connection) if size <= QUICK_CHECK_BYTES else None
-            vectors = _vectors(connection) if "vector_scopes" in tables else None
-            servers = list(_mcp_servers(connection)) if "mcp_servers" in tables else []
-            sealed = "secrets" in tables and bool(connection.execute("SELECT 1 FROM secrets LIMIT 1").fetchone())
+            fault = _find_fault(connection) if size <= QUICK_CHECK_BYTES else None
+            vectors = _vectors_check(connection) if "vector_scopes" in tables else None
+            servers = list(_mcp_checks(connection)) if "mcp_servers" in tables else []
+            has_secrets = "secrets" in tables and bool(connection.execute("SELECT 1 FROM secrets LIMIT 1").fetchone())
     except (sqlite3.Error, OSError) as error:
         if isinstance(error, sqlite3.Error) and isinstance(damage := store_error(path, error), StoreDamaged):
             yield Check("data", "broken", str(damage), "restore a backup: see docs/operations.md")
@@ -78,27 +79,27 @@ def _file(path: Path, *, own_key: bool) -> Iterator[Check]:
         fix = "check who owns it; a backup can take its place: see docs/operations.md"
         yield Check("data", "broken", f"{path} can't be read: {error}", fix)
         return
-    summary = f"{path}, schema {version}, {_size(size)}, {plural(agents, 'agent')}"
-    if version > known:
+    summary = f"{path}, schema {version}, {_size_text(size)}, {plural(agents, 'agent')}"
+    if version > newest:
         yield Check(
-            "data", "broken", f"{summary}: a newer Perdure wrote it (this one knows {known})", "upgrade Perdure"
+            "data", "broken", f"{summary}: a newer Perdure wrote it (this one knows {newest})", "upgrade Perdure"
         )
         return
     if fault:
         yield Check("data", "broken", f"{summary}: damaged: {fault}", "restore a backup: see docs/operations.md")
         return
     state = "whole" if size <= QUICK_CHECK_BYTES else "too large to be read through here: PRAGMA integrity_check does"
-    upgrade = f", brought to {known} when it is opened" if version < known else ""
+    upgrade = f", brought to {newest} when it is opened" if version < newest else ""
     yield Check("data", "ok", f"{summary}, {state}{upgrade}")
-    yield _writable(path)
+    yield _write_check(path)
     if vectors is not None:
         yield vectors
-    if sealed:
-        yield _secrets(path.parent / KEY_FILE, own_key=own_key)
+    if has_secrets:
+        yield _secret_key_check(path.parent / KEY_FILE, own_key=own_key)
     yield from servers
 
 
-def _secrets(file: Path, *, own_key: bool) -> Check:
+def _secret_key_check(file: Path, *, own_key: bool) -> Check:
     """Where the key of the secrets is; it is not tried."""
     if own_key:
         return Check("secrets", "ok", "encrypted with PERDURE_SECRET_KEY")
@@ -110,19 +111,19 @@ def _secrets(file: Path, *, own_key: bool) -> Check:
     return Check("secrets", "ok", f"encrypted with {file}")
 
 
-def _mcp_servers(connection: sqlite3.Connection) -> Iterator[Check]:
+def _mcp_checks(connection: sqlite3.Connection) -> Iterator[Check]:
     """The state of each MCP server; no server is contacted."""
     installed = importlib.util.find_spec("mcp") is not None
     for server_id, name, transport, listed_at, failure in connection.execute(
         "SELECT id, name, transport, listed_at, failure FROM mcp_servers ORDER BY number"
     ).fetchall():
-        every, waiting, removed = connection.execute(
+        count, waiting, removed = connection.execute(
             "SELECT count(*), count(CASE WHEN seen IS NOT NULL AND (pinned IS NULL OR pinned <> seen) THEN 1 END),"
             " count(CASE WHEN tool_id IS NOT NULL AND tool_id NOT IN (SELECT id FROM tools) THEN 1 END)"
             " FROM mcp_tools WHERE server_id = ?",
             (server_id,),
         ).fetchone()
-        text = f"{name} ({transport}): {plural(every, 'tool')}"
+        text = f"{name} ({transport}): {plural(count, 'tool')}"
         text += f", {removed:,} of them removed here" if removed else ""
         if not installed:
             yield Check("mcp", "broken", f"{text}, which can't be called", pip_line("'perdure[mcp]'"))
@@ -134,7 +135,7 @@ def _mcp_servers(connection: sqlite3.Connection) -> Iterator[Check]:
             yield Check("mcp", "ok", f"{text}, read {listed_at[:16]} UTC" if listed_at else f"{text}, not read yet")
 
 
-def _vectors(connection: sqlite3.Connection) -> Check | None:
+def _vectors_check(connection: sqlite3.Connection) -> Check | None:
     """How many texts have a vector, wait for one, or failed; None where nothing is embedded."""
     scopes, embedded, models = connection.execute(
         "SELECT count(*), coalesce(sum(row_count), 0), group_concat(DISTINCT model) FROM vector_scopes"
@@ -164,17 +165,19 @@ def _vectors(connection: sqlite3.Connection) -> Check | None:
     return Check("vectors", "ok", text)
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open_read_only(path: Path) -> sqlite3.Connection:
+    """A connection that can't write."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S)
 
 
-def _fault(connection: sqlite3.Connection) -> str | None:
+def _find_fault(connection: sqlite3.Connection) -> str | None:
     """The first fault of the file; None if it is whole."""
     result = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     return None if result == "ok" else result
 
 
-def _writable(path: Path) -> Check:
+def _write_check(path: Path) -> Check:
+    """Whether the store can be written."""
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         fix = "give yourself the right to write the file and its folder"
         return Check("writing", "broken", f"{path} or its folder is read-only for you", fix)
@@ -191,16 +194,19 @@ def _writable(path: Path) -> Check:
     return Check("writing", "ok", "the store can be written")
 
 
-def _room(folder: Path) -> Iterator[Check]:
+def _disk_check(folder: Path) -> Iterator[Check]:
+    """A check only if there is little room on the disk."""
     try:
         free = shutil.disk_usage(folder).free
     except OSError:
         return
     if free < FREE_BYTES:
-        yield Check("disk", "broken", f"only {_size(free)} are free where the data is", "make room: writes fail soon")
+        yield Check(
+            "disk", "broken", f"only {_size_text(free)} are free where the data is", "make room: writes fail soon"
+        )
 
 
-def _nearest(folder: Path) -> Path:
+def _nearest_folder(folder: Path) -> Path:
     """The folder itself, or the nearest one above it that exists."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
@@ -208,10 +214,12 @@ def _nearest(folder: Path) -> Path:
 
 
 def _why_unwritable(folder: Path) -> str:
+    """Why nothing can be made in a folder."""
     return f"{folder} is read-only for you" if folder.is_dir() else f"{folder} is not a folder"
 
 
-def _size(count: int) -> str:
+def _size_text(count: int) -> str:
+    """A number of bytes as people write it."""
     amount, unit = float(count), "B"
     for unit in ("B", "KB", "MB", "GB", "TB"):  # the last one is used
         if amount < 1_000 or unit == "TB":

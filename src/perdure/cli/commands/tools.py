@@ -96,7 +96,7 @@ async def test_tool(view: View, *, name: str, arguments: str, agent: str | None)
     async with open_store(view) as perdure:
         values = _parse_arguments(arguments)
         if agent is not None:
-            outcome = await (await _agent(perdure, agent)).tools.run(name, values)
+            outcome = await (await _get_agent(perdure, agent)).tools.run(name, values)
         elif name.endswith(".py"):
             outcome = await perdure.tools.test_source(_read_source(Path(name)), values, progress=progress)
         else:
@@ -107,7 +107,7 @@ async def test_tool(view: View, *, name: str, arguments: str, agent: str | None)
 async def attach_tool(view: View, *, name: str, agent: str | None) -> None:
     """Give a tool to an agent."""
     async with open_store(view, empty=_not_found(name)) as perdure:
-        owner = await _agent(perdure, agent)
+        owner = await _get_agent(perdure, agent)
         tool = await owner.tools.attach(name)
         view.hint(f"{owner.name} has {tool.spec.name} from its next answer on: `{chat_command(owner)}`.")
 
@@ -115,7 +115,7 @@ async def attach_tool(view: View, *, name: str, agent: str | None) -> None:
 async def detach_tool(view: View, *, name: str, agent: str | None) -> None:
     """Take a tool from an agent."""
     async with open_store(view, empty=_not_found(name)) as perdure:
-        owner = await _agent(perdure, agent)
+        owner = await _get_agent(perdure, agent)
         await owner.tools.detach(name)
         view.hint(f"{owner.name} has {name} no longer; the tool itself stays.")
 
@@ -128,6 +128,7 @@ async def remove_tool(view: View, *, name: str) -> None:
 
 
 def _read_source(file: Path) -> str:
+    """The text of a Python file. Raises: InvalidInput: it is too large, no text, or can't be read."""
     try:
         if file.stat().st_size > SOURCE_BYTES:
             raise InvalidInput(f"{file} is larger than {SOURCE_BYTES:,} bytes: that is no tool's source")
@@ -139,6 +140,7 @@ def _read_source(file: Path) -> str:
 
 
 def _parse_variables(options: Sequence[str]) -> dict[str, str]:
+    """Name -> value of options as NAME=VALUE. Raises: InvalidInput."""
     variables: dict[str, str] = {}
     for option in options:
         name, equals, value = option.partition("=")
@@ -149,6 +151,7 @@ def _parse_variables(options: Sequence[str]) -> dict[str, str]:
 
 
 def _parse_arguments(text: str) -> dict[str, Any]:
+    """The arguments in a JSON object. Raises: InvalidInput."""
     reason = ""
     try:
         arguments = read_json(text)
@@ -160,10 +163,12 @@ def _parse_arguments(text: str) -> dict[str, Any]:
 
 
 def _not_found(name: str) -> NotFound:
+    """The error where there is no store yet."""
     return NotFound("tool", name, hint="there is none yet")
 
 
-async def _agent(perdure: AsyncPerdure, name: str | None) -> AsyncAgent:
+async def _get_agent(perdure: AsyncPerdure, name: str | None) -> AsyncAgent:
+    """The agent of this name, or the one used last. Raises: NotFound."""
     agent = await perdure.last_agent() if name is None else await perdure.agent(name)
     if agent is None:
         raise NotFound("agent", "used last", hint="there is none yet; `perdure` makes one")
@@ -180,6 +185,7 @@ async def _agents_by_tool(perdure: AsyncPerdure) -> defaultdict[str, list[str]]:
 
 
 def _shape(tool: Tool, code: ToolCode | None) -> dict[str, Any]:
+    """A tool for programs."""
     spec = fields(tool.spec, "name", "tool_type", "description", "requires_approval", "timeout_s")
     shape = spec | {"id": tool.id, "parameters": dict(tool.spec.parameters), "tags": list(tool.tags)}
     if code is not None:
@@ -197,7 +203,7 @@ def _signature(tool: Tool) -> str:
 def _how_it_runs(tool: Tool, code: ToolCode | None) -> str:
     """Kind, limits and permissions of a tool, on one line."""
     spec = tool.spec
-    facts = [_kind(tool)]
+    facts = [_kind_text(tool)]
     if spec.requires_approval:
         facts.append("a person approves each call")
     if code is not None:
@@ -209,7 +215,8 @@ def _how_it_runs(tool: Tool, code: ToolCode | None) -> str:
     return visible("; ".join(facts))
 
 
-def _kind(tool: Tool) -> str:
+def _kind_text(tool: Tool) -> str:
+    """The kind of a tool for people."""
     kind = tool.spec.tool_type
     return "built in" if kind.startswith("letta_") else {"external_mcp": "MCP"}.get(kind, kind)
 
@@ -240,9 +247,10 @@ def _show_outcome(view: View, outcome: ToolOutcome) -> int:
 
 
 def _table(tools: Sequence[Tool], agents: Mapping[str, Sequence[str]]) -> Table:
+    """The tools with their agents."""
     table = new_table("tool", "kind", "agents", "what it does", styles={"tool": "bold", "kind": "dim"})
     for tool in tools:
         names = visible(", ".join(agents.get(tool.spec.name, ()))) or "-"
         about = visible(_SENTENCE.split(tool.spec.description.strip(), maxsplit=1)[0])
-        table.add_row(fold(_signature(tool), SIGNATURE_CHARS), _kind(tool), names, about)
+        table.add_row(fold(_signature(tool), SIGNATURE_CHARS), _kind_text(tool), names, about)
     return table

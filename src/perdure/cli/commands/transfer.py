@@ -67,14 +67,14 @@ async def import_archives(view: View, *, file: str, into: str | None, agent: str
             if len(counts.archives) > NAMES_MAX:
                 names += f" and {len(counts.archives) - NAMES_MAX:,} more"
             passages = plural(counts.imported, "passage")
-            view.hint(f"Imported {passages} into {names}{_skipped(counts.skipped)}. {hint}")
+            view.hint(f"Imported {passages} into {names}{_skipped_text(counts.skipped)}. {hint}")
 
 
 async def import_messages(view: View, *, agent: str, file: str, conversation: str | None) -> None:
     """Add a file's messages to an agent's history; every line is checked before the first message is stored."""
     limit_chars = Settings.from_environment().message_limit_chars
     with closing(InputLines(file)) as lines:
-        total = sum(1 for _ in _messages(lines, limit_chars))
+        total = sum(1 for _ in _parse_messages(lines, limit_chars))
         async with open_store(view, empty=NotFound("agent", agent, hint="there is none yet")) as perdure:
             target = await perdure.agent(agent)
             if conversation == "new":
@@ -84,7 +84,7 @@ async def import_messages(view: View, *, agent: str, file: str, conversation: st
             with progress_bar() as progress:
                 counts = await perdure.services.messages.import_messages(
                     target.id,
-                    _messages(lines, limit_chars),
+                    _parse_messages(lines, limit_chars),
                     conversation=into.id,
                     checked=True,
                     progress=lambda done: progress("importing", done, total),
@@ -96,16 +96,17 @@ async def import_messages(view: View, *, agent: str, file: str, conversation: st
                 view.note(f"{counts.hint}: `--conversation new`.")
             messages = plural(counts.imported, "message")
             view.hint(
-                f"Imported {messages} into {counts.conversation_id}{_skipped(counts.skipped)}."
+                f"Imported {messages} into {counts.conversation_id}{_skipped_text(counts.skipped)}."
                 f" `{chat_command(target)}` goes on from there; `perdure search TEXT` finds them."
             )
 
 
-def _skipped(count: int) -> str:
+def _skipped_text(count: int) -> str:
+    """How many of the lines were there already; empty for none."""
     return f", {count:,} {'was' if count == 1 else 'were'} there already" if count else ""
 
 
-def _messages(lines: Iterable[str], limit_chars: int) -> Iterator[ImportedMessage]:
+def _parse_messages(lines: Iterable[str], limit_chars: int) -> Iterator[ImportedMessage]:
     """The messages of a file. Raises: InvalidInput, naming the line, from 1."""
     for number, text in enumerate(lines, 1):
         if not text.strip():

@@ -79,6 +79,7 @@ class _Bar:
 
 
 def _remarks(overview: ContextOverview) -> Iterator[Text]:
+    """What the numbers stand on, and what is unusual about the window."""
     estimated, used = overview.estimated_tokens, overview.used_tokens
     if overview.measured_tokens is not None:
         yield Text(
@@ -90,16 +91,18 @@ def _remarks(overview: ContextOverview) -> Iterator[Text]:
     else:
         yield Text("estimated: nothing of this was measured yet", style="dim")
     if overview.nodes:
-        summaries = f"{plural(len(overview.nodes), 'summary', 'summaries')} ({_some(overview.nodes)})"
+        summaries = f"{plural(len(overview.nodes), 'summary', 'summaries')} ({_first_names(overview.nodes)})"
         verb = "stands for" if len(overview.nodes) == 1 else "stand for"
         yield Text(f"{summaries} {verb} {plural(overview.hidden_messages, 'earlier message')}", style="dim")
     if overview.stubs:
-        which = _some([message_handle(seq) for seq in sorted(overview.stubs)])
+        which = _first_names([message_handle(seq) for seq in sorted(overview.stubs)])
         yield Text(f"{plural(len(overview.stubs), 'message')} shown only in part: {which}", style="dim")
     if overview.pending_edits:
         yield Text(f"{plural(overview.pending_edits, 'memory edit')} to be told with the next request", style="dim")
     if overview.rewrite is not None and overview.rewrite != "first":
-        yield Text(f"the next request begins anew, without the provider's cache: {_why(overview.rewrite)}", "yellow")
+        yield Text(
+            f"the next request begins anew, without the provider's cache: {_reason_text(overview.rewrite)}", "yellow"
+        )
     if overview.over_tokens:
         text = f"{overview.over_tokens:,} tokens more than fit: the oldest messages leave the window before the next"
         yield Text(text, style="yellow")
@@ -136,14 +139,14 @@ def explanation_view(explanation: Explanation) -> RenderableType:
     lines: list[RenderableType] = [
         Text.assemble((explanation.step_id, "bold"), f"  {local_time(explanation.created_at)}"),
         Text(f"{visible(explanation.model)}, {explanation.status}"),
-        Text(f"prefix {explanation.prefix_seq}: {_why(explanation.prefix_reason)}", style="dim"),
+        Text(f"prefix {explanation.prefix_seq}: {_reason_text(explanation.prefix_reason)}", style="dim"),
     ]
     view = plural(explanation.message_count, "message")
     if explanation.nodes:
         summaries = plural(len(explanation.nodes), "summary", "summaries")
-        view += f", behind {summaries} of earlier ones: {_some(explanation.nodes)}"
+        view += f", behind {summaries} of earlier ones: {_first_names(explanation.nodes)}"
     if explanation.stubs:
-        view += f"; shown only in part: {_some([message_handle(seq) for seq in sorted(explanation.stubs)])}"
+        view += f"; shown only in part: {_first_names([message_handle(seq) for seq in sorted(explanation.stubs)])}"
     lines += [Text(f"in view: {view}", style="dim"), _parts(explanation)]
     if not explanation.measured:
         text = "estimated: the provider reported no tokens, so nothing is known of its cache and price"
@@ -239,10 +242,12 @@ def cost(dollars: float | None) -> str:
     return "<$0.0001" if dollars < 0.0001 else f"${dollars:.4f}" if dollars < 1 else f"${dollars:,.2f}"
 
 
-def _why(reason: str) -> str:
+def _reason_text(reason: str) -> str:
+    """A reason code of a new prefix in words."""
     return REASONS.get(reason, visible(reason))
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
     more = len(names) - NAMES_MAX
     return ", ".join(names[:NAMES_MAX]) + (f" and {more:,} more" if more > 0 else "")

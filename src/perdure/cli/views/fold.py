@@ -76,7 +76,7 @@ def call_line(call: ToolCall) -> str:
     positional = True
     for name, value in arguments.items():
         positional = positional and isinstance(value, str)
-        parts.append(_value(value) if positional else f"{name}={_value(value)}")
+        parts.append(_value_text(value) if positional else f"{name}={_value_text(value)}")
     return f"{call.name}({', '.join(parts)})"
 
 
@@ -157,7 +157,8 @@ def match_spans(text: str, query: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _value(value: Any) -> str:
+def _value_text(value: Any) -> str:
+    """An argument as code, folded."""
     if isinstance(value, str):
         return json.dumps(fold(value, ARGUMENT_CHARS), ensure_ascii=False)
     return fold(json.dumps(value, ensure_ascii=False), ARGUMENT_CHARS)

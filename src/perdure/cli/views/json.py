@@ -72,10 +72,12 @@ def reply_shape(agent: AsyncAgent, reply: Reply) -> dict[str, Any]:
 
 
 def error_shape(error: PerdureError) -> dict[str, str]:
+    """An error: its code and its message."""
     return {"type": error.code, "message": str(error)}
 
 
 def message_shape(message: Message) -> dict[str, Any]:
+    """A message with its parts."""
     return {
         **fields(message, "id", "seq", "role", "text", "created_at", "occurred_at"),
         "parts": json.loads(parts_to_json(message.parts)),
@@ -83,6 +85,7 @@ def message_shape(message: Message) -> dict[str, Any]:
 
 
 def conversation_shape(row: ConversationRow) -> dict[str, Any]:
+    """A conversation of a list."""
     return {
         **fields(row.info, "id", "summary", "created_at", "last_message_at"),
         "number": row.info.seq,
@@ -91,26 +94,31 @@ def conversation_shape(row: ConversationRow) -> dict[str, Any]:
 
 
 def reset_shape(reset: Reset) -> dict[str, Any]:
+    """A reset of a conversation."""
     return fields(reset, "conversation_id", "number", "created_at") | {"messages": reset.message_count}
 
 
 def passage_shape(passage: Passage) -> dict[str, Any]:
+    """A passage, with its place where it is part of a file."""
     place = {name: passage.source[name] for name in FILE_FIELDS if name in passage.source}
     return fields(passage, "id", "text", "tags", "occurred_at") | place
 
 
 def block_shape(block: Block) -> dict[str, Any]:
+    """A memory block."""
     names = ("id", "label", "value", "limit_chars", "read_only", "description", "version")
     return fields(block, *names) | {"chars_current": len(block.value)}
 
 
 def version_shape(version: BlockVersion) -> dict[str, Any]:
+    """A version of a block, with its author and its diff."""
     return fields(version, "version", "created_at", "value", "diff") | {
         "author": fields(version.author, "kind", "id", "run_id", "message_id")
     }
 
 
 def agent_shape(row: AgentRow) -> dict[str, Any]:
+    """An agent of a list."""
     return {
         **fields(row.info, "name", "id", "model", "created_at"),
         "used_at": row.used_at.isoformat(),

@@ -32,17 +32,18 @@ def pending_text(call: PendingCall) -> str:
 def argument_lines(arguments: Mapping[str, Any]) -> Iterator[str]:
     """Arguments one a line, texts of several lines below their names; what is over the limits is only counted."""
     lines = list(_lines(arguments))
-    shown = chars = 0
+    count = chars = 0
     for line in lines[:LINES_MAX]:
-        if shown and chars + len(line) > CHARS_MAX:
+        if count and chars + len(line) > CHARS_MAX:
             break
         yield line if len(line) <= CHARS_MAX else f"{line[:CHARS_MAX]}… {len(line) - CHARS_MAX:,} more characters"
-        shown, chars = shown + 1, chars + len(line)
-    if shown < len(lines):
-        yield f"… {len(lines) - shown:,} more lines; `perdure approvals --json` has all of it"
+        count, chars = count + 1, chars + len(line)
+    if count < len(lines):
+        yield f"… {len(lines) - count:,} more lines; `perdure approvals --json` has all of it"
 
 
 def _lines(arguments: Mapping[str, Any]) -> Iterator[str]:
+    """All lines of the arguments."""
     if not arguments:
         yield "(no arguments)"
     for name, value in arguments.items():
