@@ -32,7 +32,7 @@ from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome, ToolSpec
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.log import OpenCall, RunLog, open_calls_in
-from perdure.engine.run.rows import NEWEST, add_hook_context, append_rows
+from perdure.engine.run.rows import NEWEST, add_hook_context, append_rows, result_draft
 from perdure.engine.run.tool_rules import RuleState, expected_states, prefill
 from perdure.storage.tx import Tx
 
@@ -290,9 +290,8 @@ def answer_rows(
                 )
             case _:
                 continue
-        result = outcome.result(one.call)
-        drafts.append(Draft(id=MessageId(inputs.ids.new("message")), role="tool", parts=(result,), name=one.call.name))
-        tokens.append(inputs.counter.count(result.text) + MESSAGE_OVERHEAD_TOKENS)
+        drafts.append(result_draft(one.call, outcome, inputs))
+        tokens.append(inputs.counter.count(outcome.text) + MESSAGE_OVERHEAD_TOKENS)
     return drafts, tokens
 
 
@@ -316,15 +315,8 @@ def give_up_pending(
     pending = find_pending(tx, conversation)
     if pending is None:
         return None
-    drafts = [
-        Draft(
-            id=MessageId(inputs.ids.new("message")),
-            role="tool",
-            parts=(ToolOutcome(text=f"not run: {why}", status="error").result(one.call),),
-            name=one.call.name,
-        )
-        for one in pending.open_calls
-    ]
+    outcome = ToolOutcome(text=f"not run: {why}", status="error")
+    drafts = [result_draft(one.call, outcome, inputs) for one in pending.open_calls]
     step_id = pending.message.step_id
     rows = [*append_rows(tx, pending.run, drafts, [20] * len(drafts), at=inputs.now, step_id=step_id)]
     if pending.run.context:

@@ -12,8 +12,6 @@ from perdure.context.retrieval.stubs import row_tokens
 from perdure.context.window.plan import Evict, Merge, Stub
 from perdure.core.conversations import Conversation
 from perdure.core.events import Event, PrefixRewritten, RowsCut, ViewCompacted
-from perdure.core.nodes import SummaryNode
-from perdure.core.runs import Prefix
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, summarise
 from perdure.engine.hooks.points import after_compaction, before_compaction
@@ -28,10 +26,10 @@ from perdure.storage.tx import Tx
 
 async def make_room(room: RoomPlan, ports: Ports) -> Progress:
     """Carry out the plan, with the hooks before and after. Raises: LeaseLost, StoreError."""
-    if not ports.hooks.wants("before_compaction", "after_compaction"):
-        return await _make_room(room, ports)
-    by = type(room.plan).__name__.lower()
     try:
+        if not ports.hooks.wants("before_compaction", "after_compaction"):
+            return await _make_room(room, ports)
+        by = type(room.plan).__name__.lower()
         before = await before_compaction(room.log, by=by, budget_tokens=room.budget_tokens, ports=ports)
         if before.log.run.ended:
             return before
@@ -43,100 +41,79 @@ async def make_room(room: RoomPlan, ports: Ports) -> Progress:
 
 
 async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
-    match room.plan:
-        case Stub() as stub:
-            return await ports.store.write(_store_stub, room, stub, ports.inputs())
-        case Evict() | Merge() as removal:
-            summary: Summary | None = None
-            if isinstance(removal, Merge) or removal.atoms:
-                try:
-                    summary = await summarise(room, removal, ports)
-                except Interrupted:
-                    return Progress(await ports.store.read(load_run_log, room.log))
-            return await ports.store.write(_store_removal, room, removal, summary, ports.inputs())
+    """Carry out the plan: have a summary written if one is needed, and store both. Raises: Interrupted."""
+    plan = room.plan
+    summary: Summary | None = None
+    if isinstance(plan, Merge) or (isinstance(plan, Evict) and plan.atoms):
+        summary = await summarise(room, plan, ports)
+    return await ports.store.write(_store_plan, room, summary, ports.inputs())
+
+
+def _store_plan(tx: Tx, room: RoomPlan, summary: Summary | None, inputs: UnitInputs) -> Progress:
+    """Store what the plan says, if the conversation's state is still that of the plan."""
+    log = replace(room.log, run=tx.runs.hold(room.log.run, until=inputs.until))
+    conversation = tx.conversations.at(room.agent.id, room.conversation.seq)
+    planned = (room.view.prefix.seq, room.conversation.stubs, room.agent.settings_revision)
+    now = (conversation.prefix_seq, conversation.stubs, tx.agents.get(room.agent.id).settings_revision)
+    if now != planned or not isinstance(next_action(log), MakeRequest):
+        return Progress(load_run_log(tx, room.log))
+    if isinstance(room.plan, Stub):
+        events = _store_stub(tx, room, room.plan, conversation, inputs)
+    else:
+        events = _store_removal(tx, room, room.plan, conversation, summary, inputs)
+    stored = tx.events.add(room.log.run.key, events, at=inputs.now)
+    return Progress(load_run_log(tx, room.log), stored)
 
 
 def _store_removal(
-    tx: Tx, room: RoomPlan, removal: Evict | Merge, summary: Summary | None, inputs: UnitInputs
-) -> Progress:
-    """Take messages or nodes out of the view, behind a summary node."""
-    conversation = _planned_conversation(tx, room, inputs)
-    if conversation is None:
-        return Progress(load_run_log(tx, room.log))
+    tx: Tx,
+    room: RoomPlan,
+    removal: Evict | Merge,
+    conversation: Conversation,
+    summary: Summary | None,
+    inputs: UnitInputs,
+) -> list[Event]:
+    """Take messages or nodes out of the view, behind a summary node; the events."""
     compaction = compact_view(
         tx, room.agent, conversation, room.view, room.nodes, removal, summary, inputs, reason="window"
     )
     events: list[Event] = []
-    if compaction.node is not None and summary is not None:
+    if (node := compaction.node) is not None and summary is not None:
         tx.runs.spend(room.log.run.key, summary.usage)
         events.append(
-            _compaction_event(compaction.node, merged=isinstance(removal, Merge), before=compaction.tokens_before)
+            ViewCompacted(
+                node.seq,
+                node.from_message_seq,
+                node.upto_message_seq,
+                isinstance(removal, Merge),
+                node.made_by,
+                compaction.tokens_before,
+                node.tokens,
+                node.rejected,
+            )
         )
-    events.append(PrefixRewritten(compaction.prefix.seq, compaction.prefix.reason))
-    return _store_events(tx, room, events, inputs)
+    return [*events, PrefixRewritten(compaction.prefix.seq, compaction.prefix.reason)]
 
 
-def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, inputs: UnitInputs) -> Progress:
-    """Show less of some rows from now on. If a model has seen more of them, the prefix is rewritten too."""
-    conversation = _planned_conversation(tx, room, inputs)
-    if conversation is None:
-        return Progress(load_run_log(tx, room.log))
+def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, conversation: Conversation, inputs: UnitInputs) -> list[Event]:
+    """Show less of some rows from now on; the events. If a model has seen more of them, the prefix gets a new number,
+    which tells requests before and after the cut apart."""
     counter, view = inputs.counter, room.view
     changed = {seq: chars for seq, chars in stub.stubs.items() if conversation.stubs.get(seq) != chars}
     events: list[Event] = [RowsCut(changed)]
     if stub.sent:
-        rewritten = _same_prefix(tx, room, conversation, inputs)
-        events.append(PrefixRewritten(rewritten.seq, rewritten.reason))
+        prefix = tx.prefixes.add(replace(view.prefix, reason="window", created_at=inputs.now))
+        tx.conversations.show(room.agent.id, conversation.seq, conversation.seen, prefix=prefix)
+        events.append(PrefixRewritten(prefix.seq, prefix.reason))
     rows = (*view.pinned, *view.rows)
     cut = [message for message in rows if message.seq in changed]
+    estimated = view.prefix.tokens + conversation.view_tokens
     tx.conversations.fit(
         conversation.agent_id,
         conversation.seq,
         view_tokens=sum(row_tokens(message, stub.stubs, counter) for message in rows),
         stubs=stub.stubs,
         # What is shown of them now was measured with the rest of them, so it counts as new.
-        overcount=dropped_rows(
-            conversation.overcount,
-            cut,
-            conversation.stubs,
-            counter,
-            estimated=view.prefix.tokens + conversation.view_tokens,
-        ),
+        overcount=dropped_rows(conversation.overcount, cut, conversation.stubs, counter, estimated=estimated),
     )
-    return _store_events(tx, room, events, inputs)
-
-
-def _same_prefix(tx: Tx, room: RoomPlan, conversation: Conversation, inputs: UnitInputs) -> Prefix:
-    """Store the prefix again under a new number, which tells requests before and after the cut apart."""
-    prefix = tx.prefixes.add(replace(room.view.prefix, reason="window", created_at=inputs.now))
-    tx.conversations.show(room.agent.id, conversation.seq, conversation.seen, prefix=prefix)
-    return prefix
-
-
-def _planned_conversation(tx: Tx, room: RoomPlan, inputs: UnitInputs) -> Conversation | None:
-    """The conversation, if its state is still that of the plan; else None: there is nothing to do."""
-    log = replace(room.log, run=tx.runs.hold(room.log.run, until=inputs.until))
-    conversation = tx.conversations.at(room.agent.id, room.conversation.seq)
-    planned = (room.view.prefix.seq, room.conversation.stubs, room.agent.settings_revision)
-    now = (conversation.prefix_seq, conversation.stubs, tx.agents.get(room.agent.id).settings_revision)
-    return conversation if now == planned and isinstance(next_action(log), MakeRequest) else None
-
-
-def _compaction_event(node: SummaryNode, *, merged: bool, before: int) -> ViewCompacted:
-    """The event of a new summary node."""
-    return ViewCompacted(
-        node.seq,
-        node.from_message_seq,
-        node.upto_message_seq,
-        merged,
-        node.made_by,
-        before,
-        node.tokens,
-        node.rejected,
-    )
-
-
-def _store_events(tx: Tx, room: RoomPlan, events: list[Event], inputs: UnitInputs) -> Progress:
-    """Store the events; the progress with the log as it is now."""
-    stored = tx.events.add(room.log.run.key, events, at=inputs.now)
-    return Progress(load_run_log(tx, room.log), stored)
+    return events

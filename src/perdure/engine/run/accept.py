@@ -56,7 +56,7 @@ STEPS, MAX_STEPS = 50, 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a caller wants answered. `tokens` are the estimates of `drafts`, in their order.
+    """A request of a caller. `tokens` are the estimates of `drafts`, in their order.
 
     Args:
         idempotency_key: the same key again is the same run, whatever became of the first call's answer.
@@ -93,6 +93,7 @@ class Request:
         return self._digest() if self.drafts else None
 
     def _digest(self, *more: str) -> str:
+        """SHA-256 of the caller's messages and of `more`."""
         messages = [[draft.role, parts_to_json(draft.parts)] for draft in self.drafts if draft.kind == "message"]
         return hashlib.sha256(json.dumps([*messages, *more]).encode()).hexdigest()
 
@@ -251,7 +252,7 @@ def _add_run(
     running: bool,
     waiting_input: str | None = None,
 ) -> Run:
-    """The run of a request, stored with its idempotency key. `max_steps`: where the request gives none.
+    """Add the run of a request, with its idempotency key. `max_steps` holds if the request gives none.
 
     Raises: ModelNotFound.
     """
@@ -284,7 +285,7 @@ def _resume(
     *,
     begin: bool,
 ) -> Accepted:
-    """The run that goes on with these answers. It stands before all that wait, and begins at once."""
+    """Accept answers: add the run that goes on with them. It precedes all runs that wait, and begins at once."""
     agent, conversation, now = opening.agent, opening.conversation, inputs.now
     pending = find_pending(tx, conversation)
     most_chars = return_limit_chars(agent, inputs)
@@ -364,6 +365,7 @@ def _add_resumed_run(
 
 
 def _with_client_tools(tx: Tx, run: Run, tools: Sequence[Mapping[str, Any]]) -> Run:
+    """Store the caller's tools with the run. Raises: TooMany: they are too long."""
     text = json.dumps(list(tools), ensure_ascii=False, sort_keys=True)
     tx.limits.check("client_limit_chars", len(text))
     return tx.runs.put_client_tools(run, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(), tools)

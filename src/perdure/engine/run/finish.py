@@ -1,4 +1,4 @@
-"""T9: a run ends. Whatever the reason, its log is left legal: every call has its one result."""
+"""T9: a run ends. Whatever the reason, its log is legal afterwards: every call has exactly one result."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ async def finish(log: RunLog, ports: Ports) -> Progress:
 
 
 def _finish(tx: Tx, log: RunLog, inputs: UnitInputs) -> Progress:
+    """End the run in the transaction, unless its log now says otherwise."""
     log = run_log_of(tx, tx.runs.hold(log.run))
     if not isinstance(action := next_action(log), Finish):
         return Progress(log)

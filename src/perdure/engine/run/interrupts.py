@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Interrupted(Exception):
-    """What was awaited was given up because somebody called `fire`; the task itself goes on."""
+    """The wait was ended because somebody called `fire`; the task itself goes on."""
 
 
 @dataclass
@@ -35,10 +35,10 @@ def is_cancelled() -> bool:
 
 
 async def to_the_end(work: Awaitable[T]) -> T:
-    """What `work` returns; when the caller is interrupted, only after it has come to its end.
+    """Wait for `work` to end, also if the caller is cancelled meanwhile; what it returns.
 
-    A transaction that was handed to the store is committed whether or not somebody still waits for it. Who goes on
-    before that would read a log in which it is missing. The error of work that nobody waits for any more is dropped.
+    The store commits a transaction whether or not somebody still waits for it. Who goes on before that would read a log
+    in which it is missing. The error of work that nobody waits for any more is dropped.
     """
     task = asyncio.ensure_future(work)
     task.add_done_callback(retrieve_error)

@@ -1,4 +1,4 @@
-"""Leases: a run belongs to one process, which is heard of while it works on it."""
+"""Leases: a run belongs to one process, which renews its lease while it works on the run."""
 
 from __future__ import annotations
 
@@ -67,42 +67,42 @@ def _extend_lease(tx: Tx, run: Run, until: datetime) -> Run:
 
 
 def process_owner(token: str = "") -> str:
-    """A name for leases: machine, process namespace, process, when that began, and a token that tells apart two engines
-    of one process."""
+    """The name of this process in leases: machine, process namespace, process number, start time, and a token that
+    tells two engines of one process apart."""
     pid = os.getpid()
-    return f"{socket.gethostname()}/{_namespace()}/{pid}/{_started(pid)}/{token}"
+    return f"{socket.gethostname()}/{_namespace()}/{pid}/{_start_time(pid)}/{token}"
 
 
 def is_dead(owner: str) -> bool:
-    """Whether the process of this name is known to be gone; False when it can't be known from here.
+    """Whether the process of this name is known to be gone; False if that can't be known from here.
 
-    So a run needs not wait for its lease after a crash, when the next process starts on the same machine.
+    After a crash a run does not wait for its lease to end, if the next process starts on the same machine.
     """
     parts = owner.rsplit("/", 4)
     if len(parts) != 5 or parts[0] != socket.gethostname() or parts[1] != _namespace() or not parts[2].isdigit():
         return False
     pid = int(parts[2])
     if pid == os.getpid():
-        return parts[3] != _started(pid)
+        return parts[3] != _start_time(pid)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
     except OSError:
         return False
-    return _started(pid) != parts[3]  # it has ended unreaped, or the number was given to another process
+    return _start_time(pid) != parts[3]  # it has ended unreaped, or the number was given to another process
 
 
 def _namespace() -> str:
-    """Process numbers of another container say nothing here."""
+    """The id of this process namespace: process numbers of another container mean nothing here."""
     try:
         return str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:
         return "-"
 
 
-def _started(pid: int) -> str:
-    """When a process began, in the kernel's ticks; a dash where the system doesn't say; a zombie began never."""
+def _start_time(pid: int) -> str:
+    """The start time of a process in the kernel's ticks; "ended" for a zombie, a dash if the system doesn't tell."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "ended" if fields[0] in ("Z", "X") else fields[19]

@@ -19,7 +19,7 @@ from perdure.storage.tx import Tx
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """A call that has no result yet, the message it stands in, and what a person decided about it."""
+    """A call that has no result yet, the message that holds it, and the decision of a person about it."""
 
     call: ToolCall
     message: Message
@@ -32,7 +32,7 @@ class OpenCall:
 
     @property
     def arguments(self) -> str:
-        """What it is run with, as JSON."""
+        """The arguments that the call is executed with, as JSON."""
         edited = None if self.decision is None else self.decision.arguments
         return self.call.arguments if edited is None else edited
 
@@ -77,7 +77,7 @@ class RunLog:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What the newest answer's calls ask the user, in the order of their results."""
+        """The questions that the newest answer's calls ask the user, in the order of their results."""
         newest_first: list[Question] = []
         for message in reversed(self.messages):
             if message.role == "assistant":
@@ -87,11 +87,12 @@ class RunLog:
 
     @property
     def steps_taken(self) -> int:
-        """Model calls that count towards `max_steps`: those that a crash took away do not."""
+        """How many model calls count towards `max_steps`: those that a crash interrupted do not."""
         return sum([step.status != "abandoned" for step in self.steps])
 
     @property
     def usage(self) -> Usage:
+        """What all steps of the run took together."""
         return reduce(add, [step.usage for step in self.steps]) if self.steps else Usage()
 
     @property
@@ -155,7 +156,7 @@ def run_log_of(tx: Tx, run: Run) -> RunLog:
 
 
 def rule_scope_of(tx: Tx, run: Run, settings: Mapping[str, Any]) -> RuleScope | None:
-    """What the agent's `tool_rules` among these settings are judged with; None: none of them depends on other calls."""
+    """The scope of the `tool_rules` in an agent's settings; None: no rule depends on other calls."""
     if not settings.get("tool_rules") or not (rules := rules_of(settings)).ordered:
         return None
     agent_id = run.key.agent_id

@@ -24,7 +24,7 @@ from perdure.core.errors import (
     StoreError,
 )
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
-from perdure.core.ids import Ids, MessageId, answer_id
+from perdure.core.ids import MessageId, answer_id
 from perdure.core.messages import Draft, Text, ToolCall, Waits, parts_to_json, text_of
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
 from perdure.core.runs import Failure, Run, Step, StopReason
@@ -39,7 +39,7 @@ from perdure.engine.run.leases import holding
 from perdure.engine.run.log import RunLog, load_run_log
 from perdure.engine.run.next_action import Finish, next_action
 from perdure.engine.run.progress import Progress, RequestParts, Tell
-from perdure.engine.run.rows import append_rows
+from perdure.engine.run.rows import append_rows, result_draft
 from perdure.storage.tx import Tx
 
 FACTOR_CHANGE = 1.02
@@ -140,7 +140,7 @@ def _store_reply(
         parts = with_waits(tx, log, agent.settings, tools_of(tx, run), draft.parts, refused=refused)
         draft = replace(draft, parts=parts)
         results = [
-            _refusal(part, refused[part.call_id], inputs.ids)
+            result_draft(part, ToolOutcome(text=refused[part.call_id], status="error", refused=True), inputs)
             for part in parts
             if isinstance(part, ToolCall) and part.call_id in refused
         ]
@@ -160,14 +160,9 @@ def _store_reply(
     return _store_progress(tx, log, [MessageAdded(row.seq, row) for row in rows], inputs, ends=ends)
 
 
-def _refusal(call: ToolCall, why: str, ids: Ids) -> Draft:
-    """The result of a call that was not even kept whole."""
-    result = ToolOutcome(text=why, status="error", refused=True).result(call)
-    return Draft(id=MessageId(ids.new("message")), role="tool", parts=(result,), name=call.name)
-
-
 def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_tokens: int) -> int | None:
-    """What the provider's count teaches of the conversation's estimate, and of the model's."""
+    """Learn from the provider's token count: the conversation's new overcount (None: unchanged), and the model's
+    factor."""
     recipe, measured = step.recipe, reply.usage.input_tokens
     before = [
         other.usage.input_tokens
@@ -211,28 +206,32 @@ def _store_progress(tx: Tx, log: RunLog, events: list[Event], inputs: UnitInputs
 
 def _exchange(error: BaseException, reply: ModelReply | None) -> Exchange | None:
     """What went over the wire before a step failed, from the error or from the answer that was refused."""
-    found = getattr(error, "exchange", None)
-    return found if isinstance(found, Exchange) else reply.exchange if reply is not None else None
+    exchange = getattr(error, "exchange", None)
+    return exchange if isinstance(exchange, Exchange) else reply.exchange if reply is not None else None
 
 
 def _check_reply(reply: ModelReply | None, step: Step, tool_choice: ToolChoice) -> None:
-    """Raises: ModelReplyEmpty, ModelReplyInvalid: not what was asked for. A provider may not know how to force a tool,
-    or ignore it."""
+    """Check that the reply is what the tool choice asks for: a provider may be unable to force a tool, or ignore it.
+
+    Raises: ModelReplyEmpty, ModelReplyInvalid.
+    """
     if reply is None:
         raise ModelReplyEmpty(f"{step.model} ended its answer without a reply")
-    said = any((isinstance(part, Text) and part.text.strip()) or isinstance(part, ToolCall) for part in reply.parts)
-    if not said and reply.stop_reason == "end_turn":
+    is_empty = not any(
+        isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in reply.parts
+    )
+    if is_empty and reply.stop_reason == "end_turn":
         raise ModelReplyEmpty(f"{step.model} answered nothing: neither text nor a tool call")
-    called = [part.name for part in reply.parts if isinstance(part, ToolCall)]
-    if tool_choice == "none" and called:
+    names = [part.name for part in reply.parts if isinstance(part, ToolCall)]
+    if tool_choice == "none" and names:
         raise ModelReplyInvalid(
-            f"{step.model} called {called[0]!r} although it may call no tool", stop_reason="invalid_tool_call"
+            f"{step.model} called {names[0]!r} although it may call no tool", stop_reason="invalid_tool_call"
         )
     if tool_choice in ("auto", "none"):
         return
-    if not called:
+    if not names:
         raise ModelReplyInvalid(f"{step.model} called no tool although it had to", stop_reason="no_tool_call")
-    if isinstance(tool_choice, tuple) and (others := sorted({*called} - {*tool_choice})):
+    if isinstance(tool_choice, tuple) and (others := sorted({*names} - {*tool_choice})):
         raise ModelReplyInvalid(
             f"{step.model} called {', '.join(others)} although it had to call {' or '.join(tool_choice)}",
             stop_reason="invalid_tool_call",
@@ -240,7 +239,7 @@ def _check_reply(reply: ModelReply | None, step: Step, tool_choice: ToolChoice) 
 
 
 def _failure(error: BaseException) -> tuple[Failure, StopReason]:
-    """Why the step failed. What an adapter did not foresee ends the run too, or it would be asked for ever."""
+    """The failure of a step, and its stop reason."""
     match error:
         case ModelError():
             return Failure(kind=error.kind, message=_cut(str(error))), error.stop_reason
@@ -253,7 +252,7 @@ def _failure(error: BaseException) -> tuple[Failure, StopReason]:
 
 
 def _cut(text: str) -> str:
-    """What is kept of an error's text, which may be all that a provider sent."""
+    """The text of an error as it is stored; it may hold all that a provider sent."""
     return text if len(text) <= FAILURE_CHARS else f"{text[:FAILURE_CHARS]}… [cut: {len(text):,} characters]"
 
 
@@ -264,7 +263,7 @@ class _Deltas:
 
     Args:
         waits: tool -> what its calls wait for; None: not loaded yet.
-        recent_ids: call ids about which somebody was asked of late; None: not loaded yet.
+        recent_ids: ids of recent calls that waited for somebody; None: not loaded yet.
     """
 
     log: RunLog

@@ -34,23 +34,23 @@ from perdure.engine.ports import UnitInputs
 from perdure.storage.tx import Tx
 
 FILES_SHARE = 0.4
-"""Of what tools, base prompt and blocks leave, what files may take at most."""
+"""The largest share that files may take of what tools, base prompt and blocks leave free."""
 
 SEAM_TOKENS = 4
-"""How many tokens a text may take more or less where another part of it begins or ends."""
+"""How many tokens more or less a text may take at the edges of a part that is cut out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What an agent knows at one moment: the version of each block, folder and open file by its id, and how much is out
-    of view."""
+    """The memory of an agent at one moment: the version of each block, folder and open file by its id, and how much is
+    out of view."""
 
     versions: Mapping[str, int]
     counts: Counts
 
 
 def read_memory(tx: Tx, opening: ConversationState) -> Memory:
-    """What the agent knows now."""
+    """The memory of the agent now."""
     versions = opening.blocks
     if opening.has_folders:
         versions = {**versions, **tx.agent_files.shown(opening.agent.id)}
@@ -58,7 +58,7 @@ def read_memory(tx: Tx, opening: ConversationState) -> Memory:
 
 
 def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Prefix) -> Prefix:
-    """The compiled prefix with its number; from now on the conversation's requests begin with it."""
+    """Store a compiled prefix; with its number. From now on the conversation's requests begin with it."""
     prefix = tx.prefixes.add(prefix)
     # What the log has shown stays as it was: an older delta or result may be in view behind this prefix, and what is
     # said last counts, so what it shows is said once more behind them.
@@ -81,10 +81,10 @@ def compile_prefix(
     client_tools: str | None = None,
     marker: str = "",
 ) -> Prefix:
-    """What `write_prefix` would write, without a number and not stored.
+    """Compile a prefix, without a number and not stored.
 
     Args:
-        marker: that of the prefix before, which stays as long as neither memory nor tools hold it.
+        marker: of the prefix before; it stays as long as neither memory nor tools contain it.
     """
     counter = inputs.counter
     archives = tx.archives.of_agent(agent.id)
@@ -96,7 +96,7 @@ def compile_prefix(
     client = () if client_tools is None else tuple(client_specs(tx, agent.id, client_tools).values())
     tools = compile_tools(tx.tools.of_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()), client)
     bare = compile_system(agent.system, blocks, counts, rules=rules, skills=skills)
-    if not marker or marker in bare or marker in tools_text(tools):  # one that was told is no marker any more
+    if not marker or marker in bare or marker in tools_text(tools):  # one that others know is no marker any more
         marker = new_marker(inputs.ids)
     compiled = partial(compile_system, agent.system, blocks, counts, rules=rules, skills=skills, marker=marker)
     system = compiled()
@@ -171,11 +171,11 @@ def delta_texts(
     *,
     folded: bool = False,
 ) -> tuple[str, ...]:
-    """The texts of the messages that bring a log from what it has `seen` to what the agent knows now.
+    """The texts of memory deltas: they bring a log from what it has `seen` to what the agent knows now.
 
     Args:
-        prefix: what the log stands behind.
-        folded: its memory section shows the new values already, so it is only said that they count now.
+        prefix: of the conversation.
+        folded: the prefix shows the new values already, so the deltas only say that these hold now.
     """
     blocks = tx.blocks.of_agent(agent.id)
     seen_blocks = {key: version for key, version in seen.items() if not is_file_key(key)}
@@ -211,35 +211,37 @@ def rows_tokens(view: View, stubs: Mapping[int, int], counter: TokenCounter) -> 
 def overcount_behind(
     tx: Tx, agent: Agent, conversation: Conversation, current: Prefix | None, prefix: Prefix, counter: TokenCounter
 ) -> int:
-    """By how much the estimate is known to be too high, now that `prefix` takes the place of `current`.
+    """By how many tokens the estimate is too high, now that `prefix` takes the place of `current`.
 
-    What both say was measured, and stays so; but of another model nothing was measured yet.
+    Parts that both have were measured, and stay so; but for another model nothing was measured yet.
     """
     if current is None or _last_model(tx, agent, conversation) != agent.model:
         return -int((tx.steps.factor(agent.model) - 1) * (prefix.tokens + conversation.view_tokens))
     overcount = conversation.overcount
     for old, new in zip(_texts(current), _texts(prefix), strict=True):
-        if gone := _changed(old, new):
+        if dropped := _dropped_text(old, new):
             overcount = reduce_overcount(
                 overcount,
                 estimated=current.tokens + conversation.view_tokens,
-                dropped=counter.count(gone) + SEAM_TOKENS,
-                dropped_at_least=max(0, counter.at_least(gone) - SEAM_TOKENS),
+                dropped=counter.count(dropped) + SEAM_TOKENS,
+                dropped_at_least=max(0, counter.at_least(dropped) - SEAM_TOKENS),
             )
     return overcount
 
 
 def _last_model(tx: Tx, agent: Agent, conversation: Conversation) -> str:
+    """The model of the conversation's newest step; empty if there is none."""
     steps = tx.steps.list(agent.id, conversation_seq=conversation.seq, limit=1)
     return steps[0].model if steps else ""
 
 
 def _texts(prefix: Prefix) -> tuple[str, str, str]:
+    """The texts of a prefix that are measured: tools, system prompt and summary."""
     return tools_text(prefix.tools), prefix.system, prefix.summary
 
 
-def _changed(old: str, new: str) -> str:
-    """The middle of the old text that the new one does not have: without what both begin and end with."""
+def _dropped_text(old: str, new: str) -> str:
+    """The middle of the old text, without the beginning and the end that both texts share."""
     if old == new:
         return ""
     shortest = min(len(old), len(new))
@@ -251,7 +253,7 @@ def _changed(old: str, new: str) -> str:
 def dropped_rows(
     overcount: int, rows: Sequence[Message], stubs: Mapping[int, int], counter: TokenCounter, *, estimated: int
 ) -> int:
-    """What is left of an overcount when these rows go."""
+    """The overcount that remains when these rows leave the view."""
     return reduce_overcount(
         overcount,
         estimated=estimated,

@@ -1,4 +1,4 @@
-"""What the next request of a conversation is made of, before anything more is said: T3 without writing anything."""
+"""The next request of a conversation before a new message: T3 without writing anything."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from perdure.storage.tx import Tx
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """The next request of a conversation, as far as it can be told.
+    """The next request of a conversation, as far as it is known before a new message.
 
     Args:
-        view: what is in it already; a call that is still open, and what follows it, is left out.
+        view: the prefix and rows, without a call that is still open and what follows it.
         nodes: the summaries in view, oldest first.
         status: the volatile tail as of now.
-        deltas: the memory edits that the model will be told of with the request. They are not in the view yet, but
+        deltas: the memory edits that the request will tell the model. They are not in the view yet, but
             the certificate counts them.
         reason: why it will begin with a new prefix (the view's, not stored yet); None: it begins with the old one.
-        measured_tokens: what was measured of the last request, where the estimate is corrected by exactly that.
+        measured_tokens: measured for the last request, if the estimate is corrected by exactly them.
     """
 
     agent: Agent
@@ -47,7 +47,7 @@ class Preview:
 
 
 def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs) -> Preview:
-    """The next request, and the certificate of what it takes before a new message is in it."""
+    """Build the next request of a conversation, with the certificate of its size."""
     counter, stubs = inputs.counter, conversation.stubs
     memory = read_memory(tx, tx.conversations.opening(agent.id, conversation.seq))
     current = None if conversation.prefix_seq is None else tx.prefixes.at(agent.id, conversation.prefix_seq)
@@ -98,7 +98,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
 
 
 def _without_open_calls(rows: Sequence[Message]) -> Sequence[Message]:
-    """The rows up to the last at which no call is open."""
+    """The rows up to the last one at which no call is open."""
     open_calls: set[str] = set()
     settled = 0
     for number, message in enumerate(rows, 1):

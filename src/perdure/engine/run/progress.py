@@ -1,4 +1,4 @@
-"""What one transaction of a run brought, and the views that this process keeps of what transactions brought before."""
+"""The result of one transaction of a run, and the views of conversations that this process keeps between them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VIEWS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class RequestParts:
-    """What the request of a pending step is made of, besides its recipe."""
+    """The parts of a pending step's request, besides its recipe."""
 
     agent: Agent
     view: View
@@ -55,7 +55,7 @@ class Progress:
 
     Args:
         request: of the pending step, if this transaction recorded it.
-        room: what has to be done before the next request can be made.
+        room: the plan that has to be carried out before the next request can be made.
     """
 
     log: RunLog
@@ -65,11 +65,11 @@ class Progress:
 
 
 class Views(OrderedDict[Line, RequestParts]):
-    """What the newest requests of at most 256 conversations were made of, so that a long one costs no more than a short
-    one. Safe to lose: a view is a prefix and the rows after it, and neither ever changes."""
+    """The parts of the newest requests of at most 256 conversations, so that a long conversation costs no more than a
+    short one. Safe to lose: a view is a prefix and the rows after it, and neither ever changes."""
 
     def put(self, progress: Progress) -> None:
-        """Keep what a request was made of, or would have been if there were room for it."""
+        """Keep the parts of a request that was recorded, or that needs room first."""
         parts = progress.request
         if progress.room is not None:
             parts = RequestParts(progress.room.agent, progress.room.view)

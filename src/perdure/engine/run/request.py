@@ -1,4 +1,4 @@
-"""T3: how the next model call is made is recorded, before the call; or what has to make room for its request first."""
+"""T3: the next model call is recorded before it is made; or a plan that makes room for its request first."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Making:
 
     Args:
         log: with all rows that were added.
-        events: what the transaction has to tell.
+        events: of this transaction, not stored yet.
         view_tokens: the upper estimate of all rows behind the prefix.
         overcount: by how many tokens the estimate of prefix and rows is too high.
         rewrite_reason: why the prefix was written in this transaction; None: it was not.
@@ -95,6 +95,7 @@ async def record_request(log: RunLog, ports: Ports) -> Progress:
 
 
 def _record_request(tx: Tx, log: RunLog, inputs: UnitInputs) -> Progress:
+    """Record the next model call, unless the run has been asked to stop meanwhile."""
     log = replace(log, run=tx.runs.hold(log.run, until=inputs.until))
     # Between the last transaction and this one the run may have been asked to stop.
     if isinstance(action := next_action(log), MakeRequest):
@@ -103,7 +104,7 @@ def _record_request(tx: Tx, log: RunLog, inputs: UnitInputs) -> Progress:
 
 
 async def load_request(log: RunLog, step: Step, ports: Ports) -> RequestParts:
-    """What the request of a recorded model call is made of, read again from the log."""
+    """The parts of a recorded model call's request, read again from the log."""
 
     def load(tx: Tx) -> RequestParts:
         return RequestParts(tx.agents.get(log.run.key.agent_id), load_view(tx, log.run, step.recipe))
@@ -120,8 +121,8 @@ def make_request(
     *,
     opening: ConversationState | None = None,
 ) -> Progress:
-    """Record how the next model call is made: the log with its pending step and what the request is made of; or what
-    makes room first; or the ended run, if nothing can.
+    """Record the next model call: the log with its pending step and the parts of the request; or a plan that makes room
+    first; or the ended run, if no plan can.
 
     Args:
         events: the transaction's other events, which come first.
@@ -246,8 +247,7 @@ def _add_deltas(making: _Making, prefix: Prefix) -> Prefix:
 
 
 def _build_view(making: _Making, prefix: Prefix) -> View:
-    """What the model is shown, up to the newest row of the log. Behind a new prefix the conversation's estimate is
-    stored anew."""
+    """The view up to the newest row of the log. Behind a new prefix the conversation's estimate is stored anew."""
     tx, log, conversation = making.tx, making.log, making.conversation
     view = making.inputs.cached_view
     if view is None or view.prefix.seq != prefix.seq:
@@ -377,14 +377,13 @@ def _end(making: _Making, error: Exception) -> Progress:
 
 
 def _append(making: _Making, kind: MessageKind, texts: Sequence[str]) -> None:
-    """Append envelopes of the engine's to the run's log."""
+    """Append the engine's own envelopes to the run's log."""
     drafts, tokens = engine_drafts(kind, texts, making.inputs)
     making.add(append_rows(making.tx, making.log.run, drafts, tokens, at=making.inputs.now))
 
 
 def load_view(tx: Tx, run: Run, recipe: Recipe) -> View:
-    """What the model is shown by this recipe, read from the log: also long after the call, and whatever was revised
-    since."""
+    """The view of a recipe, read from the log: the same long after the call, whatever was revised since."""
     agent_id = run.key.agent_id
 
     def rows(from_seq: int, upto_seq: int) -> Sequence[Message]:

@@ -11,8 +11,9 @@ from typing import Any
 from perdure.context.request.authorship import engine_tokens
 from perdure.core.conversations import ConversationState
 from perdure.core.ids import MessageId, StepId
-from perdure.core.messages import Draft, Message, MessageKind, Text, parts_from_json, parts_to_json
+from perdure.core.messages import Draft, Message, MessageKind, Text, ToolCall, parts_from_json, parts_to_json
 from perdure.core.runs import Run
+from perdure.core.tools.spec import ToolOutcome
 from perdure.engine.ports import UnitInputs
 from perdure.storage.tx import Tx
 
@@ -56,6 +57,12 @@ def engine_drafts(kind: MessageKind, texts: Sequence[str], inputs: UnitInputs) -
         Draft(id=MessageId(inputs.ids.new("message")), role="system", kind=kind, parts=(Text(text),)) for text in texts
     ]
     return drafts, [engine_tokens(text, inputs.counter) for text in texts]
+
+
+def result_draft(call: ToolCall, outcome: ToolOutcome, inputs: UnitInputs) -> Draft:
+    """The outcome of a call as a row."""
+    parts = (outcome.result(call),)
+    return Draft(id=MessageId(inputs.ids.new("message")), role="tool", parts=parts, name=call.name)
 
 
 def add_hook_context(tx: Tx, run: Run, inputs: UnitInputs) -> tuple[Run, Sequence[Message]]:

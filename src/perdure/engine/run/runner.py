@@ -46,7 +46,7 @@ Publication = StoredEvent | Delta | PerdureError | None
 
 
 class Runner:
-    """Runs the runs of one process.
+    """Drives the runs of one process.
 
     Args:
         is_dead: whether a lease owner is known to be gone.
@@ -351,11 +351,13 @@ class _Turn:
 
 
 def _turn_of(tx: Tx, key: RunKey, line: Line) -> _Turn:
+    """Whose turn it is in a conversation. Raises: NotFound."""
     waits = tx.conversations.at(*line).pending_run_seq is not None
     return _Turn(tx.runs.at(key), tx.runs.active(*line), tx.agents.model(key.agent_id), waits)
 
 
 def _events_after(tx: Tx, key: RunKey, after: int) -> Sequence[StoredEvent]:
+    """A page of a run's events. Raises: NotFound."""
     events = tx.events.list(key, after=after, limit=PAGE)
     if not events:
         tx.runs.at(key)  # a run that was deleted with its agent has no more to tell, and no end to wait for

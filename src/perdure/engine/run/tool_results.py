@@ -10,8 +10,7 @@ from perdure.context.retrieval.stubs import cut_result
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.blocks import Author
 from perdure.core.events import Event, MemoryEdited, MessageAdded, ToolStarted
-from perdure.core.ids import MessageId
-from perdure.core.messages import Draft, ToolCall
+from perdure.core.messages import ToolCall
 from perdure.core.runs import Run
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.blocks.units import change_blocks
@@ -19,7 +18,7 @@ from perdure.domain.tools.calls import MemoryCall
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.log import OpenCall, RunLog, load_run_log, rule_scope_of
 from perdure.engine.run.progress import Progress
-from perdure.engine.run.rows import append_rows
+from perdure.engine.run.rows import append_rows, result_draft
 from perdure.engine.run.tool_rules import EDITED
 from perdure.engine.search.tools import count_use
 from perdure.storage.tx import Tx
@@ -115,7 +114,7 @@ def _store_result(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome
     rows = append_rows(
         tx,
         run,
-        [Draft(id=MessageId(inputs.ids.new("message")), role="tool", parts=(outcome.result(call),), name=call.name)],
+        [result_draft(call, outcome, inputs)],
         [inputs.counter.count(text) + MESSAGE_OVERHEAD_TOKENS],
         at=inputs.now,
         step_id=open_call.message.step_id,
