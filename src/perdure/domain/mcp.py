@@ -170,9 +170,10 @@ def change_server(
     if not same_origin(after.url, before.url):
         _check_host_change(changes, stored)
     after = tx.mcp.put(seal_server(after, secrets, cipher=cipher))
-    for known in tx.mcp.tools(server_id) if after.name != before.name or after.trusted != before.trusted else ():
-        if known.pinned is not None and known.tool_id is not None and _find_agents_tool(tx, known.tool_id) is not None:
-            _approve_definition(tx, after, known, known.pinned, ids=ids, at=at, tag_before=server_tag(before.name))
+    for mcp_tool in tx.mcp.tools(server_id) if after.name != before.name or after.trusted != before.trusted else ():
+        if mcp_tool.pinned is not None and _find_agents_tool(tx, mcp_tool) is not None:
+            tag = server_tag(before.name)
+            _approve_definition(tx, after, mcp_tool, mcp_tool.pinned, ids=ids, at=at, tag_before=tag)
     return after
 
 
@@ -183,9 +184,9 @@ def same_origin(url: str, other: str) -> bool:
 
 def find_server(tx: Tx, name_or_id: str) -> McpServer:
     """Return a server by name or id. Raises: NotFound, with the names of other servers."""
-    found = tx.mcp.find_by_name(name_or_id)
-    if found is not None:
-        return found
+    existing = tx.mcp.find_by_name(name_or_id)
+    if existing is not None:
+        return existing
     servers = tx.mcp.list()
     for server in servers:
         if server.id == name_or_id:
@@ -200,9 +201,9 @@ def remove_server_rows(tx: Tx, server_id: McpServerId, *, limit: int) -> bool:
     Call it again until then; a crash in between does no harm. Raises: NotFound.
     """
     tools = tx.mcp.tools(server_id)
-    for known in tools[:limit]:
-        _delete_agents_tool(tx, known)
-        tx.mcp.delete_tool(server_id, known.name)
+    for mcp_tool in tools[:limit]:
+        _delete_agents_tool(tx, mcp_tool)
+        tx.mcp.delete_tool(server_id, mcp_tool.name)
     if len(tools) > limit:
         return False
     tx.mcp.delete(server_id)
@@ -212,7 +213,7 @@ def remove_server_rows(tx: Tx, server_id: McpServerId, *, limit: int) -> bool:
 def is_current(tx: Tx, server_id: McpServerId, listing: ToolListing) -> bool:
     """Return whether a listing equals the stored one. Raises: NotFound."""
     server = tx.mcp.get(server_id)
-    stored = {known.name: known.seen.digest for known in tx.mcp.tools(server_id) if known.seen is not None}
+    stored = {mcp_tool.name: mcp_tool.seen.digest for mcp_tool in tx.mcp.tools(server_id) if mcp_tool.seen is not None}
     return (
         server.listed_at is not None
         and not server.failure
@@ -233,17 +234,17 @@ def sync_tools(tx: Tx, server_id: McpServerId, listing: ToolListing, *, ids: Ids
     if server.private is None and listing.inside is not None:
         server = tx.mcp.put(replace(server, private=listing.inside))
     first = server.listed_at is None
-    before = {known.name: known for known in tx.mcp.tools(server_id)}
+    before = {mcp_tool.name: mcp_tool for mcp_tool in tx.mcp.tools(server_id)}
     definitions = {definition.name: definition for definition in listing.definitions}
-    local_names = {known.local_name for other in tx.mcp.list() for known in tx.mcp.tools(other.id)}
+    local_names = {mcp_tool.local_name for other in tx.mcp.list() for mcp_tool in tx.mcp.tools(other.id)}
     added: list[str] = []
     for name in sorted(before.keys() | definitions.keys()):
-        known = before.get(name)
+        mcp_tool = before.get(name)
         definition = definitions.get(name)
-        if known is None:
-            known = McpTool(server_id=server_id, name=name, local_name=_free_name(tx, server, name, local_names))
-            local_names.add(known.local_name)
-        now = replace(known, seen=definition)
+        if mcp_tool is None:
+            mcp_tool = McpTool(server_id=server_id, name=name, local_name=_free_name(tx, server, name, local_names))
+            local_names.add(mcp_tool.local_name)
+        now = replace(mcp_tool, seen=definition)
         if now.status == "pending" and definition is not None and (first or server.trusted):
             now = _approve_definition(tx, server, now, definition, ids=ids, at=at)
             added.append(name)
@@ -275,29 +276,32 @@ def approve_tools(
     """
     server = tx.mcp.get(server_id)
     tools = list_known_tools(tx, server_id)
-    wanted = {known.name for known in tools} if names is None else {find_tool(tools, name).name for name in names}
+    wanted = {mcp_tool.name for mcp_tool in tools} if names is None else {find_tool(tools, name).name for name in names}
     added: list[str] = []
-    for known in tools:
-        if known.name not in wanted or known.status == "active" or (known.status == "unusable" and names is None):
+    for mcp_tool in tools:
+        is_left_out = mcp_tool.status == "unusable" and names is None
+        if mcp_tool.name not in wanted or mcp_tool.status == "active" or is_left_out:
             continue
-        if known.status == "unusable":
-            raise InvalidInput(f"MCP tool {known.name!r} of {server.name!r} can't be used: {known.problem}")
-        if expected is not None and (known.seen and known.seen.digest) != expected.get(known.name):
-            raise Conflict(f"MCP tool {known.name!r} has changed again since it was looked at: look at it once more")
-        if known.seen is None:
-            _delete_agents_tool(tx, known)
-            tx.mcp.delete_tool(server_id, known.name)
+        if mcp_tool.status == "unusable":
+            raise InvalidInput(f"MCP tool {mcp_tool.name!r} of {server.name!r} can't be used: {mcp_tool.problem}")
+        if expected is not None and (mcp_tool.seen and mcp_tool.seen.digest) != expected.get(mcp_tool.name):
+            raise Conflict(f"MCP tool {mcp_tool.name!r} has changed again since it was looked at: look at it once more")
+        if mcp_tool.seen is None:
+            _delete_agents_tool(tx, mcp_tool)
+            tx.mcp.delete_tool(server_id, mcp_tool.name)
             continue
-        if known.pinned is None or known.removed:
-            added.append(known.name)
-        tx.mcp.put_tool(_approve_definition(tx, server, replace(known, removed=False), known.seen, ids=ids, at=at))
+        if mcp_tool.pinned is None or mcp_tool.removed:
+            added.append(mcp_tool.name)
+        tx.mcp.put_tool(
+            _approve_definition(tx, server, replace(mcp_tool, removed=False), mcp_tool.seen, ids=ids, at=at)
+        )
     return replace(list_tools_by_status(tx, server_id), added=tuple(added))
 
 
 def _approve_definition(
     tx: Tx,
     server: McpServer,
-    known: McpTool,
+    mcp_tool: McpTool,
     definition: Definition,
     *,
     ids: Ids,
@@ -305,7 +309,7 @@ def _approve_definition(
     tag_before: str | None = None,
 ) -> McpTool:
     """Store the definition as the approved one, and the agents' tool with it; return the server's tool."""
-    before = None if known.tool_id is None else _find_agents_tool(tx, known.tool_id)
+    before = _find_agents_tool(tx, mcp_tool)
     hints = definition.annotations if server.trusted else {}
     reads = hints.get("readOnlyHint") is True
     fields: dict[str, Any] = {
@@ -316,26 +320,26 @@ def _approve_definition(
     }
     tag = server_tag(server.name)
     if before is None:
-        spec = ToolSpec(name=known.local_name, kind="mcp", tool_type="external_mcp", **fields)
+        spec = ToolSpec(name=mcp_tool.local_name, kind="mcp", tool_type="external_mcp", **fields)
         tool = tx.tools.add(Tool(id=ToolId(ids.new("tool")), spec=spec, tags=(tag,)), at=at)
     else:  # local options stay: limit, approval, tags
         tags = dict.fromkeys((tag, *(one for one in before.tags if one != tag_before)))
         tool = tx.tools.update(replace(before, spec=replace(before.spec, **fields), tags=tuple(tags)), at=at)
-    return replace(known, tool_id=tool.id, pinned=definition)
+    return replace(mcp_tool, tool_id=tool.id, pinned=definition)
 
 
-def _find_agents_tool(tx: Tx, tool_id: ToolId) -> Tool | None:
-    """Return the agents' tool with this id; None if it was deleted."""
+def _find_agents_tool(tx: Tx, mcp_tool: McpTool) -> Tool | None:
+    """Return the tool that agents have for a server's tool; None if it is not approved, or was deleted."""
     try:
-        return tx.tools.get(tool_id)
-    except NotFound:  # somebody deleted it; the server still has it
+        return None if mcp_tool.tool_id is None else tx.tools.get(mcp_tool.tool_id)
+    except NotFound:
         return None
 
 
-def _delete_agents_tool(tx: Tx, known: McpTool) -> None:
+def _delete_agents_tool(tx: Tx, mcp_tool: McpTool) -> None:
     """Delete the agents' tool of a server's tool, if it is still there."""
-    if known.tool_id is not None and _find_agents_tool(tx, known.tool_id) is not None:
-        tx.tools.delete(known.tool_id)
+    if (tool := _find_agents_tool(tx, mcp_tool)) is not None:
+        tx.tools.delete(tool.id)
 
 
 def _free_name(tx: Tx, server: McpServer, name: str, used: Set[str]) -> str:
@@ -349,27 +353,26 @@ def _free_name(tx: Tx, server: McpServer, name: str, used: Set[str]) -> str:
 
 def find_tool(tools: Sequence[McpTool], name: str) -> McpTool:
     """Return a tool by the server's name of it or the one that agents use. Raises: NotFound, naming what there is."""
-    for known in tools:
-        if name in (known.name, known.local_name):
-            return known
-    names = ", ".join(repr(known.name) for known in tools[:NAMES_SHOWN])
+    for mcp_tool in tools:
+        if name in (mcp_tool.name, mcp_tool.local_name):
+            return mcp_tool
+    names = ", ".join(repr(mcp_tool.name) for mcp_tool in tools[:NAMES_SHOWN])
     raise NotFound("MCP tool", name, hint=f"there are {names}" if names else "the server has none")
 
 
 def list_known_tools(tx: Tx, server_id: McpServerId) -> Sequence[McpTool]:
     """Return a server's tools in the order of its own names, those deleted here marked `removed`. Raises: NotFound."""
-    tools = tx.mcp.tools(server_id)
     return [
-        replace(known, removed=known.tool_id is not None and _find_agents_tool(tx, known.tool_id) is None)
-        for known in tools
+        replace(tool, removed=tool.tool_id is not None and _find_agents_tool(tx, tool) is None)
+        for tool in tx.mcp.tools(server_id)
     ]
 
 
 def list_tools_by_status(tx: Tx, server_id: McpServerId) -> ToolsByStatus:
     """Return the state of a server's tools. Raises: NotFound."""
     by_status: dict[str, list[str]] = {}
-    for known in list_known_tools(tx, server_id):
-        by_status.setdefault(known.status, []).append(known.name)
+    for mcp_tool in list_known_tools(tx, server_id):
+        by_status.setdefault(mcp_tool.status, []).append(mcp_tool.name)
     lists: dict[str, Any] = {status: tuple(names) for status, names in by_status.items()}
     return replace(ToolsByStatus(**lists), left_out=tx.mcp.get(server_id).left_out)
 

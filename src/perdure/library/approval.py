@@ -35,7 +35,7 @@ def _check_answer(answer: object) -> None:
                 "reason": reason is None or isinstance(reason, str),
                 "arguments": arguments is None or isinstance(arguments, str),
             }
-            wanted = "texts, approve True or False, arguments as JSON"
+            hint = "texts, approve True or False, arguments as JSON"
         case ToolReturn(call_id, text, status, stdout, stderr):
             fields = {
                 "call_id": isinstance(call_id, str),
@@ -44,12 +44,12 @@ def _check_answer(answer: object) -> None:
                 "stdout": _is_lines(stdout),
                 "stderr": _is_lines(stderr),
             }
-            wanted = "texts, status success or error, stdout and stderr tuples of texts"
+            hint = "texts, status success or error, stdout and stderr tuples of texts"
         case _:
             raise InvalidInput(f"an answer is {answer!r:.80}: give a ToolDecision or a ToolReturn")
     for name, fits in fields.items():
         if not fits:
-            raise InvalidInput(f"{type(answer).__name__}.{name} is {getattr(answer, name)!r:.80}: give {wanted}")
+            raise InvalidInput(f"{type(answer).__name__}.{name} is {getattr(answer, name)!r:.80}: give {hint}")
 
 
 def _is_lines(value: object) -> bool:
@@ -151,13 +151,13 @@ class AsyncApproval:
             check_text("call_id", call_id)
             return [call_id]
         waiting = await self.pending(conversation=conversation)
-        found: Sequence[str] = [call.call_id for call in waiting if not call.awaits_client]
-        if not found:
-            found = await self._services.approvals.find_decisions(self.id, conversation)
-        if not found:
-            there = ", ".join(f"{call.call_id} ({call.name})" for call in waiting) or "none"
-            raise AnswerInvalid(f"no call waits for approval: of agent {self.info.name!r} there wait {there}")
-        return found
+        call_ids: Sequence[str] = [call.call_id for call in waiting if not call.awaits_client]
+        if not call_ids:
+            call_ids = await self._services.approvals.find_decisions(self.id, conversation)
+        if not call_ids:
+            names = ", ".join(f"{call.call_id} ({call.name})" for call in waiting) or "none"
+            raise AnswerInvalid(f"no call waits for approval: of agent {self.info.name!r} there wait {names}")
+        return call_ids
 
     async def _submit_answers(
         self,
@@ -174,12 +174,14 @@ class AsyncApproval:
             check_text("text", text)
         if tools is not None and answers:
             answered = {answer.call_id for answer in answers}
-            left = [call for call in await self.pending(conversation=conversation) if call.call_id not in answered]
-            if tools.runs(left):
+            open_calls = [
+                call for call in await self.pending(conversation=conversation) if call.call_id not in answered
+            ]
+            if tools.runs(open_calls):
                 # Decisions are stored before a function runs, because the function may have effects of its own.
                 before = await self._submit_answers(answers, None, conversation, None)
                 if before.waits:
-                    answers = await tools.run(left)
+                    answers = await tools.run(open_calls)
         return await self._services.messages.submit(
             self.id,
             () if text is None else (NewMessage((Text(text),)),),

@@ -29,8 +29,9 @@ class AsyncArchives:
         self, name: str, *, description: str | None = None, metadata: Mapping[str, Any] | None = None
     ) -> AsyncArchive:
         """A new archive that no agent has yet. Raises: InvalidInput: a field that can't be used."""
-        made = await self._services.archives.create(name, description=description, metadata=metadata)
-        return AsyncArchive(self._services, made)
+        fields: ArchiveChanges = {"name": name, "description": description}
+        archive = await self._services.archives.create({**fields, "metadata": {} if metadata is None else metadata})
+        return AsyncArchive(self._services, archive)
 
     async def get(self, name_or_id: str) -> AsyncArchive:
         """The archive of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
@@ -43,8 +44,8 @@ class AsyncArchives:
 
         Raises: InvalidInput: a limit below 1 or above 10,000; NotFound: there is no archive `after`.
         """
-        found = await self._services.archives.list(Page(limit, ascending=True, after=after), name=name)
-        return [AsyncArchive(self._services, archive) for archive in found]
+        archives = await self._services.archives.list(Page(limit, ascending=True, after=after), name=name)
+        return [AsyncArchive(self._services, archive) for archive in archives]
 
     async def delete(self, archive_id: ArchiveId) -> None:
         """Remove the archive with its passages, after taking it from all agents.

@@ -28,9 +28,8 @@ class AsyncFolders:
         metadata: Mapping[str, Any] | None = None,
     ) -> AsyncFolder:
         """A new folder that no agent has yet. Raises: InvalidInput; AlreadyExists: its name is taken."""
-        folder = await self._services.folders.create(
-            name, description=description, instructions=instructions, metadata=metadata
-        )
+        fields: FolderChanges = {"name": name, "description": description, "instructions": instructions}
+        folder = await self._services.folders.create({**fields, "metadata": metadata or {}})
         return AsyncFolder(self._services, folder)
 
     async def get(self, name_or_id: str) -> AsyncFolder:

@@ -146,11 +146,11 @@ class AsyncPerdure:
         agents = self.services.agents
         handle = self._app.choice.handle if model is None else model
         await agents.check_model(handle)
-        made = as_blocks(blocks)
-        labels = {block.label for block in made}
+        new_blocks = as_blocks(blocks)
+        labels = {block.label for block in new_blocks}
         for label, value in (("persona", persona), ("human", human)):
             if label not in labels:
-                made = (*made, NewBlock(label=label, value=value or ""))
+                new_blocks = (*new_blocks, NewBlock(label=label, value=value or ""))
         if tools is None:
             functions = [spec.name for spec in self._app.functions.specs()]
             tools = [*DEFAULT_TOOLS.get(agent_type, ()), *(ARCHIVAL_TOOLS if archival else ()), *functions]
@@ -161,7 +161,7 @@ class AsyncPerdure:
             system=system,
             description=description,
             timezone=timezone,
-            blocks=made,
+            blocks=new_blocks,
             block_ids=tuple(block_ids),
             tools=tuple(tools),
             tags=as_tags(tags),

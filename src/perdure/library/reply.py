@@ -54,9 +54,9 @@ class Reply:
                     messages.append(event.message)
             elif isinstance(event, MemoryEdited):
                 edits.append(event)
-        said = [message.text for message in messages if message.role == "assistant" and message.text]
+        texts = [message.text for message in messages if message.role == "assistant" and message.text]
         return cls(
-            text="\n".join(said),
+            text="\n".join(texts),
             run_id=end.run_id,
             stop_reason=end.stop_reason,
             messages=tuple(messages),

@@ -117,9 +117,9 @@ def _build(kind: type[T], value: Any) -> T | None:
 def _parse(kind: type[T], name: str, value: Any) -> T | None:
     """Build a setting after checking its type and field names; None: it is off. Raises: InvalidInput."""
     if isinstance(value, Mapping):
-        known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # they are dataclasses
-        if unknown := [one for one in value if one not in known]:
-            raise InvalidInput(f"{name} has no {', '.join(map(repr, unknown))}: there are {', '.join(known)}")
+        names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # they are dataclasses
+        if unknown := [one for one in value if one not in names]:
+            raise InvalidInput(f"{name} has no {', '.join(map(repr, unknown))}: there are {', '.join(names)}")
     elif value is not None and not isinstance(value, bool):
         raise InvalidInput(f"{name} is {value!r:.80}: give true, false, or an object with its fields")
     return _build(kind, value)

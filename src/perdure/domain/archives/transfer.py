@@ -12,7 +12,7 @@ from perdure.core.ids import ArchiveId, OrgId, PassageId, derived_id, is_id
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.passages import Archive, Passage
 from perdure.domain.archives.passages import check_passage
-from perdure.domain.archives.units import check_archive, check_not_folder, create_archive
+from perdure.domain.archives.units import ArchiveChanges, check_archive, check_not_folder, create_archive
 from perdure.domain.conversations.importing import parse_time
 from perdure.domain.values import check_item_limits
 from perdure.storage.tx import Tx
@@ -102,14 +102,12 @@ def open_import(tx: Tx, header: Header, new_id: ArchiveId) -> Archive:
     )
     if existing is not None:
         return existing
-    return create_archive(
-        tx,
-        archive_id,
-        archive.name,
-        at=archive.created_at,
-        description=archive.description,
-        metadata=archive.metadata,
-    )
+    fields: ArchiveChanges = {
+        "name": archive.name,
+        "description": archive.description,
+        "metadata": archive.metadata,
+    }
+    return create_archive(tx, archive_id, fields, at=archive.created_at)
 
 
 def import_passages(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage]) -> int:

@@ -31,33 +31,16 @@ class Selection:
 
 
 class ArchiveChanges(TypedDict, total=False):
-    """The fields of an archive that can change. A missing field stays; None removes the description."""
+    """The fields of an archive. In a change a missing field stays, and None removes the description."""
 
     name: str
     description: str | None
     metadata: Mapping[str, Any]
 
 
-def create_archive(
-    tx: Tx,
-    archive_id: ArchiveId,
-    name: str,
-    *,
-    at: datetime,
-    description: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
-) -> Archive:
+def create_archive(tx: Tx, archive_id: ArchiveId, fields: ArchiveChanges, *, at: datetime) -> Archive:
     """Create an archive without agents. Raises: InvalidInput, TooMany."""
-    archive = Archive(
-        id=archive_id,
-        org_id=tx.org_id,
-        name=name,
-        description=description,
-        metadata={} if metadata is None else metadata,
-        created_at=at,
-        updated_at=at,
-    )
-    archive = check_archive(archive)
+    archive = check_archive(Archive(id=archive_id, org_id=tx.org_id, created_at=at, updated_at=at, **fields))
     check_item_limits(tx.limits, metadata=archive.metadata)
     return tx.archives.add(archive)
 

@@ -47,8 +47,8 @@ def resolve_handle(tx: Tx, run: Run, text: str) -> SummaryNode | Rows | Message:
         raise ToolError(f"{node_handle(handle.first)} does not exist: {known}")
     if handle.first == handle.last:
         return find_message(tx, agent_id, handle.first)
-    for of in (conversation, None):
-        rows = Rows(agent_id, of, handle.first, handle.last)
+    for scope in (conversation, None):
+        rows = Rows(agent_id, scope, handle.first, handle.last)
         if first_row(tx, rows) is not None:
             return rows
     raise ToolError(

@@ -22,7 +22,7 @@ TEXT_CHARS = 10_000  # of a description or instructions: both stand in prompts
 
 
 class FolderChanges(TypedDict, total=False):
-    """The fields of a folder that can change. A missing field stays; None removes a text."""
+    """The fields of a folder. In a change a missing field stays, and None removes a text."""
 
     name: str
     description: str | None
@@ -30,30 +30,11 @@ class FolderChanges(TypedDict, total=False):
     metadata: Mapping[str, Any]
 
 
-def create_folder(
-    tx: Tx,
-    name: str,
-    *,
-    ids: Ids,
-    at: datetime,
-    description: str | None = None,
-    instructions: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
-) -> Folder:
+def create_folder(tx: Tx, fields: FolderChanges, *, ids: Ids, at: datetime) -> Folder:
     """Create a folder, with an archive for the passages of its files. Raises: InvalidInput, AlreadyExists."""
-    archive_id = ArchiveId(ids.new("archive"))
+    folder_id, archive_id = FolderId(ids.new("folder")), ArchiveId(ids.new("archive"))
     folder = _check_folder(
-        Folder(
-            id=FolderId(ids.new("folder")),
-            org_id=tx.org_id,
-            name=name,
-            description=description,
-            instructions=instructions,
-            metadata=metadata or {},
-            archive_id=archive_id,
-            created_at=at,
-            updated_at=at,
-        )
+        Folder(id=folder_id, org_id=tx.org_id, archive_id=archive_id, created_at=at, updated_at=at, **fields)
     )
     check_item_limits(tx.limits, metadata=folder.metadata)
     folder = tx.folders.add(folder)

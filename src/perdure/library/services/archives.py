@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from perdure.app import App
 from perdure.core.errors import NotFound
@@ -36,15 +35,11 @@ class ArchiveService:
     def __init__(self, app: App) -> None:
         self._ports = app.ports
 
-    async def create(
-        self, name: str, *, description: str | None = None, metadata: Mapping[str, Any] | None = None
-    ) -> Archive:
+    async def create(self, fields: ArchiveChanges) -> Archive:
         """A new archive that no agent has yet. Raises: InvalidInput: a field that can't be used."""
         ports = self._ports
         archive_id, now = ArchiveId(ports.ids.new("archive")), ports.clock.now()
-        return await ports.store.write(
-            create_archive, archive_id, name, at=now, description=description, metadata=metadata
-        )
+        return await ports.store.write(create_archive, archive_id, fields, at=now)
 
     async def get(self, archive_id: ArchiveId) -> Archive:
         """Raises: NotFound."""

@@ -120,17 +120,17 @@ class FileService:
             ids = [file.id for file in all_files]
         else:
             ids = list(files)
-        known: dict[FileId, File] = {}
+        files_by_id: dict[FileId, File] = {}
 
         def look(tx: Tx) -> Sequence[File]:
             # The oldest are read first, so of many only the first that wait can have changed.
-            waiting = [file_id for file_id in ids if file_id not in known or not known[file_id].ended]
-            return [tx.files.get(file_id) for file_id in (waiting[:FILES_PER_LOOK] if known else waiting)]
+            waiting = [file_id for file_id in ids if file_id not in files_by_id or not files_by_id[file_id].ended]
+            return [tx.files.get(file_id) for file_id in (waiting[:FILES_PER_LOOK] if files_by_id else waiting)]
 
         async with asyncio.timeout(timeout_s):
             while True:
-                known |= {file.id: file for file in await self._store.read(look)}
-                found = [known[file_id] for file_id in ids]
+                files_by_id |= {file.id: file for file in await self._store.read(look)}
+                found = [files_by_id[file_id] for file_id in ids]
                 if progress is not None:
                     progress(found)
                 if all(file.ended for file in found):
@@ -180,8 +180,8 @@ class AgentFileService:
                 return numbers[file.folder_id], file.number
 
             found = one_more.load(partial(tx.agent_files.list, agent_id, is_open=is_open), place)
-            shown = found[-page.limit :] if page.from_end else found[: page.limit]
-            files = [(file, self._text_in_view(tx, file, limits) if file.is_open else None) for file in shown]
+            visible = found[-page.limit :] if page.from_end else found[: page.limit]
+            files = [(file, self._text_in_view(tx, file, limits) if file.is_open else None) for file in visible]
             return AgentFilePage(files=files, has_more=len(found) > page.limit)
 
         return await self._ports.store.read(load)
@@ -264,11 +264,11 @@ def _check_lines(first_line: int, last_line: int | None) -> None:
 
 def _load_states(tx: Tx, folder_id: FolderId, files: Sequence[File], *, max_chars: int) -> list[FileState]:
     """The files as they stand, with the texts that fit into `max_chars` together."""
-    waiting, left = tx.files.unembedded(folder_id), max_chars
+    waiting, chars_left = tx.files.unembedded(folder_id), max_chars
     states: list[FileState] = []
     for file in files:
-        text = read_text(tx, file.id, max_chars=left) if max_chars and file.char_count <= left else None
-        left -= len(text or "")
+        text = read_text(tx, file.id, max_chars=chars_left) if max_chars and file.char_count <= chars_left else None
+        chars_left -= len(text or "")
         if file.status == "completed" and file.id in waiting:
             file = replace(file, status="embedding")
         states.append(FileState(file=file, waiting=waiting.get(file.id, 0), text=text))
@@ -294,7 +294,7 @@ def _find_of_agent(tx: Tx, agent_id: AgentId, name_or_id: str) -> AgentFile:
         return tx.agent_files.get(agent_id, FileId(name_or_id))
     found = tx.agent_files.named(agent_id, name_or_id)
     if not found or (len(found) > 1 and name_or_id not in (found[0].path, found[0].file.name)):
-        known = ", ".join(file.path for file in found[:8])
-        hint = f"it may be {known}" if known else "it is in none of the agent's folders"
+        paths = ", ".join(file.path for file in found[:8])
+        hint = f"it may be {paths}" if paths else "it is in none of the agent's folders"
         raise NotFound("file", name_or_id, hint=hint)
     return found[0]

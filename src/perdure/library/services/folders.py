@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput
@@ -42,25 +41,10 @@ class FolderService:
     def __init__(self, app: App) -> None:
         self._app, self._ports = app, app.ports
 
-    async def create(
-        self,
-        name: str,
-        *,
-        description: str | None = None,
-        instructions: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> Folder:
+    async def create(self, fields: FolderChanges) -> Folder:
         """A new folder that no agent has yet. Raises: InvalidInput; AlreadyExists: its name is taken."""
         ports = self._ports
-        return await ports.store.write(
-            create_folder,
-            name,
-            ids=ports.ids,
-            at=ports.clock.now(),
-            description=description,
-            instructions=instructions,
-            metadata=metadata,
-        )
+        return await ports.store.write(create_folder, fields, ids=ports.ids, at=ports.clock.now())
 
     async def get(self, folder_id: FolderId) -> Folder:
         """Raises: NotFound."""

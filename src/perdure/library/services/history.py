@@ -56,10 +56,10 @@ def list_shown(
         before, after = after, None
     newest_shown_first = page.order != "asc"
     backwards = before is not None if (after is None) != (before is None) else newest_shown_first
-    found: list[Sequence[T]] = []
+    groups: list[Sequence[T]] = []
     scanned = 0
-    while len(found) < page.limit and scanned < SCANNED_MAX:
-        missing = page.limit - len(found)
+    while len(groups) < page.limit and scanned < SCANNED_MAX:
+        missing = page.limit - len(groups)
         size = missing if page.all_types else max(missing, 100)
         messages = tx.messages.list(
             agent_id,
@@ -69,7 +69,7 @@ def list_shown(
             limit=size,
             newest_first=backwards,
         )
-        found += [shown for message in messages if (shown := show(message))]
+        groups += [parts for message in messages if (parts := show(message))]
         scanned += len(messages)
         if len(messages) < size:
             break
@@ -77,10 +77,10 @@ def list_shown(
             before = messages[-1].seq
         else:
             after = messages[-1].seq
-    del found[page.limit :]
+    del groups[page.limit :]
     if backwards:
-        found.reverse()
-    flat = [one for shown in found for one in shown]
+        groups.reverse()
+    flat = [one for parts in groups for one in parts]
     return flat[::-1] if newest_shown_first else flat
 
 

@@ -36,8 +36,10 @@ class ImportResult:
         """What helps, where something is not as one might think; empty if nothing is."""
         if not self.reset:
             return ""
-        told = "1 of the skipped messages was" if self.reset == 1 else f"{self.reset:,} of the skipped messages were"
-        return f"{told} taken out of view by a reset, and stays so: import the history into a new conversation instead"
+        subject = "1 of the skipped messages was" if self.reset == 1 else f"{self.reset:,} of the skipped messages were"
+        return (
+            f"{subject} taken out of view by a reset, and stays so: import the history into a new conversation instead"
+        )
 
 
 def check_messages(messages: Any, *, limit_chars: int) -> list[ImportedMessage]:
@@ -69,17 +71,17 @@ async def import_history(
         there.
     """
     importer = Importer(conversation.agent_id, conversation.id)
-    seen = new = reset = 0
+    done = new = reset = 0
     for batch in batches(messages):
         drafts = [importer.draft(message) for message in batch]
         added = await import_drafts(conversation.agent_id, conversation.seq, drafts, ports)
         new, reset = new + added.new, reset + added.reset
-        seen += len(drafts)
-        progress(seen)
+        done += len(drafts)
+        progress(done)
     return ImportResult(
         conversation_id=conversation.id,
         imported=new,
-        skipped=seen - new,
+        skipped=done - new,
         out_of_order=importer.out_of_order,
         reset=reset,
     )

@@ -142,7 +142,7 @@ class McpService:
 
     async def refresh(self, server_id: McpServerId) -> ToolsByStatus:
         """Connect anew and read a server's tools. A new one waits for approval, unless the server is trusted."""
-        before = {known.name for known in await self.list_known(server_id) if known.pinned is not None}
+        before = {tool.name for tool in await self.list_known(server_id) if tool.pinned is not None}
         await self._connections.refresh(server_id)
         tools = await self._ports.store.read(list_tools_by_status, server_id)
         return replace(tools, added=tuple(name for name in tools.active if name not in before))
@@ -184,11 +184,11 @@ class McpService:
             name: the server's name of it, or the one that agents use.
         Raises: NotFound, Conflict; InvalidInput: it is unusable.
         """
-        known = find_tool(await self.list_known(server_id), name)
-        if known.status in ("pending", "removed", "unusable") and known.seen is not None:
-            await self.approve(server_id, [known.name], expected={known.name: known.seen.digest})
-            known = find_tool(await self.list_known(server_id), name)
-        tool_id = known.tool_id
+        mcp_tool = find_tool(await self.list_known(server_id), name)
+        if mcp_tool.status in ("pending", "removed", "unusable") and mcp_tool.seen is not None:
+            await self.approve(server_id, [mcp_tool.name], expected={mcp_tool.name: mcp_tool.seen.digest})
+            mcp_tool = find_tool(await self.list_known(server_id), name)
+        tool_id = mcp_tool.tool_id
         if tool_id is None:
             raise NotFound("MCP tool", name)
         return await self._ports.store.read(lambda tx: tx.tools.get(tool_id))
@@ -196,10 +196,10 @@ class McpService:
     async def run(self, server_id: McpServerId, name_or_id: str, arguments: Mapping[str, object]) -> ToolOutcome:
         """The outcome of a call of a tool, to try it out. Raises: NotFound: no such server, or no such tool here."""
         tools = await self.list_known(server_id)
-        known = next((one for one in tools if name_or_id in (one.name, one.local_name, one.tool_id)), None)
-        if known is None or known.tool_id is None or known.removed:
+        mcp_tool = next((one for one in tools if name_or_id in (one.name, one.local_name, one.tool_id)), None)
+        if mcp_tool is None or mcp_tool.tool_id is None or mcp_tool.removed:
             raise NotFound("approved MCP tool", name_or_id)
-        tool_id = known.tool_id
+        tool_id = mcp_tool.tool_id
         tool = await self._ports.store.read(lambda tx: tx.tools.get(tool_id))
         return await self._connections.run(tool, arguments)
 
@@ -238,5 +238,5 @@ class McpService:
 def _list_tools(tx: Tx, server_id: McpServerId) -> Sequence[Tool]:
     """The agents' tools of a server, by name."""
     ids = tuple(tool.tool_id for tool in tx.mcp.tools(server_id) if tool.tool_id is not None)
-    found = tx.tools.page(where=ToolFilter(ids=ids), ascending=True, limit=SERVER_TOOLS_MAX)
-    return sorted(found, key=lambda tool: tool.spec.name)
+    page = tx.tools.page(where=ToolFilter(ids=ids), ascending=True, limit=SERVER_TOOLS_MAX)
+    return sorted(page, key=lambda tool: tool.spec.name)

@@ -57,16 +57,16 @@ class RunService:
         def read(tx: Tx) -> Sequence[Sequence[T]]:
             run = tx.runs.get(run_id)
             found = [
-                shown
+                parts
                 for message in tx.messages.of_run(run, reset=True)
                 # A run that goes on with answered calls begins with the message of the run before.
                 if message.kind in ("message", "approval") and message.run_seq == run.key.seq
-                if (shown := show(message))
+                if (parts := show(message))
             ]
-            return page.select(found, kind="message", id_of=lambda shown: id_of(shown[0]))
+            return page.select(found, kind="message", id_of=lambda parts: id_of(parts[0]))
 
         groups = await self._ports.store.read(read)
-        return [one for shown in groups for one in (shown if page.ascending else reversed(shown))]
+        return [one for parts in groups for one in (parts if page.ascending else reversed(parts))]
 
     async def list_steps(self, run_id: RunId, page: Page) -> tuple[Run, Sequence[Step]]:
         """The run, and a page of its steps. Raises: NotFound."""

@@ -116,19 +116,19 @@ class StepService:
         return await self._ports.store.read(read)
 
 
-def overview_of(found: Preview) -> ContextOverview:
+def overview_of(next_request: Preview) -> ContextOverview:
     """What fills the window: the tokens of each part."""
     return ContextOverview(
-        model=found.agent.model,
-        certificate=found.certificate,
-        sent=found.reason is None,
-        rewrite=found.reason,
-        measured_tokens=found.measured_tokens,
-        message_count=len(found.view.pinned) + len(found.view.rows),
-        hidden_messages=sum(node.message_count for node in found.nodes),
-        nodes=tuple(node_handle(node.seq) for node in found.nodes),
-        stubs=dict(found.conversation.stubs),
-        pending_edits=len(found.deltas),
+        model=next_request.agent.model,
+        certificate=next_request.certificate,
+        sent=next_request.reason is None,
+        rewrite=next_request.reason,
+        measured_tokens=next_request.measured_tokens,
+        message_count=len(next_request.view.pinned) + len(next_request.view.rows),
+        hidden_messages=sum(node.message_count for node in next_request.nodes),
+        nodes=tuple(node_handle(node.seq) for node in next_request.nodes),
+        stubs=dict(next_request.conversation.stubs),
+        pending_edits=len(next_request.deltas),
     )
 
 
@@ -172,21 +172,21 @@ def _list_steps(
         ][:limit]
     runs = {key: tx.runs.at(key) for key in dict.fromkeys(RunKey(agent_id, step.run_seq) for step in steps)}
     prices = {model: _prices_of(model) for model in dict.fromkeys(step.model for step in steps)}
-    found: list[StepInfo] = []
+    infos: list[StepInfo] = []
     for place, step in enumerate(steps):
-        of = runs[RunKey(agent_id, step.run_seq)]
-        line = of.conversation_seq
+        step_run = runs[RunKey(agent_id, step.run_seq)]
+        line = step_run.conversation_seq
         same = (other for other in steps[place + 1 :] if runs[RunKey(agent_id, other.run_seq)].conversation_seq == line)
         earlier = next(same, None) or next(
             iter(tx.steps.list(agent_id, conversation_seq=line, limit=1, before=step)), None
         )
         prefix_seq = step.recipe.prefix_seq
         is_new = earlier is None or earlier.recipe.prefix_seq != prefix_seq
-        found.append(
+        infos.append(
             StepInfo(
                 id=step.id,
-                run_id=of.id,
-                conversation_id=of.conversation_id,
+                run_id=step_run.id,
+                conversation_id=step_run.conversation_id,
                 index=step.index,
                 status=step.status,
                 model=step.model,
@@ -201,7 +201,7 @@ def _list_steps(
                 ended_at=step.ended_at,
             )
         )
-    return found
+    return infos
 
 
 def _prices_of(model: str) -> Prices:

@@ -17,7 +17,7 @@ router = APIRouter(tags=["archives"])
 @router.post("/v1/archives/")
 async def create(body: ArchiveIn, library: Library) -> Response:
     """Create an archive that no agent has yet."""
-    archive = await library.services.archives.create(**body.fields)
+    archive = await library.services.archives.create(body.fields)
     return json_answer(archive_shape(archive, library.app.embedder))
 
 

@@ -30,7 +30,7 @@ router = APIRouter(tags=["folders"])
 @router.post("/v1/folders/")
 async def create(body: FolderIn, library: Library) -> Response:
     """Create a folder that no agent has yet."""
-    folder = await library.services.folders.create(**body.changes())
+    folder = await library.services.folders.create(body.changes())
     return json_answer(folder_shape(folder, library.app.embedder))
 
 

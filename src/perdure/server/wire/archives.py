@@ -37,7 +37,7 @@ class ArchiveIn(ArchiveChangesIn):
     embedding_config: JsonObject | None = None
 
     @property
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> ArchiveChanges:
         """The archive, as the library takes it."""
         metadata = with_wire_fields(self.metadata or {}, self.non_null("embedding", "embedding_config"))
         return {"name": self.name, "description": self.description, "metadata": metadata}
