@@ -50,7 +50,7 @@ async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequen
 
     Raises: NotFound, ConversationBusy, ApprovalPending, StoreError: none of them was added.
     """
-    tokens = await asyncio.to_thread(_tokens, drafts, ports)
+    tokens = await asyncio.to_thread(_count_tokens, drafts, ports)
     added = await ports.store.write(_add, agent_id, conversation_seq, drafts, tokens, at=ports.clock.now())
     if added.new:
         await _make_room(agent_id, conversation_seq, ports)
@@ -68,7 +68,7 @@ def _add(
     return add_imported(tx, agent_id, conversation_seq, drafts, tokens, at=at)
 
 
-def _tokens(drafts: Sequence[Draft], ports: Ports) -> list[int]:
+def _count_tokens(drafts: Sequence[Draft], ports: Ports) -> list[int]:
     """The token estimate of each message."""
     return [input_tokens(draft.role, text_of(draft.parts), ports.counter) for draft in drafts]
 

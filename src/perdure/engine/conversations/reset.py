@@ -101,6 +101,7 @@ async def carry_out_left(ports: Ports) -> None:
 
 
 async def _carry_out_deletes(ports: Ports) -> None:
+    """Remove what deletes leave behind, some rows at a time. Raises: StoreError."""
     while await ports.store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=ports.settings.rows_a_step)):
         pass
 
@@ -114,6 +115,7 @@ async def _carry_out_now_or_later(agent_id: AgentId, ports: Ports) -> None:
 
 
 async def _carry_out(agent_id: AgentId, ports: Ports) -> None:
+    """Remove what the index holds of messages out of view, some at a time. Raises: StoreError."""
     while await ports.store.write(lambda tx: tx.resets.carry_out(agent_id, limit=ports.settings.rows_a_step)):
         pass
 
@@ -169,6 +171,7 @@ def _reset(
 def _delete(
     tx: Tx, conversation_id: ConversationId, inputs: UnitInputs, *, author: Author, counted: MessageCounts
 ) -> AgentId:
+    """Reset a conversation and take it out of every list; its agent's id. Raises: NotFound, InvalidInput."""
     agent_id = tx.conversations.get(conversation_id).agent_id
     tx.agents.lock(agent_id)
     conversation = tx.conversations.get(conversation_id)

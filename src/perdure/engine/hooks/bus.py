@@ -53,6 +53,7 @@ class Hooks:
 
     @property
     def infos(self) -> tuple[HookInfo, ...]:
+        """What is known of each hook, in their order."""
         return tuple(hook.info for hook in self._hooks)
 
     def wants(self, *points: HookPoint) -> bool:

@@ -52,6 +52,7 @@ class Captures:
             await asyncio.gather(*unfinished, return_exceptions=True)
 
     async def _work(self, line: Line) -> None:
+        """Capture a conversation, again if another run of it has ended meanwhile."""
         while True:
             self._again.discard(line)
             try:

@@ -112,6 +112,7 @@ class EmbeddingWorker:
         self.trouble: str | None = None
 
     async def start(self) -> None:
+        """Begin to embed, in a task of its own."""
         self._task = asyncio.create_task(self._work_for_ever())
 
     def nudge(self) -> None:
@@ -126,6 +127,7 @@ class EmbeddingWorker:
             self._task = None
 
     async def _work_for_ever(self) -> None:
+        """Embed what waits, again and again, until the store is closed."""
         while True:
             pause = POLL_S
             try:

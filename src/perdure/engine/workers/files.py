@@ -39,7 +39,6 @@ TRIES = 3  # a file that kills the whole process must not do so for ever
 PARTS_A_STEP, CHUNKS_A_STEP = 8, 64  # of one transaction
 STEPS = 1_000  # of a file's progress
 CONVERSION_STEPS = 600  # how many of them are the conversion
-ABANDONED_AFTER = timedelta(days=1)
 
 
 class FileWorker:
@@ -64,7 +63,7 @@ class FileWorker:
         return self._hold_up_error
 
     async def start(self) -> None:
-        """Take up what waits, and what dead processes left, now and from time to time."""
+        """Read files that wait or that dead processes have left, now and from time to time."""
         self._loop = asyncio.create_task(self._work_for_ever())
 
     def wake(self) -> None:
@@ -81,6 +80,7 @@ class FileWorker:
             await self._ports.store.write(lambda tx: tx.files.release(self._owner))
 
     async def _work_for_ever(self) -> None:
+        """Claim files and read them, some at a time, until the store is closed."""
         store, settings = self._ports.store, self._ports.settings
         while True:
             self._wake.clear()
@@ -104,10 +104,12 @@ class FileWorker:
                     await self._wake.wait()
 
     def _forget_task(self, task: asyncio.Task[None]) -> None:
+        """Forget a task that has ended, and look for the next file."""
         self._working.discard(task)
         self._wake.set()
 
     async def _claim(self) -> File | None:
+        """Claim a file that waits, or that a dead process has left; None: there is none."""
         dead = [owner for owner in await self._ports.store.read(lambda tx: tx.files.holders()) if is_dead(owner)]
         now = self._ports.clock.now()
         return await self._ports.store.write(
@@ -116,6 +118,7 @@ class FileWorker:
 
     @property
     def _lease(self) -> timedelta:
+        """How long a claim lasts."""
         return timedelta(seconds=self._ports.settings.lease_s)
 
     async def _work(self, file: File) -> None:
