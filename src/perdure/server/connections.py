@@ -17,7 +17,8 @@ import logging
 import secrets
 import sys
 import termios
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -54,8 +55,8 @@ class Connections:
         self.config = config
         self.limit = max(1, min(config.connections, int(files * (1 - RESERVED_FILES)) - PROBES))
         self._limit_per_address = config.connections_per_address or self.limit
-        self._open: dict[Connection, str] = {}
-        self._by_network: dict[str, _Address] = {}
+        self._open: dict[Connection, str] = {}  # -> the network of its address
+        self._counts = Counter[str]()  # of connections by network
         self._waiting: dict[Connection, None] = {}  # for a request's head; longest wait first
 
     def __len__(self) -> int:
@@ -63,58 +64,48 @@ class Connections:
 
     def add(self, connection: Connection, host: str) -> bool:
         """Register a connection; another one may be closed for it. False: it may only be served probes."""
-        name = _network(host)
-        address = self._by_network.setdefault(name, _Address())
-        served = self._has_room(len(address.open), self._limit_per_address, address.waiting)
+        network = _network(host)
+        neighbours = (other for other in self._waiting if self._open[other] == network)
+        served = self._has_room(self._counts[network], self._limit_per_address, neighbours)
         # An address that is over its own limit must not close another address's connection.
-        served = served and self._has_room(len(self._open), self.limit, self._waiting)
-        self._open[connection] = name
-        address.open[connection] = None
+        served = served and self._has_room(len(self._open), self.limit, iter(self._waiting))
+        self._open[connection] = network
+        self._counts[network] += 1
         self.wait(connection)
         if len(self._open) > self.limit + PROBES:
             connection.abort()
         return served
 
     def remove(self, connection: Connection) -> None:
+        """Forget a connection that is closed."""
         self.stop_waiting(connection)
-        name = self._open.pop(connection, None)
-        if name is None:
-            return
-        address = self._by_network[name]
-        address.open.pop(connection, None)
-        if not address.open:
-            del self._by_network[name]
+        network = self._open.pop(connection, None)
+        if network is not None:
+            self._counts[network] -= 1
+            if not self._counts[network]:
+                del self._counts[network]
 
     def wait(self, connection: Connection) -> None:
         """Mark a connection as waiting for a request's head, from now on."""
-        name = self._open.get(connection)
-        if name is not None:
-            self._waiting[connection] = self._by_network[name].waiting[connection] = None
+        if connection in self._open:
+            self._waiting[connection] = None
 
     def stop_waiting(self, connection: Connection) -> None:
+        """Mark a connection as busy with a request."""
         self._waiting.pop(connection, None)
-        name = self._open.get(connection)
-        if name is not None:
-            self._by_network[name].waiting.pop(connection, None)
 
     def close_overdue(self) -> None:
         """Close every connection that is over a time limit; called every second."""
         for connection in list(self._open):
             connection.close_if_overdue()
 
-    def _has_room(self, count: int, limit: int, waiting: dict[Connection, None]) -> bool:
-        oldest = next(iter(waiting), None)
-        if count >= limit and oldest is not None:
+    def _has_room(self, count: int, limit: int, waiting: Iterator[Connection]) -> bool:
+        """Whether one more connection fits. If not, the one that has waited longest is closed for it."""
+        if count >= limit and (oldest := next(waiting, None)) is not None:
             self.remove(oldest)
             oldest.abort()
             count -= 1
         return count < limit
-
-
-class _Address:
-    def __init__(self) -> None:
-        self.open: dict[Connection, None] = {}
-        self.waiting: dict[Connection, None] = {}
 
 
 class _CountingTransport:
@@ -249,6 +240,7 @@ class Connection(HttpToolsProtocol):
 
     @property
     def _is_answering(self) -> bool:
+        """Whether an answer is under way."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _unsupported_upgrade_warning(self) -> None:
@@ -263,12 +255,14 @@ class Connection(HttpToolsProtocol):
         return pending > 0
 
     def _count(self, size: int) -> None:
+        """Count bytes of the head. Raises: ValueError: it is too large."""
         self._head_bytes += size
         if self._head_bytes > self._limits.max_header_bytes or self._header_count > self._limits.max_headers:
             self._too_large()
             raise ValueError("the request's head is too large")  # ends parsing, by `send_400_response`
 
     def _too_large(self) -> None:
+        """Note that the head is too large, for `send_400_response`."""
         bytes_max, count = self._limits.max_header_bytes, self._limits.max_headers
         self._problem = 431, f"the request's head is larger than {bytes_max:,} bytes, or has more than {count} headers"
 

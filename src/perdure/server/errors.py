@@ -11,7 +11,6 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -174,11 +173,6 @@ def continuing_run_answer(error: PerdureError | None, run_id: str) -> Response:
     return _answer(status, {"detail": detail, "run_id": run_id}, NO_RETRY)
 
 
-def invalid_body(error: ValidationError) -> RequestValidationError:
-    """The validator's error of a body that a route parses itself, as the framework raises it."""
-    return RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)])
-
-
 async def _perdure_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, PerdureError)
     return error_answer(error)
@@ -194,6 +188,7 @@ async def _os_error(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
+    """Answer an invalid request, with an example of each id that has the wrong form."""
     assert isinstance(error, RequestValidationError)
     errors: Sequence[Mapping[str, Any]] = error.errors()
     examples = [
@@ -222,10 +217,12 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _unprocessable(detail: str, examples: Sequence[str] = ()) -> dict[str, Any]:
+    """The body of a 422."""
     return {"trace_id": "", "detail": detail, "examples": list(examples)}
 
 
 def _not_found(error: NotFound) -> str:
+    """The text of a 404, in the wire's words if the id is a valid one."""
     if error.kind in PREFIXES and is_id(error.kind, error.key):
         kind = "MCP server" if error.kind == "mcp_server" else error.kind.capitalize()
         return f"{kind} with ID {error.key} not found"
@@ -233,6 +230,7 @@ def _not_found(error: NotFound) -> str:
 
 
 def _answer(status: int, shape: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON answer; from 500 on, except for 501, with the trace id."""
     headers = dict(headers or {})
     if status >= 500 and status != NOT_IMPLEMENTED:
         trace = headers[TRACE_HEADER] = trace_id()

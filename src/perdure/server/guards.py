@@ -142,6 +142,7 @@ class Guard:
         return replay
 
     def _has_key(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request carries the API key, in either form."""
         assert self._key is not None
         scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
         word, _, password = headers.get(b"x-bare-password", b"").partition(b" ")
@@ -214,6 +215,7 @@ def _relevant_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, byt
 
 
 def _has_body(method: str, headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a request has a body, or may have one."""
     if b"content-length" in headers or b"transfer-encoding" in headers:
         return headers.get(b"content-length") != b"0"
     return method not in WITHOUT_BODY

@@ -122,6 +122,7 @@ class _Formatter(logging.Formatter):
         self._masked, self._texts = masked, texts
 
     def _message(self, record: logging.LogRecord) -> str:
+        """The message of a record, without secrets."""
         message = record.getMessage()
         if record.name == "asyncio":  # its further lines repeat the error's text
             message = message.partition("\n")[0]
@@ -137,6 +138,7 @@ class _Formatter(logging.Formatter):
         return [_printable(mask_text(line, self._masked)) for link in reversed(chain) for line in self._lines(link)]
 
     def _lines(self, error: BaseException) -> Iterator[str]:
+        """The lines of one error's traceback, and of the errors of a group."""
         for frame in traceback.extract_tb(error.__traceback__, limit=-FRAMES_MAX):
             yield f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}'
             if frame.line:
@@ -153,6 +155,8 @@ class _Formatter(logging.Formatter):
 
 
 class _ConsoleFormatter(_Formatter):
+    """Writes a line of text, and the traceback below it."""
+
     def format(self, record: logging.LogRecord) -> str:
         trace = current_trace.get()
         line = f"{_time(record)} {record.levelname:<7} {record.name}: {self._message(record)}"
@@ -160,6 +164,8 @@ class _ConsoleFormatter(_Formatter):
 
 
 class _JsonFormatter(_Formatter):
+    """Writes one JSON object per line."""
+
     def format(self, record: logging.LogRecord) -> str:
         shape: dict[str, object] = {
             "at": _time(record),
@@ -175,6 +181,7 @@ class _JsonFormatter(_Formatter):
 
 
 def _time(record: logging.LogRecord) -> str:
+    """The time of a record, in UTC."""
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -186,6 +193,7 @@ def _printable(text: str) -> str:
 
 
 def _log_thread_error(args: threading.ExceptHookArgs) -> None:
+    """Log an error that ended a thread."""
     error = args.exc_value
     if error is None or isinstance(error, SystemExit):
         return

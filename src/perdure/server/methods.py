@@ -31,17 +31,18 @@ def method_not_allowed_routes(routes: Sequence[BaseRoute]) -> list[Route]:
 
     Without them, a route with an id, such as `/v1/agents/{agent_id}`, would answer 422. They must precede those.
     """
-    known = [route for route in routes if isinstance(route, Route)]
+    plain = [route for route in routes if isinstance(route, Route)]
     refusing: dict[str, Route] = {}
-    for route in known:
+    for route in plain:
         sample = _PARAMETER.sub("x", route.path)
-        if any(_shadows(other, route.path, sample) for other in known):
-            methods = sorted(METHODS - _methods_of(known, route.path) - {"HEAD"})
+        if any(_shadows(other, route.path, sample) for other in plain):
+            methods = sorted(METHODS - _methods_of(plain, route.path) - {"HEAD"})
             refusing[route.path] = Route(route.path, _refuse, methods=methods, include_in_schema=False)
     return list(refusing.values())
 
 
 async def _refuse(request: Request) -> Response:
+    """Answer 405."""
     raise HTTPException(405)
 
 
@@ -54,12 +55,11 @@ def _shadows(other: Route, path: str, sample: str) -> bool:
 
 
 def _methods_of(routes: Sequence[Route], path: str) -> set[str]:
-    return {method for route in routes if _is_same(route.path, path) for method in route.methods or ()}
-
-
-def _is_same(path: str, other: str) -> bool:
-    return path.rstrip("/") == other.rstrip("/")
+    """The methods of all routes of this path."""
+    same = [route for route in routes if route.path.rstrip("/") == path.rstrip("/")]
+    return {method for route in same for method in route.methods or ()}
 
 
 def _parameters(path: str) -> int:
+    """How many parameters a path has."""
     return len(_PARAMETER.findall(path))

@@ -30,21 +30,21 @@ _REF = "#/components/schemas/{model}"
 
 DESCRIPTIONS: Mapping[int, str] = {
     400: "The request can't be carried out: a tool's source, a block's limit, an answer that nothing waits for.",
-    401: "The key is missing or wrong; where a model is asked, also that its provider does not take the server's key.",
+    401: "The key is missing or wrong; or a model's provider does not accept the server's key.",
     402: "The model provider's account has no credit left.",
     403: "`Host`, `Origin`, or what the request asks for, is not allowed here.",
-    404: "Something the request names is not here.",
+    404: "Something that the request names does not exist.",
     408: "The body did not arrive in time.",
     409: "The state has moved on, or is in use; `run_id` is the run that is in the way.",
     410: "The stream is no longer kept.",
     413: "The body is larger than this server takes.",
-    415: "The body is of another media type than the one that is asked for.",
-    422: "The request is not of the form that is asked for. `detail` names each field, with what is wrong.",
+    415: "The body has the wrong media type.",
+    422: "The request has the wrong form. `detail` names each field, with what is wrong.",
     429: "The model provider's rate limit is reached.",
     431: "The head of the request is too large, or has too many headers.",
     500: "A defect, or a run that failed.",
-    501: "This server does not do what is asked for, or lacks what it needs for it. Nothing was written.",
-    502: "A server that was asked, of a model or of MCP tools, can't be reached or failed.",
+    501: "This server does not support the request, or lacks what it needs for it. Nothing was written.",
+    502: "A server of a model or of MCP tools can't be reached, or failed.",
     503: "The store is busy, can't be written or is damaged, or the server stops. `run_id`: the message is kept and its"
     " run goes on.",
     504: "The model did not answer in time.",
@@ -293,6 +293,7 @@ def _add_plain(paths: Shape, route: Route) -> None:
 
 
 def _operations(document: Shape) -> Iterator[tuple[str, str, Shape]]:
+    """Every path, method and operation of the document."""
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
@@ -323,6 +324,7 @@ def _remove_null(parameter: Shape) -> None:
 
 
 def _add_streams(name: str, operation: Shape) -> None:
+    """Add server-sent events to the answers of routes that can stream."""
     if _STREAMS.fullmatch(name) is None:
         return
     content: Shape = operation["responses"]["200"].setdefault("content", {})
@@ -332,6 +334,7 @@ def _add_streams(name: str, operation: Shape) -> None:
 
 
 def _add_errors(name: str, operation: Shape, schemas: Shape, *, has_key: bool) -> None:
+    """Add the errors that follow from an operation's name, inputs and key."""
     statuses = {status for pattern, errors in _ERROR_RULES if pattern.fullmatch(name) for status in errors}
     body = operation.get("requestBody")
     if body is not None:
@@ -356,9 +359,9 @@ def _add_errors(name: str, operation: Shape, schemas: Shape, *, has_key: bool) -
 def _contains_id(shape: Any, schemas: Shape) -> bool:
     """Whether a value of this shape can contain an id."""
     text, visited = repr(shape), set[str]()
-    while found := set(re.findall(r"#/components/schemas/(\w+)", text)) - visited:
-        visited |= found
-        text += "".join(repr(schemas[name]) for name in found)
+    while names := set(re.findall(r"#/components/schemas/(\w+)", text)) - visited:
+        visited |= names
+        text += "".join(repr(schemas[name]) for name in names)
     return "[89ab][0-9a-f]{3}" in text
 
 

@@ -63,13 +63,14 @@ class Origins:
         return None
 
     def _is_known_host(self, host: bytes) -> bool:
-        known = self._cache.get(host)
-        if known is None:
+        """Whether `Host` names this server."""
+        is_known = self._cache.get(host)
+        if is_known is None:
             match = _HOST.fullmatch(host.decode("latin-1").lower())
-            known = match is not None and (self._any or _matches_any(match, self._names, *DEFAULT_PORTS.values()))
+            is_known = match is not None and (self._any or _matches_any(match, self._names, *DEFAULT_PORTS.values()))
             if len(self._cache) < CACHE_MAX:  # ever new names must not fill the memory
-                self._cache[host] = known
-        return known
+                self._cache[host] = is_known
+        return is_known
 
     def _is_allowed(self, origin: bytes) -> bool:
         """Whether `allowed_hosts` names this origin or its host."""
@@ -103,6 +104,7 @@ def upload_problem(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 def _parts(origin: bytes) -> tuple[str, re.Match[str]] | None:
+    """The scheme and the host of an origin; None: it is not one of a web page."""
     match = _ORIGIN.fullmatch(origin.decode("latin-1").lower())
     host = match and _HOST.fullmatch(match["host"])
     return (match["scheme"], host) if match and host else None
@@ -125,6 +127,7 @@ def _matches_any(match: re.Match[str], names: frozenset[str] | set[str], *defaul
 
 
 def _name(match: re.Match[str]) -> str:
+    """The name of a host, without brackets and a final dot."""
     return match["name"].strip("[]").rstrip(".")
 
 
@@ -137,4 +140,5 @@ def _normalized(allowed: str) -> str:
 
 
 def _quoted(value: bytes) -> str:
+    """The beginning of a header's value, for an error text."""
     return repr(value.decode("latin-1")[:80])

@@ -56,6 +56,7 @@ def problems_text(errors: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _path(loc: Sequence[str | int]) -> str:
+    """The name of a field, with dots, without the validator's own steps."""
     parts = [part[:VALUE_CHARS] if isinstance(part, str) else part for part in loc]
     return ".".join(
         str(part) for part in parts if not isinstance(part, str) or (part.isprintable() and not _BRANCH.fullmatch(part))
@@ -63,6 +64,7 @@ def _path(loc: Sequence[str | int]) -> str:
 
 
 def _line(place: str, errors: Sequence[Mapping[str, Any]]) -> str:
+    """The problem of one field, with its value unless that is secret."""
     texts = list(dict.fromkeys(map(_text, errors)))
     if len(texts) > 1 and all(text.startswith(_EXPECTED) for text in texts):
         texts = [_EXPECTED + " or ".join(text.removeprefix(_EXPECTED) for text in texts)]
@@ -76,6 +78,7 @@ def _line(place: str, errors: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _text(error: Mapping[str, Any]) -> str:
+    """The text of one of the validator's errors."""
     kind, facts = error["type"], error.get("ctx", {})
     if kind in _LENGTHS:
         has = facts.get("actual_length")

@@ -105,11 +105,13 @@ def bind(config: ServerConfig) -> socket.socket:
 
 
 def _address(listener: socket.socket) -> str:
+    """The address of the server, as `http://host:port`."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _cannot_bind(config: ServerConfig, error: OSError) -> InvalidInput:
+    """The error for a port that can't be bound, with what helps."""
     place = f"port {config.port} of {config.host}"
     match error.errno:
         case errno.EADDRINUSE:

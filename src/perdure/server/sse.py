@@ -119,12 +119,15 @@ class Streams:
 
 
 async def _next(events: Events) -> Event | None:
+    """The next event; None: there are no more."""
     return await anext(events, None)
 
 
 def _encode(chunk: Chunk, chunks: Chunks) -> bytes:
+    """A chunk as a server-sent event."""
     return _data(chunk) if isinstance(chunk, dict) else b"event: error\n" + _data(chunks.error(chunk))
 
 
 def _data(shape: dict[str, Any]) -> bytes:
+    """A shape as a server-sent event without a name."""
     return b"data: %b\n\n" % json_bytes(shape)

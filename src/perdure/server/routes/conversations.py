@@ -43,6 +43,7 @@ _ARCHIVED = {"unarchived": False, "archived": True, "all": None}
 
 
 async def _send(request: Request) -> Response:
+    """Send messages to a conversation. The answer is a stream unless the body says otherwise."""
     body = read_send(await take_body(request), streams_by_default=True)
     where = _owner_and_id(request.path_params["conversation_id"], body.agent_id)
     conversation = await library_of(request).services.conversations.get(*where)

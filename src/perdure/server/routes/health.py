@@ -1,9 +1,9 @@
-"""Whether the server is there, and whether it can work. Neither needs a key."""
+"""Probes without a key: whether the server answers, and whether it can work."""
 
 from __future__ import annotations
 
 import logging
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -17,25 +17,18 @@ router = APIRouter()
 log = logging.getLogger(__name__)
 
 
-def _version() -> str:
-    try:
-        return version("perdure")
-    except PackageNotFoundError:
-        return "0"
-
-
-VERSION = _version()
+VERSION = version("perdure")
 
 
 @router.get("/v1/health/")
 async def health() -> Response:
-    """The process answers; nothing else is looked at."""
+    """Answer while the process runs. Nothing else is checked."""
     return json_answer({"version": VERSION, "status": "ok"})
 
 
 @router.get("/v1/ready/")
 async def ready(library: Library) -> Response:
-    """The store can be read; else 503 and the kind of the error: strangers may ask, the log says more."""
+    """Answer if the store can be read; else 503 and the kind of the error. Only the log has more."""
     try:
         await library.services.agents.find_last_used()
     except StoreError as error:

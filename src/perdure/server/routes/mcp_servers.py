@@ -73,6 +73,7 @@ class McpGuard:
         return McpChanges(**changes, private=None if url == server.url else await self._private(url))
 
     def _check_transport(self, transport: str | None) -> None:
+        """Raises: McpStdioRefused: programs of this machine are not allowed."""
         if transport == "stdio" and not self._allows_programs:
             raise McpStdioRefused
 
@@ -86,6 +87,7 @@ class McpGuard:
 
 
 def _guard(request: Request) -> McpGuard:
+    """The checks of this server."""
     guard: McpGuard = request.app.state.mcp_guard
     return guard
 
@@ -93,6 +95,7 @@ def _guard(request: Request) -> McpGuard:
 async def _server_by_name(
     mcp_server_name: Annotated[str, Path(description="The server's name.")], library: Library
 ) -> McpServer:
+    """The server that the path names. Raises: NotFound."""
     return await library.services.mcp.get_by_name(mcp_server_name)
 
 
@@ -250,6 +253,7 @@ async def add_tool(server: NamedServer, mcp_tool_name: ToolName, library: Librar
 
 
 async def _all_servers(library: AsyncPerdure) -> Response:
+    """Answer with all servers."""
     return json_answer([named_server_shape(server) for server in await library.services.mcp.list()])
 
 
@@ -268,4 +272,5 @@ async def _connection_events(name: str, options: ServerOptions, mcp: McpService)
 
 
 def _event(kind: str, **fields: object) -> bytes:
+    """A server-sent event."""
     return b"data: %b\n\n" % json_bytes({"event": kind, **fields})

@@ -47,11 +47,13 @@ FAILED_BY_THE_MODEL = frozenset({"error", "llm_api_error", "invalid_llm_response
 
 
 async def _create(request: Request) -> Response:
+    """Send messages to an agent."""
     agent_id = AgentId(id_in_path("agent", request.path_params["agent_id"]))
     return await answer_message(request, read_send(await take_body(request)), agent_id)
 
 
 async def _create_stream(request: Request) -> Response:
+    """Send messages to an agent, and answer with a stream."""
     agent_id = AgentId(id_in_path("agent", request.path_params["agent_id"]))
     return await answer_message(request, read_send(await take_body(request), always_streams=True), agent_id)
 
@@ -99,6 +101,7 @@ async def answer_message(request: Request, body: SendRequest, agent_id: AgentId,
 async def _submit(
     request: Request, body: SendRequest, agent_id: AgentId, conversation_seq: int, *, background: bool
 ) -> Accepted:
+    """Start the run that answers the messages of a request."""
     library: AsyncPerdure = request.app.state.perdure
     return await library.services.messages.submit(
         agent_id,
@@ -221,6 +224,6 @@ def cancelled_answer(runs: Sequence[Run]) -> Response:
 async def reset_messages(library: Library, agent_id: AgentIdIn, request: Request) -> Response:
     """Take the messages of all conversations of the agent out of view, and answer with the agent. 409 while a run has
     not ended."""
-    read_body(ResetRequest, await take_body(request) or b"{}")
+    read_body(ResetRequest, await take_body(request))
     await library.services.conversations.reset(agent_id, author=WIRE_AUTHOR)
     return await agent_answer(library, agent_id)

@@ -1,4 +1,4 @@
-"""What models can be used here."""
+"""The models that can be used."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ async def list_models(
     provider_type: str | None = None,
     provider_category: Annotated[Items[str] | None, Query()] = None,
 ) -> Response:
-    """The models that can be used here and now, the server's default first."""
+    """List the models that can be used now, the server's default first."""
     app = library.app
     models = [model_shape(handle, facts_of(app, handle)) for handle in handles_of(app)]
-    shown = [
+    selected = [
         model
         for model in models
         if (provider_name is None or model["provider_name"] == provider_name)
         and (provider_type is None or model["provider_type"] == provider_type)
         and (not provider_category or model["provider_category"] in provider_category)
     ]
-    return json_answer(shown)
+    return json_answer(selected)
 
 
 @router.get("/v1/models/embedding")
 async def list_embedding_models(library: Library) -> Response:
-    """What can embed here: nothing yet. Archival memory is searched by its words, which needs no embedding."""
+    """List the embedding models that clients can choose: none, because the server has one of its own."""
     return json_answer([])

@@ -110,8 +110,8 @@ async def resume_stream(library: AsyncPerdure, request: Request, run: Run, body:
     if not run.background:
         raise HTTPException(400, f"Run {run.id} was not created in background mode, so it can't be streamed again.")
     if not library.services.runs.keeps_stream(run):
-        kept = library.services.runs.stream_retention
-        raise HTTPException(410, f"Run {run.id} was created more than {kept} ago, its stream is no longer kept.")
+        retention = library.services.runs.stream_retention
+        raise HTTPException(410, f"Run {run.id} was created more than {retention} ago, its stream is no longer kept.")
     streams: Streams = request.app.state.streams
     first = streams.mode_of(run.id)
     mode = StreamMode(first.tokens, first.pings and body.include_pings, display=first.display)

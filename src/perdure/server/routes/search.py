@@ -87,7 +87,7 @@ async def search_messages(body: MessageSearch, library: Library) -> Response:
     _check_query("body.query", body.query)
     if body.conversation_id == "default" and body.agent_id is None:
         raise InvalidInput("body.conversation_id: 'default' needs the agent_id whose first conversation is meant")
-    found = await library.services.search.messages(
+    results = await library.services.search.messages(
         body.query,
         mode=body.search_mode,
         agent_id=body.agent_id,
@@ -98,7 +98,7 @@ async def search_messages(body: MessageSearch, library: Library) -> Response:
         limit=body.limit,
         explain=body.explain,
     )
-    return _answer(messages_shape(found.hits, found.conversations, explain=body.explain), found.hits.ran)
+    return _answer(messages_shape(results.hits, results.conversations, explain=body.explain), results.hits.ran)
 
 
 @router.post("/v1/agents/{agent_id}/recall")
@@ -115,16 +115,19 @@ async def recall(body: RecallIn, library: Library) -> Response:
 
 
 async def _recall(library: AsyncPerdure, options: dict[str, Any]) -> Response:
+    """Answer with a recall; `options` are the fields of the body."""
     archives = options.pop("archive_ids")
     return json_answer(recall_shape(await library.services.search.recall(**options, archives=archives)))
 
 
 def _check_query(name: str, query: str) -> None:
+    """Raises: InvalidInput: the query is empty."""
     if not query.strip():
         raise InvalidInput(f"{name} is empty: say what to look for")
 
 
 def _answer(shape: Any, report: SearchReport) -> Response:
+    """Answer with the results, and the report of the search in a header."""
     answer = json_answer(shape)
     arms = {"arms": report.arms, "left_out": dict(report.left_out)}
     answer.headers[REPORT_HEADER] = json.dumps(arms)[:1_000]

@@ -37,6 +37,7 @@ from perdure.server.wire.fields import (
     keywords,
 )
 from perdure.server.wire.folders import folder_shape
+from perdure.server.wire.input import MessageIn
 from perdure.server.wire.models import (
     Facts,
     LlmConfig,
@@ -126,22 +127,6 @@ class SecretIn(WireRequest):
 
 SecretsIn = dict[str, str] | Sequence[SecretIn]
 """Secrets by name, as requests have them; or in the form of answers, for clients that send back what they got."""
-
-
-class InitialMessage(WireRequest):
-    """A message that an agent begins with."""
-
-    role: Literal["system", "user", "assistant"]
-    content: str | Items[dict[str, Any]]
-    name: str | None = None
-    otid: str | None = None
-    sender_id: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The text of the message. Raises: NotSupported: it has a part that is no text."""
-        refusal = "initial_message_sequence: only text can be in a message that an agent begins with"
-        return join_texts(self.content, refusal)
 
 
 class AgentChangesIn(WireRequest):
@@ -251,7 +236,7 @@ class AgentIn(AgentChangesIn):
     memory_blocks: Annotated[list[NewWireBlock], MaxItems("blocks_per_agent")] | None = None
     tools: Annotated[list[str], MaxItems("tools_per_agent")] | None = None
     include_base_tools: bool | None = None
-    initial_message_sequence: Annotated[list[InitialMessage], MaxItems("messages_per_request")] | None = None
+    initial_message_sequence: Annotated[list[MessageIn], MaxItems("messages_per_request")] | None = None
     from_template: str | None = None
     memory_variables: ItemsByName[Any] | None = None
     include_default_source: bool | None = None
@@ -285,9 +270,16 @@ class AgentIn(AgentChangesIn):
 
     @property
     def first_messages(self) -> Sequence[NewMessage]:
-        """The messages that the agent begins with. Raises: NotSupported."""
+        """The messages that the agent begins with. Raises: NotSupported: a part of one is no text."""
+        refusal = "initial_message_sequence: only text can be in a message that an agent begins with"
         return [
-            NewMessage((Text(message.text),), message.role, message.name, message.otid, message.sender_id)
+            NewMessage(
+                (Text(join_texts(message.content, refusal)),),
+                message.role,
+                message.name,
+                message.otid,
+                message.sender_id,
+            )
             for message in self.initial_message_sequence or ()
         ]
 
@@ -405,6 +397,7 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
 
 
 def _duration_ms(run: Run | None) -> int | None:
+    """How long an ended run took."""
     if run is None or run.ended_at is None:
         return None
     began: datetime = run.started_at or run.created_at

@@ -47,6 +47,7 @@ class CallAnswerIn(WireRequest):
         return ToolReturn(self.tool_call_id, text, self.status, tuple(self.stdout or ()), tuple(self.stderr or ()))
 
     def _arguments_text(self, name: str) -> str | None:
+        """The arguments as JSON. Raises: InvalidInput: they hold NaN or an infinity."""
         if self.arguments is None or isinstance(self.arguments, str):
             return self.arguments
         try:

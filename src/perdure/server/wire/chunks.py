@@ -81,6 +81,7 @@ class _Preview:
     holds_calls: bool = False
 
     def begin(self, kind: GroupKind) -> None:
+        """Give a group the next number, unless it has one."""
         if kind not in self.kinds:
             self.kinds.append(kind)
 
@@ -149,9 +150,11 @@ class Chunks:
         }
 
     def _is_new(self, number: int | None) -> bool:
+        """Whether the client has not received the chunk of this number."""
         return number is None or not self._numbered or number > self._after
 
     def _message(self, message: Message, number: int) -> Iterator[Chunk]:
+        """The chunks of a message that is whole now."""
         preview = self._previews.pop(message.id, None)
         if self._mode.tokens and message.role == "assistant":
             for group in groups_of(message, self._display):
@@ -181,6 +184,7 @@ class Chunks:
             yield shape() | (reasoning_fields(rest) if group.kind == "reasoning" else {"content": rest})
 
     def _delta(self, delta: Delta, number: int | None, now: datetime) -> Iterator[Chunk]:
+        """The chunk of a delta, if the client gets it."""
         if not self._mode.tokens or (number is None and not self._mode.previews):
             return
         preview = self._previews.get(delta.message_id)
@@ -229,11 +233,13 @@ def _text_fields(delta: Delta, kind: GroupKind, preview: _Preview) -> dict[str, 
 
 
 def _rest_of_text(text: str, pieces: list[str]) -> str:
+    """What follows the pieces in a text; empty if it does not start with them."""
     start = "".join(pieces)
     return text[len(start) :] if text.startswith(start) else ""
 
 
 def _rest_of_call(call: ToolCall, sent: _CallPreview | None) -> dict[str, str] | None:
+    """What a client lacks of a call; None: nothing."""
     if sent is None:
         return {"name": call.name, "arguments": call.arguments, "tool_call_id": call.call_id}
     rest = _rest_of_text(call.arguments, sent.pieces)

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
+from fastapi.exceptions import RequestValidationError
 from pydantic import (
     Discriminator,
     Field,
@@ -28,7 +29,7 @@ from perdure.engine.run.accept import MAX_STEPS
 from perdure.library.checks import KEY_MAX_CHARS, check_key
 from perdure.library.client_tools import client_tools_of
 from perdure.library.services.messages import NewMessage
-from perdure.server.errors import NotSupported, invalid_body
+from perdure.server.errors import NotSupported
 from perdure.server.wire.approvals import ANSWER_FIELDS, AnswerIn
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import (
@@ -252,12 +253,13 @@ async def take_body(request: Request) -> bytes:
     return b"".join([piece async for piece in request.stream()])
 
 
-def read_body(kind: type[R], body: bytes) -> R:
-    """Parse a body that may be empty. Raises: RequestValidationError."""
+def read_body(kind: type[R], body: bytes, *, default: bytes = b"{}") -> R:
+    """Parse a body that its route reads itself; `default` replaces an empty one. Raises: RequestValidationError."""
     try:
-        return kind.model_validate_json(body or b"{}")
+        return kind.model_validate_json(body or default)
     except ValidationError as error:
-        raise invalid_body(error) from error
+        problems = error.errors(include_url=False)
+        raise RequestValidationError([{**problem, "loc": ("body", *problem["loc"])} for problem in problems]) from error
 
 
 def read_send(body: bytes, *, always_streams: bool = False, streams_by_default: bool = False) -> SendRequest:
@@ -265,10 +267,7 @@ def read_send(body: bytes, *, always_streams: bool = False, streams_by_default: 
 
     Raises: RequestValidationError, InvalidInput; NotSupported: a field of a feature that this server lacks.
     """
-    try:
-        request = SendRequest.model_validate_json(body)
-    except ValidationError as error:
-        raise invalid_body(error) from error
+    request = read_body(SendRequest, body, default=b"")
     if (request.input is None) == (request.messages is None):
         raise InvalidInput("body: give exactly one of `input` and `messages`")
     if always_streams or (streams_by_default and "streaming" not in request.model_fields_set):
@@ -289,12 +288,14 @@ def key_of_otids(otids: Sequence[str]) -> str:
 
 
 def _parse_parts(content: str | list[dict[str, Any]], where: str) -> tuple[Text, ...]:
+    """The texts of a message's content. Raises: InvalidInput, NotSupported."""
     if isinstance(content, str):
         return (Text(content),)
     return tuple(_parse_part(part, f"{where}.{index}") for index, part in enumerate(content))
 
 
 def _parse_part(part: Mapping[str, Any], where: str) -> Text:
+    """One text of a message's content. Raises: InvalidInput, NotSupported."""
     kind, text = part.get("type", "text"), part.get("text")
     if isinstance(kind, str) and kind in OTHER_PARTS:
         raise NotSupported(f"{where}: content of type {kind!r} is not supported by this server yet, only text")

@@ -143,6 +143,7 @@ def named_server_shape(server: McpServer) -> dict[str, Any]:
 
 
 def _endpoint(server: McpServer) -> dict[str, Any]:
+    """How a server is reached: the fields of its type."""
     if server.transport == "stdio":
         environment = dict.fromkeys(server.variable_names, MASKED)
         return {"command": server.command, "args": list(server.args), "env": environment}
@@ -190,6 +191,7 @@ def offers_shape(tools: Sequence[McpTool]) -> list[dict[str, Any]]:
 
 
 def _listed_tool_shape(definition: Definition, problem: str) -> dict[str, Any]:
+    """A tool in the listing of a server."""
     return {
         "name": definition.name,
         "title": None,
@@ -203,6 +205,7 @@ def _listed_tool_shape(definition: Definition, problem: str) -> dict[str, Any]:
 
 
 def _definition_shape(definition: Definition | None) -> dict[str, Any] | None:
+    """What a server says of a tool, and the digest that an approval names."""
     if definition is None:
         return None
     return {

@@ -165,6 +165,7 @@ def wire_messages(message: Message, display: Display, *, seq: int | None = None)
 
 
 def _group_shape(message: Message, group: Group, seq: int | None) -> dict[str, Any]:
+    """The wire message of a group."""
     shape = common_fields(message, group.type, group.index, None if seq is None else seq + group.offset)
     if group.kind == "reasoning":
         last = group.parts[-1]
@@ -176,6 +177,7 @@ def _group_shape(message: Message, group: Group, seq: int | None) -> dict[str, A
 
 
 def _approval_response(message: Message, seq: int | None) -> dict[str, Any]:
+    """The wire message of decisions."""
     approvals = [
         {"type": "approval", "tool_call_id": decision.call_id, "approve": decision.approve, "reason": decision.reason}
         | ({} if decision.arguments is None else {"arguments": decision.arguments})
@@ -191,6 +193,7 @@ def _approval_response(message: Message, seq: int | None) -> dict[str, Any]:
 
 
 def _tool_return(message: Message, seq: int | None) -> dict[str, Any]:
+    """The wire message of tool results."""
     returns = [
         {
             "type": "tool",
@@ -217,6 +220,7 @@ def _limited_text(result: ToolResult) -> str:
 
 
 def _content(parts: Iterable[Part]) -> str | list[dict[str, Any]]:
+    """The text of a message, or its texts if there are several."""
     texts = [part.text for part in parts if isinstance(part, Text)]
     return texts[0] if len(texts) == 1 else [{"type": "text", "text": text} for text in texts]
 

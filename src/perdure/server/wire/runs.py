@@ -132,6 +132,7 @@ def letta_response(reply: Reply, display: Display) -> dict[str, Any]:
 
 
 def _counts(usage: Usage) -> dict[str, Any]:
+    """The tokens of input and output."""
     return {
         "completion_tokens": usage.output_tokens,
         "prompt_tokens": usage.input_tokens,
@@ -140,6 +141,7 @@ def _counts(usage: Usage) -> dict[str, Any]:
 
 
 def _cache_counts(usage: Usage) -> dict[str, Any]:
+    """The tokens of cache and reasoning."""
     return {
         "cached_input_tokens": usage.cached_input_tokens,
         "cache_write_tokens": usage.cache_write_tokens,
@@ -148,6 +150,7 @@ def _cache_counts(usage: Usage) -> dict[str, Any]:
 
 
 def _details(usage: Usage) -> dict[str, Any]:
+    """The same tokens in the shape of OpenAI."""
     return {
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "prompt_tokens_details": {

@@ -65,6 +65,8 @@ class MessageSearch(WireRequest):
 
 
 class _Recall(WireRequest):
+    """The fields of every recall."""
+
     query: Filled
     budget_tokens: Annotated[int, keywords(minimum=1, maximum=BUDGET_MAX_TOKENS)] = BUDGET_TOKENS
     archive_ids: Items[ArchiveIdIn] | None = None
@@ -154,6 +156,7 @@ def recall_shape(recalled: Recalled) -> dict[str, Any]:
 
 
 def _source_shape(source: Source) -> dict[str, Any]:
+    """A source of a recalled text, with the fields of its kind."""
     names = (*_SOURCE_FIELDS, *_SOURCE_FIELDS_BY_KIND[source.kind])
     shape: dict[str, Any] = {name: getattr(source, name) for name in names}
     if source.kind != "block":
@@ -167,5 +170,6 @@ def _source_shape(source: Source) -> dict[str, Any]:
 
 
 def _explanation(score: float, why: Why | None, ran: SearchReport | None = None) -> dict[str, Any]:
+    """Why a hit was found, and the report of its search."""
     shape = {"score": score} | ({} if why is None else asdict(why))
     return shape | ({} if ran is None else {"ran": asdict(ran)})

@@ -35,6 +35,7 @@ class Requirement(BaseModel):
 
     @property
     def text(self) -> str:
+        """The package as pip names it."""
         return f"{self.name}=={self.version}" if self.version else self.name
 
 
@@ -248,11 +249,13 @@ def _own_fields(tool: Tool, code: ToolCode | None) -> dict[str, Any]:
 
 
 def _requirement(text: str) -> dict[str, Any]:
+    """A package on the wire."""
     name, pinned, version = text.partition("==")
     return {"name": name.strip(), "version": version.strip()} if pinned else {"name": text, "version": None}
 
 
 def _text(schema: Mapping[str, Any] | None, name: str) -> str | None:
+    """A text of a schema that has this field beside its parameters; None: it has none."""
     value = None if schema is None or "properties" in schema else schema.get(name)
     return value if isinstance(value, str) else None
 
