@@ -31,7 +31,7 @@ async def _open_library(*script: Any) -> AsyncIterator[AsyncPerdure]:
         yield perdure
 
 
-async def _captured(perdure: AsyncPerdure, agent: Any) -> list[Passage]:
+async def _list_captured(perdure: AsyncPerdure, agent: Any) -> list[Passage]:
     """What is stored when nothing is under way any more."""
     await perdure.app.runner._captures.close()
     return list(await agent.passages())
@@ -42,11 +42,11 @@ async def test_what_the_threshold_collected_is_stored_with_its_origin() -> None:
     async with _open_library(says("Which pier?"), says("I see.")) as perdure:
         agent = await perdure.create_agent(settings=ON)
         await agent.send("I saw a walrus.")
-        assert await _captured(perdure, agent) == []
+        assert await _list_captured(perdure, agent) == []
 
         await agent.send(LONG)
 
-        (passage,) = await _captured(perdure, agent)
+        (passage,) = await _list_captured(perdure, agent)
         first, second, third, fourth = await agent.messages()
         assert passage.text.splitlines() == [
             "user: I saw a walrus.",
@@ -74,8 +74,8 @@ async def test_nothing_is_stored_twice() -> None:
         store, ids, now = perdure.app.store, perdure.app.ports.ids, perdure.app.ports.clock.now()
         for _ in range(3):
             await agent.send(LONG)
-            await _captured(perdure, agent)
-        before = await _captured(perdure, agent)
+            await _list_captured(perdure, agent)
+        before = await _list_captured(perdure, agent)
         newest = (await agent.messages())[-1].seq
 
         assert await store.read(capture_due, agent.id, 0) is None
@@ -101,12 +101,12 @@ async def test_a_capture_that_failed_is_made_up_for_after_the_next_run(monkeypat
 
         monkeypatch.setattr(store, "write", failing)
         reply = await agent.send(LONG * 2)
-        assert (reply.stop_reason, await _captured(perdure, agent)) == ("end_turn", [])
+        assert (reply.stop_reason, await _list_captured(perdure, agent)) == ("end_turn", [])
         monkeypatch.undo()
 
         await agent.send("And now?")
 
-        turns = [turn["id"] for passage in await _captured(perdure, agent) for turn in passage.metadata["turns"]]
+        turns = [turn["id"] for passage in await _list_captured(perdure, agent) for turn in passage.metadata["turns"]]
         assert turns == [message.id for message in await agent.messages()]
 
 
@@ -126,7 +126,7 @@ async def test_what_was_removed_is_not_captured_and_what_was_revised_as_it_is_sh
         agent = await agent.update(settings=ON)
         await agent.send(LONG * 2)
 
-        text = "\n".join(passage.text for passage in await _captured(perdure, agent))
+        text = "\n".join(passage.text for passage in await _list_captured(perdure, agent))
         assert "quince" not in text
         assert ("Bergen" in text, "Torshavn." in text.replace(LONG, "")) == (True, False)
 
@@ -138,10 +138,10 @@ async def test_a_bypassed_conversation_is_not_captured() -> None:
         for settings in ({}, on):
             agent = await perdure.create_agent(settings=settings)
             await agent.send(LONG * 4)
-            assert await _captured(perdure, agent) == []
+            assert await _list_captured(perdure, agent) == []
         other = (await agent.new_conversation()).id
         await agent.send(LONG * 4, conversation=other)
-        assert {passage.source["conversation_id"] for passage in await _captured(perdure, agent)} == {other}
+        assert {passage.source["conversation_id"] for passage in await _list_captured(perdure, agent)} == {other}
 
 
 async def test_a_long_history_is_captured_in_steps_and_long_turns_in_parts() -> None:
@@ -152,7 +152,7 @@ async def test_a_long_history_is_captured_in_steps_and_long_turns_in_parts() -> 
         await agent.import_messages(history)
         await agent.send("x" * 20_000)
 
-        passages = await _captured(perdure, agent)
+        passages = await _list_captured(perdure, agent)
         assert max(len(passage.text) for passage in passages) < 8_000
         text = "\n".join(passage.text for passage in passages)
         assert [line for line in text.splitlines() if "Fact" in line] == [f"user: Fact {n}." for n in range(450)]
@@ -167,7 +167,7 @@ async def test_captures_go_to_the_archive_of_the_setting_and_are_found_by_others
         agent = await perdure.create_agent(settings=settings)
         await shared.attach_to(agent.id)
         await agent.send(LONG * 2)
-        assert await _captured(perdure, agent) != []
+        assert await _list_captured(perdure, agent) != []
 
         assert {source.kind for source in (await agent.recall("walrus", blocks=False)).sources} == {"turn"}
         assert {source.kind for source in (await perdure.recall("walrus", archives=["shared"])).sources} == {"passage"}
@@ -207,16 +207,16 @@ async def test_a_reset_takes_what_had_not_reached_the_threshold() -> None:
         await agent.send("I saw a walrus.")
         await agent.send("It was in Torshavn.", conversation=other.id)
         await agent.send("Nobody may know.", conversation=private.id)
-        assert await _captured(perdure, agent) == []
+        assert await _list_captured(perdure, agent) == []
 
         await agent.reset()
 
-        assert sorted(passage.text for passage in await _captured(perdure, agent)) == [
+        assert sorted(passage.text for passage in await _list_captured(perdure, agent)) == [
             "user: I saw a walrus.\nassistant: Which pier?",
             "user: It was in Torshavn.\nassistant: Which pier?",
         ]
         assert await agent.reset() == []
-        assert len(await _captured(perdure, agent)) == 2
+        assert len(await _list_captured(perdure, agent)) == 2
 
 
 async def test_a_reset_goes_on_where_the_archive_of_capture_is_gone(caplog: pytest.LogCaptureFixture) -> None:
@@ -253,7 +253,7 @@ async def test_what_is_said_while_a_reset_captures_is_captured_too(monkeypatch: 
         (reset,) = await agent.reset()
 
         assert reset.message_count == 4
-        assert [passage.text.splitlines()[0] for passage in await _captured(perdure, agent)] == [
+        assert [passage.text.splitlines()[0] for passage in await _list_captured(perdure, agent)] == [
             "user: I saw a walrus.",
             "user: It was in Torshavn.",
         ]
@@ -267,4 +267,4 @@ async def test_of_a_conversation_that_is_deleted_nothing_more_is_captured() -> N
 
         await agent.delete_conversation(line.id)
 
-        assert await _captured(perdure, agent) == []
+        assert await _list_captured(perdure, agent) == []

@@ -77,13 +77,13 @@ async def test_a_message_whose_sender_left_does_not_block_the_next(
     store = await open_store(tmp_path / "agents.db", at=START)
     write = store.write
 
-    async def noted(*arguments: Any, **named: Any) -> Any:
+    async def note_and_write(*arguments: Any, **named: Any) -> Any:
         handed.set()
         return await write(*arguments, **named)
 
     async with await AsyncPerdure.open(store=store, models={MODEL: ScriptedModel()}) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
-        monkeypatch.setattr(store, "write", noted)
+        monkeypatch.setattr(store, "write", note_and_write)
         leaving = asyncio.create_task(agent.send("one"))
         await handed.wait()
         leaving.cancel()

@@ -53,7 +53,7 @@ class Picky(ScriptedEmbedder):
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses of hundredths, so that a test takes as long as the work."""
     for name, seconds in {
         "POLL_S": 0.05,
@@ -73,7 +73,7 @@ class LoopClock:
 
 
 @asynccontextmanager
-async def working(path: Path, embedder: ScriptedEmbedder, *, clock: Clock | None = None) -> AsyncIterator[Store]:
+async def open_store(path: Path, embedder: ScriptedEmbedder, *, clock: Clock | None = None) -> AsyncIterator[Store]:
     """A store with a worker."""
     store = SqliteStore.open(path, at=START)
     worker = EmbeddingWorker(store, embedder, clock=clock or SystemClock(), randomness=Fixed())
@@ -85,25 +85,28 @@ async def working(path: Path, embedder: ScriptedEmbedder, *, clock: Clock | None
         await store.close()
 
 
-async def until(store: Store, true: Callable[[ScopeCounts], bool], *, number: int) -> ScopeCounts:
-    """The counts of a scope, once that is true of them."""
+async def find_counts(store: Store, condition: Callable[[ScopeCounts], bool], *, number: int) -> ScopeCounts:
+    """The counts of a scope, once the condition holds for them."""
     while True:
         for counts in await store.read(lambda tx: tx.vectors.counts()):
-            if counts.scope.number == number and true(counts):
+            if counts.scope.number == number and condition(counts):
                 return counts
         await asyncio.sleep(0.01)
 
 
-async def soon(true: Callable[[], bool]) -> None:
-    while not true():  # noqa: ASYNC110 - what changes it knows nothing of events
+async def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until the condition holds."""
+    while not condition():  # noqa: ASYNC110 - what changes it knows nothing of events
         await asyncio.sleep(0.01)
 
 
 def is_complete(counts: ScopeCounts) -> bool:
+    """Whether every text of a scope has its vector."""
     return counts.waiting == 0 and counts.scope.fill_from is None
 
 
 def fill(tx: Tx, archive: Archive, texts: Sequence[str]) -> None:
+    """Add these passages to an archive."""
     for text in texts:
         units.add_passage(tx, archive.id, text)
 
@@ -111,13 +114,15 @@ def fill(tx: Tx, archive: Archive, texts: Sequence[str]) -> None:
 async def test_what_is_written_gets_its_vector_at_once(tmp_path: Path) -> None:
     """Messages and passages of agents and archives made here, also texts that are hard to store."""
     embedder = ScriptedEmbedder()
-    async with working(tmp_path / "p.db", embedder) as store:
+    async with open_store(tmp_path / "p.db", embedder) as store:
         archive = await store.write(units.add_archive)
         agent = await store.write(units.add_agent)
         await store.write(fill, archive, AWKWARD)
         await store.write(units.say, agent.id, "hello", "a \ud800 walrus")
-        passages = await until(store, lambda counts: counts.scope.row_count == len(AWKWARD), number=archive.number)
-        messages = await until(store, lambda counts: counts.scope.row_count == 2, number=agent.number)
+        passages = await find_counts(
+            store, lambda counts: counts.scope.row_count == len(AWKWARD), number=archive.number
+        )
+        messages = await find_counts(store, lambda counts: counts.scope.row_count == 2, number=agent.number)
 
     assert (passages.failed, messages.failed) == (0, 0)
     assert {text for asked in embedder.asked for text in asked} == {*AWKWARD, "hello", "a \ud800 walrus"}
@@ -127,18 +132,18 @@ async def test_equal_texts_are_embedded_once(tmp_path: Path) -> None:
     """Also after a restart of the process, and for another archive; a changed text is embedded again."""
     path = tmp_path / "p.db"
     first = ScriptedEmbedder()
-    async with working(path, first) as store:
+    async with open_store(path, first) as store:
         archive = await store.write(units.add_archive)
         await store.write(fill, archive, ["same", "same", "other"])
-        await until(store, lambda counts: counts.scope.row_count == 3, number=archive.number)
+        await find_counts(store, lambda counts: counts.scope.row_count == 3, number=archive.number)
     second = ScriptedEmbedder()
-    async with working(path, second) as store:
+    async with open_store(path, second) as store:
         other = await store.write(units.add_archive)
         await store.write(fill, other, ["other", "new", "same"])
-        await until(store, lambda counts: counts.scope.row_count == 3, number=other.number)
+        await find_counts(store, lambda counts: counts.scope.row_count == 3, number=other.number)
         passage = (await store.read(lambda tx: tx.passages.list(other.id)))[0]
         await store.write(lambda tx: tx.passages.put(replace(passage, text="changed")))
-        await until(store, lambda counts: counts.scope.version >= 3 and is_complete(counts), number=other.number)
+        await find_counts(store, lambda counts: counts.scope.version >= 3 and is_complete(counts), number=other.number)
 
     assert sorted(text for asked in first.asked for text in asked) == ["other", "same"]
     assert sorted(text for asked in second.asked for text in asked) == ["changed", "new"]
@@ -148,16 +153,16 @@ async def test_equal_texts_are_embedded_once(tmp_path: Path) -> None:
 async def test_an_endpoint_that_is_down_loses_nothing(tmp_path: Path, local: bool) -> None:
     """Writes go on; it is asked with little until it is back, and then everything is done."""
     embedder = ScriptedEmbedder(ModelOverloaded("busy"), local=local)
-    async with working(tmp_path / "p.db", embedder) as store:
+    async with open_store(tmp_path / "p.db", embedder) as store:
         archive = await store.write(units.add_archive)
         await store.write(fill, archive, [f"early {number}" for number in range(100)])
-        await until(store, lambda counts: counts.scope.row_count == 100, number=archive.number)
+        await find_counts(store, lambda counts: counts.scope.row_count == 100, number=archive.number)
         embedder.fail(ModelAuthenticationFailed("no such key"))
         for first in range(0, 200, 20):
             await store.write(fill, archive, [f"late {first + number}" for number in range(20)])
-        await soon(lambda: len(embedder.asked[-1]) == 1)
+        await wait_until(lambda: len(embedder.asked[-1]) == 1)
         embedder.recover()
-        counts = await until(store, lambda counts: counts.scope.row_count == 300, number=archive.number)
+        counts = await find_counts(store, lambda counts: counts.scope.row_count == 300, number=archive.number)
 
     assert (counts.waiting, counts.failed) == (0, 0)
 
@@ -165,28 +170,30 @@ async def test_an_endpoint_that_is_down_loses_nothing(tmp_path: Path, local: boo
 async def test_a_text_that_is_refused_holds_up_no_other(tmp_path: Path) -> None:
     """It is found by halves, tried a few times, and told with its reason; changing it helps."""
     embedder = Picky(local=False)
-    async with working(tmp_path / "p.db", embedder) as store:
+    async with open_store(tmp_path / "p.db", embedder) as store:
         archive = await store.write(units.add_archive)
         await store.write(fill, archive, [f"text {number}" if number != 37 else "a bad one" for number in range(64)])
-        counts = await until(store, lambda counts: counts.failed == 1 and not counts.waiting, number=archive.number)
+        counts = await find_counts(
+            store, lambda counts: counts.failed == 1 and not counts.waiting, number=archive.number
+        )
         assert (counts.scope.row_count, counts.failure) == (63, "this text is refused")
         assert sum(asked == ("a bad one",) for asked in embedder.asked) == embedding.TRIES
 
         bad = (await store.read(lambda tx: tx.passages.by_seqs(archive.id, [37])))[0]
         await store.write(lambda tx: tx.passages.put(replace(bad, text="a good one")))
-        await until(store, lambda counts: counts.scope.row_count == 64, number=archive.number)
+        await find_counts(store, lambda counts: counts.scope.row_count == 64, number=archive.number)
 
 
 async def test_closing_gives_back_what_was_taken(tmp_path: Path) -> None:
     """A worker that hangs is closed at once, and the next one does its work without waiting for a lease."""
     path, embedder = tmp_path / "p.db", ScriptedEmbedder(local=False)
     embedder.hang()
-    async with working(path, embedder) as store:
+    async with open_store(path, embedder) as store:
         archive = await store.write(units.add_archive)
         await store.write(fill, archive, ["one", "two"])
-        await soon(lambda: bool(embedder.asked))
-    async with working(path, ScriptedEmbedder()) as store:
-        await until(store, lambda counts: counts.scope.row_count == 2, number=archive.number)
+        await wait_until(lambda: bool(embedder.asked))
+    async with open_store(path, ScriptedEmbedder()) as store:
+        await find_counts(store, lambda counts: counts.scope.row_count == 2, number=archive.number)
 
 
 async def test_a_slow_answer_keeps_its_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,19 +208,19 @@ async def test_a_slow_answer_keeps_its_texts(tmp_path: Path, monkeypatch: pytest
 
     as_it_is = embedding._renew
     monkeypatch.setattr(embedding, "_renew", renew)
-    async with working(path, embedder, clock=clock) as store:
+    async with open_store(path, embedder, clock=clock) as store:
         archive = await store.write(units.add_archive)
         await store.write(fill, archive, ["one", "two"])
-        await soon(lambda: bool(embedder.asked))
-        async with working(path, other, clock=clock):
+        await wait_until(lambda: bool(embedder.asked))
+        async with open_store(path, other, clock=clock):
             for times in range(1, 6):  # longer than a lease
                 time_passes(embedding.LEASE_S / 3)
-                await soon(lambda times=times: len(renewed) >= times)  # type: ignore[misc]
+                await wait_until(lambda times=times: len(renewed) >= times)  # type: ignore[misc]
                 await store.write(lambda tx: None)  # behind the one that renewed: its task goes on before this one
                 for _ in range(20):
                     await asyncio.sleep(0)
             embedder.recover()
-            await until(store, lambda counts: counts.scope.row_count == 2, number=archive.number)
+            await find_counts(store, lambda counts: counts.scope.row_count == 2, number=archive.number)
 
     assert (len(embedder.asked), other.asked) == (1, [])
 
@@ -227,17 +234,17 @@ async def test_what_was_there_before_is_embedded_by_reindex(tmp_path: Path) -> N
     await plain.close()
     scopes = [(archive.number, "archive", archive.id)]
     for handle, dimensions in (("test/one", 8), ("test/two", 16)):
-        async with working(path, ScriptedEmbedder(handle=handle, dimensions=dimensions)) as store:
+        async with open_store(path, ScriptedEmbedder(handle=handle, dimensions=dimensions)) as store:
             await store.write(reindex, scopes, handle)
-            counts = await until(store, lambda counts: counts.scope.row_count == 40, number=archive.number)
+            counts = await find_counts(store, lambda counts: counts.scope.row_count == 40, number=archive.number)
             assert (counts.scope.model, counts.scope.dimensions) == (handle, dimensions)
     version = counts.scope.version
-    async with working(path, ScriptedEmbedder(handle="test/two", dimensions=16)) as store:
+    async with open_store(path, ScriptedEmbedder(handle="test/two", dimensions=16)) as store:
         assert await store.write(reindex, scopes, "test/two") == 0
-        counts = await until(store, is_complete, number=archive.number)
+        counts = await find_counts(store, is_complete, number=archive.number)
         assert counts.scope.version == version
         assert await store.write(lambda tx: reindex(tx, scopes, "test/two", force=True)) == 1
-        await until(store, lambda counts: counts.scope.row_count == 40, number=archive.number)
+        await find_counts(store, lambda counts: counts.scope.row_count == 40, number=archive.number)
 
 
 @pytest.mark.parametrize("steps", range(6))

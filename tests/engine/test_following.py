@@ -26,7 +26,7 @@ def delta(step: str, text: str) -> Delta:
     return Delta(StepId(step), MessageId("message-1"), "text", text)
 
 
-def stored(seq: int, event: Event) -> StoredEvent:
+def build_event(seq: int, event: Event) -> StoredEvent:
     return StoredEvent(agent_id=AgentId("agent-1"), run_seq=0, seq=seq, event=event, created_at=START)
 
 
@@ -34,15 +34,15 @@ async def test_no_preview_of_an_abandoned_step_is_sent_after_its_event() -> None
     """The model's call of a process that lost the run goes on for a moment, and its deltas are void."""
     publications: list[Publication] = [
         delta("step-1", "a"),
-        stored(2, StepAbandoned(StepId("step-1"))),
+        build_event(2, StepAbandoned(StepId("step-1"))),
         delta("step-1", "b"),
         delta("step-2", "c"),
-        stored(3, RunEnded(RunId("run-1"), "end_turn", Usage(), 2)),
+        build_event(3, RunEnded(RunId("run-1"), "end_turn", Usage(), 2)),
     ]
     async with await AsyncPerdure.open(store=InlineStore(), models={}) as perdure:
         runner = perdure.app.runner
         asyncio.get_running_loop().call_soon(runner._publish, RUN.key, publications)
 
-        sent = [one async for one in runner.follow(RUN, known=[stored(1, StepAbandoned(StepId("step-0")))])]
+        sent = [one async for one in runner.follow(RUN, known=[build_event(1, StepAbandoned(StepId("step-0")))])]
 
     assert [one.text for one in sent if isinstance(one, Delta)] == ["a", "c"]

@@ -129,7 +129,7 @@ def test_a_failed_step_ends_the_run_with_its_failure() -> None:
     assert next_action(log(steps=(failed,))) == Finish("llm_api_error", failure)
 
 
-def refused(index: int) -> tuple[Message, Message]:
+def build_refusal(index: int) -> tuple[Message, Message]:
     """An answer whose only call could not be run, and its result."""
     call = ToolCall(f"call_{index}", "look", "{")
     result = ToolResult(call.call_id, "look", "no JSON", "error", refused=True)
@@ -139,8 +139,8 @@ def refused(index: int) -> tuple[Message, Message]:
 def test_a_model_may_repair_its_calls_a_few_times() -> None:
     """Then the run ends with what was wrong; one call that could be run begins the count anew."""
     run = replace(RUN, max_steps=50)
-    three = tuple(said for index in range(3) for said in refused(index))
-    four = (*three, *refused(3))
+    three = tuple(said for index in range(3) for said in build_refusal(index))
+    four = (*three, *build_refusal(3))
     good = (message(7, ToolCall("x", "look", "{}"), of=step(3)), message(8, ToolResult("x", "look", "ok"), of=step(3)))
 
     assert next_action(log(run, messages=three, steps=tuple(map(step, range(3))))) == MakeRequest()

@@ -36,7 +36,8 @@ async def open_library(model: Any, **options: Any) -> AsyncPerdure:
     )
 
 
-async def small(perdure: AsyncPerdure, window: int = WINDOW, **options: Any) -> AsyncAgent:
+async def create_small_agent(perdure: AsyncPerdure, window: int = WINDOW, **options: Any) -> AsyncAgent:
+    """An agent with a window of a few messages."""
     return await perdure.create_agent("a", model=MODEL, settings={"context_window_tokens": window}, **options)
 
 
@@ -45,7 +46,8 @@ def select_events(events: list[Any], kind: type[Any]) -> list[Any]:
     return [event for event in stored if isinstance(event, kind)]
 
 
-async def compactions(agent: AsyncAgent, *messages: str) -> list[ViewCompacted]:
+async def compactions_of(agent: AsyncAgent, *messages: str) -> list[ViewCompacted]:
+    """The compactions that these messages bring about."""
     found: list[ViewCompacted] = []
     for message in messages:
         found += select_events([sent async for sent in agent.stream(message)], ViewCompacted)
@@ -62,8 +64,8 @@ async def test_what_left_the_view_stands_behind_a_summary_of_the_model_s() -> No
     """Marked as history, with the handle that opens it; the model was shown what it summarised, and no tools."""
     model = ScriptedModel(summarises=says("Message 0 and the next: word after word."))
     async with await open_library(model) as perdure:
-        agent = await small(perdure)
-        done = await compactions(agent, *(f"message {number} {FILLER}" for number in range(20)))
+        agent = await create_small_agent(perdure)
+        done = await compactions_of(agent, *(f"message {number} {FILLER}" for number in range(20)))
 
     assert done
     assert {compaction.made_by for compaction in done} == {"model"}
@@ -80,8 +82,10 @@ async def test_without_a_summary_from_the_model_an_extract_stands_there() -> Non
     """Why is recorded; what a user told of themselves is in it."""
     model = ScriptedModel()  # it fails when it is asked for a summary
     async with await open_library(model) as perdure:
-        agent = await small(perdure)
-        done = await compactions(agent, "My name is Ada Lovelace and my order is A-4711.", *(FILLER for _ in range(20)))
+        agent = await create_small_agent(perdure)
+        done = await compactions_of(
+            agent, "My name is Ada Lovelace and my order is A-4711.", *(FILLER for _ in range(20))
+        )
 
     assert {compaction.made_by for compaction in done} == {"extract"}
     assert all("ModelError" in (compaction.rejected or "") for compaction in done)
@@ -89,13 +93,13 @@ async def test_without_a_summary_from_the_model_an_extract_stands_there() -> Non
     assert "A-4711" in summary(first)["nodes"][0]["summary"]
 
 
-def garbage(request: ModelRequest) -> ModelReply:
+def answer_garbage(request: ModelRequest) -> ModelReply:
     return says("zxq " * 50)
 
 
 ADVERSARIES: dict[str, Callable[[ModelRequest], ModelReply]] = {
     "empty": lambda request: says(""),
-    "garbage": garbage,
+    "garbage": answer_garbage,
     "huge": lambda request: says("and then they spoke of words again " * 700),
     "echo": lambda request: says(request.messages[-1].text),
     "prompt": lambda request: says(request.system),
@@ -124,21 +128,21 @@ async def test_fifty_compactions_with_a_bad_summariser_lose_nothing(adversary: s
     model = ScriptedModel(summarises=ADVERSARIES[adversary])
     store = InlineStore()
     async with await open_library(model, store=store) as perdure:
-        agent = await small(perdure, 6_000)
+        agent = await create_small_agent(perdure, 6_000)
         done: list[ViewCompacted] = []
         number = 0
         while len(done) < 50:
-            done += await compactions(agent, f"message {number} {FILLER}")
+            done += await compactions_of(agent, f"message {number} {FILLER}")
             number += 1
 
         assert number < 400
         assert len(model.asked) == number
         assert len(model.asked_summaries) == len(done)
         assert {compaction.made_by for compaction in done} == {"extract"}
-        assert await hidden_and_shown(store, agent) == list(range(2 * number))
+        assert await list_hidden_and_shown(store, agent) == list(range(2 * number))
 
 
-async def hidden_and_shown(store: InlineStore, agent: AsyncAgent) -> list[int]:
+async def list_hidden_and_shown(store: InlineStore, agent: AsyncAgent) -> list[int]:
     """The numbers of all messages that are in view or behind a node in view."""
 
     def look(tx: Tx) -> list[int]:
@@ -157,31 +161,31 @@ async def test_fifty_compactions_with_a_summariser_that_does_not_answer_lose_not
     async with await open_library(model, store=store) as perdure:
         ports = perdure.app.ports
         object.__setattr__(ports, "settings", replace(ports.settings, summary_timeout_s=0.02))
-        agent = await small(perdure, 6_000)
+        agent = await create_small_agent(perdure, 6_000)
         done: list[ViewCompacted] = []
         number = 0
         while len(done) < 50:
-            done += await compactions(agent, f"message {number} {FILLER}")
+            done += await compactions_of(agent, f"message {number} {FILLER}")
             number += 1
 
         assert model.summaries == len(done)
         assert all("no summary within" in (compaction.rejected or "") for compaction in done)
-        assert await hidden_and_shown(store, agent) == list(range(2 * number))
+        assert await list_hidden_and_shown(store, agent) == list(range(2 * number))
 
 
 async def test_a_run_can_be_cancelled_while_a_summary_is_made() -> None:
     """Nothing of it is stored."""
     model = Slow()
 
-    async def ended(run_id: RunId) -> None:
+    async def wait_for_end(run_id: RunId) -> None:
         async for _ in agent.follow(run_id):
             pass
 
     async with await open_library(model) as perdure:
-        agent = await small(perdure)
+        agent = await create_small_agent(perdure)
         for _ in range(20):
             run_id = (await agent.submit(FILLER)).run.id
-            asked, end = (asyncio.create_task(waited) for waited in (model.asked.wait(), ended(run_id)))
+            asked, end = (asyncio.create_task(waited) for waited in (model.asked.wait(), wait_for_end(run_id)))
             await asyncio.wait({asked, end}, return_when=asyncio.FIRST_COMPLETED)
             asked.cancel()
             if model.summaries:
@@ -207,7 +211,7 @@ async def test_a_message_larger_than_the_window_is_shown_in_part_with_a_handle_t
 
     model = ScriptedModel(look, lambda request: says(request.messages[-1].text))
     async with await open_library(model) as perdure:
-        agent = await small(perdure)
+        agent = await create_small_agent(perdure)
         reply = await agent.send(text)
         assert (await agent.messages())[0].text == text  # what was said stays whole
 
@@ -219,7 +223,7 @@ async def test_without_tools_a_message_that_does_not_fit_ends_the_run_before_the
     """The sizes are told; the message is kept, and the next one is answered."""
     model = ScriptedModel()
     async with await open_library(model) as perdure:
-        agent = await small(perdure, tools=[])
+        agent = await create_small_agent(perdure, tools=[])
         with pytest.raises(
             RunFailed, match=r"window of 8,000 tokens, 2,000 of them kept .*newest turn [\d,]{6}"
         ) as end:
@@ -236,7 +240,7 @@ async def test_blocks_larger_than_the_window_end_the_run_before_the_call() -> No
     """And once they are shortened, the agent answers."""
     model = ScriptedModel()
     async with await open_library(model) as perdure:
-        agent = await small(perdure)
+        agent = await create_small_agent(perdure)
         await agent.blocks.create("long", "hay " * 20_000, limit_chars=1_000_000)
         with pytest.raises(RunFailed, match="memory blocks"):
             await agent.send("hello")
@@ -253,7 +257,7 @@ async def test_a_large_result_is_cut_before_older_messages_leave() -> None:
 
     model = ScriptedModel(says("one"), calls("big"), says("two"))
     async with await open_library(model, tools=[big]) as perdure:
-        agent = await small(perdure, tools=["big"])
+        agent = await create_small_agent(perdure, tools=["big"])
         await agent.send("hello")
         events = [sent async for sent in agent.stream("now the big one")]
 
@@ -279,7 +283,7 @@ async def test_a_run_longer_than_the_window_keeps_what_it_was_asked() -> None:
     looks = [calls("look", number=number) for number in range(40)]
     model = ScriptedModel(says("hello"), *looks, says("done"))
     async with await open_library(model, tools=[look]) as perdure:
-        agent = await small(perdure, tools=["look"])
+        agent = await create_small_agent(perdure, tools=["look"])
         await agent.send("before")
         events = [sent async for sent in agent.stream("please look at all of them")]
 
@@ -311,7 +315,7 @@ async def test_an_overflow_despite_the_certificate_is_corrected_once() -> None:
     """The estimate is corrected, something leaves the view, and the second request fits: the run goes on."""
     model = Strict(6_000)
     async with await open_library(model) as perdure:
-        agent = await small(perdure, 12_000)
+        agent = await create_small_agent(perdure, 12_000)
         replies = [await agent.send(f"{number} {FILLER}") for number in range(40)]
 
     assert {reply.text for reply in replies} == {"OK."}
@@ -324,7 +328,7 @@ async def test_an_overflow_that_stays_ends_the_run_with_its_reason() -> None:
     """Two calls and no more; the message is kept."""
     model = Strict(100)
     async with await open_library(model) as perdure:
-        agent = await small(perdure)
+        agent = await create_small_agent(perdure)
         with pytest.raises(RunFailed, match=r"its provider refused about [\d,]+ as too large"):
             await agent.send("hello")
         assert len(model.sizes) <= 2
@@ -352,8 +356,8 @@ async def test_what_the_provider_measured_lets_more_stay_in_view() -> None:
     for factor in (0.0, 1.0):
         model = Weighing(factor)
         async with await open_library(model) as perdure:
-            agent = await small(perdure, 20_000)
-            counts.append(len(await compactions(agent, *(f"{number} {FILLER}" for number in range(120)))))
+            agent = await create_small_agent(perdure, 20_000)
+            counts.append(len(await compactions_of(agent, *(f"{number} {FILLER}" for number in range(120)))))
         assert all(tokens_of_request(request) <= 15_000 for request in model.asked)
 
     assert counts[0] > counts[1] > 0
@@ -363,7 +367,7 @@ async def test_a_model_that_counts_more_than_estimated_is_remembered() -> None:
     """Its next conversation begins with the factor that was measured, and so fits from the start."""
     model = Weighing(2.5)
     async with await open_library(model) as perdure:
-        agent = await small(perdure, 20_000)
+        agent = await create_small_agent(perdure, 20_000)
         await agent.send(FILLER)
         factor = await perdure.app.store.read(lambda tx: tx.steps.factor(MODEL))
         other = await perdure.create_agent("b", model=MODEL)
@@ -378,8 +382,8 @@ async def test_what_was_measured_of_tools_and_prompt_outlives_a_rewrite() -> Non
     """By the estimate alone they would fill this window; measured once, there is room, also behind a new prefix."""
     model = Weighing()
     async with await open_library(model) as perdure:
-        agent = await small(perdure, 4_900)
-        done = await compactions(agent, *(f"{number} {FILLER[:600]}" for number in range(40)))
+        agent = await create_small_agent(perdure, 4_900)
+        done = await compactions_of(agent, *(f"{number} {FILLER[:600]}" for number in range(40)))
         await agent.tools.detach("memory_insert")
         await agent.send("and without it?")
         overview = await agent.context()

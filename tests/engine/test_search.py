@@ -45,7 +45,7 @@ async def create_talker(perdure: AsyncPerdure) -> AsyncAgent:
     return agent
 
 
-async def embedded(perdure: AsyncPerdure) -> None:
+async def wait_for_vectors(perdure: AsyncPerdure) -> None:
     """Wait until no text waits for its vector."""
     while await perdure.app.store.read(lambda tx: any(counts.waiting for counts in tx.vectors.counts())):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
@@ -68,7 +68,7 @@ async def test_vectors_find_what_shares_no_word_of_the_index(tmp_path: Path) -> 
     embedder = ScriptedEmbedder()
     async with await open_library(tmp_path, embedder) as perdure:
         agent = await create_talker(perdure)
-        await embedded(perdure)
+        await wait_for_vectors(perdure)
         hits = await agent.search("painted kitchens")
         assert hits[0].message.text == TALK[3][2]
         assert (hits.ran.arms, dict(hits.ran.left_out)) == (("words", "vectors"), {})
@@ -90,7 +90,7 @@ async def test_a_search_goes_on_without_an_embedder_that_does_not_answer(
     embedder = ScriptedEmbedder()
     async with await open_library(tmp_path, embedder) as perdure:
         agent = await create_talker(perdure)
-        await embedded(perdure)
+        await wait_for_vectors(perdure)
         getattr(embedder, failing)()
         hits = await agent.search("bicycle")
 
@@ -106,7 +106,7 @@ async def test_vectors_of_another_model_are_not_compared(tmp_path: Path) -> None
     """The search says so, and what to type."""
     async with await open_library(tmp_path, ScriptedEmbedder()) as perdure:
         agent = await create_talker(perdure)
-        await embedded(perdure)
+        await wait_for_vectors(perdure)
         name = agent.name
     async with await open_library(tmp_path, ScriptedEmbedder(handle="test/other", dimensions=32)) as perdure:
         hits = await (await perdure.agent(name)).search("bicycle")
@@ -178,7 +178,7 @@ async def test_late_interaction_runs_where_it_is_set_and_has_time(tmp_path: Path
     """It is an arm of its own; without time the order stays and it is said."""
     async with await open_library(tmp_path, ScriptedEmbedder(), late_ms=5_000) as perdure:
         agent = await create_talker(perdure)
-        await embedded(perdure)
+        await wait_for_vectors(perdure)
         hits = await agent.search("painted the kitchen", explain=True)
         assert hits.ran.arms == ("words", "vectors", "late")
         assert hits[0].message.text == TALK[3][2]

@@ -31,7 +31,7 @@ done: list[str] = []
 
 
 @pytest.fixture(autouse=True)
-def nothing_done() -> None:
+def clear_calls() -> None:
     done.clear()
 
 

@@ -26,7 +26,7 @@ async def open_library(model: ScriptedModel, clock: FakeClock | None = None) -> 
     )
 
 
-def tokens(request: ModelRequest) -> int:
+def count_tokens(request: ModelRequest) -> int:
     return ScriptTokenCounter().count(canonical(request).decode())
 
 
@@ -35,7 +35,7 @@ def log_messages(request: ModelRequest) -> list[Message]:
     return [message for message in request.messages if message.kind != "summary"]
 
 
-def reasons(events: Sequence[StoredEvent | Delta]) -> list[str]:
+def list_rewrite_reasons(events: Sequence[StoredEvent | Delta]) -> list[str]:
     """Why prefixes were written anew, in order."""
     stored = [sent.event for sent in events if isinstance(sent, StoredEvent)]
     return [event.reason for event in stored if isinstance(event, PrefixRewritten)]
@@ -48,10 +48,10 @@ async def test_a_conversation_longer_than_the_window_goes_on_with_its_newest_run
     async with await open_library(model) as perdure:
         agent = await perdure.create_agent("a", model=MODEL, settings={"context_window_tokens": WINDOW})
         for number in range(20):
-            rewritten += reasons([sent async for sent in agent.stream(f"message {number} {FILLER}")])
+            rewritten += list_rewrite_reasons([sent async for sent in agent.stream(f"message {number} {FILLER}")])
         found = await agent.search('"message 3"')
 
-    assert all(tokens(request) <= WINDOW for request in model.asked)
+    assert all(count_tokens(request) <= WINDOW for request in model.asked)
     assert all(log_messages(request)[0].role == "user" for request in model.asked)
     assert [request.messages[-1].text.split()[1] for request in model.asked] == [str(number) for number in range(20)]
     assert set(rewritten) == {"first", "window"}
@@ -76,7 +76,7 @@ async def test_a_run_that_calls_tools_is_never_cut_in_two() -> None:
 
     for request in model.asked:
         assert log_messages(request)[0].role == "user"
-        assert tokens(request) <= WINDOW
+        assert count_tokens(request) <= WINDOW
 
 
 async def test_a_smaller_window_holds_from_the_next_request_on() -> None:
@@ -89,8 +89,8 @@ async def test_a_smaller_window_holds_from_the_next_request_on() -> None:
         await agent.update(settings={"context_window_tokens": WINDOW})
         await agent.send("and now?")
 
-    assert tokens(model.asked[-2]) > WINDOW
-    assert tokens(model.asked[-1]) <= WINDOW
+    assert count_tokens(model.asked[-2]) > WINDOW
+    assert count_tokens(model.asked[-1]) <= WINDOW
 
 
 @pytest.mark.parametrize("reason", ["settings", "cache_cold"])
@@ -110,6 +110,6 @@ async def test_after_a_new_prefix_the_last_word_on_a_block_is_the_newest(reason:
         events = [sent async for sent in agent.stream("3")]
 
     deltas = [message.text for message in model.asked[-1].messages if message.kind == "memory_delta"]
-    assert reasons(events) == [reason]
+    assert list_rewrite_reasons(events) == [reason]
     assert "name is Bob" in model.asked[-1].system
     assert "name is Bob" in deltas[-1]

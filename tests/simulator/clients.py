@@ -116,7 +116,7 @@ class Clients:
 
     async def _accept(self, process: Process, request: Request) -> Accepted:
         accepted = await process.runner.accept(request)
-        self._check.accepted(request, accepted)
+        self._check.check_accepted(request, accepted)
         return accepted
 
     async def _follow(self, process: Process, accepted: Accepted, text: str) -> bool:
@@ -127,14 +127,14 @@ class Clients:
             if isinstance(sent, Delta):
                 previewed.add(sent.step_id)
                 continue
-            self._check.events(accepted.run, (sent,))
+            self._check.check_events(accepted.run, (sent,))
             seqs.append(sent.seq)
             if isinstance(sent.event, StepAbandoned):
                 previewed.discard(sent.event.step_id)
             if isinstance(sent.event, RunEnded):
                 if seqs != list(range(1, len(seqs) + 1)):
                     raise Violation(f"a reader of {text!r} got events {seqs}")
-                self._check.previews(accepted.run, previewed)
+                self._check.check_previews(accepted.run, previewed)
                 return True
         return False
 
@@ -202,4 +202,4 @@ class Clients:
         await asyncio.sleep(after)
         with contextlib.suppress(Crash, PerdureError):
             self.cancels += 1
-            self._check.cancelled(await process.runner.cancel(run_id))
+            self._check.check_cancelled(await process.runner.cancel(run_id))

@@ -27,16 +27,16 @@ class CommitCheck:
         self._store, self.report = store, report
         self._keys: dict[tuple[AgentId, int, str], RunId] = {}
 
-    def events(self, run: Run, sent: Sequence[StoredEvent]) -> None:
+    def check_events(self, run: Run, sent: Sequence[StoredEvent]) -> None:
         """Check consecutive events that a reader received: they are stored."""
         if sent:
             stored = self._store.read_now(lambda tx: tx.events.list(run.key, after=sent[0].seq - 1, limit=len(sent)))
             if [_comparable(event) for event in stored] != [_comparable(event) for event in sent]:
                 self._report(f"events of run {run.key.seq} were sent and are not stored: {sent}, but {stored}")
 
-    def accepted(self, request: Request, accepted: Accepted) -> None:
+    def check_accepted(self, request: Request, accepted: Accepted) -> None:
         """Check an accepted request: its run, its events and its idempotency key are stored."""
-        self.events(accepted.run, accepted.events)
+        self.check_events(accepted.run, accepted.events)
         key = request.idempotency_key
 
         def find_run(tx: Tx) -> RunId | None:
@@ -55,22 +55,22 @@ class CommitCheck:
         if {stored, first} != {accepted.run.id}:
             self._report(f"key {key!r} returned run {accepted.run.id}, before {first}, and leads to {stored}")
 
-    def begins(self, context: CallContext) -> None:
+    def check_tool_start(self, context: CallContext) -> None:
         """Check a tool call that begins: its start is stored, so that a kill does not repeat its effects."""
 
-        def started(tx: Tx) -> bool:
+        def is_started(tx: Tx) -> bool:
             return context.call_id in tx.runs.started_calls(tx.runs.get(context.run_id).key)
 
-        if not self._store.read_now(started):
+        if not self._store.read_now(is_started):
             self._report(f"call {context.call_id} of {context.run_id} runs, and is not stored as started")
 
-    def previews(self, run: Run, step_ids: Collection[str]) -> None:
+    def check_previews(self, run: Run, step_ids: Collection[str]) -> None:
         """Check steps of which a reader received pieces and no `StepAbandoned`: they are stored, and not abandoned."""
         steps = self._store.read_now(lambda tx: {step.id: step.status for step in tx.steps.of_run(run.key)})
-        if gone := [step_id for step_id in step_ids if steps.get(step_id) in (None, "abandoned")]:  # type: ignore[call-overload]
-            self._report(f"readers of run {run.key.seq} received previews of {gone}, and no abandoned event")
+        if missing := [step_id for step_id in step_ids if steps.get(step_id) in (None, "abandoned")]:  # type: ignore[call-overload]
+            self._report(f"readers of run {run.key.seq} received previews of {missing}, and no abandoned event")
 
-    def cancelled(self, run: Run) -> None:
+    def check_cancelled(self, run: Run) -> None:
         """Check the run that a request to cancel returned: its state is stored."""
         now = self._store.read_now(lambda tx: tx.runs.at(run.key))
         if (run.cancel_requested and not now.cancel_requested) or (run.ended and not now.ended):

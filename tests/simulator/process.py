@@ -46,7 +46,7 @@ class Place:
         embeds, hooked: whether they embed texts, and have hooks.
         report: called with each violation.
         died: called with each process that dies.
-        meanwhile: what somebody else does while a model makes a summary.
+        during_summary: what somebody else does while a model makes a summary.
         begins: called when a tool begins.
         stop: asks all runs to stop, from outside.
         take: takes over the runs of a process, as if it had been silent for longer than its lease.
@@ -63,7 +63,7 @@ class Place:
     hooked: bool
     report: Callable[[Violation], None]
     died: Callable[[Process], None]
-    meanwhile: Callable[[], Any]
+    during_summary: Callable[[], Any]
     begins: Callable[[CallContext], None]
     stop: Callable[[], Awaitable[None]]
     take: Callable[[str], Awaitable[None]]
@@ -98,7 +98,7 @@ class Process:
             self.store = WatchedStore(self._store, EMBEDDER, self._worker.nudge)
         self.ports = Ports(
             store=self.store,
-            models=_Models(PlannedModel(place.world, self._fault, place.meanwhile)),
+            models=_Models(PlannedModel(place.world, self._fault, place.during_summary)),
             toolbox=WorldTools(place.world, self._fault, rng, defect=self.faults.defect, begins=place.begins),
             search=Search(self.store, clock, embedder=embedder),
             clock=clock,

@@ -91,10 +91,10 @@ class _Simulation:
             hooked=seed % 3 == 2,
             report=self.violations.append,
             died=self._died,
-            meanwhile=self._meanwhile,
-            begins=check.begins,
-            stop=self._stop,
-            take=self._take,
+            during_summary=self._change_during_summary,
+            begins=check.check_tool_start,
+            stop=self._stop_runs,
+            take=self._take_runs,
         )
         self.observer.share_write_lock(self.place.turn)
         self.clients = Clients(
@@ -128,13 +128,13 @@ class _Simulation:
             await process.start()
         return process
 
-    async def _stop(self) -> None:
+    async def _stop_runs(self) -> None:
         await self._outside(stop_runs)
 
-    async def _take(self, owner: str) -> None:
+    async def _take_runs(self, owner: str) -> None:
         await self._outside(partial(take_runs, owner=owner))
 
-    async def _meanwhile(self) -> None:
+    async def _change_during_summary(self) -> None:
         """While a model makes a summary somebody may change the agent, or ask its runs to stop."""
         chance = self.rng.random()
         if chance < 0.3:
@@ -143,11 +143,11 @@ class _Simulation:
     async def _outside(self, unit: Callable[..., None]) -> None:
         """What another program does to the agent, until the history is about to end."""
 
-        def still(tx: Tx) -> None:
+        def change_until_settled(tx: Tx) -> None:
             if self._agent_id is not None and not self._settling:  # looked at when its turn has come
                 unit(tx, self._agent_id, at=VirtualClock().now())
 
-        await self.observer.write(still)
+        await self.observer.write(change_until_settled)
 
     async def run(self) -> Report:
         self.main = asyncio.current_task()

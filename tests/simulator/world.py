@@ -61,23 +61,23 @@ class PlannedModel:
     """`Model` that makes the calls named in the last user message, one answer a letter, then says `done KEY`.
 
     The message reads `KEY PLAN`; what was already done is seen from the request alone, so it does not matter which
-    process asks. Summaries are made well, badly or not at all, as the request's digest has it, and `meanwhile` is what
-    somebody else does then.
+    process asks. Summaries are made well, badly or not at all, as the request's digest has it;
+    `during_summary` is what somebody else does then.
     """
 
     def __init__(
         self,
         world: World,
         fault: Callable[[str], Awaitable[None]],
-        meanwhile: Callable[[], Awaitable[None]] | None = None,
+        during_summary: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._world, self._fault, self._meanwhile = world, fault, meanwhile
+        self._world, self._fault, self._during_summary = world, fault, during_summary
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         if request.purpose == "summary":
             await self._fault("model")
-            if self._meanwhile is not None:
-                await self._meanwhile()
+            if self._during_summary is not None:
+                await self._during_summary()
             yield ModelReply(parts=self._summary(request), usage=SUMMARY_USAGE)
             return
         self._world.requests.add(digest_of(request))
