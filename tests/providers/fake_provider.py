@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedRequest:
     method: str
     path: str
     headers: Mapping[str, str]
@@ -28,7 +28,7 @@ class FakeProvider:
     answers: dict[str, Any]
     delay_s: float = 0
     url: str = ""
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -38,11 +38,11 @@ class FakeProvider:
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
             body = await reader.readexactly(int(headers.get("content-length", 0)))
             path = target.partition("?")[0]
-            self.asked.append(Asked(method, path, headers, json.loads(body) if body else None))
+            self.requests.append(ReceivedRequest(method, path, headers, json.loads(body) if body else None))
             await asyncio.sleep(self.delay_s)
             answer = self.answers.get(path, (404, {"error": "no such path"}))
             if callable(answer):
-                answer = answer(self.asked[-1].body)
+                answer = answer(self.requests[-1].body)
             status, value = answer if isinstance(answer, tuple) else (200, answer)
             data = value if isinstance(value, bytes) else json.dumps(value).encode()
             writer.write(

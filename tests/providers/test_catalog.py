@@ -79,7 +79,7 @@ def test_a_file_of_ones_own_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("[[model]", "is no TOML"),
         ("[[model]]\nwindow = 5", "model 1: match is missing"),
@@ -95,7 +95,7 @@ def test_a_file_of_ones_own_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_a_wrong_file_is_an_error_that_names_file_and_field(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str
 ) -> None:
     """Never a silent default."""
     file = tmp_path / "mine.toml"
@@ -106,7 +106,7 @@ def test_a_wrong_file_is_an_error_that_names_file_and_field(
         facts_of("openai/gpt-4o")
 
     assert str(file) in str(raised.value)
-    assert told in str(raised.value)
+    assert expected in str(raised.value)
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ def test_a_key_is_never_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "told"),
+    ("environment", "expected"),
     [
         ({"OPENAI_BASE_URL": "http://"}, "OPENAI_BASE_URL is 'http://': it is no address"),
         ({"OLLAMA_HOST": "box:port"}, "OLLAMA_HOST is 'box:port'"),
@@ -111,11 +111,11 @@ def test_a_key_is_never_shown() -> None:
         ({"OPENAI_API_KEY": "sk-…"}, "OPENAI_API_KEY has characters that no key has"),
     ],
 )
-async def test_what_can_not_be_used_says_why(environment: Mapping[str, str], told: str) -> None:
+async def test_what_can_not_be_used_says_why(environment: Mapping[str, str], expected: str) -> None:
     """It is found all the same, so that a person is told; it is not asked, and not chosen."""
     (found,) = find_providers(environment)
 
-    assert told in found.problem
+    assert expected in found.problem
     assert SECRET not in found.problem
     assert (await list_models(found)).problem == found.problem
     choice = choose_offline("", [found])
@@ -159,7 +159,7 @@ async def test_models_are_listed_whatever_the_shape(answer: Any) -> None:
         listing = await list_models(Endpoint(provider="openai", base_url=f"{provider.url}/v1", api_key=SECRET))
 
     assert listing == Listing(("a", "b"))
-    assert provider.asked[0].headers["authorization"] == f"Bearer {SECRET}"
+    assert provider.requests[0].headers["authorization"] == f"Bearer {SECRET}"
 
 
 async def test_anthropic_and_gemini_are_asked_in_their_own_way() -> None:
@@ -177,12 +177,12 @@ async def test_anthropic_and_gemini_are_asked_in_their_own_way() -> None:
         )
 
     assert (claude.models, gemini.models) == (("claude-x",), ("gemini-x",))
-    assert provider.asked[0].headers["x-api-key"] == SECRET
-    assert provider.asked[1].headers["x-goog-api-key"] == SECRET
+    assert provider.requests[0].headers["x-api-key"] == SECRET
+    assert provider.requests[1].headers["x-goog-api-key"] == SECRET
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         ((401, {}), "refused the key in OPENAI_API_KEY (401)"),
         ((500, {}), "answered 500"),
@@ -190,13 +190,13 @@ async def test_anthropic_and_gemini_are_asked_in_their_own_way() -> None:
         ({"data": "none"}, "is no list of models"),
     ],
 )
-async def test_a_failed_listing_is_a_value(answer: Any, told: str) -> None:
+async def test_a_failed_listing_is_a_value(answer: Any, expected: str) -> None:
     """A sentence without the key; nothing is raised."""
     async with fake_provider({"/v1/models": answer}) as provider:
         found = Endpoint(provider="openai", base_url=f"{provider.url}/v1", api_key=SECRET, source="OPENAI_API_KEY")
         listing = await list_models(found)
 
-    assert told in listing.problem
+    assert expected in listing.problem
     assert SECRET not in listing.problem
     assert listing.models == ()
 
@@ -238,7 +238,7 @@ async def test_local_servers_are_found_where_they_listen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         (tool_call(), ""),
         (tool_call(arguments='{"text": "ho"}'), "did not call the tool"),
@@ -249,15 +249,15 @@ async def test_local_servers_are_found_where_they_listen() -> None:
         (b"?", "no JSON"),
     ],
 )
-async def test_a_model_is_tried_with_one_tool(answer: Any, told: str) -> None:
+async def test_a_model_is_tried_with_one_tool(answer: Any, expected: str) -> None:
     """It has to call the tool, with an argument that can be read; why it did not is kept, without the key."""
     async with fake_provider({"/v1/chat/completions": answer}) as provider:
         problem = await probe_tools(Endpoint(provider="vllm", base_url=f"{provider.url}/v1", api_key=SECRET), "m")
 
-    assert told in problem
-    assert bool(told) == bool(problem)
+    assert expected in problem
+    assert bool(expected) == bool(problem)
     assert SECRET not in problem
-    assert provider.asked[0].body["tool_choice"] == "auto"
+    assert provider.requests[0].body["tool_choice"] == "auto"
 
 
 async def test_a_model_that_takes_too_long_is_not_waited_for() -> None:
@@ -336,7 +336,10 @@ async def test_a_local_model_must_call_tools() -> None:
     models = {"data": [{"id": "nomic-embed-text"}, {"id": "gemma2"}, {"id": "qwen3:1b"}, {"id": "qwen2.5:7b"}]}
     async with fake_provider({"/v1/models": models, "/v1/chat/completions": answer}) as provider:
         good = await chosen(OLLAMA_HOST=provider.url)
-        assert [asked.body["model"] for asked in provider.asked if asked.body] == ["qwen3:1b", "qwen2.5:7b"]
+        assert [model_request.body["model"] for model_request in provider.requests if model_request.body] == [
+            "qwen3:1b",
+            "qwen2.5:7b",
+        ]
         provider.answers["/v1/chat/completions"] = (400, {"error": "does not support tools"})
         bad = await chosen(OPENAI_BASE_URL=provider.url)
         provider.answers["/v1/models"] = {"data": None}

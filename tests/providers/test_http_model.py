@@ -40,24 +40,24 @@ async def test_it_lists_its_models_without_using_its_script() -> None:
     """As every server of this API."""
     async with HttpModel(says("one"), models=["a", "b"]) as server, httpx.AsyncClient(base_url=server.url) as client:
         listed = (await client.get("/v1/models")).json()
-        said = (await client.post(CHAT, json={})).json()
+        log_message = (await client.post(CHAT, json={})).json()
 
     assert [model["id"] for model in listed["data"]] == ["a", "b"]
-    assert said["choices"][0]["message"]["content"] == "one"
+    assert log_message["choices"][0]["message"]["content"] == "one"
 
 
 async def test_a_script_is_said_line_by_line() -> None:
     """Then the same line again and again; every request is kept."""
     async with (
-        HttpModel(says("one"), lambda asked: says(asked["model"]), otherwise=says("more")) as server,
+        HttpModel(says("one"), lambda model_request: says(model_request["model"]), otherwise=says("more")) as server,
         httpx.AsyncClient(base_url=server.url) as client,
     ):
         server.then(says("three"))
         answers = [(await client.post(CHAT, json={"model": f"m{number}"})).json() for number in range(5)]
 
-    said = [answer["choices"][0]["message"]["content"] for answer in answers]
-    assert said == ["one", "m1", "three", "more", "more"]
-    assert [asked["model"] for asked in server.asked] == ["m0", "m1", "m2", "m3", "m4"]
+    log_message = [answer["choices"][0]["message"]["content"] for answer in answers]
+    assert log_message == ["one", "m1", "three", "more", "more"]
+    assert [model_request["model"] for model_request in server.asked] == ["m0", "m1", "m2", "m3", "m4"]
     assert server.connections == 1
 
 
@@ -88,12 +88,12 @@ async def test_an_answer_that_is_not_streamed_has_all_of_it() -> None:
         HttpModel(thinks("hm", calls("look", at=1)), says("hi", usage=usage), long, Refusal("no")) as server,
         httpx.AsyncClient(base_url=server.url) as client,
     ):
-        called, said, cut, refused = [(await client.post(CHAT, json={})).json() for _ in range(4)]
+        called, log_message, cut, refused = [(await client.post(CHAT, json={})).json() for _ in range(4)]
 
     message = called["choices"][0]["message"]
     assert message["tool_calls"][0]["function"] == {"name": "look", "arguments": '{"at": 1}'}
     assert message["reasoning_content"] == "hm"
-    assert said["usage"]["prompt_tokens_details"]["cached_tokens"] == 4
+    assert log_message["usage"]["prompt_tokens_details"]["cached_tokens"] == 4
     assert cut["choices"][0]["finish_reason"] == "length"
     assert refused["choices"][0]["message"]["refusal"] == "no"
 
@@ -177,5 +177,9 @@ async def test_texts_are_embedded_by_both_apis() -> None:
     assert later.status_code == 503
     assert first.json()["data"][0] == {"object": "embedding", "index": 0, "embedding": row.tolist()}
     assert second.json()["embeddings"] == [item["embedding"] for item in first.json()["data"]]
-    assert [asked["input"] for asked in server.asked_to_embed] == [["red"], ["red", "wine"], ["red", "wine"]]
+    assert [model_request["input"] for model_request in server.asked_to_embed] == [
+        ["red"],
+        ["red", "wine"],
+        ["red", "wine"],
+    ]
     assert not server.asked

@@ -76,9 +76,9 @@ async def test_a_server_is_asked_again_before_a_model_is_refused(local_ports: di
         models._default_endpoints = dict(ModelRegistry()._default_endpoints)
         await models.look_for("ollama/qwen3")
         assert models.takes("ollama/qwen3")
-        asked = len(provider.asked)
+        count = len(provider.requests)
         await models.look_for("ollama/qwen3")
-        assert len(provider.asked) == asked
+        assert len(provider.requests) == count
 
         provider.answers["/v1/models"]["data"].append({"id": "new:1b"})
         assert not models.takes("ollama/new:1b")

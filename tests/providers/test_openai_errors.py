@@ -299,7 +299,7 @@ async def test_models_of_one_endpoint_share_their_connections() -> None:
                 await ask(model)
 
     assert server.connections == 1
-    assert [asked["model"] for asked in server.asked] == ["one", "one", "two", "two"]
+    assert [model_request["model"] for model_request in server.asked] == ["one", "one", "two", "two"]
 
 
 async def test_proxies_of_the_environment_are_used_but_not_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,7 +316,7 @@ async def test_proxies_of_the_environment_are_used_but_not_for_this_machine(monk
         monkeypatch.setenv("NO_PROXY", "model.invalid")
         assert isinstance(await failure(OpenAIChat(model="far", base_url="http://model.invalid")), ModelUnreachable)
 
-    assert [asked["model"] for asked in server.asked] == ["here", "far"]
+    assert [model_request["model"] for model_request in server.asked] == ["here", "far"]
     assert server.headers[1]["host"] == "model.invalid"
 
 
@@ -431,12 +431,12 @@ async def test_a_key_that_the_answer_repeats_is_not_told(line: Any) -> None:
     async with HttpModel(line) as server:
         model = OpenAIChat(model="test", base_url=server.url, api_key=KEY)
         try:
-            told = (await ask(model)).exchange
+            expected_text = (await ask(model)).exchange
         except ModelError as error:
-            told = f"{error} {error.exchange!r}"  # type: ignore[assignment]
+            expected_text = f"{error} {error.exchange!r}"  # type: ignore[assignment]
 
     assert server.headers[0]["authorization"] == f"Bearer {KEY}"
-    assert KEY[:8] not in repr(told)
+    assert KEY[:8] not in repr(expected_text)
 
 
 async def test_other_secrets_of_a_request_are_not_told_either() -> None:
@@ -446,8 +446,8 @@ async def test_other_secrets_of_a_request_are_not_told_either() -> None:
         url = f"{server.url.replace('://', '://me:pass-word@')}/v1?api-key=query-secret"
         error = await failure(OpenAIChat(model="test", base_url=url, headers={"X-Api-Key": "header-secret"}))
 
-    told = f"{error} {error.exchange!r}"
-    assert not [secret for secret in secrets if secret in told]
+    expected_text = f"{error} {error.exchange!r}"
+    assert not [secret for secret in secrets if secret in expected_text]
 
 
 def test_a_secret_is_masked_as_python_writes_it() -> None:

@@ -51,12 +51,12 @@ def request(*messages: Message, tools: Sequence[Any] = (), tail: str = "", **opt
     )
 
 
-def encoded(asked: ModelRequest, dialect: Dialect = OPEN, *, stream: bool = True) -> bytes:
-    return build_body(asked, model="test", dialect=dialect, stream=stream).data
+def encoded(model_request: ModelRequest, dialect: Dialect = OPEN, *, stream: bool = True) -> bytes:
+    return build_body(model_request, model="test", dialect=dialect, stream=stream).data
 
 
-def request_body(asked: ModelRequest, dialect: Dialect = OPEN, *, stream: bool = True) -> dict[str, Any]:
-    body = json.loads(encoded(asked, dialect, stream=stream))
+def request_body(model_request: ModelRequest, dialect: Dialect = OPEN, *, stream: bool = True) -> dict[str, Any]:
+    body = json.loads(encoded(model_request, dialect, stream=stream))
     assert isinstance(body, dict)
     return body
 
@@ -104,10 +104,10 @@ def test_where_roles_must_alternate_the_engine_speaks_within_the_users_message()
 
 def test_what_is_no_persons_has_the_engines_role() -> None:
     """Also a system message: the view has made an engine's message of one that somebody sent."""
-    asked = request(message(1, "system", Text("be brief")), message(2, "user", Text("hi")))
+    model_request = request(message(1, "system", Text("be brief")), message(2, "user", Text("hi")))
 
-    assert request_body(asked)["messages"][1] == {"role": "user", "content": "be brief\n\nhi"}
-    assert request_body(asked, OWN)["messages"][1] == {"role": "system", "content": "be brief"}
+    assert request_body(model_request)["messages"][1] == {"role": "user", "content": "be brief\n\nhi"}
+    assert request_body(model_request, OWN)["messages"][1] == {"role": "system", "content": "be brief"}
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_what_is_no_persons_has_the_engines_role() -> None:
 )
 def test_broken_arguments_in_the_log_are_sent_as_legal_ones(arguments: str) -> None:
     """Servers parse the arguments of earlier calls and refuse the whole request if they can't."""
-    asked = request(
+    model_request = request(
         message(1, "assistant", ToolCall("c1", "look", arguments)), message(2, "tool", ToolResult("c1", "look", "no"))
     )
 
-    wired = request_body(asked)["messages"][1]["tool_calls"][0]["function"]["arguments"]
+    wired = request_body(model_request)["messages"][1]["tool_calls"][0]["function"]["arguments"]
 
     assert json.loads(wired) == {"_unparsed": arguments}
 
@@ -127,13 +127,13 @@ def test_broken_arguments_in_the_log_are_sent_as_legal_ones(arguments: str) -> N
 def test_names_and_ids_that_servers_refuse_are_made_legal() -> None:
     """A call and its result keep one id."""
     long = "x" * 60
-    asked = request(
+    model_request = request(
         message(1, "assistant", ToolCall(long, "no such/tool!", "")), message(2, "tool", ToolResult(long, "x", "no"))
     )
 
-    _, said, answered = request_body(asked)["messages"]
+    _, log_message, answered = request_body(model_request)["messages"]
 
-    call = said["tool_calls"][0]
+    call = log_message["tool_calls"][0]
     assert call["function"] == {"name": "no_such_tool_", "arguments": "{}"}
     assert call["id"] == answered["tool_call_id"]
     assert len(call["id"]) <= 40
@@ -146,10 +146,10 @@ def test_an_answer_that_said_nothing_is_left_out() -> None:
 
 def test_reasoning_is_sent_back_only_where_it_is_wanted() -> None:
     """Under the field's name there."""
-    asked = request(message(1, "assistant", Reasoning("hm"), Text("yes")))
+    model_request = request(message(1, "assistant", Reasoning("hm"), Text("yes")))
 
-    assert request_body(asked)["messages"][1] == {"role": "assistant", "content": "yes"}
-    assert request_body(asked, Dialect(reasoning_back="reasoning"))["messages"][1]["reasoning"] == "hm"
+    assert request_body(model_request)["messages"][1] == {"role": "assistant", "content": "yes"}
+    assert request_body(model_request, Dialect(reasoning_back="reasoning"))["messages"][1]["reasoning"] == "hm"
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_reasoning_is_sent_back_only_where_it_is_wanted() -> None:
 )
 def test_a_tool_choice_never_changes_the_tools(choice: Any, open_server: Any, own: Any) -> None:
     """They stand at the beginning of the prompt; another list would make the server read all of it anew."""
-    asked = request(tools=[TOOL, TOOL | {"name": "see"}, TOOL | {"name": "smell"}], tool_choice=choice)
+    model_request = request(tools=[TOOL, TOOL | {"name": "see"}, TOOL | {"name": "smell"}], tool_choice=choice)
 
     for dialect, expected in ((OPEN, open_server), (OWN, own)):
-        body = request_body(asked, dialect)
+        body = request_body(model_request, dialect)
         assert body.get("tool_choice") == expected
         assert len(body["tools"]) == 3
 
@@ -217,18 +217,18 @@ def test_options_that_are_no_json_are_refused(extra: dict[str, Any]) -> None:
 @effort(50, 1000)
 def test_any_text_can_be_sent(texts: list[str]) -> None:
     """Lone surrogates and NULs included: the bytes are UTF-8 and JSON, and the same every time."""
-    said, arguments, result = texts
-    asked = request(
-        message(1, "user", Text(said)),
+    log_message, arguments, result = texts
+    model_request = request(
+        message(1, "user", Text(log_message)),
         message(2, "assistant", ToolCall("c", "look", arguments)),
         message(3, "tool", ToolResult("c", "look", result)),
-        tail=said,
+        tail=log_message,
     )
 
     for dialect in (OPEN, OWN):
-        data = encoded(asked, dialect)
+        data = encoded(model_request, dialect)
         assert json.loads(data.decode())
-        assert encoded(replace(asked), dialect) == data
+        assert encoded(replace(model_request), dialect) == data
 
 
 def test_half_a_character_is_replaced_and_two_halves_are_joined() -> None:
@@ -353,8 +353,11 @@ def test_a_budget_is_an_effort_where_there_is_no_field_for_it(budget: int, effor
 )
 def test_a_budget_that_nobody_takes_is_left_out(provider: str, base_url: str, model: str) -> None:
     """A server would refuse the whole request; OpenRouter has a field for it."""
-    asked = request(max_reasoning_tokens=5)
+    model_request = request(max_reasoning_tokens=5)
 
-    assert not {"reasoning", "reasoning_effort"} & request_body(asked, dialect_of(provider, base_url, model)).keys()
+    assert (
+        not {"reasoning", "reasoning_effort"}
+        & request_body(model_request, dialect_of(provider, base_url, model)).keys()
+    )
     router = dialect_of("openrouter", "https://openrouter.ai/api/v1", "x")
-    assert request_body(asked, router)["reasoning"] == {"max_tokens": 5}
+    assert request_body(model_request, router)["reasoning"] == {"max_tokens": 5}

@@ -26,19 +26,23 @@ async def replay(
         answer: the number of the answer, if that of the request is not kept.
     """
     recorded = Recorded(name)
-    asked = recorded.request(number)
-    system = [message["content"] for message in asked["messages"] if message["role"] == "system"]
+    model_request = recorded.request(number)
+    system = [message["content"] for message in model_request["messages"] if message["role"] == "system"]
     provider = name.partition("_")[0]
     request = ModelRequest(
-        model=f"{provider}/{asked['model']}",
+        model=f"{provider}/{model_request['model']}",
         system="".join(system),
-        messages=log(*map(entry, asked["messages"][len(system) :])) if messages is None else messages,
-        tools=tuple(tool["function"] for tool in asked.get("tools", ())),
-        options=ModelOptions(tool_choice=asked.get("tool_choice", "auto")),
+        messages=log(*map(entry, model_request["messages"][len(system) :])) if messages is None else messages,
+        tools=tuple(tool["function"] for tool in model_request.get("tools", ())),
+        options=ModelOptions(tool_choice=model_request.get("tool_choice", "auto")),
     )
     async with PayloadServer(recorded.answer(answer or number)) as server:
         chat = OpenAIChat(
-            model=asked["model"], base_url=server.url, provider=provider, api_key="k-1", stream=recorded.streamed
+            model=model_request["model"],
+            base_url=server.url,
+            provider=provider,
+            api_key="k-1",
+            stream=recorded.streamed,
         )
         try:
             *deltas, reply = [piece async for piece in chat.respond(request)]
@@ -134,13 +138,13 @@ async def test_the_next_request_is_the_recorded_one(name: str, answers: int) -> 
             if message["role"] == "tool" and message["tool_call_id"] in called
         ]
         history += [("assistant", tuple(reply.parts)), ("tool", tuple(results))]
-    asked = recorded.request(answers + 1)
+    model_request = recorded.request(answers + 1)
     _, body = await replay(name, answers + 1, log(*history), answer=1)
 
-    assert body["messages"] == asked["messages"]
-    assert body["tools"] == asked["tools"]
-    assert body.get("tool_choice", "auto") == asked["tool_choice"]
-    assert body.get("stream_options") == asked.get("stream_options")
+    assert body["messages"] == model_request["messages"]
+    assert body["tools"] == model_request["tools"]
+    assert body.get("tool_choice", "auto") == model_request["tool_choice"]
+    assert body.get("stream_options") == model_request.get("stream_options")
 
 
 async def test_what_ollama_was_asked_after_a_call() -> None:

@@ -50,7 +50,7 @@ async def answer(
     body = (PAYLOADS / name).read_bytes()
     stream = name.endswith(".sse")
     payload = Payload.sse(body) if stream else Payload(body=body, headers={"content-type": "application/json"})
-    asked = ModelRequest(
+    model_request = ModelRequest(
         model=f"{provider}/test",
         system="You remember.",
         messages=log(("user", (Text("Weather?"),))) if messages is None else messages,
@@ -60,7 +60,7 @@ async def answer(
     async with PayloadServer(payload) as server:
         chat = OpenAIChat(model="test", base_url=server.url, provider=provider, api_key="k-1", stream=stream)
         try:
-            *deltas, reply = [piece async for piece in chat.respond(asked)]
+            *deltas, reply = [piece async for piece in chat.respond(model_request)]
         finally:
             await chat.aclose()
     assert isinstance(reply, ModelReply)
@@ -120,8 +120,8 @@ async def test_an_answer_becomes_parts_counts_and_a_reason(
     assert (reply.parts, reply.usage, reply.stop_reason) == (parts, usage, stop_reason)
     assert reply.exchange is not None and reply.exchange.response["status"] == 200
     for kind, expected in (("text", Text), ("reasoning", Reasoning)):
-        said = "".join(delta.text for delta in deltas if delta.kind == kind)
-        assert said == "".join(
+        message = "".join(delta.text for delta in deltas if delta.kind == kind)
+        assert message == "".join(
             part.text for part in parts if isinstance(part, Text | Reasoning) and type(part) is expected
         )
     for index, call in enumerate(part for part in parts if isinstance(part, ToolCall)):

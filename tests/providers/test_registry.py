@@ -23,9 +23,9 @@ KEYS = {"OPENAI_API_KEY": "sk-1", "OPENROUTER_API_KEY": "sk-2", "GEMINI_API_KEY"
 
 
 def registry(**listed: tuple[str, ...]) -> ModelRegistry:
-    made = ModelRegistry(endpoints=find_providers(KEYS))
-    made._listings = {provider: Listing(models) for provider, models in listed.items()}
-    return made
+    models = ModelRegistry(endpoints=find_providers(KEYS))
+    models._listings = {provider: Listing(models) for provider, models in listed.items()}
+    return models
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,12 @@ async def test_a_found_provider_answers_an_agent(tmp_path: Path, monkeypatch: py
         monkeypatch.setenv("OPENAI_API_KEY", "sk-1234567")
         async with await AsyncPerdure.open(tmp_path / "a.db", settings=Settings()) as perdure:
             agent = await perdure.create_agent("a")
-            said = await agent.send("hi")
+            answer = await agent.send("hi")
 
-    assert said.text == "Hello Ada."
+    assert answer.text == "Hello Ada."
     assert agent.info.model == "openai/gpt-4.1-mini"
-    assert provider.asked[0].headers["authorization"] == "Bearer sk-1234567"
-    assert provider.asked[0].body["model"] == "gpt-4.1-mini"
+    assert provider.requests[0].headers["authorization"] == "Bearer sk-1234567"
+    assert provider.requests[0].body["model"] == "gpt-4.1-mini"
 
 
 @pytest.mark.parametrize(("found", "shown"), [("anthropic", "claude-x"), ("google", "gemini-x"), ("ollama", "qwen3")])
@@ -167,7 +167,7 @@ def test_each_provider_has_its_adapter(found: str, shown: str) -> None:
 async def test_reasoning_goes_back_where_the_provider_wants_it(provider: str, field: str | None) -> None:
     """Under its own name; other servers may refuse a field they don't know."""
     reply = {"choices": [{"message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}]}
-    said = Message(
+    message = Message(
         id=MessageId("message-1"),
         agent_id=AgentId("agent-1"),
         seq=1,
@@ -181,9 +181,9 @@ async def test_reasoning_goes_back_where_the_provider_wants_it(provider: str, fi
         models = ModelRegistry(endpoints=[Endpoint(provider=provider, base_url=f"{server.url}/v1")])
         model = models.find(f"{provider}/x")
         assert model is not None
-        request = ModelRequest(model=f"{provider}/x", system="", messages=(said,))
+        request = ModelRequest(model=f"{provider}/x", system="", messages=(message,))
         _ = [piece async for piece in model.respond(request)]
         await models.close()
 
     shown = {} if field is None else {field: "hm"}
-    assert server.asked[0].body["messages"] == [{"role": "assistant", "content": "yes"} | shown]
+    assert server.requests[0].body["messages"] == [{"role": "assistant", "content": "yes"} | shown]

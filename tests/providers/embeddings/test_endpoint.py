@@ -78,7 +78,7 @@ async def test_texts_become_rows_in_their_order(adapter: Adapter) -> None:
     assert np.allclose(rows, await server.embedder.embed(texts), atol=1e-6)
     assert embedder.dimensions == 12
     assert not embedder.local
-    assert [len(asked["input"]) for asked in server.asked_to_embed] == [BATCH_TEXTS, 5]
+    assert [len(model_request["input"]) for model_request in server.asked_to_embed] == [BATCH_TEXTS, 5]
     assert server.connections == 1
 
 
@@ -114,7 +114,7 @@ async def test_long_texts_go_in_smaller_batches() -> None:
     async with served() as (server, embedder):
         await embedder.embed(texts)
 
-    assert [[len(text) for text in asked["input"]] for asked in server.asked_to_embed] == [
+    assert [[len(text) for text in model_request["input"]] for model_request in server.asked_to_embed] == [
         [BATCH_CHARS // 2] * 2,
         [BATCH_CHARS // 2],
         [TEXT_CHARS_MAX],
@@ -144,7 +144,10 @@ async def test_a_model_that_wants_to_know_the_purpose_is_told() -> None:
     async with served(model="text-embedding-3-small") as (other, embedder):
         await embedder.embed(["red"], purpose="query")
 
-    assert [asked["input"] for asked in server.asked_to_embed] == [["search_document: red"], ["search_query: red"]]
+    assert [model_request["input"] for model_request in server.asked_to_embed] == [
+        ["search_document: red"],
+        ["search_query: red"],
+    ]
     assert other.asked_to_embed[0]["input"] == ["red"]
 
 
@@ -176,7 +179,7 @@ async def test_rows_are_put_in_the_order_of_their_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         (answer([1, 0]), "gave 1 vectors for 2 texts"),
         (answer([1, 0], [1, 0], [1, 0]), "gave 3 vectors for 2 texts"),
@@ -196,11 +199,11 @@ async def test_rows_are_put_in_the_order_of_their_numbers() -> None:
         (RawBody(b"<html>", "text/html"), "answered no JSON"),
     ],
 )
-async def test_an_answer_that_is_none_is_a_typed_error(line: HttpLine, told: str) -> None:
+async def test_an_answer_that_is_none_is_a_typed_error(line: HttpLine, expected: str) -> None:
     """With what is wrong and the numbers; asking again would not help."""
     async with served() as (server, embedder):
         server.then_embeds(line)
-        with pytest.raises(ModelReplyInvalid, match=told) as caught:
+        with pytest.raises(ModelReplyInvalid, match=expected) as caught:
             await embedder.embed(["red", "wine"])
 
     assert not caught.value.retryable
@@ -273,7 +276,11 @@ async def test_a_batch_that_is_too_large_is_halved() -> None:
         server.then_embeds(too_large)
         rows = await embedder.embed(["red", "wine", "sky"])
 
-    assert [asked["input"] for asked in server.asked_to_embed] == [["red", "wine", "sky"], ["red"], ["wine", "sky"]]
+    assert [model_request["input"] for model_request in server.asked_to_embed] == [
+        ["red", "wine", "sky"],
+        ["red"],
+        ["wine", "sky"],
+    ]
     assert np.allclose(rows, await server.embedder.embed(["red", "wine", "sky"]), atol=1e-6)
 
 
@@ -283,7 +290,7 @@ async def test_a_text_that_is_too_long_is_halved_until_it_fits() -> None:
     async with served() as (server, embedder):
         server.then_embeds(overflow, overflow)
         await embedder.embed(["x" * 1_000])
-        lengths = [len(asked["input"][0]) for asked in server.asked_to_embed]
+        lengths = [len(model_request["input"][0]) for model_request in server.asked_to_embed]
         server.then_embeds(*[overflow] * 20)
         with pytest.raises(ModelOverflow):
             await embedder.embed(["y" * 10_000])

@@ -167,7 +167,7 @@ async def test_equal_weights_have_one_name_and_others_another(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "expected"),
     [
         ({"model_type": "roberta"}, "its model_type is 'roberta'"),
         ({"hidden_act": "relu"}, "another kind of BERT"),
@@ -175,9 +175,9 @@ async def test_equal_weights_have_one_name_and_others_another(tmp_path: Path) ->
         ({"hidden_size": "many"}, "can't be read"),
     ],
 )
-def test_a_model_of_another_kind_is_refused(tmp_path: Path, config: dict[str, Any], told: str) -> None:
+def test_a_model_of_another_kind_is_refused(tmp_path: Path, config: dict[str, Any], expected: str) -> None:
     """It would give wrong vectors, not none."""
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInput, match=expected):
         open_folder(tiny_model(tmp_path, **config))
 
 

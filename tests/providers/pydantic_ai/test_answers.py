@@ -21,7 +21,7 @@ def signature(part: object) -> object:
 
 async def test_anthropic_thinking_and_parallel_calls() -> None:
     deltas, reply, _ = await answer("anthropic", sse("anthropic_thinking_tools"))
-    thought, redacted, *said = reply.parts
+    thought, redacted, *message = reply.parts
     assert isinstance(thought, Reasoning) and thought.text == "Two cities are asked for. I call the tool twice."
     assert signature(thought) == {
         "provider": "anthropic",
@@ -32,7 +32,7 @@ async def test_anthropic_thinking_and_parallel_calls() -> None:
         "id": "redacted_thinking",
         "signature": "EmwKAhgBEgy3va3pzix/LafPsn4aDFIT2Xlxh0L5L8rLVyIw",
     }
-    assert said == [
+    assert message == [
         Text("I look both up."),
         ToolCall("toolu_01T1x1fJ", "get_weather", '{"city": "Reykjavík"}'),
         ToolCall("toolu_02A7k9", "list_cities", "{}"),

@@ -39,13 +39,13 @@ async def replay(
     """The deltas and the reply to a recorded answer, and the body of the request that we wrote for it."""
     recorded = Recorded(name)
     provider = PROVIDERS[name.partition("_")[0]]
-    asked = recorded.request(number)
+    model_request = recorded.request(number)
     model = MODELS[provider]  # those that were recorded come and go, and the SDKs warn of it
     request = ModelRequest(
         model=f"{provider}/{model}",
         system=system,
         messages=messages or log(("user", (Text("Hello"),))),
-        tools=tuple(tool(one) for one in asked.get("tools", ())[:1]),
+        tools=tuple(tool(one) for one in model_request.get("tools", ())[:1]),
         options=ModelOptions(
             max_output_tokens=4096
         ),  # for more, Anthropic's SDK streams what nobody asked it to stream
@@ -112,13 +112,13 @@ def block_of(block: dict[str, Any]) -> dict[str, Any]:
 async def test_anthropic_thinking_and_a_call_in_one_piece() -> None:
     _, reply, _ = await replay("anthropic_thinking_tools_whole")
     recorded = json.loads(Recorded("anthropic_thinking_tools_whole").answer().body)
-    thinking, *said = recorded["content"]
+    thinking, *log_message = recorded["content"]
     thought, *rest = reply.parts
     assert isinstance(thought, Reasoning) and thought.text == thinking["thinking"]
     assert signed(thought) == {"provider": "anthropic", "signature": thinking["signature"]}
     assert rest == [
-        *(Text(block["text"]) for block in said[:-1]),
-        ToolCall(said[-1]["id"], "get_user_country", "{}"),
+        *(Text(block["text"]) for block in log_message[:-1]),
+        ToolCall(log_message[-1]["id"], "get_user_country", "{}"),
     ]
     assert reply.usage == Usage(
         input_tokens=recorded["usage"]["input_tokens"], output_tokens=recorded["usage"]["output_tokens"]
