@@ -40,21 +40,21 @@ async def results(chat: Chat) -> list[str]:
 async def test_in_the_chat_a_call_is_asked_about_in_line() -> None:
     """Shown with its arguments; a reason may follow a no; what is resumed is shown with what it was run with."""
     async with paying(calls("pay", n=1), says("Pity."), calls("pay", n=2), says("Done.")) as chat:
-        await chat.take("pay one", "N", "far too dear", "pay two", "what?", "yes")
+        await chat.type_lines("pay one", "N", "far too dear", "pay two", "what?", "yes")
 
-        shown = chat.out.getvalue()
+        output_before = chat.out.getvalue()
         assert await results(chat) == ["Error: request to call tool denied. User reason: far too dear", "paid 2"]
-        assert "⚙ pay waits for you  call_1_0\n    n: 1\n" in shown
-        assert "⚙ pay(n=2) → paid 2\nDone.\n" in shown
-        assert "y lets it run, n refuses it" in shown  # what was typed was neither
-        assert "requires_approval" not in shown
-        assert "said nothing" not in shown
+        assert "⚙ pay waits for you  call_1_0\n    n: 1\n" in output_before
+        assert "⚙ pay(n=2) → paid 2\nDone.\n" in output_before
+        assert "y lets it run, n refuses it" in output_before  # what was typed was neither
+        assert "requires_approval" not in output_before
+        assert "said nothing" not in output_before
 
 
 async def test_arguments_can_be_edited_until_they_fit() -> None:
     """The line begins with the model's own; what can't be used is said, and stands there to be mended."""
     async with paying(calls("pay", n=1), says("Done.")) as chat:
-        await chat.take("pay", "e", '{"n": ', '["n"]', '{"n": "much"}', '{"n": true}', '{"n": 5}')
+        await chat.type_lines("pay", "e", '{"n": ', '["n"]', '{"n": "much"}', '{"n": true}', '{"n": 5}')
 
         assert [prefill for question, prefill in chat.source.questions if question == "arguments: "] == [
             '{"n": 1}',
@@ -76,14 +76,14 @@ async def test_several_calls_are_asked_about_one_by_one_and_answered_at_once() -
     """The run goes on after the last; going away before it decides none."""
     both = calls("pay", ToolCall("second", "pay", '{"n": 2}'), n=1)
     async with paying(both, says("Done.")) as chat:
-        await chat.take("pay both", "y", None)
-        waiting = [call.call_id for call in await chat.agent.pending()]
-        left = chat.out.getvalue()
-        await chat.take("/approvals", "y", "e", None, "n", "")
+        await chat.type_lines("pay both", "y", None)
+        open_calls = [call.call_id for call in await chat.agent.pending()]
+        output = chat.out.getvalue()
+        await chat.type_lines("/approvals", "y", "e", None, "n", "")
 
-        assert waiting == ["call_1_0", "second"]
-        assert "nothing is decided: the calls wait\n/approvals asks again" in left
-        assert "1 of 2" in left
+        assert open_calls == ["call_1_0", "second"]
+        assert "nothing is decided: the calls wait\n/approvals asks again" in output
+        assert "1 of 2" in output
         assert await results(chat) == ["Error: request to call tool denied.", "paid 1"]
 
 
@@ -91,11 +91,11 @@ async def test_what_an_earlier_chat_left_is_asked_first() -> None:
     """Also when something else is said meanwhile, which is not sent then."""
     async with paying(calls("pay", n=1), says("Done."), says("Hello.")) as chat:
         await chat.agent.send("pay")
-        await chat.take(None, "hello", "y", "hello")
+        await chat.type_lines(None, "hello", "y", "hello")
 
         assert "not sent: decide first what waits" in chat.out.getvalue()
-        said = [one.text for one in await chat.agent.messages() if one.role == "user" and one.kind == "message"]
-        assert said == ["pay", "hello"]
+        texts = [one.text for one in await chat.agent.messages() if one.role == "user" and one.kind == "message"]
+        assert texts == ["pay", "hello"]
         assert await results(chat) == ["paid 1"]
 
 
@@ -111,7 +111,7 @@ async def test_what_somebody_else_decided_meanwhile_is_shown_with_what_it_was_ru
             return await reads(question, prefill=prefill)
 
         chat.source.ask = ask_late  # type: ignore[method-assign]
-        await chat.take("y")
+        await chat.type_lines("y")
 
         assert await results(chat) == ["paid 1"]
         assert "⚙ pay(n=1) → paid 1\nDone.\n" in chat.out.getvalue()
@@ -121,27 +121,27 @@ async def test_a_program_is_told_what_waits_and_by_its_exit_code() -> None:
     """Nothing is asked of lines; a command among them decides."""
     script = (calls("pay", n=1), says("Done."), calls("pay", n=2), calls("pay", n=3), says("Done."))
     async with paying(*script, person=False, terminal=False) as chat:
-        code = await chat.take("pay")
-        told = chat.err.getvalue()
-        refused = await chat.take("y")
+        code = await chat.type_lines("pay")
+        hints = chat.err.getvalue()
+        refused = await chat.type_lines("y")
         assert code == 3
-        assert "⚙ pay waits for you  call_1_0\n    n: 1\n" in told
-        assert """`perdure approve "Ada's helper"` lets them run""" in told
+        assert "⚙ pay waits for you  call_1_0\n    n: 1\n" in hints
+        assert """`perdure approve "Ada's helper"` lets them run""" in hints
         assert refused == 1  # it was a message, and calls wait
     async with paying(*script, person=False, terminal=False) as chat:
-        assert await chat.take("pay", "/approve", "pay", "/deny no") == 3
-        assert await chat.take("/approve", "/approvals") == 0
+        assert await chat.type_lines("pay", "/approve", "pay", "/deny no") == 3
+        assert await chat.type_lines("/approve", "/approvals") == 0
         assert await results(chat) == ["paid 1", "Error: request to call tool denied. User reason: no", "paid 3"]
         assert chat.out.getvalue() == "Done.\nDone.\nNo call waits for anybody in this conversation.\n"
 
 
 def test_what_can_not_be_seen_is_written_out() -> None:
     """A person agrees to what they read: no character turns or hides what stands around it."""
-    waiting = list(
+    open_calls = list(
         argument_lines({"note": "to Ada\u202ebob\x1b[2K", "text": "one\n\u2066two", "n": {"deep": "\U000e0041"}})
     )
 
-    assert waiting == [
+    assert open_calls == [
         'note: "to Ada\\u202ebob\\u001b[2K"',
         "text:",
         "  one",
@@ -166,8 +166,8 @@ def test_commands_list_what_waits_and_decide_it(tmp_path: Path) -> None:
             agent.require_approval("core_memory_append")
             agent.send("Remember what I like.")
 
-    listed = perdure(tmp_path, "approvals")
-    assert 'one: core_memory_append {"label": "human", "content": "Likes tea."} waits for you' in listed.stdout
+    listing = perdure(tmp_path, "approvals")
+    assert 'one: core_memory_append {"label": "human", "content": "Likes tea."} waits for you' in listing.stdout
     (first, second) = json.loads(perdure(tmp_path, "approvals", "--json").stdout)
     assert (first["agent"], second["awaits"]) == ("one", "approval")
 
@@ -178,11 +178,11 @@ def test_commands_list_what_waits_and_decide_it(tmp_path: Path) -> None:
     denied = perdure(tmp_path, "deny", "two", second["call_id"], "--reason", "no")
     assert '⚙ core_memory_append("human", "Likes cocoa.")' in approved.stderr
     assert "User reason: no" in denied.stderr
-    left = {call["call_id"] for call in json.loads(perdure(tmp_path, "approvals", "--json").stdout)}
-    assert not left & {first["call_id"], second["call_id"]}
+    output = {call["call_id"] for call in json.loads(perdure(tmp_path, "approvals", "--json").stdout)}
+    assert not output & {first["call_id"], second["call_id"]}
     # The built-in model may have asked for more, of which the exit code tells.
     assert (approved.returncode, denied.returncode) in {(0, 0), (3, 3)}, approved.stderr + denied.stderr
-    assert bool(left) == (approved.returncode == 3)
+    assert bool(output) == (approved.returncode == 3)
 
     with Perdure(tmp_path / "perdure.db", settings=Settings(model=BUILT_IN, embedding="none")) as store:
         assert store.agent("one").blocks.get("human").value == "Likes cocoa."
@@ -194,17 +194,17 @@ async def test_a_decision_that_is_said_again_shows_what_came_of_it() -> None:
     both = calls("pay", ToolCall("c2", "pay", '{"n": 2}'), call_id="c1", n=1)
     async with paying(both, says("Done."), person=False, terminal=False) as chat:
         await chat.agent.send("pay")
-        codes = [await chat.take(said) for said in ("/deny c2 no", "/approve c1")]
-        shown = await results(chat)
-        told = len(chat.out.getvalue())
-        codes += [await chat.take(said) for said in ("/approve c1", "/approve")]
+        codes = [await chat.type_lines(command) for command in ("/deny c2 no", "/approve c1")]
+        output_before = await results(chat)
+        length = len(chat.out.getvalue())
+        codes += [await chat.type_lines(command) for command in ("/approve c1", "/approve")]
         errors = chat.err.getvalue()
-        late = await chat.take("/deny")
+        too_late = await chat.type_lines("/deny")
 
-        assert (codes, late) == ([3, 0, 0, 1], 1)
-        assert chat.out.getvalue()[told:].count("Done.") == 1
+        assert (codes, too_late) == ([3, 0, 0, 1], 1)
+        assert chat.out.getvalue()[length:].count("Done.") == 1
         assert "another answer comes too late" in errors
-        assert await results(chat) == shown == ["Error: request to call tool denied. User reason: no", "paid 1"]
+        assert await results(chat) == output_before == ["Error: request to call tool denied. User reason: no", "paid 1"]
 
 
 def test_a_command_that_is_given_again_ends_as_it_did(tmp_path: Path) -> None:
@@ -220,11 +220,11 @@ def test_a_command_that_is_given_again_ends_as_it_did(tmp_path: Path) -> None:
         agent.deny("c2", conversation=line)
 
     again = perdure(tmp_path, "deny", "ann", "c2")
-    late = perdure(tmp_path, "approve", "ann", "c2")
+    too_late = perdure(tmp_path, "approve", "ann", "c2")
     unknown = perdure(tmp_path, "deny", "ann", "c3")
 
     assert (again.returncode, "As you like." in again.stdout) == (0, True), again.stderr
-    assert (late.returncode, "call c2 was denied already" in late.stderr) == (1, True)
+    assert (too_late.returncode, "call c2 was denied already" in too_late.stderr) == (1, True)
     assert (unknown.returncode, "no call waits for you" in unknown.stderr) == (1, True)
 
 
@@ -234,14 +234,14 @@ def test_one_message_that_stops_for_approval_has_an_exit_code_of_its_own(tmp_pat
         agent = store.create_agent("one", tools=("core_memory_append",))
         agent.require_approval("core_memory_append")
 
-    stopped = perdure(tmp_path, "chat", "one", "-p", "My name is Ada.", "--json")
+    first_run = perdure(tmp_path, "chat", "one", "-p", "My name is Ada.", "--json")
     refused = perdure(tmp_path, "chat", "one", "-p", "Hello?")
 
-    reply = json.loads(stopped.stdout)
-    assert (stopped.returncode, reply["stop_reason"]) == (3, "requires_approval")
-    (waiting,) = reply["pending"]
-    assert (waiting["name"], waiting["awaits"]) == ("core_memory_append", "approval")
-    assert waiting["arguments"]["label"] == "human"
+    reply = json.loads(first_run.stdout)
+    assert (first_run.returncode, reply["stop_reason"]) == (3, "requires_approval")
+    (open_calls,) = reply["pending"]
+    assert (open_calls["name"], open_calls["awaits"]) == ("core_memory_append", "approval")
+    assert open_calls["arguments"]["label"] == "human"
     assert refused.returncode == 1
     assert "`perdure approve one` lets them run" in refused.stderr
 
@@ -260,8 +260,8 @@ def test_calls_of_several_conversations_are_told_apart(tmp_path: Path) -> None:
         for line in (first, second):
             agent.send("Remember what I like.", conversation=line)
 
-    listed = perdure(tmp_path, "approvals").stdout
-    assert f"(call_0) in {first}" in listed and f"(call_0) in {second}" in listed
+    listing = perdure(tmp_path, "approvals").stdout
+    assert f"(call_0) in {first}" in listing and f"(call_0) in {second}" in listing
     unclear = perdure(tmp_path, "deny", "one", "call_0")
     assert unclear.returncode == 1
     assert "--conversation" in unclear.stderr and second in unclear.stderr
@@ -272,8 +272,8 @@ def test_calls_of_several_conversations_are_told_apart(tmp_path: Path) -> None:
 
     with Perdure(tmp_path / "perdure.db", settings=Settings(model=BUILT_IN, embedding="none")) as store:
         agent = store.agent("one")
-        said = [
+        texts = [
             next(message.text for message in agent.messages(conversation=line) if message.results)
             for line in (first, second)
         ]
-    assert said == ["Error: request to call tool denied.", "not run: the request was cancelled"]
+    assert texts == ["Error: request to call tool denied.", "not run: the request was cancelled"]

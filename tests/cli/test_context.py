@@ -24,16 +24,16 @@ def home(tmp_path: Path) -> Path:
 
 def test_the_window_and_the_newest_steps_are_shown(home: Path) -> None:
     """What is measured is said to be; the last line says what to do next."""
-    done = run_inside(home, "context")
+    result = run_inside(home, "context")
 
-    lines = done.stdout.splitlines()
-    assert done.returncode == 0
+    lines = result.stdout.splitlines()
+    assert result.returncode == 0
     assert lines[0].startswith("perdure/extractive: ")
     assert any(line.startswith("measured: the last request took ") for line in lines)
     steps = [line for line in lines if line.startswith("step-")]
     assert len(steps) == 4
     assert steps[-1].endswith("first")
-    assert "perdure context helper --step last" in done.stderr
+    assert "perdure context helper --step last" in result.stderr
 
 
 def test_rules_for_tools_that_are_not_there_are_told(home: Path) -> None:
@@ -56,33 +56,33 @@ def test_a_step_is_explained_part_by_part(home: Path) -> None:
         assert run_inside(home, "context", "--step", name).stdout == by_name.stdout
     assert "prefix 0: the conversation's first request" in by_name.stdout
     assert "built again from the log, as it was sent" in by_name.stdout
-    found = json.loads(run_inside(home, "context", "--step", step_id, "--json").stdout)["step"]
-    assert sum(part["tokens"] for part in found["parts"]) == found["usage"]["input_tokens"] == found["input_tokens"]
-    assert (found["id"], found["price"], found["hit_rate"]) == (step_id, 0.0, 0.0)
+    step = json.loads(run_inside(home, "context", "--step", step_id, "--json").stdout)["step"]
+    assert sum(part["tokens"] for part in step["parts"]) == step["usage"]["input_tokens"] == step["input_tokens"]
+    assert (step["id"], step["price"], step["hit_rate"]) == (step_id, 0.0, 0.0)
 
 
 def test_the_raw_request_is_what_its_digest_was_made_of(home: Path) -> None:
     """Nothing else is on stdout; each line is JSON: tools, system, messages, status."""
-    done = perdure(home, "context", "--step", "last-1", "--raw")
-    found = json.loads(run_inside(home, "context", "--step", "last-1", "--json").stdout)["step"]
+    result = perdure(home, "context", "--step", "last-1", "--raw")
+    step = json.loads(run_inside(home, "context", "--step", "last-1", "--json").stdout)["step"]
 
-    assert hashlib.sha256(done.stdout.encode()).hexdigest() == found["digest"]
-    kinds = [next(iter(json.loads(line))) for line in done.stdout.splitlines()]
+    assert hashlib.sha256(result.stdout.encode()).hexdigest() == step["digest"]
+    kinds = [next(iter(json.loads(line))) for line in result.stdout.splitlines()]
     assert list(dict.fromkeys(kinds)) == ["tool", "system", "role", "tail"]
-    assert perdure(home, "context", "--raw").stdout != done.stdout
+    assert perdure(home, "context", "--raw").stdout != result.stdout
 
 
 def test_two_steps_are_compared(home: Path) -> None:
     """What was appended is all there is; a step is the same as itself."""
-    done = run_inside(home, "context", "--diff", "last-1", "last")
+    result = run_inside(home, "context", "--diff", "last-1", "last")
     same = run_inside(home, "context", "--diff", "last", "last")
-    found = json.loads(run_inside(home, "context", "--diff", "last-1", "last", "--json").stdout)["diff"]
+    step = json.loads(run_inside(home, "context", "--diff", "last-1", "last", "--json").stdout)["diff"]
 
-    assert "(assistant)" in done.stdout.splitlines()[0]
-    assert [line[:1] for line in done.stdout.splitlines() if line[:1] in "+-"] == ["+", "+", "-", "+"]
+    assert "(assistant)" in result.stdout.splitlines()[0]
+    assert [line[:1] for line in result.stdout.splitlines() if line[:1] in "+-"] == ["+", "+", "-", "+"]
     assert "are the same request" in same.stdout
-    assert found["shared_bytes"] > 0.8 * found["total_bytes"][1]
-    assert len(found["steps"]) == 2
+    assert step["shared_bytes"] > 0.8 * step["total_bytes"][1]
+    assert len(step["steps"]) == 2
 
 
 def test_the_overview_is_an_object_for_programs(home: Path) -> None:
@@ -98,7 +98,7 @@ def test_what_is_not_there_is_an_error_that_helps(home: Path, tmp_path: Path) ->
     """No such agent, no such step, another agent's step, no agent at all: exit code 1, and nothing is made."""
     other = json.loads(run_inside(home, "context", "--json").stdout)["steps"][0]["id"]
     perdure(home, "chat", "other", "--new", stdin="Hello.\n")
-    for arguments, told in (
+    for arguments, message in (
         (("nobody",), "agent 'nobody' not found"),
         (("--step", "last-7"), "step 'last-7' not found"),
         (("--step", "latest"), "`perdure context other` lists the newest"),
@@ -107,12 +107,12 @@ def test_what_is_not_there_is_an_error_that_helps(home: Path, tmp_path: Path) ->
         (("other", "--step", other[:13]), "not found"),
         (("other", "--diff", "last", other, "--json"), ""),
     ):
-        done = run_inside(home, "context", *arguments)
-        assert (done.returncode, told in done.stderr) == (1, True), (arguments, done.stderr, done.stdout)
+        result = run_inside(home, "context", *arguments)
+        assert (result.returncode, message in result.stderr) == (1, True), (arguments, result.stderr, result.stdout)
 
     empty = tmp_path / "empty"
-    done = run_inside(empty, "context")
-    assert (done.returncode, "there is no agent yet" in done.stderr, empty.exists()) == (1, True, False)
+    result = run_inside(empty, "context")
+    assert (result.returncode, "there is no agent yet" in result.stderr, empty.exists()) == (1, True, False)
 
 
 @pytest.mark.parametrize("arguments", [("--diff", "last", "last", "--raw"), ("--raw", "--json"), ("--diff", "last")])
@@ -124,17 +124,17 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path, arguments: 
 def test_an_agent_that_was_told_nothing_has_no_steps(tmp_path: Path) -> None:
     """Its window is what its first request will begin with."""
     perdure(tmp_path, "chat", "new one", "--new")
-    done = run_inside(tmp_path, "context", "new one")
+    result = run_inside(tmp_path, "context", "new one")
 
-    assert done.returncode == 0
-    assert "(nothing was sent like this yet" in done.stdout
-    assert "perdure chat 'new one'" in done.stderr
+    assert result.returncode == 0
+    assert "(nothing was sent like this yet" in result.stdout
+    assert "perdure chat 'new one'" in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("dollars", "shown"),
+    ("dollars", "text"),
     [(None, "?"), (0.0, "$0"), (0.00001, "<$0.0001"), (0.0123, "$0.0123"), (1234.5, "$1,234.50")],
 )
-def test_a_cost_is_written_as_people_do(dollars: float | None, shown: str) -> None:
+def test_a_cost_is_written_as_people_do(dollars: float | None, text: str) -> None:
     """Also where it is little, and where nobody knows."""
-    assert cost(dollars) == shown
+    assert cost(dollars) == text

@@ -16,15 +16,15 @@ CHANGES = (("--rename", "1", "greetings"), ("--delete", "1", "--yes"))
 async def test_the_chat_switches_between_conversations() -> None:
     """By number; each has its own messages."""
     async with open_chat() as chat:
-        await chat.take("first", "/new the trip", "second", "/switch 0", "third", "/switch 1", "fourth")
+        await chat.type_lines("first", "/new the trip", "second", "/switch 0", "third", "/switch 1", "fourth")
         first, trip = await chat.agent.conversations()
-        said = [
+        texts = [
             [message.text for message in await chat.agent.messages(conversation=line.id) if message.role == "user"]
             for line in (first, trip)
         ]
 
     assert trip.summary == "the trip"
-    assert said == [["first", "third"], ["second", "fourth"]]
+    assert texts == [["first", "third"], ["second", "fourth"]]
     assert "Conversation 0: first" in chat.out.getvalue()
     assert "Conversation 1: the trip" in chat.out.getvalue()
 
@@ -32,7 +32,7 @@ async def test_the_chat_switches_between_conversations() -> None:
 async def test_the_list_shows_what_each_is_about_and_which_goes_on() -> None:
     """What was said first stands for a name."""
     async with open_chat(person=False, terminal=False) as chat:
-        await chat.take("How far is Turin?", "/new", "/conversations", "/rename the trip", "/conversations")
+        await chat.type_lines("How far is Turin?", "/new", "/conversations", "/rename the trip", "/conversations")
     lines = [line.split() for line in chat.out.getvalue().splitlines()]
 
     assert ["0", "How", "far", "is", "Turin?"] in [line[:5] for line in lines]
@@ -42,7 +42,7 @@ async def test_the_list_shows_what_each_is_about_and_which_goes_on() -> None:
 
 async def test_a_conversation_that_is_not_there_leaves_the_chat_where_it_is() -> None:
     async with open_chat() as chat:
-        await chat.take("/switch 7", "/switch", "/switch conversation-x", "/rename", "hello")
+        await chat.type_lines("/switch 7", "/switch", "/switch conversation-x", "/rename", "hello")
 
         assert [message.text for message in await chat.agent.messages()] == ["hello", "OK."]
     assert "'7'" in chat.err.getvalue()
@@ -58,7 +58,7 @@ def test_the_command_lists_renames_and_deletes(tmp_path: Path) -> None:
         agent.send("Hello.", conversation=agent.new_conversation().id)
 
     renamed = run_inside(tmp_path, "conversations", "ada", "--rename", "1", "greetings")
-    listed = json.loads(run_inside(tmp_path, "conversations", "--json").stdout)["conversations"]
+    rows = json.loads(run_inside(tmp_path, "conversations", "--json").stdout)["conversations"]
     refused = [
         run_inside(tmp_path, "conversations", "ada", *arguments)
         for arguments in (("--delete", "1"), ("--delete", "0", "--yes"), ("--delete", "9", "--yes"))
@@ -66,8 +66,8 @@ def test_the_command_lists_renames_and_deletes(tmp_path: Path) -> None:
     deleted = run_inside(tmp_path, "conversations", "ada", "--delete", "1", "--yes")
 
     assert "greetings" in renamed.stdout
-    assert [(one["number"], one["summary"]) for one in listed] == [(0, None), (1, "greetings")]
-    assert [one.returncode for one in refused] == [1, 1, 1]
+    assert [(row["number"], row["summary"]) for row in rows] == [(0, None), (1, "greetings")]
+    assert [row.returncode for row in refused] == [1, 1, 1]
     assert "--yes" in refused[0].stderr
     assert deleted.returncode == 0
     assert "greetings" not in deleted.stdout
@@ -78,14 +78,14 @@ def test_where_there_is_nothing_to_change_the_command_says_so(tmp_path: Path) ->
     """And makes nothing; a list of none is one."""
     for _ in ("no store", "no agent"):
         changes = [run_inside(tmp_path, "conversations", *arguments) for arguments in CHANGES]
-        listed = run_inside(tmp_path, "conversations", "--json")
+        rows = run_inside(tmp_path, "conversations", "--json")
         chats = [run_inside(tmp_path, "chat", "--conversation", "1", "-p", "Nowhere.")]
         chats.append(run_inside(tmp_path, "chat", "eve", "--new", "--conversation", "1", "-p", "Nowhere."))
 
-        assert [one.returncode for one in changes] == [1, 1]
-        assert all("conversation '1' not found: there is no agent yet" in one.stderr for one in changes)
-        assert (listed.returncode, json.loads(listed.stdout)) == (0, {"conversations": []})
-        assert [one.returncode for one in chats] == [1, 2]
+        assert [row.returncode for row in changes] == [1, 1]
+        assert all("conversation '1' not found: there is no agent yet" in row.stderr for row in changes)
+        assert (rows.returncode, json.loads(rows.stdout)) == (0, {"conversations": []})
+        assert [row.returncode for row in chats] == [1, 2]
         with Perdure(tmp_path / "perdure.db", settings=SETTINGS) as store:
             assert store.agents() == []
 
@@ -105,6 +105,6 @@ def test_a_chat_goes_on_where_it_is_told_to(tmp_path: Path) -> None:
 
     with Perdure(tmp_path / "perdure.db", settings=SETTINGS) as store:
         agent = store.agent("ada")
-        said = [[m.text for m in agent.messages(conversation=c.id) if m.role == "user"] for c in agent.conversations()]
-    assert said == [["My name is Ada.", "I live in Turin."], ["Hello.", "I like go."]]
+        texts = [[m.text for m in agent.messages(conversation=c.id) if m.role == "user"] for c in agent.conversations()]
+    assert texts == [["My name is Ada.", "I live in Turin."], ["Hello.", "I like go."]]
     assert unknown.returncode == 1

@@ -19,8 +19,8 @@ def test_an_agent_is_deleted_only_if_somebody_agrees(tmp_path: Path) -> None:
     assert (unasked.returncode, "pass --yes to" in unasked.stderr) == (1, True)
     assert "agent 'eve' not found" in run_inside(tmp_path, "agents", "--delete", "eve", "--yes").stderr
 
-    done = run_inside(tmp_path, "agents", "--delete", "ann", "--yes", "--json")
-    assert [row["name"] for row in json.loads(done.stdout)] == ["ben"]
+    result = run_inside(tmp_path, "agents", "--delete", "ann", "--yes", "--json")
+    assert [row["name"] for row in json.loads(result.stdout)] == ["ben"]
 
 
 def test_folders_are_given_taken_and_deleted(tmp_path: Path) -> None:
@@ -51,9 +51,9 @@ def test_archives_are_given_taken_and_deleted(tmp_path: Path) -> None:
     """By name or id; what is not there is an error, and so is what a folder's files say."""
 
     def rows(*options: str) -> list[tuple[str, list[str]]]:
-        done = run_inside(tmp_path, "archives", *options, "--json")
-        assert (done.returncode, done.stderr) == (0, "")
-        return [(row["name"], row["agents"]) for row in json.loads(done.stdout)]
+        result = run_inside(tmp_path, "archives", *options, "--json")
+        assert (result.returncode, result.stderr) == (0, "")
+        return [(row["name"], row["agents"]) for row in json.loads(result.stdout)]
 
     none = run_inside(tmp_path, "archives", "--delete", "house", "--yes")
     assert (none.returncode, "archive 'house' not found" in none.stderr) == (1, True)
@@ -64,9 +64,9 @@ def test_archives_are_given_taken_and_deleted(tmp_path: Path) -> None:
         house.insert_many(["The jam is in the cellar.", "The key is under the pot."])
         files = store.archives.get(store.folders.create("docs").info.archive_id)
 
-    given = rows("--attach", "house", "ben")
-    assert ("house", ["ben"]) in given
-    assert rows("--attach", house.id, "ben") == given
+    before = rows("--attach", "house", "ben")
+    assert ("house", ["ben"]) in before
+    assert rows("--attach", house.id, "ben") == before
     assert "The jam is in the cellar." in run_inside(tmp_path, "search", "jam", "--agent", "ben").stdout
     assert ("house", []) in rows("--detach", "house", "ben")
     for options in (("--attach", "house", "eve"), ("--detach", "barn", "ben"), ("--delete", "barn", "--yes")):
@@ -77,6 +77,6 @@ def test_archives_are_given_taken_and_deleted(tmp_path: Path) -> None:
     refused = run_inside(tmp_path, "archives", "--delete", files.id, "--yes")
     assert (refused.returncode, "folder" in refused.stderr) == (1, True)
 
-    left = rows("--delete", "house", "--yes")
-    assert [name for name, _ in left] == [name for name, _ in given if name != "house"]
-    assert ("ann's archive", ["ann"]) in left
+    remaining = rows("--delete", "house", "--yes")
+    assert [name for name, _ in remaining] == [name for name, _ in before if name != "house"]
+    assert ("ann's archive", ["ann"]) in remaining

@@ -29,21 +29,21 @@ from tests.support.programs import perdure, run_inside
 SECRET = "sk-very-secret-0123456789"
 
 
-def checks_of(done: subprocess.CompletedProcess[str]) -> dict[str, Mapping[str, Any]]:
+def checks_of(result: subprocess.CompletedProcess[str]) -> dict[str, Mapping[str, Any]]:
     """Name -> check, of `--json`."""
-    return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    return {check["name"]: check for check in json.loads(result.stdout)["checks"]}
 
 
 def test_a_new_machine_is_well(tmp_path: Path) -> None:
     """No store, no key: nothing is broken, nothing is made, and what helps is said."""
-    done = run_inside(tmp_path / "home", "doctor")
+    result = run_inside(tmp_path / "home", "doctor")
 
-    assert done.returncode == 0
-    assert done.stdout.endswith("All is well.\n")
-    assert "no store yet" in done.stdout
-    assert "→ set one of OPENAI_API_KEY" in done.stdout
-    assert "perdure/extractive (built in" in done.stdout
-    assert "files and web pages are read in" in done.stdout
+    assert result.returncode == 0
+    assert result.stdout.endswith("All is well.\n")
+    assert "no store yet" in result.stdout
+    assert "→ set one of OPENAI_API_KEY" in result.stdout
+    assert "perdure/extractive (built in" in result.stdout
+    assert "files and web pages are read in" in result.stdout
     assert not (tmp_path / "home").exists()
 
 
@@ -51,11 +51,11 @@ def test_a_store_is_looked_at_and_left_alone(tmp_path: Path) -> None:
     """Path, schema, agents, whole and writable."""
     run_inside(tmp_path, "-p", "I live in Turin.")
     before = (tmp_path / "perdure.db").read_bytes()
-    done = run_inside(tmp_path, "doctor", "--json")
-    checks = checks_of(done)
+    result = run_inside(tmp_path, "doctor", "--json")
+    checks = checks_of(result)
 
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["ok"] is True
+    assert result.returncode == 0
+    assert json.loads(result.stdout)["ok"] is True
     assert f"{tmp_path / 'perdure.db'}, schema " in checks["data"]["text"]
     assert "1 agent, whole" in checks["data"]["text"]
     assert checks["writing"]["status"] == "ok"
@@ -102,18 +102,18 @@ async def test_a_local_model_is_tried(tmp_path: Path) -> None:
     async with fake_provider(answers) as provider:
         good = checks_of(await doctor(tmp_path, OLLAMA_HOST=provider.url))
         provider.answers["/v1/chat/completions"] = {"choices": []}
-        done = await doctor(tmp_path, OLLAMA_HOST=provider.url, PERDURE_MODEL="ollama/qwen3:8b")
+        result = await doctor(tmp_path, OLLAMA_HOST=provider.url, PERDURE_MODEL="ollama/qwen3:8b")
 
     assert good["model"]["text"].startswith("ollama/qwen3:8b (found by OLLAMA_HOST, and it calls tools): window 40,960")
     assert good["tools"]["status"] == "ok"
     assert "window of 4,096 tokens" in good["window"]["text"]
     assert "OLLAMA_CONTEXT_LENGTH" in good["window"]["fix"]
-    assert done.returncode == 1
-    assert checks_of(done)["tools"]["status"] == "broken"
+    assert result.returncode == 1
+    assert checks_of(result)["tools"]["status"] == "broken"
 
 
 @pytest.mark.parametrize(
-    ("variables", "name", "told"),
+    ("variables", "name", "expected"),
     [
         ({"PERDURE_MODEL": "nobody/x"}, "model", "nobody/x (from PERDURE_MODEL) is not available here"),
         ({"PERDURE_MODEL": "ollama/qwen3"}, "model", "ollama is not running on port 11434"),
@@ -123,16 +123,16 @@ async def test_a_local_model_is_tried(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_set_wrongly_is_broken_and_has_a_fix(
-    tmp_path: Path, variables: dict[str, str], name: str, told: str
+    tmp_path: Path, variables: dict[str, str], name: str, expected: str
 ) -> None:
     """One line for each, and the exit code says so."""
-    done = run_inside(tmp_path, "doctor", "--json", **variables)
+    result = run_inside(tmp_path, "doctor", "--json", **variables)
 
-    check = checks_of(done)[name]
-    assert done.returncode == 1
-    assert json.loads(done.stdout)["ok"] is False
+    check = checks_of(result)[name]
+    assert result.returncode == 1
+    assert json.loads(result.stdout)["ok"] is False
     assert check["status"] == "broken"
-    assert told in check["text"]
+    assert expected in check["text"]
     assert check["fix"]
 
 
@@ -214,8 +214,8 @@ def test_vectors_are_told_where_there_are_any(tmp_path: Path) -> None:
         return sum(one.scope.row_count for one in tx.vectors.counts()) == 1
 
     def check_vectors() -> Check:
-        found = {check.name: check for check in store_checks(Settings(home=str(tmp_path)))}
-        return found["vectors"]
+        by_name = {check.name: check for check in store_checks(Settings(home=str(tmp_path)))}
+        return by_name["vectors"]
 
     asyncio.run(fill(ScriptedEmbedder(), "a walrus"))
     assert (check_vectors().status, check_vectors().text) == ("ok", "1 text with a vector of test/words")
@@ -254,7 +254,10 @@ def test_what_is_deleted_and_not_removed_yet_is_not_counted(tmp_path: Path) -> N
     connection.execute("UPDATE agents SET embedded = (number = ?), message_count = 1", [ada])
     connection.commit()
     connection.close()
-    found = {check.name: check for check in store_checks(Settings(home=str(tmp_path)))}
+    by_name = {check.name: check for check in store_checks(Settings(home=str(tmp_path)))}
 
-    assert "1 agent, whole" in found["data"].text
-    assert (found["vectors"].status, found["vectors"].text) == ("ok", "1 text with a vector of test/words")
+    assert "1 agent, whole" in by_name["data"].text
+    assert (by_name["vectors"].status, by_name["vectors"].text) == (
+        "ok",
+        "1 text with a vector of test/words",
+    )

@@ -37,10 +37,10 @@ def tree(root: Path) -> Path:
 
 def test_what_is_left_out_of_a_directory(tmp_path: Path) -> None:
     """Each with why; everything else in order, by its place below the directory."""
-    found = list(select_files([tree(tmp_path)], max_bytes=1_000))
-    names = [one.name for one in found if isinstance(one, Selected)]
+    entries = list(select_files([tree(tmp_path)], max_bytes=1_000))
+    names = [one.name for one in entries if isinstance(one, Selected)]
     assert names == [".gitignore", "a.py", "torn.pdf", "deep/out/kept.txt", "docs/plan.md"]
-    skipped = {one.name for one in found if isinstance(one, Skipped)}
+    skipped = {one.name for one in entries if isinstance(one, Skipped)}
     assert skipped == {
         *(".git/", "node_modules/", "out/", "run.log", "deep/more.log", "docs/secret.key.txt"),
         *("image.png", "data.bin2", "empty.py", "link.py"),
@@ -67,9 +67,9 @@ def test_a_directory_is_uploaded_and_listed(tmp_path: Path) -> None:
     assert "; 3 of the files there already)" in again.stdout
     assert "perdure chat helper" in again.stderr
     assert perdure(home, "folders").stdout == "work · 5 files · 1 agent\n"
-    listed = perdure(home, "files", "work").stdout.splitlines()
-    assert "docs/plan.md · 3 lines" in listed
-    assert any(line.startswith("torn.pdf · error: ") for line in listed)
+    selected_names = perdure(home, "files", "work").stdout.splitlines()
+    assert "docs/plan.md · 3 lines" in selected_names
+    assert any(line.startswith("torn.pdf · error: ") for line in selected_names)
     assert "work/docs/plan.md · 3 lines" in perdure(home, "files", "helper").stdout
     assert "  docs/plan.md:1-3  # Plan Build it." in perdure(home, "search", "build plan", "--agent", "helper").stdout
     missing = perdure(home, "upload", str(tmp_path / "none"))

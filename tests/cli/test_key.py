@@ -42,13 +42,13 @@ def test_a_server_asks_for_the_key_that_it_made(tmp_path: Path) -> None:
             assert child.stdout is not None
             url = child.stdout.readline().split(" ")[4]
             key = run_inside(tmp_path, "key").stdout.strip()
-            found = status(f"{url}/v1/agents/count", key), status(f"{url}/v1/agents/count", "auto")
+            match = status(f"{url}/v1/agents/count", key), status(f"{url}/v1/agents/count", "auto")
             os.kill(child.pid, signal.SIGTERM)
             _, err = child.communicate(timeout=20)
         finally:
             child.kill()
 
-    assert found == (200, 401)
+    assert match == (200, 401)
     assert len(key) >= 40
     assert f"It asks for the API key of {tmp_path / 'api.key'}: `perdure key` prints it." in " ".join(err.split())
     assert key not in err
@@ -67,28 +67,28 @@ async def test_a_key_that_was_made_is_masked_in_the_log(
     monkeypatch.setenv("PERDURE_API_KEY", "auto")
     monkeypatch.setattr(serving, "_serve", tell)
     await serving.serve(host=None, port=None)
-    told, key = capsys.readouterr().err, load_key(tmp_path / "api.key")
+    output, key = capsys.readouterr().err, load_key(tmp_path / "api.key")
 
     assert key is not None
-    assert "somebody sent" in told
-    assert key not in told
+    assert "somebody sent" in output
+    assert key not in output
 
 
 def test_there_is_no_key_unless_one_is_made(tmp_path: Path) -> None:
     """What helps is said, and nothing is printed for a script to take for a key."""
-    done = run_inside(tmp_path, "key")
+    result = run_inside(tmp_path, "key")
 
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "PERDURE_API_KEY=auto" in done.stderr
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "PERDURE_API_KEY=auto" in result.stderr
 
 
 def test_doctor_tells_whether_there_is_a_key(tmp_path: Path) -> None:
     """None, one that the next start makes, one of the environment, and a file that others can read; never the key."""
 
     def check(name: str, **more: str) -> tuple[str, str]:
-        done = run_inside(tmp_path, "doctor", "--json", **more)
-        found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
-        return found[name]["status"], f"{found[name]['text']} {found[name]['fix']}"
+        result = run_inside(tmp_path, "doctor", "--json", **more)
+        match = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
+        return match[name]["status"], f"{match[name]['text']} {match[name]['fix']}"
 
     open_ = check("API key")
     assert (open_[0], "every user of this machine" in open_[1], "PERDURE_API_KEY=auto" in open_[1]) == (

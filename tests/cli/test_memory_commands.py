@@ -23,8 +23,8 @@ def fill(home: Path) -> str:
         agent.archive("Quinces are ripe in October.", tags=["fruit"], occurred_at=datetime(2024, 10, 1, tzinfo=UTC))
         agent.archive("Pears keep well.", tags=["fruit"])
         store.archives.create("house").insert("The quince jam is in the cellar.")
-        own: str = agent.archives.list()[0].id
-        return own
+        archive_id: str = agent.archives.list()[0].id
+        return archive_id
 
 
 def lines_of(file: Path) -> list[dict[str, object]]:
@@ -76,7 +76,7 @@ def test_search_finds_what_the_agent_would(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "message"),
     [
         (("search", " "), 1, "nothing to look for"),
         (("search", "x", "--agent", "nobody"), 1, "'nobody'"),
@@ -90,22 +90,22 @@ def test_search_finds_what_the_agent_would(tmp_path: Path) -> None:
         (("import-messages", "helper", "nofile"), 1, "nofile can't be read"),
     ],
 )
-def test_what_can_t_be_done_is_told(tmp_path: Path, arguments: tuple[str, ...], code: int, told: str) -> None:
+def test_what_can_t_be_done_is_told(tmp_path: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
     """With an exit code and what helps, never a traceback."""
     fill(tmp_path)
-    done = run_inside(tmp_path, *arguments)
+    result = run_inside(tmp_path, *arguments)
 
-    assert done.returncode == code
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
+    assert result.returncode == code
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_an_archive_goes_to_another_store_and_back(tmp_path: Path) -> None:
     """By file and by pipe, to the letter; nothing is there twice; an existing file is not written over."""
-    there, other = tmp_path / "one", tmp_path / "other"
-    fill(there)
+    first_home, other = tmp_path / "one", tmp_path / "other"
+    fill(first_home)
     file, again = tmp_path / "all.jsonl", tmp_path / "again.jsonl"
-    exported = run_inside(there, "export", "--all", str(file))
+    exported = run_inside(first_home, "export", "--all", str(file))
     imported = run_inside(other, "import", str(file))
     repeated = perdure(other, "import", "-", stdin=file.read_bytes())
     run_inside(other, "export", "--all", str(again))
@@ -116,10 +116,10 @@ def test_an_archive_goes_to_another_store_and_back(tmp_path: Path) -> None:
     assert "Imported 0 passages" in repeated.stderr
     assert "3 were there already" in repeated.stderr
     assert again.read_text() == file.read_text()
-    assert run_inside(there, "export", "house", "-").stdout.splitlines() == file.read_text().splitlines()[3:]
-    assert "--overwrite" in run_inside(there, "export", "house", str(file)).stderr
+    assert run_inside(first_home, "export", "house", "-").stdout.splitlines() == file.read_text().splitlines()[3:]
+    assert "--overwrite" in run_inside(first_home, "export", "house", str(file)).stderr
     assert lines_of(file)[0]["name"] == "helper's archive"
-    assert run_inside(there, "export", "house", str(file), "--overwrite").returncode == 0
+    assert run_inside(first_home, "export", "house", str(file), "--overwrite").returncode == 0
     assert [line.get("name") for line in lines_of(file)] == ["house", None]
 
 
@@ -131,16 +131,16 @@ def test_what_is_imported_an_agent_finds(tmp_path: Path) -> None:
     file.write_text(json.dumps(passage))
     into = run_inside(tmp_path, "import", str(file), "--into", "house")
     file.write_text(f"{json.dumps({**HEADER, 'name': 'keys'})}\n\n{json.dumps(passage)}\n")
-    known = run_inside(tmp_path, "import", str(file), "--agent", "helper")
+    imported_for_agent = run_inside(tmp_path, "import", str(file), "--agent", "helper")
 
     assert "Imported 1 passage into 'house'." in into.stderr
-    assert "Imported 1 passage into 'keys'." in known.stderr
+    assert "Imported 1 passage into 'keys'." in imported_for_agent.stderr
     assert "under the pot" in run_inside(tmp_path, "search", "pot", "--archive", "house").stdout
     assert "under the pot" in run_inside(tmp_path, "search", "pot", "--agent", "helper").stdout
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         (b"{", "it is no JSON"),
         (b"[1]", "JSON object"),
@@ -157,16 +157,16 @@ def test_what_is_imported_an_agent_finds(tmp_path: Path) -> None:
         (b"\xff\xfe", "not UTF-8"),
     ],
 )
-def test_a_corrupt_line_is_named(tmp_path: Path, line: bytes, told: str) -> None:
+def test_a_corrupt_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
     """By its number and with the reason; nothing of the file was imported."""
     file = tmp_path / "in.jsonl"
     good = json.dumps({"text": "The key is under the pot.", "occurred_at": "2024-01-02T00:00:00Z"}).encode()
     file.write_bytes(b"\n".join((json.dumps(HEADER).encode(), good, line, good)))
-    done = run_inside(tmp_path / "home", "import", str(file))
+    result = run_inside(tmp_path / "home", "import", str(file))
 
-    assert done.returncode == 1
-    assert "line 3: " in done.stderr
-    assert told in done.stderr
+    assert result.returncode == 1
+    assert "line 3: " in result.stderr
+    assert message in result.stderr
     assert not (tmp_path / "home").exists()
 
 

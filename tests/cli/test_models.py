@@ -27,24 +27,24 @@ SECRET = "sk-very-secret-0123456789"
 async def test_the_model_is_shown_and_changed() -> None:
     """/model tells the handle, why, and what is known; with a handle the agent gets it from the next message on."""
     async with open_chat(person=False, terminal=False) as chat:
-        code = await chat.take("/model", "/model perdure/extractive", "I live in Turin.", "/model")
+        code = await chat.type_lines("/model", "/model perdure/extractive", "I live in Turin.", "/model")
 
-        shown = chat.out.getvalue()
+        output = chat.out.getvalue()
         assert code == 0
-        assert shown.startswith(
+        assert output.startswith(
             f"{MODEL}  (this agent's own)\n  window 32,768 tokens, answer up to 4,096  (in no catalog"
         )
-        assert "  price unknown\n" in shown
-        assert shown.count("perdure/extractive  (built in, needs no key") == 2
-        assert "  no price by the token\n" in shown
-        assert "Noted: Lives in: Turin." in shown
+        assert "  price unknown\n" in output
+        assert output.count("perdure/extractive  (built in, needs no key") == 2
+        assert "  no price by the token\n" in output
+        assert "Noted: Lives in: Turin." in output
         assert (await chat.perdure.agent(chat.agent.id)).info.model == "perdure/extractive"
 
 
 async def test_a_model_that_is_not_there_changes_nothing() -> None:
     """The error names what there is."""
     async with open_chat(person=False, terminal=False) as chat:
-        code = await chat.take("/model nobody/x")
+        code = await chat.type_lines("/model nobody/x")
 
         assert code == 1
         assert "'nobody/x' is not available here" in chat.err.getvalue()
@@ -53,10 +53,10 @@ async def test_a_model_that_is_not_there_changes_nothing() -> None:
 
 def test_a_first_model_without_its_key_is_an_error(tmp_path: Path) -> None:
     """It says which variable to set, and no store is made."""
-    done = run_inside(tmp_path, "-p", "hi", PERDURE_MODEL="openai/gpt-4.1")
+    result = run_inside(tmp_path, "-p", "hi", PERDURE_MODEL="openai/gpt-4.1")
 
-    assert done.returncode == 1
-    assert done.stderr == (
+    assert result.returncode == 1
+    assert result.stderr == (
         "error: model 'openai/gpt-4.1' is not available here: there are perdure/extractive. Set OPENAI_API_KEY\n"
     )
     assert list(tmp_path.iterdir()) == []
@@ -66,10 +66,10 @@ async def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent whose provider is known but not set up: the error says which variable to set; nothing is sent."""
     store = InlineStore()
     monkeypatch.setenv("MISTRAL_API_KEY", SECRET)
-    opened = await AsyncPerdure.open(settings=Settings(), store=store)
-    agent = await opened.create_agent("Ada's helper")
+    first = await AsyncPerdure.open(settings=Settings(), store=store)
+    agent = await first.create_agent("Ada's helper")
     assert agent.info.model == "mistral/mistral-small-latest"
-    await opened.app.runner.close()
+    await first.app.runner.close()
     monkeypatch.delenv("MISTRAL_API_KEY")
     async with await AsyncPerdure.open(settings=Settings(), store=store) as again:
         out, err, source = io.StringIO(), io.StringIO(), ListedLines(["hello", "/model"])
@@ -83,7 +83,7 @@ async def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_window_is_shown_as_a_bar() -> None:
     """Each part with its own sign, tokens and percent; they are those of the library and sum to the window."""
     async with open_chat(person=False, terminal=False) as chat:
-        await chat.take("/context", "hello", "/context")
+        await chat.type_lines("/context", "hello", "/context")
 
         before, after = chat.out.getvalue().split("OK.\n")
         overview = await chat.agent.context()
@@ -115,10 +115,10 @@ def test_what_is_there_gets_a_cell(amounts: list[int], size: int, shared: list[i
 
 def test_model_and_context_are_objects_for_programs(tmp_path: Path) -> None:
     """With --json: numbers in tokens and dollars."""
-    done = perdure(tmp_path, "--json", stdin="/model\n/context\n/model nope\n")
+    result = perdure(tmp_path, "--json", stdin="/model\n/context\n/model nope\n")
 
-    model, context, error = map(json.loads, done.stdout.splitlines())
-    assert done.returncode == 1
+    model, context, error = map(json.loads, result.stdout.splitlines())
+    assert result.returncode == 1
     assert model["model"]["handle"] == "perdure/extractive"
     assert (model["model"]["window_tokens"], model["model"]["input_price"]) == (128_000, 0.0)
     parts = sum(part["tokens"] for part in context["context"]["parts"])
@@ -134,32 +134,32 @@ async def test_a_first_run_says_which_model_and_why(tmp_path: Path) -> None:
     answers = {"/v1/models": {"data": [{"id": "mistral-small-latest"}]}}
     async with fake_provider({"/v1/models": (401, {})}) as refuses, fake_provider(answers) as provider:
         mistral = {"MISTRAL_API_KEY": SECRET, "MISTRAL_BASE_URL": provider.url}
-        done = await asyncio.to_thread(perdure, tmp_path / "a", stdin="/model\n", **mistral)
+        result = await asyncio.to_thread(perdure, tmp_path / "a", stdin="/model\n", **mistral)
         openai = {"OPENAI_API_KEY": SECRET, "OPENAI_BASE_URL": refuses.url}
         refused = await asyncio.to_thread(perdure, tmp_path / "b", stdin="", **openai, **mistral)
 
-    assert done.returncode == 0
+    assert result.returncode == 0
     assert "refused the key in OPENAI_BASE_URL, OPENAI_API_KEY (401)" in refused.stderr
     assert "mistral" not in refused.stderr
-    made, model, *_ = done.stderr.splitlines()
-    assert made.startswith("Made agent 'Perdure'")
+    created, model, *_ = result.stderr.splitlines()
+    assert created.startswith("Made agent 'Perdure'")
     assert model.startswith("Model mistral/mistral-small-latest (from MISTRAL_BASE_URL, MISTRAL_API_KEY). ")
-    assert done.stdout.startswith("mistral/mistral-small-latest  (")
-    assert SECRET not in done.stdout + done.stderr + refused.stdout + refused.stderr
+    assert result.stdout.startswith("mistral/mistral-small-latest  (")
+    assert SECRET not in result.stdout + result.stderr + refused.stdout + refused.stderr
 
 
 def test_a_wrong_catalog_is_an_error(tmp_path: Path) -> None:
     """It names the file; the chat itself goes on."""
     (tmp_path / "c.toml").write_text("x = 1")
-    done = perdure(tmp_path, stdin="/model\nI live in Turin.\n", PERDURE_CATALOG=str(tmp_path / "c.toml"))
+    result = perdure(tmp_path, stdin="/model\nI live in Turin.\n", PERDURE_CATALOG=str(tmp_path / "c.toml"))
 
-    assert done.returncode == 1
-    assert f"error: {tmp_path / 'c.toml'}: the file has an unknown field 'x'" in done.stderr
-    assert "Noted" in done.stdout
+    assert result.returncode == 1
+    assert f"error: {tmp_path / 'c.toml'}: the file has an unknown field 'x'" in result.stderr
+    assert "Noted" in result.stdout
 
 
 def test_a_model_that_was_set_is_said_to_be(tmp_path: Path) -> None:
     """The variable is named."""
-    done = run_inside(tmp_path, "-p", "hi", PERDURE_MODEL="perdure/extractive")
+    result = run_inside(tmp_path, "-p", "hi", PERDURE_MODEL="perdure/extractive")
 
-    assert "Model perdure/extractive (from PERDURE_MODEL)." in done.stderr
+    assert "Model perdure/extractive (from PERDURE_MODEL)." in result.stderr

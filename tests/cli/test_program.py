@@ -26,28 +26,28 @@ Child = subprocess.Popen[bytes]
 def test_it_remembers_over_a_restart(tmp_path: Path) -> None:
     """Lines on stdin are messages; what one process was told, the next one knows; stdout has the agent's words only."""
     told = perdure_from_cold(tmp_path, stdin="My name is Ada Lovelace.\nI live in Turin.\n\n我喜欢围棋。\n")
-    asked = perdure(tmp_path, stdin="What is my name?\nWhere do I live?\n我喜欢什么？\n/search 围棋")
+    second = perdure(tmp_path, stdin="What is my name?\nWhere do I live?\n我喜欢什么？\n/search 围棋")
 
-    assert (told.returncode, asked.returncode) == (0, 0)
+    assert (told.returncode, second.returncode) == (0, 0)
     assert "Made agent 'Perdure'; its memory is in " in told.stderr
     assert "perdure/extractive" in told.stderr
     assert "    + Name: Ada Lovelace" in told.stderr
     assert "⚙" not in told.stdout
-    name, place, liked, *found = asked.stdout.splitlines()
+    name, place, liked, *hits = second.stdout.splitlines()
     assert "Ada Lovelace" in name
     assert "Turin" in place
     assert "围棋" in liked
-    assert any("user" in line and "我喜欢围棋。" in line for line in found)
-    assert "Agent 'Perdure' (model perdure/extractive), 12 messages remembered." in asked.stderr
+    assert any("user" in line and "我喜欢围棋。" in line for line in hits)
+    assert "Agent 'Perdure' (model perdure/extractive), 12 messages remembered." in second.stderr
 
 
 def test_json_is_one_object_for_each_message(tmp_path: Path) -> None:
     """A run's object holds all there is to know of it; edits carry their diffs, and nothing else is printed."""
-    done = perdure(tmp_path, "chat", "--json", stdin="My name is Ada Lovelace.\n/memory human\n")
+    result = perdure(tmp_path, "chat", "--json", stdin="My name is Ada Lovelace.\n/memory human\n")
 
-    run, memory = map(json.loads, done.stdout.splitlines())
-    assert done.returncode == 0
-    assert done.stderr == ""
+    run, memory = map(json.loads, result.stdout.splitlines())
+    assert result.returncode == 0
+    assert result.stderr == ""
     assert run["agent"] == "Perdure"
     assert run["agent_id"].startswith("agent-")
     assert run["run_id"].startswith("run-")
@@ -64,11 +64,11 @@ def test_json_is_one_object_for_each_message(tmp_path: Path) -> None:
 def test_one_message_needs_no_command(tmp_path: Path) -> None:
     """`perdure -p` makes the first agent, and talks to the one used last as `perdure chat -p` does."""
     told = run_inside(tmp_path, "-p", "I like 围棋.", "--model", "perdure/extractive")
-    asked = run_inside(tmp_path, "-p", "What do I like?", "--json")
+    second = run_inside(tmp_path, "-p", "What do I like?", "--json")
 
-    assert (told.returncode, asked.returncode) == (0, 0)
+    assert (told.returncode, second.returncode) == (0, 0)
     assert told.stdout.startswith("Noted: Likes: 围棋.\n")
-    assert json.loads(asked.stdout)["text"] == "You like 围棋."
+    assert json.loads(second.stdout)["text"] == "You like 围棋."
     assert [row["name"] for row in json.loads(run_inside(tmp_path, "agents", "--json").stdout)] == ["Perdure"]
 
 
@@ -126,20 +126,20 @@ def test_a_wrong_call_is_one_error_without_a_traceback(
     tmp_path: Path, arguments: tuple[str, ...], code: int, told: str
 ) -> None:
     """What was wrong, and what helps, on stderr; 1 for what could not be done, 2 for what could not be understood."""
-    done = run_inside(tmp_path, *arguments)
+    result = run_inside(tmp_path, *arguments)
 
-    assert done.returncode == code
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    assert result.returncode == code
+    assert told in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
 
 
 def test_an_unknown_model_makes_no_agent(tmp_path: Path) -> None:
     """The handle is checked first, before there is a store; with --json the error is an object."""
-    done = run_inside(tmp_path, "chat", "Bob", "--new", "--model", "x/y", "--json", "-p", "hi")
+    result = run_inside(tmp_path, "chat", "Bob", "--new", "--model", "x/y", "--json", "-p", "hi")
 
-    assert done.returncode == 1
-    assert json.loads(done.stdout)["error"]["type"] == "model_not_found"
+    assert result.returncode == 1
+    assert json.loads(result.stdout)["error"]["type"] == "model_not_found"
     assert list(tmp_path.iterdir()) == []
     assert json.loads(run_inside(tmp_path, "agents", "--json").stdout) == []
 
@@ -153,11 +153,11 @@ def test_a_folder_that_can_not_hold_a_store_is_an_error(tmp_path: Path) -> None:
     other.close()
 
     for home in ("file", "other"):
-        done = run_inside(tmp_path / home, "chat", "-p", "hi")
+        result = run_inside(tmp_path / home, "chat", "-p", "hi")
 
-        assert done.returncode == 1
-        assert done.stderr.startswith("error: ")
-        assert len(done.stderr.splitlines()) == 1
+        assert result.returncode == 1
+        assert result.stderr.startswith("error: ")
+        assert len(result.stderr.splitlines()) == 1
 
 
 def test_bytes_that_are_no_utf_8_are_a_message_like_any_other(tmp_path: Path) -> None:
@@ -239,9 +239,9 @@ def test_a_person_chats_at_a_prompt(tmp_path: Path, terminal: str) -> None:
         code = child.wait(20)
 
     assert code == 0
-    shown = screen.shown.decode()
-    assert "Made agent 'Perdure'" in shown
-    assert "+ Lives in: Turin" in shown
+    output = screen.shown.decode()
+    assert "Made agent 'Perdure'" in output
+    assert "+ Lives in: Turin" in output
 
 
 def test_sigint_between_lines_ends_the_program(tmp_path: Path) -> None:
@@ -267,9 +267,9 @@ def test_sigint_between_lines_ends_the_program(tmp_path: Path) -> None:
 def test_a_reader_that_leaves_is_no_traceback(tmp_path: Path) -> None:
     """`perdure … | head -1` ends quietly."""
     script = f"'{sys.executable}' -m perdure chat -p hello | true"
-    done = subprocess.run(["sh", "-c", script], env=environment(tmp_path), capture_output=True, text=True, timeout=60)
+    result = subprocess.run(["sh", "-c", script], env=environment(tmp_path), capture_output=True, text=True, timeout=60)
 
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_help_loads_neither_engine_nor_terminal_libraries(tmp_path: Path) -> None:
@@ -282,17 +282,17 @@ def test_help_loads_neither_engine_nor_terminal_libraries(tmp_path: Path) -> Non
         "heavy = ('rich', 'prompt_toolkit', 'sqlite3', 'asyncio', 'perdure.library', 'perdure.app')\n"
         "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], env=environment(tmp_path), capture_output=True, text=True, timeout=60
     )
 
-    assert "PERDURE_HOME" in done.stdout
-    assert done.stderr == "[]\n"
+    assert "PERDURE_HOME" in result.stdout
+    assert result.stderr == "[]\n"
 
 
 def test_the_version_is_told(tmp_path: Path) -> None:
     """`--version` names the program and its version."""
-    done = run_inside(tmp_path, "--version")
+    result = run_inside(tmp_path, "--version")
 
-    assert done.returncode == 0
-    assert done.stdout.startswith("perdure ")
+    assert result.returncode == 0
+    assert result.stdout.startswith("perdure ")

@@ -48,14 +48,14 @@ def test_what_was_there_before_gets_its_vectors(tmp_path: Path, monkeypatch: pyt
     fill(tmp_path)
     embedder = ScriptedEmbedder()
     embedded_by(monkeypatch, embedder)
-    done = run_inside(tmp_path, "reindex", "--agent", "ada")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "2 texts with a vector of test/words, 2 of them now" in done.stdout
+    result = run_inside(tmp_path, "reindex", "--agent", "ada")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "2 texts with a vector of test/words, 2 of them now" in result.stdout
 
     assert "4 texts with a vector" in run_inside(tmp_path, "reindex").stdout
-    asked = len(embedder.asked)
+    requests = len(embedder.asked)
     assert run_inside(tmp_path, "reindex").stdout == "4 texts with a vector of test/words.\n"
-    assert len(embedder.asked) == asked
+    assert len(embedder.asked) == requests
     assert "4 texts" in run_inside(tmp_path, "reindex", "--again").stdout
 
     other = ScriptedEmbedder(handle="test/other", dimensions=32)
@@ -84,16 +84,16 @@ def test_a_text_that_can_not_be_embedded_is_told(tmp_path: Path, monkeypatch: py
     """The exit code is 1, the reason and what helps are said, the others have their vectors."""
     fill(tmp_path)
     embedded_by(monkeypatch, Picky())
-    done = run_inside(tmp_path, "reindex")
-    assert done.returncode == 1
-    assert "3 texts with a vector" in done.stdout
-    assert "could not be embedded: this text is refused" in done.stderr
-    assert "tries them again" in done.stderr
+    result = run_inside(tmp_path, "reindex")
+    assert result.returncode == 1
+    assert "3 texts with a vector" in result.stdout
+    assert "could not be embedded: this text is refused" in result.stderr
+    assert "tries them again" in result.stderr
 
 
 def test_what_can_not_be_done_is_said(tmp_path: Path) -> None:
     """No store, no embedder, no such agent."""
     assert "there is no store yet" in run_inside(tmp_path, "reindex").stderr
     fill(tmp_path)
-    done = run_inside(tmp_path, "reindex", PERDURE_EMBEDDING="none")
-    assert (done.returncode, done.stderr) == (1, "error: there is no embedder: PERDURE_EMBEDDING is `none`\n")
+    result = run_inside(tmp_path, "reindex", PERDURE_EMBEDDING="none")
+    assert (result.returncode, result.stderr) == (1, "error: there is no embedder: PERDURE_EMBEDDING is `none`\n")

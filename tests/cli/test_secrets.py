@@ -12,13 +12,13 @@ CANARY = "canary-5f1d7c0a"
 
 def test_a_secret_is_set_from_stdin_listed_and_removed(tmp_path: Path) -> None:
     """Its last line end is not part of it; the list has the name only."""
-    done = perdure(tmp_path, "secret", "set", "TOKEN", stdin=f"{CANARY}\n")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert CANARY not in done.stderr
-    listed = run_inside(tmp_path, "secret", "list")
-    assert listed.stdout.startswith("TOKEN ")
-    (shown,) = json.loads(run_inside(tmp_path, "secret", "list", "--json").stdout)
-    assert shown["name"] == "TOKEN"
+    result = perdure(tmp_path, "secret", "set", "TOKEN", stdin=f"{CANARY}\n")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert CANARY not in result.stderr
+    names = run_inside(tmp_path, "secret", "list")
+    assert names.stdout.startswith("TOKEN ")
+    (output,) = json.loads(run_inside(tmp_path, "secret", "list", "--json").stdout)
+    assert output["name"] == "TOKEN"
     assert run_inside(tmp_path, "secret", "remove", "TOKEN").returncode == 0
 
     assert json.loads(run_inside(tmp_path, "secret", "list", "--json").stdout) == []
@@ -28,12 +28,12 @@ def test_a_secret_is_set_from_stdin_listed_and_removed(tmp_path: Path) -> None:
 
 def test_bad_input_is_told_and_makes_nothing(tmp_path: Path) -> None:
     """A name that can't be, no value, an agent that is not there."""
-    for arguments, told in (
+    for arguments, message in (
         (("set", "A B"), "can't be used"),
         (("set", "TOKEN"), "no value came"),
         (("remove", "TOKEN"), "there is none yet"),
     ):
-        done = run_inside(tmp_path, "secret", *arguments)
-        assert (done.returncode, told in done.stderr) == (1, True), done.stderr
+        result = run_inside(tmp_path, "secret", *arguments)
+        assert (result.returncode, message in result.stderr) == (1, True), result.stderr
 
     assert list(tmp_path.iterdir()) == []

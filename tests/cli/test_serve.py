@@ -31,9 +31,9 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path, stop: signal.Signals) -> 
         try:
             assert child.stdout is not None
             line = child.stdout.readline()
-            found = re.match(r"Perdure is serving on (http://127\.0\.0\.1:\d+) · model (\S+) \((.+)\) · next: ", line)
-            assert found, line
-            with urllib.request.urlopen(f"{found[1]}/v1/health/", timeout=10) as answer:
+            ready = re.match(r"Perdure is serving on (http://127\.0\.0\.1:\d+) · model (\S+) \((.+)\) · next: ", line)
+            assert ready, line
+            with urllib.request.urlopen(f"{ready[1]}/v1/health/", timeout=10) as answer:
                 health = json.load(answer)
             os.kill(child.pid, stop)
             out, err = child.communicate(timeout=20)
@@ -41,7 +41,7 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path, stop: signal.Signals) -> 
             child.kill()
 
     assert health["status"] == "ok"
-    assert found[2] == "perdure/extractive"
+    assert ready[2] == "perdure/extractive"
     assert child.returncode == 0
     assert out == ""
     assert err.splitlines() == [f"Opening {tmp_path / 'perdure.db'} …", "Stopped; everything is kept."]
@@ -82,8 +82,8 @@ def test_it_serves_before_its_local_model_is_there(tmp_path: Path) -> None:
 
 def test_an_address_that_others_reach_needs_a_key(tmp_path: Path) -> None:
     """Refused before a store is made."""
-    done = run_inside(tmp_path, "serve", "--host", "0.0.0.0")
+    result = run_inside(tmp_path, "serve", "--host", "0.0.0.0")
 
-    assert done.returncode == 1
-    assert "PERDURE_API_KEY" in done.stderr
+    assert result.returncode == 1
+    assert "PERDURE_API_KEY" in result.stderr
     assert list(tmp_path.iterdir()) == []

@@ -41,7 +41,7 @@ def weather(place: str) -> str:
 async def test_an_answer_is_printed_once() -> None:
     """The deltas were previews of the message that follows; it is not printed a second time."""
     async with open_chat(says("Hello Ada, how are you?")) as chat:
-        await chat.take("hi")
+        await chat.type_lines("hi")
 
         assert chat.out.getvalue() == "Hello Ada, how are you?\n"
 
@@ -51,10 +51,10 @@ async def test_what_is_recalled_is_told_in_a_line_and_can_be_turned_off() -> Non
     async with open_chat(person=False, terminal=False) as chat:
         await chat.session.agent.archive("Walruses eat clams.")
         for line in ("/recall", "/recall on", "What do walruses eat?", "/recall off", "What do walruses eat?"):
-            await chat.take(line)
+            await chat.type_lines(line)
 
-        told = [line for line in chat.err.getvalue().splitlines() if "recalled" in line]
-        assert told == [f"◆ recalled 1: {chat.session.agent.name}'s archive"]
+        notes = [line for line in chat.err.getvalue().splitlines() if "recalled" in line]
+        assert notes == [f"◆ recalled 1: {chat.session.agent.name}'s archive"]
         assert [line for line in chat.out.getvalue().splitlines() if "recall is" in line] == [
             "Automatic recall is off.",
             "Automatic recall is on: up to 400 tokens of memory go with each message.",
@@ -66,7 +66,7 @@ async def test_in_a_pipe_only_facts_are_written() -> None:
     """Without a terminal there are no previews: stdout holds what was said, stderr what was done."""
     script = [thinks("hm", calls("memory_insert", label="human", new_string="Name: Ada")), says("Noted.")]
     async with open_chat(*script, person=False, terminal=False) as chat:
-        await chat.take("I am Ada")
+        await chat.type_lines("I am Ada")
 
         assert chat.out.getvalue() == "Noted.\n"
         assert chat.err.getvalue().splitlines() == [
@@ -80,7 +80,7 @@ async def test_in_a_pipe_only_facts_are_written() -> None:
 async def test_text_keeps_its_tabs_and_spaces() -> None:
     """What the agent says is written as it is, indentation and trailing spaces included."""
     async with open_chat(says("all:\n\techo  x  \n\n  end"), person=False, terminal=False) as chat:
-        await chat.take("a makefile")
+        await chat.type_lines("a makefile")
 
         assert chat.out.getvalue() == "all:\n\techo  x  \n\n  end\n"
 
@@ -88,7 +88,7 @@ async def test_text_keeps_its_tabs_and_spaces() -> None:
 async def test_an_escape_sequence_is_shown_not_done() -> None:
     """An agent can't colour the screen or rename the window."""
     async with open_chat(says("\x1b]0;owned\x07\x1b[31mred")) as chat:
-        await chat.take("hi")
+        await chat.type_lines("hi")
 
         assert chat.out.getvalue() == "␛]0;owned␇␛[31mred\n"
 
@@ -97,7 +97,7 @@ async def test_tool_calls_are_folded_to_a_line() -> None:
     """A call and its result are one line; what went wrong is told to its end."""
     script = [calls("weather", place="Turin"), calls("weather", place="nowhere"), calls("no_tool"), says("done")]
     async with open_chat(*script, tools=[weather]) as chat:
-        await chat.take("how is the weather?")
+        await chat.type_lines("how is the weather?")
 
         first, *rest, answer = chat.out.getvalue().splitlines()
         assert first == '⚙ weather("Turin") → sunny'
@@ -108,7 +108,7 @@ async def test_tool_calls_are_folded_to_a_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "name", "listed"),
+    ("count", "name", "lines_below"),
     [
         (
             10,
@@ -124,14 +124,14 @@ async def test_tool_calls_are_folded_to_a_line() -> None:
     ],
 )
 async def test_lines_that_were_read_are_listed_where_they_do_not_fit_beside_the_call(
-    count: int, name: str, listed: list[str]
+    count: int, name: str, lines_below: list[str]
 ) -> None:
     """File, lines and page of each, up to eight."""
     out = Screen()
     renderer = RunRenderer(Terminal(out, out, interactive=True, coloured=False))
-    found = "\n\n".join(f"{name}: lines {n}1-{n}9, page {n}\ntext" for n in range(1, count + 1))
+    hits = "\n\n".join(f"{name}: lines {n}1-{n}9, page {n}\ntext" for n in range(1, count + 1))
     call = ToolCall("call-1", "semantic_search_files", '{"query": "text"}')
-    parts: list[ToolCall | ToolResult] = [call, ToolResult("call-1", "semantic_search_files", found)]
+    parts: list[ToolCall | ToolResult] = [call, ToolResult("call-1", "semantic_search_files", hits)]
     for seq, part in enumerate(parts):
         message = Message(
             id=MessageId(f"message-{seq}"),
@@ -146,7 +146,7 @@ async def test_lines_that_were_read_are_listed_where_they_do_not_fit_beside_the_
         event = MessageAdded(seq, message)
         renderer.show_event(StoredEvent(agent_id=message.agent_id, run_seq=0, seq=seq, event=event, created_at=START))
 
-    assert out.getvalue().splitlines() == listed
+    assert out.getvalue().splitlines() == lines_below
 
 
 async def test_a_memory_edit_is_shown_as_a_diff_where_it_happens() -> None:
@@ -158,7 +158,7 @@ async def test_a_memory_edit_is_shown_as_a_diff_where_it_happens() -> None:
         says("Done."),
     ]
     async with open_chat(*script) as chat:
-        await chat.take("I am Ada, in Turin. No, Oslo.")
+        await chat.type_lines("I am Ada, in Turin. No, Oslo.")
 
         lines = chat.out.getvalue().splitlines()
         assert lines[1:4] == ["  human  version 1", "    + Name: Ada", "    + Lives in: Turin"]
@@ -176,7 +176,7 @@ async def test_a_memory_edit_is_shown_as_a_diff_where_it_happens() -> None:
 async def test_a_failing_model_is_an_error_that_says_the_message_is_kept() -> None:
     """The chat goes on after it; a program learns of it by the exit code."""
     async with open_chat(fails("the provider is down"), says("back again"), person=False, terminal=False) as chat:
-        code = await chat.take("hi", "and now?")
+        code = await chat.type_lines("hi", "and now?")
 
         assert code == 1
         assert chat.out.getvalue() == "back again\n"
@@ -188,7 +188,7 @@ async def test_a_failing_model_is_an_error_that_says_the_message_is_kept() -> No
 async def interrupted(chat: Chat, model: SlowSpeaker, *lines: str) -> int:
     """Type the lines, interrupt the run as soon as its model speaks, and let the model speak freely after that; the
     exit code."""
-    taking = asyncio.create_task(chat.take(*lines))
+    taking = asyncio.create_task(chat.type_lines(*lines))
     await model.speaking.wait()
     os.kill(os.getpid(), signal.SIGINT)
     while "cancelled" not in chat.out.getvalue() + chat.err.getvalue():  # noqa: ASYNC110  # a screen tells nobody
@@ -228,7 +228,7 @@ async def test_a_second_ctrl_c_does_not_wait_for_the_run() -> None:
     """Where a run can't be stopped at once, the person is let go."""
     model = SlowSpeaker("one ", "two ")
     async with open_chat(model=model) as chat:
-        turn = asyncio.create_task(chat.take("count"))
+        turn = asyncio.create_task(chat.type_lines("count"))
         await model.speaking.wait()
         chat.session.interrupt()
         chat.session.interrupt()
@@ -272,33 +272,33 @@ async def test_slash_commands_show_memory_and_search() -> None:
         says("Noted."),
     ]
     async with open_chat(*script, person=False, terminal=False) as chat:
-        code = await chat.take(
+        code = await chat.type_lines(
             "I am Ada", "/memory", "/memory human history", "/memory human restore 0", "/memory human", "/search Ada"
         )
 
-        shown = chat.out.getvalue()
+        output = chat.out.getvalue()
         assert code == 0
-        assert "human  9/5,000 characters  version 1" in shown
-        assert "human version 1" in shown
-        assert "by the agent in run-" in shown
-        assert "human has the value of version 0 again, as version 2." in shown
-        assert "    - Name: Ada" in shown
-        assert "human  0/5,000 characters  version 2" in shown
-        assert "user" in shown.rpartition("version 2")[2]
-        assert "archive  Ada wrote about the engine" in shown.replace("    archive", "archive")
+        assert "human  9/5,000 characters  version 1" in output
+        assert "human version 1" in output
+        assert "by the agent in run-" in output
+        assert "human has the value of version 0 again, as version 2." in output
+        assert "    - Name: Ada" in output
+        assert "human  0/5,000 characters  version 2" in output
+        assert "user" in output.rpartition("version 2")[2]
+        assert "archive  Ada wrote about the engine" in output.replace("    archive", "archive")
 
 
 async def test_read_only_blocks_are_marked() -> None:
     """A person sees which blocks the agent can't edit."""
     async with open_chat(person=False, terminal=False) as chat:
         await chat.agent.blocks.create("rules", "Be kind.", read_only=True)
-        await chat.take("/memory rules")
+        await chat.type_lines("/memory rules")
 
         assert chat.out.getvalue().splitlines()[0] == "rules  8/5,000 characters  version 0  read-only"
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "notes"),
     [
         ("/memroy", "did you mean /memory?"),
         ("/mem", "did you mean /memory?"),
@@ -309,14 +309,14 @@ async def test_read_only_blocks_are_marked() -> None:
         ("/search", "/search TEXT"),
     ],
 )
-async def test_a_command_that_can_not_be_done_says_why(line: str, told: str) -> None:
+async def test_a_command_that_can_not_be_done_says_why(line: str, notes: str) -> None:
     """The error is one line, a program learns of it by the exit code, and nothing was sent to the agent."""
     async with open_chat(person=False, terminal=False) as chat:
-        code = await chat.take(line)
+        code = await chat.type_lines(line)
 
         assert code == 1
         assert chat.err.getvalue().startswith("error: ")
-        assert told in chat.err.getvalue()
+        assert notes in chat.err.getvalue()
         assert await chat.agent.message_count() == 0
 
 
@@ -343,7 +343,7 @@ async def test_an_agent_that_gets_a_model_from_here_can_be_talked_to(tmp_path: P
 async def test_two_slashes_send_a_text_that_begins_with_one() -> None:
     """What looks like a command can be said too; blank lines are nothing."""
     async with open_chat() as chat:
-        await chat.take("//memory is what?", "", "   ")
+        await chat.type_lines("//memory is what?", "", "   ")
 
         assert [message.text for message in await chat.agent.messages()] == ["/memory is what?", "OK."]
 
@@ -351,7 +351,7 @@ async def test_two_slashes_send_a_text_that_begins_with_one() -> None:
 async def test_a_new_conversation_has_the_same_memory() -> None:
     """After /new messages go to another conversation of the same agent."""
     async with open_chat() as chat:
-        await chat.take("first", "/new", "second", "/quit", "never")
+        await chat.type_lines("first", "/new", "second", "/quit", "never")
 
         messages = await chat.agent.messages()
         assert [(message.conversation_seq, message.text) for message in messages if message.role == "user"] == [
@@ -367,11 +367,11 @@ async def test_a_long_wait_shows_a_status_that_vanishes(monkeypatch: pytest.Monk
     terminal = Terminal(out, out, interactive=True, coloured=True)
     terminal.show_status("thinking…")
     await asyncio.sleep(0.6)
-    waited = out.getvalue()
+    seconds = out.getvalue()
     terminal.words("Hello")
     terminal.end_line()
 
-    assert "thinking…" in waited
+    assert "thinking…" in seconds
     assert out.getvalue().endswith("\r\x1b[2KHello\n")
 
 
@@ -381,8 +381,8 @@ async def test_an_option_is_chosen_by_its_number() -> None:
     model = ScriptedModel(question, says("Blue it is."), question, says("Hm."), says("5?"))
     async with open_chat(model=model) as chat:
         await chat.session.agent.tools.attach("ask_user")
-        await chat.take("paint", "2", "paint", "3", "2")
+        await chat.type_lines("paint", "2", "paint", "3", "2")
 
-        said = [message.text for message in await chat.session.agent.messages() if message.role == "user"]
-        assert said == ["paint", "dark blue", "paint", "3", "2"]
+        texts = [message.text for message in await chat.session.agent.messages() if message.role == "user"]
+        assert texts == ["paint", "dark blue", "paint", "3", "2"]
         assert "Which colour?\n\n1. red\n2. dark blue\n" in chat.out.getvalue()

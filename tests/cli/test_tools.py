@@ -52,17 +52,17 @@ def test_a_tool_is_added_tried_given_and_removed(tmp_path: Path, file: Path) -> 
     (row,) = json.loads(run_inside(home, "tool", "list", "--json").stdout)
     assert (row["name"], row["agents"], row["timeout_s"]) == ("roll", ["ann"], 5.0)
     assert run_inside(home, "tool", "list").stdout.splitlines()[0].split()[:3] == ["tool", "kind", "agents"]
-    shown = json.loads(run_inside(home, "tool", "show", "roll", "--json").stdout)
-    assert (shown["source"], shown["environment"]) == (ROLL, {"A": ""})
-    told = run_inside(home, "tool", "show", "roll").stdout
-    assert "def roll" in told
-    assert "\ncustom; up to 5 s; no network; sees A\n" in told
+    output = json.loads(run_inside(home, "tool", "show", "roll", "--json").stdout)
+    assert (output["source"], output["environment"]) == (ROLL, {"A": ""})
+    message = run_inside(home, "tool", "show", "roll").stdout
+    assert "def roll" in message
+    assert "\ncustom; up to 5 s; no network; sees A\n" in message
     assert "no longer" in run_inside(home, "tool", "detach", "roll", "--agent", "ann").stderr
     assert run_inside(home, "tool", "remove", "roll").returncode == 0
     assert json.loads(run_inside(home, "tool", "list", "--json").stdout) == []
-    listed = run_inside(home, "tool", "list", "--all").stdout
-    assert max(map(len, listed.splitlines())) < 250
-    assert "letta_" not in listed
+    rows = run_inside(home, "tool", "list", "--all").stdout
+    assert max(map(len, rows.splitlines())) < 250
+    assert "letta_" not in rows
     every = json.loads(run_inside(home, "tool", "list", "--all", "--json").stdout)
     assert {"memory_insert", "run_code"} <= {row["name"] for row in every}
 
@@ -75,7 +75,7 @@ def test_a_file_is_tried_before_it_is_added(tmp_path: Path, file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "told"),
+    ("text", "arguments", "message"),
     [
         (b"def f(:", (), "line 1: invalid syntax"),
         (b"def f(a): 'F.'", (), "parameter 'a' of f has no annotation"),
@@ -88,16 +88,16 @@ def test_a_file_is_tried_before_it_is_added(tmp_path: Path, file: Path) -> None:
     ],
 )
 def test_what_can_not_be_added_is_told(
-    tmp_path: Path, text: bytes | None, arguments: tuple[str, ...], told: str
+    tmp_path: Path, text: bytes | None, arguments: tuple[str, ...], message: str
 ) -> None:
     """On stderr, with exit code 1 and no traceback."""
     path = tmp_path / "tool.py"
     if text is not None:
         path.write_bytes(text)
-    failed = run_inside(tmp_path, "tool", "add", str(path), *arguments)
+    failure = run_inside(tmp_path, "tool", "add", str(path), *arguments)
 
-    assert (failed.returncode, failed.stdout) == (1, "")
-    assert told in failed.stderr and "Traceback" not in failed.stderr
+    assert (failure.returncode, failure.stdout) == (1, "")
+    assert message in failure.stderr and "Traceback" not in failure.stderr
 
 
 def test_a_tool_is_tried_for_an_agent(tmp_path: Path, file: Path) -> None:

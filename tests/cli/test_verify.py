@@ -26,10 +26,10 @@ def test_all_agrees(tmp_path: Path) -> None:
     """A store that was only used says so, with exit code 0; where there is none that is an error."""
     assert "there is no store yet" in run_inside(tmp_path, "verify").stderr
     fill(tmp_path)
-    done = run_inside(tmp_path, "verify")
+    result = run_inside(tmp_path, "verify")
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "rows of 2 agents and archives were compared.\nAll agrees.\n" in done.stdout
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "rows of 2 agents and archives were compared.\nAll agrees.\n" in result.stdout
 
 
 def test_what_differs_is_told_and_repaired(tmp_path: Path) -> None:
@@ -40,11 +40,11 @@ def test_what_differs_is_told_and_repaired(tmp_path: Path) -> None:
     connection.execute("UPDATE passages SET text = 'Ada likes long trains', checksum = NULL")
     connection.commit()
     connection.close()
-    told = run_inside(tmp_path, "verify")
-    assert told.returncode == 1
-    assert "✗ archive-" in told.stdout and "5 passages counted, not 1" in told.stdout
-    assert "1 found by words they don't have" in told.stdout
-    assert "--repair" in told.stderr
+    output = run_inside(tmp_path, "verify")
+    assert output.returncode == 1
+    assert "✗ archive-" in output.stdout and "5 passages counted, not 1" in output.stdout
+    assert "1 found by words they don't have" in output.stdout
+    assert "--repair" in output.stderr
     repaired = run_inside(tmp_path, "verify", "--repair")
     assert (repaired.returncode, repaired.stdout.count("✓ repaired")) == (0, 2)
 
@@ -56,9 +56,9 @@ def test_a_repair_that_was_cut_off_is_told_and_goes_on(tmp_path: Path) -> None:
     fill(tmp_path)
     store = SqliteStore.open(tmp_path / "perdure.db", at=START)
     asyncio.run(begin(store))
-    told = run_inside(tmp_path, "verify")
-    assert (told.returncode, told.stdout.count("is not done")) == (1, 1)
-    assert "--repair` goes on" in told.stderr
+    output = run_inside(tmp_path, "verify")
+    assert (output.returncode, output.stdout.count("is not done")) == (1, 1)
+    assert "--repair` goes on" in output.stderr
     asyncio.run(talk_more(tmp_path))
 
     assert run_inside(tmp_path, "verify", "--repair").returncode == 0

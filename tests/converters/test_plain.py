@@ -25,10 +25,10 @@ def read(name: str, kind: FileKind, data: bytes) -> Document:
 
 def test_text_and_code_keep_their_lines() -> None:
     """So that a line number means the same in the file and here."""
-    made = read("a.py", "code", b"\n\ndef f():\r\n    return 1")
+    document = read("a.py", "code", b"\n\ndef f():\r\n    return 1")
 
-    assert made.text == "\n\ndef f():\n    return 1"
-    assert made.line_count == 4
+    assert document.text == "\n\ndef f():\n    return 1"
+    assert document.line_count == 4
 
 
 def test_markdown_is_titled_by_its_first_heading() -> None:
@@ -62,10 +62,10 @@ def test_csv_becomes_a_table(data: str, lines: list[str]) -> None:
 @pytest.mark.parametrize("data", [f"a,{'x' * 200_000}", "a\n" * 2_000 + "x," * 60_000])
 def test_csv_that_makes_no_table_stays_as_it_is(data: str) -> None:
     """A cell beyond all measure, or one row far longer than the others; and it is said why."""
-    made = read("a.csv", "csv", data.encode())
+    document = read("a.csv", "csv", data.encode())
 
-    assert made.text == data
-    assert "as they were" in made.warnings[0]
+    assert document.text == data
+    assert "as they were" in document.warnings[0]
 
 
 def test_json_with_short_lines_keeps_them() -> None:
@@ -88,10 +88,10 @@ def test_json_on_one_line_is_put_on_several_without_a_change(value: object) -> N
 
 def test_long_json_is_put_on_several_lines() -> None:
     """And that is said."""
-    made = read("a.json", "json", json.dumps({"list": list(range(1_000)), "text": "x" * 3_000}).encode())
+    document = read("a.json", "json", json.dumps({"list": list(range(1_000)), "text": "x" * 3_000}).encode())
 
-    assert made.line_count == 1_005
-    assert "lines of their own" in made.warnings[0]
+    assert document.line_count == 1_005
+    assert "lines of their own" in document.warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ class Chat:
     source: ListedLines
     session: Session
 
-    async def take(self, *lines: str | None) -> int:
+    async def type_lines(self, *lines: str | None) -> int:
         """Type these lines, or Ctrl-C where one is None; the exit code."""
         self.source.lines.extend(lines)
         return await self.session.run()
