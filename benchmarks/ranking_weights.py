@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from perdure.core.text.words import query_of
+from perdure.core.text.words import parse_query
 from perdure.search.query.dates import spans
 from perdure.search.query.names import without_names
 from perdure.search.ranking.fuse import add_late, rank
@@ -199,7 +199,7 @@ class _Rows:
         )
 
     def pool(self, query: str, cosines: Column | None) -> tuple[Column, Pool]:
-        counts = clause_counts(query_of(without_names(query, self.names)), self.texts)
+        counts = clause_counts(parse_query(without_names(query, self.names)), self.texts)
         found = np.asarray(counts.any(axis=0), bool)
         scope = self.scope
         if cosines is not None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perdure.cli.views.fold import call_line, diff_lines, fold, match_spans, outcome, snippet, visible
 from perdure.core.messages import ToolCall, ToolResult
-from perdure.core.text.line_diff import diff_of
+from perdure.core.text.line_diff import unified_diff
 
 LINES = st.lists(st.sampled_from(["", "-", "+", "@@ -1 +1 @@", "Ada", "Turin", " …"]), max_size=12).map("\n".join)
 
@@ -55,14 +55,14 @@ def test_a_result_is_told_in_a_few_words(text: str, status: str, told: str) -> N
 
 def test_the_first_line_of_an_empty_block_is_only_added() -> None:
     """An empty block counts as one empty line in a diff; nobody took that line away."""
-    assert list(diff_lines(diff_of("", "Name: Ada"))) == [("+", "Name: Ada")]
-    assert list(diff_lines(diff_of("Name: Ada", ""))) == [("-", "Name: Ada")]
+    assert list(diff_lines(unified_diff("", "Name: Ada"))) == [("+", "Name: Ada")]
+    assert list(diff_lines(unified_diff("Name: Ada", ""))) == [("-", "Name: Ada")]
 
 
 def test_places_far_apart_have_a_gap_between_them() -> None:
     """Two hunks of a diff are told apart."""
     before = "\n".join("abcdefgh")
-    marks = [mark for mark, _ in diff_lines(diff_of(before, before.replace("a", "A").replace("h", "H")))]
+    marks = [mark for mark, _ in diff_lines(unified_diff(before, before.replace("a", "A").replace("h", "H")))]
 
     assert marks.count("…") == 1
 
@@ -70,7 +70,7 @@ def test_places_far_apart_have_a_gap_between_them() -> None:
 @given(LINES, LINES)
 def test_a_diff_shows_every_changed_line(before: str, after: str) -> None:
     """Whatever the values, the lines marked + stand in the new one and those marked - in the old one."""
-    for mark, text in diff_lines(diff_of(before, after)):
+    for mark, text in diff_lines(unified_diff(before, after)):
         assert mark in "+ …" or text in before.split("\n")
         assert mark in "- …" or text in after.split("\n")
 

@@ -27,7 +27,7 @@ from perdure.core.ids import (
 from perdure.core.messages import Draft, Message, MessageFilter, MessageKind, Part, Role, Text
 from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.core.runs import Run, RunKey
-from perdure.core.text.words import query_of
+from perdure.core.text.words import parse_query
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START, SequentialIds
@@ -247,11 +247,11 @@ def match_messages(
     tx: Tx, agent_id: AgentId, text: str, *, where: MessageFilter | None = None, limit: int = 100
 ) -> list[int]:
     """The numbers of the messages that a search for `text` meets, sorted."""
-    return sorted(tx.messages.match(agent_id, query_of(text), where=where or MessageFilter(), limit=limit).seqs)
+    return sorted(tx.messages.match(agent_id, parse_query(text), where=where or MessageFilter(), limit=limit).seqs)
 
 
 def match_passages(
     tx: Tx, archive_id: ArchiveId, text: str, *, where: PassageFilter | None = None, limit: int = 100
 ) -> list[int]:
     """The numbers of the passages that a search for `text` meets, sorted."""
-    return sorted(tx.passages.match(archive_id, query_of(text), where=where or PassageFilter(), limit=limit).seqs)
+    return sorted(tx.passages.match(archive_id, parse_query(text), where=where or PassageFilter(), limit=limit).seqs)

@@ -13,7 +13,7 @@ from typing import Any
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, append_text
 from perdure.core.errors import AlreadyExists, Conflict, NotFound, TooMany, VersionConflict
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId
-from perdure.core.text.line_diff import diff_of
+from perdure.core.text.line_diff import unified_diff
 from perdure.domain.blocks.units import edit_block, find_block, restore_block
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
@@ -68,10 +68,10 @@ class BlockContract(Contract):
             assert [version.version for version in history] == [3, 2, 1, 0]
             assert [version.value for version in history] == ["", values[1], values[0], "Ada"]
             assert [version.diff for version in history] == [
-                diff_of(values[1], ""),
+                unified_diff(values[1], ""),
                 "",
-                diff_of("Ada", values[0]),
-                diff_of("", "Ada"),
+                unified_diff("Ada", values[0]),
+                unified_diff("", "Ada"),
             ]
             assert [version.author for version in history] == [author, author, author, ADA]
             assert [version.created_at for version in history] == [AT + timedelta(seconds=3 - i) for i in range(4)]
@@ -123,8 +123,8 @@ class BlockContract(Contract):
                 assert put == replace(after, version=1)
                 assert await store.read(get, block.id) == put
                 assert await store.read(history, block.id) == [
-                    (text, f"{text}!", diff_of(text, f"{text}!"), text),
-                    (text, text, diff_of("", text), text),
+                    (text, f"{text}!", unified_diff(text, f"{text}!"), text),
+                    (text, text, unified_diff("", text), text),
                 ]
 
     async def test_an_outdated_edit_is_a_conflict(self) -> None:

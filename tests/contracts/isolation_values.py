@@ -20,7 +20,7 @@ from perdure.core.models import Exchange
 from perdure.core.passages import PassageFilter
 from perdure.core.runs import RunFilter, Usage
 from perdure.core.secrets import ORGANISATION
-from perdure.core.text.words import query_of
+from perdure.core.text.words import parse_query
 from perdure.core.tools.spec import ToolCode, ToolFilter
 from tests.contracts.base import ADA, LATER, UNTIL
 from tests.contracts.nodes import node_of
@@ -48,7 +48,7 @@ PLAIN: Mapping[str, Any] = {
         "overcount": 0,
         "owner": "here",
         "owner_kind": "archive",
-        "query": query_of("walrus"),
+        "query": parse_query("walrus"),
     },
     **{
         "resumes": 0,

@@ -8,7 +8,7 @@ from datetime import timedelta
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, MessageId, OrgId, StepId
 from perdure.core.messages import Message, MessageFilter, Reasoning, Role, Text, ToolCall, ToolResult
-from perdure.core.text.words import Matches, Query, query_of
+from perdure.core.text.words import Matches, Query, parse_query
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, claimed, match_messages, raises
 
@@ -354,10 +354,10 @@ class MessageContract(Contract):
             def match(tx: Tx, query: Query, limit: int) -> Matches:
                 return tx.messages.match(agent.id, query, where=MessageFilter(), limit=limit)
 
-            found = await store.read(match, query_of("walrus zoo"), 4)
+            found = await store.read(match, parse_query("walrus zoo"), 4)
             assert list(found.seqs) == [0, 9, 8, 7]
             assert list(found.frequency) == [10, 1]
-            assert list((await store.read(match, query_of("walrus"), 99)).seqs) == list(range(9, -1, -1))
+            assert list((await store.read(match, parse_query("walrus"), 99)).seqs) == list(range(9, -1, -1))
             assert list((await store.read(match, Query(()), 9)).seqs) == []
 
     async def test_search_among_very_many_finds_what_is_old(self) -> None:
@@ -369,7 +369,7 @@ class MessageContract(Contract):
                 await store.write(self.say, agent.id, *(["one more walrus", "one more penguin"] * 400))
 
             def match(tx: Tx, text: str) -> Matches:
-                return tx.messages.match(agent.id, query_of(text), where=MessageFilter(), limit=5)
+                return tx.messages.match(agent.id, parse_query(text), where=MessageFilter(), limit=5)
 
             both = await store.read(match, "walrus penguin")
             assert both.seqs[0] == 0

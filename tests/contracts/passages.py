@@ -11,7 +11,7 @@ from typing import Any
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, OrgId, PassageId
 from perdure.core.passages import Archive, Passage, PassageFilter, TagMatch
-from perdure.core.text.words import Matches, query_of
+from perdure.core.text.words import Matches, parse_query
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, match_passages, raises
 from tests.contracts.messages import WORDS
@@ -173,7 +173,7 @@ class PassageContract(Contract):
                     self.add_passage(tx, archive.id, text, "blue" if seq % 2 else "red")
 
             await store.write(add)
-            where, query = PassageFilter(tags=("red",)), query_of("walrus seal")
+            where, query = PassageFilter(tags=("red",)), parse_query("walrus seal")
 
             def matched(tx: Tx, rows: int | None) -> Matches:
                 return tx.passages.match(archive.id, query, where=where, limit=120, rows=rows)
@@ -339,7 +339,7 @@ class PassageContract(Contract):
                 (0, "a walrus", None, 2),
             ]
             assert texts.occurred_at == [AT.timestamp(), LATER.timestamp()]
-            assert [texts.whole(index) for index in (0, 1)] == await store.read(
+            assert [texts.passage(index) for index in (0, 1)] == await store.read(
                 lambda tx: tx.passages.by_seqs(archive.id, [1, 0])
             )
             assert not len(await store.read(lambda tx: tx.passages.texts(archive.id, [])))

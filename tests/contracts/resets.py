@@ -8,7 +8,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import MessageFilter, Text
 from perdure.core.runs import Prefix
-from perdure.core.text.words import query_of
+from perdure.core.text.words import parse_query
 from perdure.core.upkeep import Fault
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, LATER, Contract, list_texts, match_messages, raises
@@ -144,7 +144,9 @@ class ResetContract(Contract):
                     tx.agents.get(agent.id).message_count,
                     tx.messages.count_after(agent.id, -1),
                     match_messages(tx, agent.id, "walrus"),
-                    tx.messages.match(agent.id, query_of("walrus"), where=MessageFilter(roles=("user",)), limit=9).seqs,
+                    tx.messages.match(
+                        agent.id, parse_query("walrus"), where=MessageFilter(roles=("user",)), limit=9
+                    ).seqs,
                     tx.messages.reset_among([message.id for message in tx.messages.list(agent.id, reset=True)]),
                     tx.conversations.shown(agent.id, 0),
                     tx.captures.waiting(agent.id, 0),
@@ -227,7 +229,9 @@ class ResetContract(Contract):
                 return tx.resets.add(tx.conversations.at(agent.id, seq), author=ADA, at=LATER, counted=counted)
 
             counted = await store.read(lambda tx: tx.resets.counted(agent.id))
-            assert counted == MessageCounts(next_seq=4, settings_revision=counted.settings_revision, said={0: 2, 1: 1})
+            assert counted == MessageCounts(
+                next_seq=4, settings_revision=counted.settings_revision, counts={0: 2, 1: 1}
+            )
             await store.write(self.say, agent.id, "more")
             first = await store.write(reset)
             await store.write(self.say, agent.id, "again", "and again")

@@ -92,7 +92,7 @@ class RunContract(Contract):
                     agent.id, drafts, conversation_seq=0, at=AT, tokens=[10, 20], run=run, opening=opening
                 )
                 assert [message.seq for message in messages] == [1, 2]
-                return run, opening.after(messages)
+                return run, opening.with_messages(messages)
 
             run, reckoned = await store.write(add)
             assert (run.key.seq, run.first_message_seq, reckoned.active_run_seq) == (0, 1, None)

@@ -55,12 +55,12 @@ class UpkeepContract(Contract):
 
             def compare(tx: Tx) -> tuple[list[Fault], int, int]:
                 faults, bare, pages = faults_of(tx), 0, 0
-                bare += sum(tx.upkeep.check(owner).bare for owner in tx.upkeep.owners())
+                bare += sum(tx.upkeep.check(owner).without_checksum for owner in tx.upkeep.owners())
                 after: tuple[str, int] | None = ("", -1)
                 while after is not None:
                     checked = tx.upkeep.check_blocks(after=after, limit=2)
                     faults += checked.faults
-                    bare += checked.bare
+                    bare += checked.without_checksum
                     after, pages = checked.after, pages + 1
                 return faults, bare, pages
 

@@ -16,7 +16,7 @@ from perdure.core.blocks import Block, append_text, check_label, insert_lines, r
 from perdure.core.errors import BlockLimitExceeded, BlockReadOnly, InvalidInput, ToolError
 from perdure.core.ids import DEFAULT_ORG, BlockId
 from perdure.core.text import line_diff
-from perdure.core.text.line_diff import DIFF_STEPS, diff_of
+from perdure.core.text.line_diff import DIFF_STEPS, unified_diff
 from perdure.domain.blocks.patches import apply_patch
 from perdure.testing.clock import START
 from tests.support.strategies import any_text, blocks, effort
@@ -94,7 +94,7 @@ def test_a_diff_leads_from_one_value_to_the_other(before: str, after: str, large
     """It is empty only for equal values, and a patch otherwise; also where they are too large to look for the lines
     that they share."""
     with patch.object(line_diff, "DIFF_STEPS", 0 if large else DIFF_STEPS):
-        diff = diff_of(before, after)
+        diff = unified_diff(before, after)
 
     assert (diff == "") == (before == after)
     if diff:
@@ -110,7 +110,7 @@ def test_a_diff_takes_time_in_proportion_to_its_values(kinds: int) -> None:
     began = time.thread_time()
 
     for count in (100, 300, 1_000, 3_000, 100_000):
-        diff_of("\n".join(lines[:count]), "\n".join(shuffled[:count]))
-        diff_of("\n".join(lines[:count]), "\n".join(str(int(line) * 7 % kinds) for line in lines[:count]))
+        unified_diff("\n".join(lines[:count]), "\n".join(shuffled[:count]))
+        unified_diff("\n".join(lines[:count]), "\n".join(str(int(line) * 7 % kinds) for line in lines[:count]))
 
     assert time.thread_time() - began < 3

@@ -18,8 +18,8 @@ from perdure.core.mcp import (
     McpTool,
     ServerSecrets,
     check_server,
-    definition_of,
     local_name,
+    parse_definition,
     seal_server,
 )
 from perdure.domain.secrets import open_server
@@ -67,15 +67,15 @@ def test_a_definition_is_the_same_whatever_the_order_of_its_keys() -> None:
     """And another one when anything that it says is another."""
     said: dict[str, Any] = {"name": "x", "description": "Do.", "inputSchema": {"type": "object", "properties": {}}}
     swapped = {"inputSchema": {"properties": {}, "type": "object"}, "description": "Do.", "name": "x"}
-    digest = definition_of(said).digest
+    digest = parse_definition(said).digest
 
-    assert definition_of(swapped).digest == digest
+    assert parse_definition(swapped).digest == digest
     for change in (
         {"description": "Do it."},
         {"inputSchema": {"type": "object", "properties": {"a": {}}}},
         {"annotations": {"readOnlyHint": True}},
     ):
-        assert definition_of({**said, **change}).digest != digest
+        assert parse_definition({**said, **change}).digest != digest
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def nested(depth: int) -> dict[str, Any]:
 def test_what_is_no_definition_is_refused(said: dict[str, Any]) -> None:
     """No name, no schema of an object, too large, too deep."""
     with pytest.raises(InvalidInput):
-        definition_of(said)
+        parse_definition(said)
 
 
 def a_server(**fields: Any) -> McpServer:
@@ -172,8 +172,8 @@ def test_what_cannot_be_reached_is_refused(fields: dict[str, Any], secrets: dict
 )
 def test_a_tool_whose_schema_is_none_is_unusable(part: dict[str, Any]) -> None:
     """Approved before or not, and it says why; a sound one is not."""
-    sound = definition_of({"name": "x", "inputSchema": {"type": "object"}})
-    bad = definition_of({"name": "x", "inputSchema": {"type": "object", **part}})
+    sound = parse_definition({"name": "x", "inputSchema": {"type": "object"}})
+    bad = parse_definition({"name": "x", "inputSchema": {"type": "object", **part}})
     tool = McpTool(server_id=McpServerId("s"), name="x", local_name="s__x", seen=bad)
 
     assert (tool.status, replace(tool, pinned=sound).status) == ("unusable", "unusable")

@@ -14,7 +14,7 @@ from perdure.core.text.words import (
     Clause,
     Query,
     index_words,
-    query_of,
+    parse_query,
     restore,
     stems,
     storable,
@@ -36,7 +36,7 @@ def finds(text: str, query: str) -> bool:
             return any(word.startswith(clause.tokens[0]) for word in words)
         return any(tuple(words[at : at + size]) == clause.tokens for at in range(len(words)))
 
-    return any(map(stands, query_of(query).clauses))
+    return any(map(stands, parse_query(query).clauses))
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -102,19 +102,19 @@ def test_long_words_are_known_by_their_beginning() -> None:
 )
 def test_what_a_query_asks_for(text: str, clauses: list[tuple[str, ...]]) -> None:
     """Words and phrases, each once; stop words only when there is nothing else."""
-    assert [clause.tokens for clause in query_of(text).clauses] == clauses
+    assert [clause.tokens for clause in parse_query(text).clauses] == clauses
 
 
 def test_a_single_character_of_a_run_is_a_beginning() -> None:
     """Within a run it stands at the beginning of a bigram, at the end by itself."""
-    assert query_of("北").clauses == (Clause(("北",), prefix=True),)
+    assert parse_query("北").clauses == (Clause(("北",), prefix=True),)
 
 
 def test_a_long_query_keeps_its_longest_clauses() -> None:
     """In their order: the long words say most."""
     words = [f"{'x' * (index + 1)}{index}" for index in range(MAX_CLAUSES + 4)]
 
-    assert [clause.tokens[0] for clause in query_of(" ".join(words)).clauses] == words[4:]
+    assert [clause.tokens[0] for clause in parse_query(" ".join(words)).clauses] == words[4:]
 
 
 def test_a_loosened_query_asks_for_every_token() -> None:
@@ -131,7 +131,7 @@ def test_a_loosened_query_asks_for_every_token() -> None:
 @example("İstanbul ǰ ŉ ﬃ ⑴ ㌀ ½")
 def test_any_text_is_a_query_of_clean_tokens(text: str) -> None:
     """Nothing raises; no token is empty or holds white space, quotes or any operator of a database."""
-    query = query_of(text)
+    query = parse_query(text)
 
     assert len(query.clauses) <= MAX_CLAUSES
     for clause in (*query.clauses, *query.loosen().clauses):
@@ -159,7 +159,7 @@ def test_a_text_is_found_by_itself(text: str) -> None:
         assert finds(text, text)
         assert finds(text, f'"{text}"')
     else:
-        assert '"' in text or not query_of(text).clauses
+        assert '"' in text or not parse_query(text).clauses
 
 
 @effort(50, 2000)

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.core.errors import ToolRulesInvalid
 from perdure.core.tools.rule_check import rules_to_settings
-from perdure.core.tools.rules import ChildTools, MaxCount, RunFirst, rules_of
+from perdure.core.tools.rules import ChildTools, MaxCount, RunFirst, rules_in
 
 RULES: list[dict[str, Any]] = [
     {"tool_name": "plan", "type": "run_first", "prompt_template": None, "args": {"depth": 2}},
@@ -45,7 +45,7 @@ def test_every_kind_of_rule_is_kept_as_it_was_given() -> None:
 def test_rules_may_be_given_as_values_and_twice() -> None:
     rules: list[Any] = [RunFirst("plan"), MaxCount("look", 2), {"type": "run_first", "tool_name": "plan", "args": None}]
 
-    assert rules_of({"tool_rules": rules_to_settings(rules)}).rules == (RunFirst("plan"), MaxCount("look", 2))
+    assert rules_in({"tool_rules": rules_to_settings(rules)}).rules == (RunFirst("plan"), MaxCount("look", 2))
 
 
 def test_the_arguments_of_a_child_are_joined() -> None:
@@ -53,7 +53,7 @@ def test_the_arguments_of_a_child_are_joined() -> None:
     nodes = [{"name": "b", "args": {"x": 1}}, {"name": "b", "args": {"y": 2}}, {"name": "c"}]
     shape = {"type": "constrain_child_tools", "tool_name": "a", "children": ["b", "c"], "child_arg_nodes": nodes}
 
-    assert rules_of({"tool_rules": [shape]}).rules == (ChildTools("a", ("b", "c"), {"b": {"x": 1, "y": 2}}),)
+    assert rules_in({"tool_rules": [shape]}).rules == (ChildTools("a", ("b", "c"), {"b": {"x": 1, "y": 2}}),)
 
 
 def rule(kind: str, name: str, **fields: Any) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def test_a_rule_that_is_none_is_named_with_its_place(why: str) -> None:
 
 def test_rules_that_were_taken_once_can_be_read_for_ever() -> None:
     """What is refused when rules are set may have been stored before it was."""
-    assert len(rules_of({"tool_rules": [child("a", "a"), most("a", 10**30)]}).rules) == 2
+    assert len(rules_in({"tool_rules": [child("a", "a"), most("a", 10**30)]}).rules) == 2
 
 
 def test_an_approval_can_be_asked_for_beside_rules_that_would_not_be_taken_now() -> None:

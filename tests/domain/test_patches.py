@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perdure.core.errors import PatchInvalid, ToolError
-from perdure.core.text.line_diff import diff_of
+from perdure.core.text.line_diff import unified_diff
 from perdure.domain.blocks.patches import apply_patch
 
 TEXT = "# Name\nAda\n\n# Likes\n- tea\n- chess\n\n# Open\n- tea"
@@ -68,7 +68,7 @@ def test_a_unified_diff_of_two_texts_turns_one_into_the_other(before: str, after
 def test_the_stored_diff_of_an_edit_repeats_the_edit(before: str, after: str) -> None:
     """A diff as kept with a block's version, which takes the empty text for one empty line, fits the old value."""
     if before != after:
-        assert apply_patch(before, diff_of(before, after)) == after
+        assert apply_patch(before, unified_diff(before, after)) == after
 
 
 @given(TEXTS, TEXTS, st.integers(0, 3), st.integers(1, 40))
@@ -87,7 +87,7 @@ def test_wrong_line_numbers_do_no_harm_when_every_line_is_unique(
 def test_lines_may_follow_the_one_empty_line_of_an_empty_text() -> None:
     """Numbers that count the empty text as a line keep it; all others begin the text."""
     assert apply_patch("", "@@ -1,0 +2 @@\n+a") == "\na"
-    assert apply_patch("", diff_of("", "\na")) == "\na"
+    assert apply_patch("", unified_diff("", "\na")) == "\na"
     assert apply_patch("", "@@ -0,0 +1 @@\n+a") == "a"
     assert apply_patch("", "@@ -1,0 +1 @@\n+a") == "a"
 

@@ -13,7 +13,7 @@ from perdure import AsyncPerdure
 from perdure.core.blocks import Author
 from perdure.core.messages import MessageFilter, Reasoning, Role, Text
 from perdure.core.models import ModelReply
-from perdure.core.text.words import query_of
+from perdure.core.text.words import parse_query
 from perdure.engine.search import search as search_module
 from perdure.engine.search.search import Search
 from perdure.library import AsyncAgent
@@ -256,7 +256,7 @@ async def test_last_week_is_counted_from_the_newest_message_wherever_it_stands(t
 
 async def test_a_query_of_any_length_is_bounded() -> None:
     """Its beginning counts, and no phrase of it is longer than some tokens."""
-    query = query_of("猫" * 50_000 + ' "' + "walrus " * 50_000)
+    query = parse_query("猫" * 50_000 + ' "' + "walrus " * 50_000)
     assert sum(len(clause.tokens) for clause in query.clauses) < 100
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from perdure.core.ids import ArchiveId
 from perdure.core.passages import PassageFilter
-from perdure.core.text.words import query_of
+from perdure.core.text.words import parse_query
 from perdure.core.vectors import ScopeCounts
 from perdure.library.perdure import AsyncPerdure
 from perdure.storage.tx import Tx
@@ -88,7 +88,7 @@ def state(tx: Tx) -> tuple[ScopeCounts, int]:
 
 
 def matches(tx: Tx, archive_id: ArchiveId, text: str) -> Sequence[int]:
-    return tx.passages.match(archive_id, query_of(text), where=PassageFilter(), limit=1).seqs
+    return tx.passages.match(archive_id, parse_query(text), where=PassageFilter(), limit=1).seqs
 
 
 @pytest.mark.parametrize("seed", [0])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.errors import InvalidInput, PerdureError, ToolError, VersionConflict
-from perdure.core.text.line_diff import diff_of
+from perdure.core.text.line_diff import unified_diff
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.blocks.units import NewBlock, restore_block, update_block
 from perdure.storage.tx import Tx
@@ -78,7 +78,7 @@ async def make(s: AgentInRun, edit: Edit, values: list[str]) -> None:
     now = s.clock.now()
     match edit.kind:
         case "patch":
-            patch = diff_of(values[-1], arguments["to"])
+            patch = unified_diff(values[-1], arguments["to"])
             await s.call("memory_apply_patch", label="human", patch=patch)
         case "outside":
             expected = block.version - arguments["behind"]

@@ -11,7 +11,7 @@ from perdure.core.agents import Agent
 from perdure.core.ids import MessageId
 from perdure.core.messages import MessageFilter, Text
 from perdure.core.passages import PassageFilter
-from perdure.core.text.words import query_of
+from perdure.core.text.words import parse_query
 from perdure.engine.search.search import Search
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore
@@ -116,7 +116,7 @@ async def test_any_text_is_stored_found_and_asked_for(texts: list[str], queries:
         await store.write(units.add_passage, archive.id, text)
 
     def search(tx: Tx, query: str) -> tuple[list[int], list[int]]:
-        asked = query_of(query)
+        asked = parse_query(query)
         messages = tx.messages.match(agent.id, asked, where=MessageFilter(), limit=99)
         passages = tx.passages.match(archive.id, asked, where=PassageFilter(), limit=99)
         return sorted(messages.seqs), sorted(passages.seqs)
@@ -129,5 +129,5 @@ async def test_any_text_is_stored_found_and_asked_for(texts: list[str], queries:
     for seq, text in enumerate(texts):
         messages, passages = await store.read(search, text)
         assert messages == passages
-        assert (seq in messages) == bool(query_of(text).clauses)
+        assert (seq in messages) == bool(parse_query(text).clauses)
     await store.close()

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.core.errors import ToolRulesInvalid
 from perdure.core.tools.rule_check import rules_to_settings
-from perdure.core.tools.rules import ChildTools, Conditional, RunFirst, ToolRules, rules_of
+from perdure.core.tools.rules import ChildTools, Conditional, RunFirst, ToolRules, rules_in
 from perdure.engine.run.tool_rules import PastCall, RuleScope, RuleState, rule_state
 from tests.properties.test_tool_rules import random_rules
 
@@ -70,7 +70,7 @@ def test_what_is_refused_no_run_could_keep(first: int) -> None:
         except ToolRulesInvalid as error:
             why = str(error).partition("other: ")[2]
             if (name := impossible(why)) is not None:
-                kept = (course for course in courses(rules_of({"tool_rules": rules})) if not name or name in course)
+                kept = (course for course in courses(rules_in({"tool_rules": rules})) if not name or name in course)
                 assert next(kept, None) is None, (seed, rules, why)
                 refused += 1
     assert refused > CHUNK // 50

@@ -197,7 +197,7 @@ async def test_model_options_stand_where_models_look_for_them() -> None:
         )
         settings = await settings_of(server, made)
 
-        assert ModelOptions.of(settings) == ModelOptions(
+        assert ModelOptions.from_settings(settings) == ModelOptions(
             temperature=0.3,
             max_output_tokens=999,
             parallel_tool_calls=False,
@@ -237,7 +237,7 @@ async def test_every_provider_has_its_own_words(given: dict[str, Any], options: 
         made = await new_agent(server, model_settings=given)
         state = AgentState.model_validate(made)
 
-        found = ModelOptions.of(await settings_of(server, made))
+        found = ModelOptions.from_settings(await settings_of(server, made))
         assert (found.max_reasoning_tokens, found.reasoning_effort) == (options.get("budget"), options.get("effort"))
         shown = given["provider_type"] if given["provider_type"] != "nobody" else "openai"
         assert state.api_model_settings is not None and state.api_model_settings.provider_type == shown
@@ -331,7 +331,7 @@ async def test_what_was_shown_may_be_sent_back() -> None:
 
         agent = (await server.library.agent(made["id"])).info
         assert agent.system is None
-        assert ModelOptions.of(agent.settings) == ModelOptions.of(before)
+        assert ModelOptions.from_settings(agent.settings) == ModelOptions.from_settings(before)
 
 
 async def test_whole_sets_of_tools_and_blocks() -> None:

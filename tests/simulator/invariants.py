@@ -17,7 +17,7 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Message, MessageFilter
 from perdure.core.passages import CAPTURED
 from perdure.core.runs import NO_USAGE, Run, Usage
-from perdure.core.text.words import query_of, stems
+from perdure.core.text.words import parse_query, stems
 from perdure.engine.run.log import open_calls_in
 from perdure.engine.run.request import load_view
 from perdure.storage.tx import Tx
@@ -95,7 +95,9 @@ def check_resets(tx: Tx, agent_id: AgentId) -> None:
     said = [message for message in since if message.kind == "message"]
     if tx.messages.count(agent_id) != len(said):
         raise Violation(f"{tx.messages.count(agent_id)} messages are counted, and there are {len(said)}")
-    found = tx.messages.match(agent_id, query_of("done"), where=MessageFilter(roles=("assistant",)), limit=_EVERYTHING)
+    found = tx.messages.match(
+        agent_id, parse_query("done"), where=MessageFilter(roles=("assistant",)), limit=_EVERYTHING
+    )
     due = {message.seq for message in said if message.role == "assistant" and "done" in stems(message.text)}
     if {*found.seqs} != due:
         raise Violation(f"a search finds {sorted(found.seqs)}, and {sorted(due)} are there")

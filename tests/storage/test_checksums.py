@@ -54,7 +54,7 @@ def compared(path: Path, *, repair: bool = False) -> tuple[Sequence[Fault], int]
         checked = [tx.upkeep.check(owner, repair=repair) for owner in tx.upkeep.owners()]
         blocks = tx.upkeep.check_blocks(repair=repair)
         faults = [fault for one in checked for fault in one.faults] + list(blocks.faults)
-        return faults, sum(one.bare for one in checked) + blocks.bare
+        return faults, sum(one.without_checksum for one in checked) + blocks.without_checksum
 
     async def compare(store: Store) -> tuple[Sequence[Fault], int]:
         found = await (store.write(unit) if repair else store.read(unit))

@@ -554,7 +554,7 @@ async def test_reading_a_conversation_takes_as_long_whatever_others_say_meanwhil
                 units.say(tx, agent.id, "hello here", conversation_seq=1)
 
     def reset(tx: Tx) -> None:
-        counted = MessageCounts(next_seq=0, settings_revision=0, said={})
+        counted = MessageCounts(next_seq=0, settings_revision=0, counts={})
         assert tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=START, counted=counted)
         tx.resets.carry_out(agent.id, limit=4)
 

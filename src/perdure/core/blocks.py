@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from perdure.core.errors import BlockLimitExceeded, BlockReadOnly, InvalidInput, TextAmbiguous, TextNotFound
 from perdure.core.ids import AgentId, BlockId, MessageId, OrgId, RunId
-from perdure.core.text.line_diff import diff_of
+from perdure.core.text.line_diff import unified_diff
 from perdure.core.text.markup import unescape_tags
 
 DEFAULT_LIMIT_CHARS = 5_000
@@ -80,11 +80,13 @@ class MemoryEdit:
     gone: bool = False
 
     @classmethod
-    def of(cls, before: Block | None, after: Block | None) -> MemoryEdit:
+    def between(cls, before: Block | None, after: Block | None) -> MemoryEdit:
         """Return the edit from one block to the other; None: no block. At least one is needed."""
         block = after or before
         assert block is not None
-        return cls(block, diff_of(before.value if before else "", after.value if after else ""), gone=after is None)
+        return cls(
+            block, unified_diff(before.value if before else "", after.value if after else ""), gone=after is None
+        )
 
 
 def check_label(label: str) -> str:

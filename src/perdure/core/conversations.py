@@ -90,7 +90,7 @@ class ConversationState:
     passages: int
     has_folders: bool
 
-    def after(self, messages: Sequence[Message]) -> ConversationState:
+    def with_messages(self, messages: Sequence[Message]) -> ConversationState:
         """Return the state after these messages were appended to the conversation."""
         if not messages:
             return self
@@ -131,7 +131,7 @@ class MessageCounts:
 
     next_seq: int
     settings_revision: int
-    said: Mapping[int, int]
+    counts: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -301,7 +301,7 @@ def is_allowed(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     return not (real.is_link_local or real.is_multicast or real.is_unspecified or str(real) in _METADATA)
 
 
-def definition_of(listing: Mapping[str, Any]) -> Definition:
+def parse_definition(listing: Mapping[str, Any]) -> Definition:
     """The definition in what a server says of a tool, as the protocol writes it.
 
     Its schema may still be none that arguments can be read by: then the tool is `unusable`.

@@ -71,7 +71,7 @@ class Question:
     options: tuple[str, ...] = ()
 
     @property
-    def shown(self) -> str:
+    def as_text(self) -> str:
         """The question as text, with options numbered from 1."""
         numbered = [f"{number}. {option}" for number, option in enumerate(self.options, start=1)]
         return "\n\n".join(filter(None, (self.text, "\n".join(numbered))))

@@ -36,7 +36,7 @@ class ModelOptions:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> ModelOptions:
+    def from_settings(cls, settings: Mapping[str, Any]) -> ModelOptions:
         """Return the options among an agent's settings, by the names of the fields."""
         if not settings:
             return _DEFAULTS

@@ -76,7 +76,7 @@ class PassageTexts:
     def __len__(self) -> int:
         return len(self.seqs)
 
-    def whole(self, index: int) -> Passage:
+    def passage(self, index: int) -> Passage:
         """Build the passage at an index, without reading it again."""
         return self.make(self.rows[index])
 
@@ -100,6 +100,6 @@ class PassageFilter:
     until: datetime | None = None
 
     @property
-    def everything(self) -> bool:
+    def matches_all(self) -> bool:
         """Whether every passage matches."""
         return not self.tags and self.since is None and self.until is None

@@ -38,19 +38,19 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result for some texts of an owner. `next_seq`: where to continue; None: the end. `bare`: how many rows had no
-    checksum."""
+    """The result for some texts of an owner. `next_seq`: where to continue; None: the end. `without_checksum`: how
+    many rows had none."""
 
     faults: Sequence[Fault]
     next_seq: int | None
-    bare: int = 0
+    without_checksum: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class BlockCheckResult:
-    """The result for some blocks. `after`: the block and version to continue after; None: the end. `bare`: as in
-    `CheckResult`."""
+    """The result for some blocks. `after`: the block and version to continue after; None: the end.
+    `without_checksum`: as in `CheckResult`."""
 
     faults: Sequence[Fault]
     after: tuple[str, int] | None
-    bare: int
+    without_checksum: int

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.core.text.words import Matches, Query, query_of
+from perdure.core.text.words import Matches, Query, parse_query
 from perdure.search.hits import SearchReport
 from perdure.search.query.dates import Span
 from perdure.search.request import SearchRequest
@@ -42,7 +42,7 @@ def match_words(text: str, match: Callable[[Query], Sequence[Matches]]) -> tuple
     Phrases (in quotes, and short runs of scripts without spaces) match as a whole first. If nothing matches, their
     parts are matched instead.
     """
-    query = query_of(text)
+    query = parse_query(text)
     scopes = match(query)
     if not any(matches.seqs for matches in scopes):
         query = query.loosen()

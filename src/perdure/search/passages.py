@@ -32,7 +32,7 @@ APART = 1_000  # places between rows that are no neighbours
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPassages:
-    """The rows of a search in order, before its hits are loaded. Row i is passage `texts.whole(i)`."""
+    """The rows of a search in order, before its hits are loaded. Row i is passage `texts.passage(i)`."""
 
     texts: PassageTexts
     ranked: Ranking
@@ -110,10 +110,10 @@ def read_passages(ranking: RankedPassages, *, limit: int, explain: bool = False)
     chosen = merge_duplicates([texts.texts[row] for row in order], [texts.seqs[row] for row in order], limit=limit)
     hits = []
     for index, same in chosen:
-        passage = texts.whole(order[index])
+        passage = texts.passage(order[index])
         # The newest of several equal texts is shown, with the best score of them.
         score = float(ranking.ranked.scores[min((index, *same))])
-        others = [texts.whole(order[at]).id for at in same] if explain else []
+        others = [texts.passage(order[at]).id for at in same] if explain else []
         hits.append(
             PassageHit(passage, score, why_passage(ranking, order[min((index, *same))], others) if explain else None)
         )
@@ -131,7 +131,7 @@ def _candidates(words: Sequence[int], meaning: Sequence[int], *, most: int) -> l
 
 def _filtered_seqs(tx: Tx, archive: Archive, request: SearchRequest, where: PassageFilter) -> NDArray[np.int64] | None:
     """Load the sorted numbers of the passages that match a filter; None if the search needs none."""
-    if where.everything or request.indexes is None or not request.vectors:
+    if where.matches_all or request.indexes is None or not request.vectors:
         return None
     return request.archives.seqs(tx, archive, where)
 

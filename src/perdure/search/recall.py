@@ -17,7 +17,7 @@ from perdure.core.agents import Agent
 from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import MessageFilter
 from perdure.core.passages import CAPTURED, Archive, Passage, PassageFilter
-from perdure.core.text.words import query_of
+from perdure.core.text.words import parse_query
 from perdure.domain.archives.units import archives_of
 from perdure.search.hits import SearchReport
 from perdure.search.messages import RankedMessages, rank_messages, why_message
@@ -113,7 +113,7 @@ def _archives(tx: Tx, scope: RecallScope) -> Sequence[Archive]:
 def _add_blocks(tx: Tx, agent: Agent, text: str, collection: _Candidates) -> None:
     """Add all blocks, scored by the share of the query's words in them."""
     blocks = tx.blocks.of_agent(agent.id)
-    query = query_of(text)
+    query = parse_query(text)
     counts = clause_counts(query, [block.value for block in blocks])
     word_shares = (counts > 0).sum(0) / max(1, len(query.clauses))
     for position, block in enumerate(blocks):
@@ -179,7 +179,7 @@ def _add_passages(
     collection.ran["passages"] = ranked.ran
 
     order = ranked.ranked.order[: READ_AHEAD * limit].tolist()
-    passages = {row: ranked.texts.whole(row) for row in order}
+    passages = {row: ranked.texts.passage(row) for row in order}
 
     def usable(row: int) -> bool:
         """Return whether a row may be a hit."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.text.words import query_of, stems
+from perdure.core.text.words import parse_query, stems
 from perdure.search.ranking.matching import RELATED, clause_counts
 from tests.support.strategies import any_text, effort, sentences
 
@@ -44,27 +44,27 @@ from tests.support.strategies import any_text, effort, sentences
 )
 def test_a_word_is_counted_however_it_is_written(query: str, text: str, count: int) -> None:
     """Every form with the same stem counts, whole words only; in scripts without spaces every place."""
-    assert clause_counts(query_of(query), ["nothing", text, "here"])[0].tolist() == [0, count, 0]
+    assert clause_counts(parse_query(query), ["nothing", text, "here"])[0].tolist() == [0, count, 0]
 
 
 @pytest.mark.parametrize(("query", "text"), [("community", "communal"), ("photography", "a photo album: photographs")])
 def test_a_related_word_counts_in_part(query: str, text: str) -> None:
     """A word that begins alike is worth something, however often it stands there."""
-    assert clause_counts(query_of(query), [f"{text} {text}"])[0].tolist() == [RELATED]
+    assert clause_counts(parse_query(query), [f"{text} {text}"])[0].tolist() == [RELATED]
 
 
 def test_nothing_is_found_across_two_texts() -> None:
     """The end of one text and the beginning of the next make no phrase."""
-    assert not clause_counts(query_of('"red dog"'), ["it is red", "dog days"]).any()
-    assert not clause_counts(query_of("北京"), ["北", "京"]).any()
+    assert not clause_counts(parse_query('"red dog"'), ["it is red", "dog days"]).any()
+    assert not clause_counts(parse_query("北京"), ["北", "京"]).any()
 
 
 @effort(50, 2000)
 @given(sentences(3), st.lists(sentences(), max_size=5))
 def test_what_is_counted_is_what_the_tokens_say(query: str, texts: list[str]) -> None:
     """For single words the count is the number of equal stems among the text's tokens."""
-    clauses = query_of(query).clauses
-    counts = clause_counts(query_of(query), texts)
+    clauses = parse_query(query).clauses
+    counts = clause_counts(parse_query(query), texts)
 
     for row, clause in zip(counts, clauses, strict=True):
         if len(clause.tokens) == 1 and not clause.prefix:
@@ -75,9 +75,9 @@ def test_what_is_counted_is_what_the_tokens_say(query: str, texts: list[str]) ->
 @given(any_text(), st.lists(any_text(), max_size=4))
 def test_any_texts_can_be_counted(query: str, texts: list[str]) -> None:
     """Whatever the characters, there is one count of 0 or more for each clause and text."""
-    counts = clause_counts(query_of(query), texts)
+    counts = clause_counts(parse_query(query), texts)
 
-    assert counts.shape == (len(query_of(query).clauses), len(texts))
+    assert counts.shape == (len(parse_query(query).clauses), len(texts))
     assert (counts >= 0).all()
 
 
@@ -108,7 +108,7 @@ WORDS = st.sampled_from(
 @given(st.lists(WORDS, min_size=1, max_size=3), st.lists(st.lists(WORDS, max_size=6), min_size=1, max_size=4))
 def test_a_text_has_its_counts_whatever_stands_beside_it(query: list[str], texts: list[list[str]]) -> None:
     """Curly apostrophes, dashes and emoji, in it or in others, change nothing."""
-    asked = query_of(" ".join(query))
+    asked = parse_query(" ".join(query))
     several = clause_counts(asked, [*map(" ".join, texts), "été"])
 
     for column, text in zip(several.T, texts, strict=False):

@@ -14,7 +14,7 @@ from perdure.cli.work import confirm, open_store
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
 from perdure.core.secrets import REFERENCE
-from perdure.core.text.line_diff import diff_of
+from perdure.core.text.line_diff import unified_diff
 from perdure.domain.mcp import ToolsByStatus
 
 NO_SERVER = "There are no MCP servers yet: `perdure mcp add NAME --url URL` registers one."
@@ -151,7 +151,7 @@ async def remove(view: View, *, server: str) -> None:
 def difference(tool: McpTool) -> list[str]:
     """What was approved and what is offered, as lines of a unified diff without its head."""
     before, after = _definition_lines(tool.pinned), _definition_lines(tool.seen)
-    return [f"  {line}" for line in diff_of("\n".join(before), "\n".join(after)).splitlines()]
+    return [f"  {line}" for line in unified_diff("\n".join(before), "\n".join(after)).splitlines()]
 
 
 def _definition_lines(definition: Definition | None) -> list[str]:

@@ -17,7 +17,7 @@ def diff_steps(old: Sequence[str], new: Sequence[str]) -> int:
     return sum(times[line] for line in old) * min(len(old), len(new))
 
 
-def diff_of(before: str, after: str) -> str:
+def unified_diff(before: str, after: str) -> str:
     """A unified diff of two values without file headers, one line of context; empty when they are equal. Where finding
     the common lines could take long, one hunk holds all from the first changed line to the last."""
     old, new = before.split("\n"), after.split("\n")

@@ -156,7 +156,7 @@ def fold(text: str) -> str:
     return _WHOLE_WORDS.sub(lambda word: _without_marks(word[0]), result) if _LATIN.search(result) else result
 
 
-def query_of(text: str) -> Query:
+def parse_query(text: str) -> Query:
     """The query for a user's words; no syntax but double quotes around a phrase, so nothing in it can be an error.
 
     Stop words are left out unless there is nothing else; of more than 16 clauses the longest stay, of a phrase the

@@ -154,7 +154,7 @@ class ToolRules:
 NO_RULES = ToolRules()
 
 
-def rules_of(settings: Mapping[str, Any]) -> ToolRules:
+def rules_in(settings: Mapping[str, Any]) -> ToolRules:
     """Return the rules in an agent's settings. Raises: ToolRulesInvalid: they can't be read."""
     stored = settings.get("tool_rules")
     return parse_rules(stored) if stored else NO_RULES

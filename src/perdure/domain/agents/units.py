@@ -14,7 +14,7 @@ from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
 from perdure.core.text.zones import is_zone
 from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.rule_check import rules_to_settings
-from perdure.core.tools.rules import ChildTools, RunFirst, rules_of
+from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, auto_capture_of, check_automatic
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.tools.specs import DEFAULT_TOOLS
@@ -187,7 +187,7 @@ def check_rule_arguments(tx: Tx, agent_id: AgentId, settings: Mapping[str, Any])
     Raises: ToolRulesInvalid.
     """
     arguments: list[tuple[str, Mapping[str, Any]]] = []
-    for rule in rules_of(settings).rules:
+    for rule in rules_in(settings).rules:
         if isinstance(rule, RunFirst) and rule.args:
             arguments.append((rule.tool_name, rule.args))
         elif isinstance(rule, ChildTools):

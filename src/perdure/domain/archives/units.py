@@ -27,7 +27,7 @@ class Selection:
     @property
     def everything(self) -> bool:
         """Whether every passage is selected."""
-        return not self.text and self.where.everything
+        return not self.text and self.where.matches_all
 
 
 class ArchiveChanges(TypedDict, total=False):

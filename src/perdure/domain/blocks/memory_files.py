@@ -38,7 +38,7 @@ def run_memory_command(
             new_block = NewBlock(label=_label(path, "path"), value=file_text or "", description=description)
             block_id = BlockId(call.ids.new("block"))
             block = create_block(tx, block_id, new_block, author=call.author, at=call.now, agent_id=call.agent.id)
-            return _result(f"Created memory block {block.label!r}.", MemoryEdit.of(None, block), always=True)
+            return _result(f"Created memory block {block.label!r}.", MemoryEdit.between(None, block), always=True)
         case "str_replace":
             old, new = _require(old_string, "old_string"), new_string or ""
             edit = edit_own_block(tx, call, _label(path, "path"), lambda block: replace_text(block, old, new))
@@ -73,7 +73,9 @@ def _delete(tx: Tx, call: MemoryCall, label: str) -> ToolOutcome:
         raise BlockReadOnly(label)
     # Only detached: other agents may share the block, and people can restore it.
     tx.blocks.detach(call.agent.id, block.id)
-    return ToolOutcome(text=f"Deleted memory block {label!r} from your memory.", edits=(MemoryEdit.of(block, None),))
+    return ToolOutcome(
+        text=f"Deleted memory block {label!r} from your memory.", edits=(MemoryEdit.between(block, None),)
+    )
 
 
 def _rename(tx: Tx, call: MemoryCall, label: str, new_path: str | None, description: str | None) -> ToolOutcome:
@@ -91,7 +93,7 @@ def _rename(tx: Tx, call: MemoryCall, label: str, new_path: str | None, descript
     block = edit_block(tx, call.agent.id, label, rename, author=call.author, at=call.now)
     return _result(
         f"Memory block {label!r} is now {new_label!r}.",
-        MemoryEdit.of(before, block),
+        MemoryEdit.between(before, block),
         always=block.version != before.version,
     )
 

@@ -32,7 +32,7 @@ def apply_patch(text: str, patch: str) -> str:
     end of the text; there a trailing newline stays the last character.
 
     A text is split at "\n" only, and "" has no lines; a patch that reads "" as one empty line, as
-    `core.blocks.diff_of` does, works too. A blank line in a hunk is an empty kept line, at its end it is nothing.
+    `core.blocks.line_diff` does, works too. A blank line in a hunk is an empty kept line, at its end it is nothing.
     `\ No newline at end of file` below an added line alone removes the trailing newline; below a removed line alone it
     adds one only if the hunk changes nothing else, because models often forget its counterpart.
 

@@ -133,7 +133,7 @@ def change_blocks(
         if before.version != change.version:
             raise VersionConflict(f"block {change.label!r}", expected=change.version, found=before.version)
         after = edit_block(tx, agent_id, change.label, partial(rewrite, value=change.value), author=author, at=at)
-        edits.append(MemoryEdit.of(before, after))
+        edits.append(MemoryEdit.between(before, after))
     return tuple(edits)
 
 

@@ -54,4 +54,4 @@ def edit_own_block(tx: Tx, call: MemoryCall, label: str, edit: Callable[[Block],
     if before.read_only:  # before the edit: its own error would not help the model
         raise BlockReadOnly(label)
     after = edit_block(tx, call.agent.id, label, edit, author=call.author, at=call.now)
-    return MemoryEdit.of(before, after)
+    return MemoryEdit.between(before, after)

@@ -27,7 +27,7 @@ from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Draft, Message, Part, ToolCall, ToolDecision, Waits
 from perdure.core.runs import Run, RunKey
 from perdure.core.tools.arguments import ARGUMENTS, fit_arguments, parse_arguments, read_json
-from perdure.core.tools.rules import rules_of
+from perdure.core.tools.rules import rules_in
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome, ToolSpec
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.ports import UnitInputs
@@ -134,7 +134,7 @@ def client_skills(tx: Tx, agent_id: AgentId, digest: str) -> Sequence[Mapping[st
 
 def waits_by_tool(tools: Mapping[str, Tool], settings: Mapping[str, Any]) -> dict[str, Waits]:
     """The tools whose calls wait for somebody, of those that a run has: name -> for whom."""
-    approved, waived = rules_of(settings).approved, settings.get("approval_waived") or ()
+    approved, waived = rules_in(settings).approved, settings.get("approval_waived") or ()
     waits: dict[str, Waits] = {}
     for name, tool in tools.items():
         if tool.spec.kind == "client":

@@ -220,7 +220,7 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
         return Accepted(run, tx.events.add(run.key, events, at=inputs.now))
     rule_scope = rule_scope_of(tx, run, opening.agent.settings)
     log = RunLog(run=run, messages=tuple(added), steps=(), started={}, rule_scope=rule_scope)
-    return _begin(tx, log, MakeRequest(), opening.after(added), events, inputs)
+    return _begin(tx, log, MakeRequest(), opening.with_messages(added), events, inputs)
 
 
 def _begin(
@@ -320,7 +320,7 @@ def _resume(
     if not begin:
         return Accepted(run, tx.events.add(run.key, events, at=now))
     log = run_log_of(tx, run)  # some of its rows are those of the run that stopped
-    return _begin(tx, log, next_action(log), opening.after(added), events, inputs)
+    return _begin(tx, log, next_action(log), opening.with_messages(added), events, inputs)
 
 
 def _add_resumed_run(

@@ -38,7 +38,7 @@ def _finish(tx: Tx, log: RunLog, inputs: UnitInputs) -> Progress:
 
 def _append_questions(tx: Tx, log: RunLog, questions: Sequence[Question], inputs: UnitInputs) -> RunLog:
     """Append the questions as the agent's last message, so that every reader sees them as its answer."""
-    parts = (Text("\n\n".join(question.shown for question in questions)),)
+    parts = (Text("\n\n".join(question.as_text for question in questions)),)
     rows = append_rows(
         tx,
         log.run,

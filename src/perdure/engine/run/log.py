@@ -11,7 +11,7 @@ from typing import Any
 from perdure.core.errors import LeaseLost, ModelOverflow
 from perdure.core.messages import Message, Question, ToolCall, ToolDecision, ToolResult
 from perdure.core.runs import Run, Step, Usage
-from perdure.core.tools.rules import rules_of
+from perdure.core.tools.rules import rules_in
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.run.tool_rules import PastCall, RuleScope, past_calls_in
 from perdure.storage.tx import Tx
@@ -157,7 +157,7 @@ def run_log_of(tx: Tx, run: Run) -> RunLog:
 
 def rule_scope_of(tx: Tx, run: Run, settings: Mapping[str, Any]) -> RuleScope | None:
     """The scope of the `tool_rules` in an agent's settings; None: no rule depends on other calls."""
-    if not settings.get("tool_rules") or not (rules := rules_of(settings)).ordered:
+    if not settings.get("tool_rules") or not (rules := rules_in(settings)).ordered:
         return None
     agent_id = run.key.agent_id
     names = {tool.spec.name for tool in tx.tools.of_agent(agent_id)}

@@ -62,7 +62,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             model = ports.models.find(step.model)
             if model is None:
                 raise ModelNotFound(step.model, known=ports.models.handles())
-            options = ModelOptions.of(request.agent.settings)
+            options = ModelOptions.from_settings(request.agent.settings)
             sent = assemble(step.model, request.view, step.recipe, options=options)
             async for piece in model.respond(sent):
                 if isinstance(piece, ModelReply):

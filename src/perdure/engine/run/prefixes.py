@@ -25,7 +25,7 @@ from perdure.core.messages import Message, text_of
 from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix
-from perdure.core.tools.rules import rules_of
+from perdure.core.tools.rules import rules_in
 from perdure.domain.files.section import build_file_deltas, build_file_section, is_file_key
 from perdure.domain.files.views import limits_of
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
@@ -91,7 +91,7 @@ def compile_prefix(
     tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
     blocks = tx.blocks.of_agent(agent.id)
     counts = replace(memory.counts, tags=tuple(tags)[:20])
-    rules = tool_rules_section(rules_of(agent.settings))
+    rules = tool_rules_section(rules_in(agent.settings))
     skills = "" if client_tools is None else skills_section(client_skills(tx, agent.id, client_tools))
     client = () if client_tools is None else tuple(client_specs(tx, agent.id, client_tools).values())
     tools = compile_tools(tx.tools.of_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()), client)

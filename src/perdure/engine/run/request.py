@@ -132,7 +132,7 @@ def make_request(
         run, added = add_waiting_input(tx, log.run, now=inputs.now)
         events += [MessageAdded(message.seq, message) for message in added]
         log = replace(log, run=run, messages=(*log.messages, *added))
-        opening = opening.after(added) if opening is not None else None
+        opening = opening.with_messages(added) if opening is not None else None
     opening = opening or tx.conversations.opening(log.run.key.agent_id, log.run.conversation_seq)
     conversation = opening.conversation
     making = _Making(

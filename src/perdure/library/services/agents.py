@@ -17,7 +17,7 @@ from perdure.core.ids import AgentId, BlockId, FolderId, MessageId, ToolId, is_i
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
 from perdure.core.tools.rule_check import rules_to_settings
-from perdure.core.tools.rules import ToolRule, rules_of
+from perdure.core.tools.rules import ToolRule, rules_in
 from perdure.core.tools.spec import Tool, ToolCode
 from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent
 from perdure.domain.files.folders import detach_folder
@@ -200,13 +200,13 @@ class AgentService:
 
     async def list_rules(self, agent_id: AgentId) -> Sequence[ToolRule]:
         """The agent's tool rules, in the order in which they were set. Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: rules_of(tx.agents.get(agent_id).settings).rules)
+        return await self._ports.store.read(lambda tx: rules_in(tx.agents.get(agent_id).settings).rules)
 
     async def list_missing_tools(self, agent_id: AgentId) -> Sequence[str]:
         """The tools that rules name and the agent does not have: these rules sleep until it does. Raises: NotFound."""
 
         def read(tx: Tx) -> Sequence[str]:
-            rules = rules_of(tx.agents.get(agent_id).settings)
+            rules = rules_in(tx.agents.get(agent_id).settings)
             present = {tool.spec.name for tool in tx.tools.of_agent(agent_id)} | {*CONTEXT_TOOL_SPECS}
             return [name for name in rules.names if name not in present]
 
@@ -220,7 +220,7 @@ class AgentService:
         agent = await self.update(
             agent_id, lambda before: {"settings": {**before.settings, "tool_rules": stored}}, author=author
         )
-        return rules_of(agent.settings).rules
+        return rules_in(agent.settings).rules
 
     def _set_belongings(self, tx: Tx, agent_id: AgentId, belongings: Belongings, *, at: datetime) -> None:
         """Have the agent own these things and no others. Raises: NotFound, AlreadyExists."""

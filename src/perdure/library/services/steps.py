@@ -224,7 +224,11 @@ def _build_request(tx: Tx, step: Step) -> tuple[View, ModelRequest]:
         view = load_view(tx, run, recipe)
     except (IllegalLog, NotFound) as error:
         raise ReplayMismatch(step.id, recorded=recipe.digest, why=str(error)) from error
-    options = ModelOptions.of(now.settings) if now.settings_revision == recipe.settings_revision else ModelOptions()
+    options = (
+        ModelOptions.from_settings(now.settings)
+        if now.settings_revision == recipe.settings_revision
+        else ModelOptions()
+    )
     request = assemble(step.model, view, recipe, options=options)
     if recipe.digest and (rebuilt := digest_of(request)) != recipe.digest:
         raise ReplayMismatch(step.id, recorded=recipe.digest, rebuilt=rebuilt)

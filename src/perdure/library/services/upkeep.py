@@ -89,7 +89,7 @@ class UpkeepService:
                     faults.append(Fault("damage", owner.id, f"place from number {seq} on that can't be read", 1, False))
                     break
                 faults += checked.faults
-                without_checksum += checked.bare
+                without_checksum += checked.without_checksum
                 if any(fault.kind == "stale words" and not fault.repaired for fault in checked.faults):
                     stale.add(owner.kind)
                 seq = checked.next_seq
@@ -156,7 +156,7 @@ async def _compare_blocks(unit: Unit, repair: bool) -> tuple[list[Fault], int]:
     while True:
         checked = await unit(_check_blocks, after, repair)
         faults += checked.faults
-        without_checksum += checked.bare
+        without_checksum += checked.without_checksum
         if checked.after is None:
             return faults, without_checksum
         after = checked.after

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from perdure.core.text.words import query_of
+from perdure.core.text.words import parse_query
 
 TERM_MATCHES = 64  # of one term in one text
 _BOUNDARY = re.compile(r"\n|(?<=[.!?])\s|[。！？]")
@@ -14,7 +14,7 @@ _SPACE = re.compile(r"\s")
 
 def terms_of(query: str) -> tuple[str, ...]:
     """Return the terms to find in lower-case text: stems of words, pairs of characters of scripts without spaces."""
-    terms = dict.fromkeys(token for clause in query_of(query).clauses for token in clause.tokens)
+    terms = dict.fromkeys(token for clause in parse_query(query).clauses for token in clause.tokens)
     # "happy" has the stem "happi", and stands in the text with its y.
     return tuple(term[:-1] if term.endswith("i") and len(term) > 3 else term for term in terms)
 

@@ -11,7 +11,7 @@ from typing import Any
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion
 from perdure.core.errors import AlreadyExists, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId
-from perdure.core.text.line_diff import diff_of
+from perdure.core.text.line_diff import unified_diff
 from perdure.core.text.words import restore, storable
 from perdure.storage.database.base import OWN_AGENT, OwnId, next_number, own_agent
 from perdure.storage.database.row_format import (
@@ -81,7 +81,7 @@ class Blocks(Table):
         block = replace(block, version=0, org_id=self._org_id)
         sql = insert_into("blocks", f"number, {_BLOCK.columns}")
         self._run(sql, number=next_number(self._db), **_BLOCK.params(block))
-        self._add_version(block, diff=diff_of("", block.value), author=author, at=block.created_at)
+        self._add_version(block, diff=unified_diff("", block.value), author=author, at=block.created_at)
         return block
 
     # A transaction that may write locks the block it reads by itself, so that an edit of what was read is one step.
@@ -100,7 +100,7 @@ class Blocks(Table):
         after = replace(block, version=expected + 1, updated_at=at, updated_by=author.id)
         if not self._run(_UPDATE, **_BLOCK.params(after) | {"id": OwnId(before.id), "expected": expected}):
             raise VersionConflict(f"block {before.label!r}", expected=expected, found=self.get(block.id).version)
-        self._add_version(after, diff=diff_of(before.value, after.value), author=author, at=at)
+        self._add_version(after, diff=unified_diff(before.value, after.value), author=author, at=at)
         return after
 
     def delete(self, block_id: BlockId) -> None:

@@ -51,7 +51,7 @@ class Resets(Table):
             next=next_seq,
         )
         return MessageCounts(
-            next_seq=next_seq, settings_revision=settings_revision, said={row[0]: row[1] for row in counts}
+            next_seq=next_seq, settings_revision=settings_revision, counts={row[0]: row[1] for row in counts}
         )
 
     def add(
@@ -83,7 +83,7 @@ class Resets(Table):
         count, count_from = 0, first_seq
         # The counts are valid if no message was removed, which changes the settings revision, and no reset came since.
         if counted is not None and counted.settings_revision == settings_revision and first_seq < counted.next_seq:
-            count, count_from = counted.said.get(seq, 0), counted.next_seq
+            count, count_from = counted.counts.get(seq, 0), counted.next_seq
         later = f"SELECT COUNT(*) FROM {source} WHERE {in_view} AND kind = 'message'"
         count += int(self._rows(later, agent_id=agent_id, seq=seq, first=count_from)[0][0])
         params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "at": iso(at), "count": count}

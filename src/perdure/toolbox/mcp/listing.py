@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import InvalidInput
-from perdure.core.mcp import LEFT_OUT_MAX, SERVER_TOOLS_MAX, Definition, LeftOut, ToolListing, definition_of
+from perdure.core.mcp import LEFT_OUT_MAX, SERVER_TOOLS_MAX, Definition, LeftOut, ToolListing, parse_definition
 from perdure.toolbox.mcp.errors import describe_error
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _find_error(entry: Any, version: str) -> str | None:
 
     if isinstance(entry, dict):
         try:
-            definition_of(entry)
+            parse_definition(entry)
         except InvalidInput as error:
             return str(error)  # in plainer words than the types have
     try:
@@ -166,7 +166,7 @@ def _add_tool(tool: Tool, definitions: dict[str, Definition], left_out: LeftOutT
         "annotations": tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {},
     }
     try:
-        definition = definition_of(entry)
+        definition = parse_definition(entry)
     except InvalidInput as error:
         left_out.add(tool.name, str(error))
         return
