@@ -1,4 +1,4 @@
-"""A name server, and certificates, of a test."""
+"""A name server and certificates for tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PUBLIC, PUBLIC_TOO = "93.184.216.34", "2606:4700:4700::1111"
 
 
 class Names:
-    """A name server that gives one answer after another; the last one for ever."""
+    """A name server that gives its answers one after another, and then the last one again and again."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self.answers, self.lookups = list(answers), 0

@@ -1,4 +1,4 @@
-"""A web site on 127.0.0.1 that answers what a test tells it to, byte for byte."""
+"""A web site on 127.0.0.1 that sends the answers of a test, byte for byte."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ssl import SSLContext
 
 Write = Callable[[bytes], Awaitable[None]]
 Page = bytes | Callable[[Write], Awaitable[None]]
-"""A whole answer, or what writes one."""
+"""The bytes of an HTTP answer, or a function that writes them."""
 
 
 def page(body: bytes, *, kind: str = "text/html", status: str = "200 OK", **headers: str) -> bytes:
-    """A whole answer of HTTP."""
+    """The bytes of an HTTP answer."""
     lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", "Connection: close"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
@@ -35,7 +35,7 @@ class Site:
 
 @contextlib.asynccontextmanager
 async def serving(pages: Mapping[str, Page], *, ssl: SSLContext | None = None) -> AsyncIterator[Site]:
-    """A site with these pages, by path without query; any other path is a 404."""
+    """Serve these pages, by path without query; any other path is a 404."""
     site = Site(0, pages)
     answering: set[asyncio.Task[None] | None] = set()
 

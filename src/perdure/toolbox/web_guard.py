@@ -139,15 +139,15 @@ class WebGuard:
     async def resolve_url(self, url: httpx.URL) -> tuple[str, tuple[str, ...]]:
         """The host of a URL and its addresses. Raises: AddressRefused; OSError: the name has no address."""
         if url.scheme not in ("http", "https"):
-            raise AddressRefused(_strip_url(url), f"only http and https are fetched, not {url.scheme or 'a bare name'}")
+            raise AddressRefused(strip_url(url), f"only http and https are fetched, not {url.scheme or 'a bare name'}")
         if url.userinfo:
-            raise AddressRefused(_strip_url(url), "it holds a user name or password")
+            raise AddressRefused(strip_url(url), "it holds a user name or password")
         host = url.raw_host.decode("ascii").rstrip(".").lower()
         if not host:
-            raise AddressRefused(_strip_url(url), "it names no host")
+            raise AddressRefused(strip_url(url), "it names no host")
         port = url.port or (443 if url.scheme == "https" else 80)
         bare = host.strip("[]")
-        return bare, await self.resolve_host(bare, port, label=_strip_url(url))
+        return bare, await self.resolve_host(bare, port, label=strip_url(url))
 
     async def resolve_host(
         self, host: str, port: int, *, ports: Collection[int] = PORTS, label: str | None = None
@@ -160,8 +160,8 @@ class WebGuard:
             label: what an error calls the host; by default `host:port`.
         Raises: AddressRefused; OSError: the name has no address.
         """
-        label = label or _host_and_port(host, port)
-        allowed = not self._allowed.isdisjoint({host, f"[{host}]", _host_and_port(host, port)})
+        label = label or host_and_port(host, port)
+        allowed = not self._allowed.isdisjoint({host, f"[{host}]", host_and_port(host, port)})
         if not allowed and port not in ports:
             names = ", ".join(map(str, sorted(ports)))
             raise AddressRefused(label, f"port {port} is not one of those of web pages: {names}")
@@ -238,10 +238,11 @@ def is_address(host: str) -> bool:
     return True
 
 
-def _host_and_port(host: str, port: int) -> str:
+def host_and_port(host: str, port: int) -> str:
+    """`host:port`, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _strip_url(url: httpx.URL) -> str:
+def strip_url(url: httpx.URL) -> str:
     """A URL without user, query and fragment, where secrets may be."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:200]

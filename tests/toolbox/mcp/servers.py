@@ -18,12 +18,12 @@ _PROGRAM = Path(__file__).parents[2] / "support" / "mcp_server.py"
 
 
 def child_arguments() -> Sequence[str]:
-    """What Python is given to be the server, from a cold start."""
+    """The arguments of Python that start the server."""
     return ("-P", str(_PROGRAM))
 
 
 def warm_command() -> str:
-    """The command that is the server without the second that importing the SDK takes."""
+    """A command that starts the server without the second that importing the SDK takes."""
     return str(warm(str(_PROGRAM), os.environ))
 
 
@@ -60,7 +60,7 @@ class Running:
 
 @contextlib.contextmanager
 def running(option: str, path: str, state: Path) -> Iterator[Running]:
-    """A server, ended with the block."""
+    """A running server, which is ended with the context."""
     server = Running(option, path, state)
     try:
         yield server
@@ -69,7 +69,7 @@ def running(option: str, path: str, state: Path) -> Iterator[Running]:
 
 
 def wait_until_gone(pid: int) -> None:
-    """Until there is no process of this number, or none that runs."""
+    """Wait until no process of this number runs."""
     until = time.monotonic() + 20
     while time.monotonic() < until:
         try:

@@ -1,4 +1,4 @@
-"""Attempts that all run in one call of the sandbox under test, one after the other, and what came of each."""
+"""Run many attempts in one call of the sandbox under test, one after the other, and collect their outcomes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ATTEMPTS = {{}}
 
 
 def outcomes_of(cage: Cage, attempts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """For each attempt, by its name, "done" or "refused", and what was returned or raised.
+    """Name of each attempt -> "done" or "refused", and what it returned or raised.
 
     Args:
         attempts: name -> the body of a function. It may use `library`, a file of the standard library, `folder`, where

@@ -1,4 +1,4 @@
-"""Sandboxes for tests: one fork server for many tests, whoever the tests run as."""
+"""Sandboxes for tests: one fork server for many tests, for root and for an ordinary user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perdure.toolbox.sandbox.linux import LinuxSandbox
 T = TypeVar("T")
 
 ORDINARY_USER = 61_234
-"""Nobody's id: what stands for an ordinary user where the tests run as root."""
+"""An id without an account: the ordinary user where the tests run as root."""
 
 LIMITS = SandboxLimits(wall_s=10)
 
@@ -38,7 +38,7 @@ class Cage:
         return self.wait(self.sandbox.isolation())
 
     def run(self, source: str, function: str | None = None, /, **options: Any) -> SandboxResult:
-        """The result of a job. Keyword arguments are the job's."""
+        """The result of a job with these fields."""
         job = SandboxJob(source=source, function=function, **{"limits": LIMITS, **options})
         return self.wait(self.sandbox.run(job))
 
@@ -48,7 +48,7 @@ class Cage:
 
 
 def ordinary_python() -> str | None:
-    """An interpreter that every user may start; None: there is none on this machine, or no user to be."""
+    """An interpreter that every user may start; None: there is none here, or the tests don't run as root."""
     if platform.system() != "Linux" or os.geteuid() != 0:
         return None
     for path in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
@@ -64,7 +64,7 @@ def ordinary_python() -> str | None:
     return None
 
 
-def gone(name: str) -> bool:
+def is_gone(name: str) -> bool:
     """Whether no process of this name is left; it may take a moment to end."""
     until = time.monotonic() + 5
     while time.monotonic() < until:

@@ -13,7 +13,7 @@ from tests.toolbox.sandbox.cages import ORDINARY_USER, Cage, ordinary_python
 
 
 def options_of(kind: str) -> dict[str, Any]:
-    """How the sandbox of this kind is made; the test is skipped where it can't be."""
+    """The options of a sandbox of this kind. The test is skipped where it can't be opened."""
     if sys.platform != "linux":
         pytest.skip("the sandbox works on Linux only")
     role, _, without = kind.partition(" without ")
@@ -31,7 +31,7 @@ def options_of(kind: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def cage(request: pytest.FixtureRequest) -> Iterator[Cage]:
-    """A sandbox. The parameter says whose server it is: "root", "user", with " without namespaces" or nothing."""
+    """A sandbox for a module. The parameter is its kind: "root" or "user", and maybe " without namespaces"."""
     kind = getattr(request, "param", "root" if os.geteuid() == 0 else "user")
     sandbox = Cage(**options_of(kind))
     try:

@@ -1,4 +1,4 @@
-"""What escapes aim at: files, a process, listeners that the tests made, and that show whether anybody touched them."""
+"""The targets of escapes: files, a process and listeners of the tests, which show whether anybody touched them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Ground:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What the targets of the cases are written with."""
+        """Name -> text, of the placeholders in the targets of cases."""
         ports = {
             name: str(listener.getsockname()[1]) for name, listener in self._sockets.items() if name in {"tcp", "udp"}
         }
@@ -64,7 +64,7 @@ class Ground:
         return {**named, **ports, "abstract": self.word, "uid": str(os.geteuid())}
 
     def changed(self) -> list[str]:
-        """What is no longer as it was made; empty if nobody was here."""
+        """The targets that were changed or reached; empty if none was."""
         after = self._snapshot()
         files = [name for name in after.keys() | self.before.keys() if after.get(name) != self.before.get(name)]
         if self.victim.poll() is not None:

@@ -1,4 +1,4 @@
-"""A package index on loopback, with packages that tests make: good ones, and some whose authors mean harm."""
+"""A package index on loopback, with packages that tests build: good ones and hostile ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make_wheel(name: str, version: str = "1.0", *, needs: tuple[str, ...] = (), 
 
 
 def source_files(name: str, marker: Path) -> dict[str, str]:
-    """A project to build, by the old and the new way, whose code writes `marker` as soon as it is run."""
+    """The files of a project whose build code, old and new, writes the file `marker`."""
     write = f"open({str(marker)!r}, 'w').write('ran')\n"
     return {
         "setup.py": f"{write}from setuptools import setup\nsetup(name={name!r})\n",
@@ -55,7 +55,7 @@ def make_source(name: str, marker: Path, version: str = "1.0") -> tuple[str, byt
 
 
 class PackageIndex:
-    """Pages of links, one for each package, and the files; used as a context manager.
+    """An HTTP server with a page of links for each package, and the files; used as a context manager.
 
     `place` is put before the links: where the files are said to lie.
     """
@@ -105,7 +105,7 @@ class PackageIndex:
         return f"{self.address}/files/{name}"
 
     def swap_after(self, name: str, data: bytes, *, times: int) -> None:
-        """After so many downloads of a file it is another one, though the page still says the hash of the first."""
+        """Serve other data after so many downloads of a file. The page still shows the hash of the first."""
         self._swaps[name] = (times, data)
 
     def __enter__(self) -> Self:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from perdure.core.tools.sandbox import SandboxJob, SandboxLimits, SandboxResult
-from tests.toolbox.sandbox.cages import LIMITS, Cage, gone
+from tests.toolbox.sandbox.cages import LIMITS, Cage, is_gone
 from tests.toolbox.sandbox.ground import NUMBERS, Ground
 
 SERVERS = ["root", "user", "root without namespaces", "user without namespaces"]
@@ -394,7 +394,7 @@ class TestWhatCodeUses:
         )
 
         assert cage.run(source, "f").value == "left"
-        assert gone(name)
+        assert is_gone(name)
 
     def test_a_set_uid_bit(self, cage: Cage) -> None:
         """It can be set, and gives nothing: programs in the work folder are not started at all."""

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox wor
 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
-    """The only place that pip is set up to look at."""
+    """A package index, the only one in pip's settings."""
     for name in [name for name in os.environ if name.startswith("PIP_") or name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
@@ -39,7 +39,7 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
 
 
 async def installed(folder: Path, *wanted: str, bytes_max: int = 1 << 30, timeout_s: float = 60) -> Path:
-    """A set, installed in this folder."""
+    """The folder, below this one, in which a set was installed."""
     scratch = folder / "scratch"
     scratch.mkdir()
     pip = Installer(timeout_s=timeout_s)
@@ -267,7 +267,7 @@ async def test_what_is_too_large_is_refused(index: PackageIndex, tmp_path: Path)
 
 
 def working_in(folder: Path) -> int:
-    """How many processes work in a folder below this one."""
+    """The number of processes whose current folder is below this one."""
     count = 0
     for path in Path("/proc").glob("[0-9]*/cwd"):
         try:

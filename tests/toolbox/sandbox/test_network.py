@@ -55,7 +55,7 @@ def f(host, port, head=None, then=b"GET / HTTP/1.0\\r\\n\\r\\n"):
 
 
 class Site:
-    """Somebody who says hello over HTTP, and writes down what it was asked."""
+    """An HTTP server that answers hello and records its requests."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str]]] = []
@@ -333,7 +333,7 @@ def test_without_a_network_namespace_hosts_are_refused(kind: str) -> None:
 
 
 def sockets() -> int:
-    """How many this process has open."""
+    """The number of sockets that this process has open."""
     count = 0
     for path in Path("/proc/self/fd").iterdir():
         try:

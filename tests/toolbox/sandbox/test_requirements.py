@@ -110,8 +110,10 @@ async def test_a_call_that_is_given_up_ends_its_installer(
     """What it made is removed, and who waited for the same set goes on with it."""
     shelf.open.clear()
     first = asyncio.create_task(install_set(requirements, ["greeting"]))
-    second = asyncio.create_task(install_set(requirements, ["greeting"]))
     await shelf.begun.wait()
+    second = asyncio.create_task(install_set(requirements, ["greeting"]))
+    while len(requirements._queues[""]) < 2:
+        await asyncio.sleep(0.01)
 
     first.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -17,6 +17,7 @@ import sys
 import urllib.request
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,7 +29,7 @@ from perdure.toolbox.processes import end_group, start_group
 from perdure.toolbox.sandbox.inside.installer import PROXY_VARIABLE, SETTING_NAMES, SETTINGS_PREFIX
 from perdure.toolbox.sandbox.package_cache import tree_bytes, walk_entries
 from perdure.toolbox.sandbox.proxy import ForwardProxy, Upstream
-from perdure.toolbox.web_guard import WebGuard, is_address, resolve
+from perdure.toolbox.web_guard import WebGuard, host_and_port, is_address, resolve, strip_url
 
 TIMEOUT_S = 300.0
 CPU_S = 600
@@ -113,6 +114,7 @@ class Installer:
         return target
 
 
+@dataclass(frozen=True, slots=True)
 class _Pip:
     """Runs pip in its cage, each time with the same work folder.
 
@@ -120,34 +122,29 @@ class _Pip:
         bytes_max: what the set may take.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        work: Path,
-        bytes_max: int,
-        proxy: _IndexProxy,
-        progress: Callable[[str], None],
-    ) -> None:
-        self._command, self._work, self._bytes_max = command, work, bytes_max
-        self._proxy, self._progress = proxy, progress
+    command: Sequence[str]
+    work: Path
+    bytes_max: int
+    proxy: _IndexProxy
+    progress: Callable[[str], None]
 
     async def run(self, *arguments: str) -> None:
         """Run pip once. Raises: InstallFailed: it failed, or took too much room."""
         cage = {
-            "scratch": str(self._work),
-            "port": self._proxy.port,
-            "bytes_max": self._bytes_max,
+            "scratch": str(self.work),
+            "port": self.proxy.port,
+            "bytes_max": self.bytes_max,
             "memory_bytes": MEMORY_BYTES,
             "cpu_s": CPU_S,
         }
         process = await start_group(
-            *self._command,
+            *self.command,
             *("-c", _START, str(Path(__file__).parent), json.dumps(cage), *arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            env={**_environment(), "TMPDIR": str(self._work), PROXY_VARIABLE: self._proxy.address},
-            cwd=self._work,
+            env={**_environment(), "TMPDIR": str(self.work), PROXY_VARIABLE: self.proxy.address},
+            cwd=self.work,
         )
         assert process.stdout is not None
         lines: deque[str] = deque(maxlen=LINES_MAX)
@@ -155,10 +152,10 @@ class _Pip:
         try:
             while line := await _read_line(process.stdout):
                 if line.startswith(SETTINGS_PREFIX):
-                    self._proxy.admit_indexes(line.removeprefix(SETTINGS_PREFIX))
+                    self.proxy.admit_indexes(line.removeprefix(SETTINGS_PREFIX))
                     continue
                 lines.append(line)
-                self._progress(line[:LINE_CHARS])
+                self.progress(line[:LINE_CHARS])
             code = await process.wait()
         finally:
             if process.returncode is None:
@@ -166,16 +163,16 @@ class _Pip:
             watch.cancel()
             await asyncio.wait([watch])
         if not watch.cancelled():
-            raise InstallFailed(_describe_size(watch.result(), 2 * self._bytes_max))
+            raise InstallFailed(_describe_size(watch.result(), 2 * self.bytes_max))
         if code:
-            raise InstallFailed(" ".join([_describe_failure(lines), *self._proxy.refused]))
+            raise InstallFailed(" ".join([_describe_failure(lines), *self.proxy.refused]))
 
     async def _limit_size(self, process: asyncio.subprocess.Process) -> int:
         """Kill pip as soon as the work folder is too large. Returns its size."""
         while True:
             await asyncio.sleep(SIZE_CHECK_S)
-            size = await asyncio.to_thread(tree_bytes, self._work)
-            if size > 2 * self._bytes_max:
+            size = await asyncio.to_thread(tree_bytes, self.work)
+            if size > 2 * self.bytes_max:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 return size
@@ -217,7 +214,7 @@ class _IndexProxy:
             self._indexes = _index_hosts(settings)
         except (KeyError, TypeError, ValueError, httpx.InvalidURL) as error:
             raise InstallFailed(f"where pip looks can't be read: {error}") from None
-        hosts = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._indexes]
+        hosts = [host_and_port(host, port) for host, port in self._indexes]
         self._guard.set_result(WebGuard([*hosts, *self._private_hosts], resolver=self._resolve))
 
     async def _admit(self, host: str, port: int) -> Sequence[str]:
@@ -288,9 +285,8 @@ def _requirement_line(package: Mapping[str, Any]) -> str:
         raise InstallFailed(f"a package calls itself {name[:80]!r} {version[:80]!r}")
     source = package["download_info"]
     if package["is_direct"] or "vcs_info" in source or "dir_info" in source:
-        raise InstallFailed(
-            f"{name} comes from an address of its own and not from the index: {_strip_url(source['url'])}"
-        )
+        url = strip_url(httpx.URL(source["url"]))
+        raise InstallFailed(f"{name} comes from an address of its own and not from the index: {url}")
     path = httpx.URL(source["url"]).path
     if not path.endswith(".whl"):
         raise InstallFailed(f"{name} {version} is no wheel: {path.rpartition('/')[2][:LINE_CHARS]}")
@@ -335,11 +331,6 @@ def _describe_failure(lines: Sequence[str]) -> str:
     text = "\n".join(line[:LINE_CHARS] for line in errors)[-OUTPUT_CHARS:]
     needs_program = any("Operation not permitted while executing" in line for line in errors)
     return f"{NEEDS_PROGRAM}: {text}" if needs_program else text
-
-
-def _strip_url(url: str) -> str:
-    """A URL without user, query and fragment, where secrets may be."""
-    return str(httpx.URL(url).copy_with(userinfo=b"", query=None, fragment=None))[:LINE_CHARS]
 
 
 def _describe_size(size: int, bytes_max: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import platform
@@ -257,7 +258,7 @@ class LinuxSandbox:
                 body = await call.read_frame(output_max=OUTPUT_BYTES_MAX)
             if body is None:
                 return {}, _read_stderr(call) or "the check did not end"
-            answer = frames.unpack(body)
+            answer = json.loads(body)
             return answer["held"], answer["error"]
         except TimeoutError:
             return {}, "the check took too long"
@@ -387,7 +388,7 @@ async def _cage_problem(call: Call) -> str:
     if body is None:
         end = await call.exit
         return end.failure or _read_stderr(call) or f"its process ended ({end.code})"
-    message = frames.unpack(body)
+    message = json.loads(body)
     return "" if message["status"] == "ready" else str(message["error"])
 
 

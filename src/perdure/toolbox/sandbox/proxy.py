@@ -18,7 +18,7 @@ import httpx
 
 from perdure.core.errors import AddressRefused
 from perdure.core.tools.hosts import listed_ports
-from perdure.toolbox.web_guard import ADDRESSES_MAX, PORTS, Resolve, SystemResolver, WebGuard
+from perdure.toolbox.web_guard import ADDRESSES_MAX, PORTS, Resolve, SystemResolver, WebGuard, host_and_port
 
 Admit = Callable[[str, int], Awaitable[Sequence[str]]]
 """(host, port) -> the addresses to try, the best first. Raises: AddressRefused; OSError: the name leads nowhere."""
@@ -182,7 +182,7 @@ class ForwardProxy:
         """A connection to the host of a request by way of another proxy. Raises: OSError."""
         reader, writer = await asyncio.open_connection(upstream.host, upstream.port, limit=BUFFER_BYTES)
         login = f"Proxy-Authorization: {upstream.authorization}\r\n".encode() if upstream.authorization else b""
-        authority = request.authority.encode()
+        authority = host_and_port(request.host, request.port).encode()
         try:
             if not request.tunnel:
                 writer.write(request.render_head(b"http://" + authority + request.path, login))
@@ -240,12 +240,6 @@ class _Request:
         """Whether the client wants a connection instead of an answer."""
         return self.method == b"CONNECT"
 
-    @property
-    def authority(self) -> str:
-        """`host:port` as HTTP writes it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
     def header(self, name: bytes) -> bytes:
         """The value of a header, by its name in lower case; empty: there is none."""
         return b",".join(value for key, value in self.headers if key.lower() == name)
@@ -253,7 +247,7 @@ class _Request:
     def render_head(self, target: bytes, login: bytes = b"") -> bytes:
         """The head to send to the host that was admitted, for one request only."""
         kept = [key + b": " + value for key, value in self.headers if key.lower() not in _HOP_HEADERS]
-        host = self.authority.removesuffix(":80").encode()
+        host = host_and_port(self.host, self.port).removesuffix(":80").encode()
         lines = [self.method + b" " + target + b" HTTP/1.1", b"Host: " + host, b"Connection: close", *kept]
         return b"\r\n".join(lines) + b"\r\n" + login + b"\r\n"
 

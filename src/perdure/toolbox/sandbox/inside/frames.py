@@ -19,12 +19,6 @@ def pack(value: Any) -> bytes:
     return HEADER.pack(len(body)) + body
 
 
-def unpack(body: bytes) -> dict[str, Any]:
-    """The value of a message that our own code sent."""
-    value: dict[str, Any] = json.loads(body)
-    return value
-
-
 def read_frame(fd: int) -> Any:
     """The next message of a blocking pipe. Raises: EOFError: it ended before."""
     (length,) = HEADER.unpack(_read_exactly(fd, HEADER.size))
