@@ -27,7 +27,7 @@ from perdure.storage.tx import Tx
 async def make_room(room: RoomPlan, ports: Ports) -> Progress:
     """Carry out the plan, with the hooks before and after. Raises: LeaseLost, StoreError."""
     try:
-        if not ports.hooks.wants("before_compaction", "after_compaction"):
+        if not ports.hooks.points & {"before_compaction", "after_compaction"}:
             return await _make_room(room, ports)
         by = type(room.plan).__name__.lower()
         before = await before_compaction(room.log, by=by, budget_tokens=room.budget_tokens, ports=ports)

@@ -45,24 +45,21 @@ _NOTHING = HookOutcome()
 
 
 class Hooks:
-    """Calls the hooks of a point, in their order; after one that blocks no other is called."""
+    """Calls the hooks of a point, in their order; after one that blocks no other is called. `points` are those at which
+    there is a hook."""
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         self._hooks = tuple(hooks)
-        self._points = frozenset(point for hook in self._hooks for point in hook.info.points)
+        self.points = frozenset(point for hook in self._hooks for point in hook.info.points)
 
     @property
     def infos(self) -> tuple[HookInfo, ...]:
         """What is known of each hook, in their order."""
         return tuple(hook.info for hook in self._hooks)
 
-    def wants(self, *points: HookPoint) -> bool:
-        """Whether there is a hook at one of these points."""
-        return not self._points.isdisjoint(points)
-
     async def fire(self, payload: HookPayload) -> HookOutcome:
         """Call the hooks of the payload's point. Never raises for what a hook does."""
-        if payload.point not in self._points:
+        if payload.point not in self.points:
             return _NOTHING
         context: list[str] = []
         events: list[HookAnswered] = []

@@ -141,7 +141,7 @@ def check_input(
 async def begin_run(request: Request, ports: Ports) -> Accepted:
     """Accept a request, and begin its run in the same transaction if nothing stands before it. Raises: as `accept`."""
     inputs = ports.inputs((request.agent_id, request.conversation_seq))
-    if ports.hooks.wants("before_model"):  # they are called between T2 and T3
+    if "before_model" in ports.hooks.points:  # they are called between T2 and T3
         return await ports.store.write(accept, request, inputs)
     texts = [text_of(draft.parts) for draft in request.drafts if draft.role == "user" and draft.kind == "message"]
     plan = await ports.store.read(plan_recall, request.agent_id, request.conversation_seq, texts, inputs)

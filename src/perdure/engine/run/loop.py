@@ -32,18 +32,18 @@ async def run(progress: Progress, ports: Ports, tell: Tell) -> None:
         match next_action(log):
             case Done():
                 ports.views.extend(log)
-                if not end_hooked and hooks.wants("run_end"):
+                if not end_hooked and "run_end" in hooks.points:
                     await at_run_end(log, ports)
                 return
             case Finish() as action:
-                if not end_hooked and hooks.wants("run_end"):
+                if not end_hooked and "run_end" in hooks.points:
                     end_hooked, progress = True, await at_run_end(log, ports, finish=action)
                 else:
                     progress = await finish(log, ports)
             case MakeRequest():
                 if progress.room is not None:
                     progress = await make_room(progress.room, ports)
-                elif len(log.steps) != hooked_step and hooks.wants("before_model"):
+                elif len(log.steps) != hooked_step and "before_model" in hooks.points:
                     hooked_step, progress = len(log.steps), await before_model(log, ports)
                 else:
                     progress = await record_request(log, ports)

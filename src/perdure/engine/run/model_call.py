@@ -73,7 +73,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             if previews is not None:
                 tell(await previews.flush())
         _check_reply(reply, step, options.tool_choice)
-        if reply is not None and ports.hooks.wants("after_model"):
+        if reply is not None and "after_model" in ports.hooks.points:
             answers = await after_model(log, step, reply, ports)
             kept = await store_answers(log, answers, ports)
             log = kept.log
@@ -98,7 +98,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             failure=failure,
             reason=reason,
             exchange=_exchange(error, reply),
-            ends=not ports.hooks.wants("run_end"),
+            ends="run_end" not in ports.hooks.points,
         )
     assert reply is not None
     inputs = ports.inputs()
@@ -114,7 +114,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
         reply=reply,
         refused=refused,
         tokens=ports.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS,
-        ends=not ports.hooks.wants("run_end"),
+        ends="run_end" not in ports.hooks.points,
     )
 
 

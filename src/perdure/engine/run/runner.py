@@ -100,7 +100,7 @@ class Runner:
             max_steps=request.max_steps,
             answers=request.answers is not None,
         )
-        if self._ports.hooks.wants("run_start", "conversation_start"):
+        if self._ports.hooks.points & {"run_start", "conversation_start"}:
             request = await at_run_start(request, self._ports)
         if self._closing:
             raise StoreClosed
@@ -277,7 +277,7 @@ class Runner:
             log.exception("%s stopped at a defect", run.id)
             ended = await self._give_up(run.key, error)
             self._publish(run.key, ended.events if ended else ())
-            if ended is not None and self._ports.hooks.wants("run_end"):
+            if ended is not None and "run_end" in self._ports.hooks.points:
                 await at_run_end(ended.log, self._ports)
 
     async def _after_run(self, run: Run, line: Line) -> None:

@@ -113,7 +113,7 @@ class _ToolPhase:
     async def prepare(self, open_call: OpenCall) -> ReadyCall | None:
         """The call with what it is executed with; None: it can't be, and its result says why."""
         ready = await self._check(open_call)
-        if isinstance(ready, ReadyCall) and self.ports.hooks.wants("before_tool"):
+        if isinstance(ready, ReadyCall) and "before_tool" in self.ports.hooks.points:
             progress, refusal = await before_tool(self.log, open_call.call, ready.tool, ready.arguments, self.ports)
             self.record(progress)
             ready = refusal or await self._tool_change(open_call.call) or ready  # a hook may have taken its time
@@ -188,7 +188,7 @@ class _ToolPhase:
             # The edit's own transaction is gone without a trace; its error is the result.
             await self._store(ready.open_call, _error_outcome(error))
             return
-        if ports.hooks.wants("after_tool"):
+        if "after_tool" in ports.hooks.points:
             self.record(await after_memory_tool(self.log, call, ready.tool, ready.arguments, ports))
 
     async def call_foreign_tools(self, calls: Sequence[ReadyCall]) -> None:
@@ -230,7 +230,7 @@ class _ToolPhase:
 async def _execute(log: RunLog, ready: ReadyCall, ports: Ports) -> tuple[ToolOutcome, HookOutcome | None]:
     """The outcome of a foreign tool as hooks leave it, and the hooks' answers; None: there are no hooks."""
     outcome = await _call_toolbox(log, ready, ports)
-    if not ports.hooks.wants("after_tool"):
+    if "after_tool" not in ports.hooks.points:
         return outcome, None
     return await after_tool(log, ready.open_call.call, ready.tool, ready.arguments, outcome, ports)
 

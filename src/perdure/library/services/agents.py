@@ -190,7 +190,7 @@ class AgentService:
         """Remove an agent with its whole history; its blocks and archives stay. Raises: InvalidInput, NotFound."""
         check_text("agent_id", agent_id)
         hooks = self._ports.hooks
-        if not hooks.wants("conversation_end"):
+        if "conversation_end" not in hooks.points:
             await delete(self._ports, lambda tx: tx.agents.delete(agent_id))
             return
         ended = await self._ports.store.read(lambda tx: tx.conversations.list(agent_id, limit=LIMIT_MAX))
