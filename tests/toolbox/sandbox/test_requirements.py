@@ -111,9 +111,14 @@ async def test_a_call_that_is_given_up_ends_its_installer(
     shelf.open.clear()
     first = asyncio.create_task(install_set(requirements, ["greeting"]))
     await shelf.begun.wait()
-    second = asyncio.create_task(install_set(requirements, ["greeting"]))
-    while len(requirements._queues[""]) < 2:
-        await asyncio.sleep(0.01)
+    waiting = asyncio.Event()
+
+    async def wait_for_set() -> str:
+        async with requirements.hold(["greeting"], progress=lambda line: waiting.set()) as name:
+            return name
+
+    second = asyncio.create_task(wait_for_set())
+    await waiting.wait()
 
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
