@@ -75,29 +75,29 @@ def explained(usage: Usage, *, prices: Prices | None = PRICES, **recipe: Any) ->
 
 def test_the_parts_sum_to_what_was_measured() -> None:
     """The cache's reads cover the request from its beginning, then come its writes, then the rest."""
-    found = explained(Usage(input_tokens=150, output_tokens=50, cached_input_tokens=60, cache_write_tokens=40))
+    result = explained(Usage(input_tokens=150, output_tokens=50, cached_input_tokens=60, cache_write_tokens=40))
 
-    assert [use.name for use in found.segments] == [
+    assert [use.name for use in result.segments] == [
         *("tools", "system prompt", "memory blocks", "summary", "messages", "newest turn", "status"),
     ]
-    assert found.measured
-    assert (found.input_tokens, found.cached_tokens, found.written_tokens, found.plain_tokens) == (150, 60, 40, 50)
-    assert found.hit_rate == 0.4
+    assert result.measured
+    assert (result.input_tokens, result.cached_tokens, result.written_tokens, result.plain_tokens) == (150, 60, 40, 50)
+    assert result.hit_rate == 0.4
     kinds = "".join(
-        "c" * use.cached_tokens + "w" * use.written_tokens + "p" * use.plain_tokens for use in found.segments
+        "c" * use.cached_tokens + "w" * use.written_tokens + "p" * use.plain_tokens for use in result.segments
     )
     assert kinds == "c" * 60 + "w" * 40 + "p" * 50
-    assert (found.prefix_seq, found.prefix_reason, found.nodes) == (3, "window", ("node-0", "node-2"))
-    assert found.message_count == 3
+    assert (result.prefix_seq, result.prefix_reason, result.nodes) == (3, "window", ("node-0", "node-2"))
+    assert result.message_count == 3
 
 
 def test_the_price_is_that_of_each_kind_of_token() -> None:
     """A million tokens cost what the catalog says; the parts' prices sum to the request's."""
-    found = explained(Usage(input_tokens=150, output_tokens=50, cached_input_tokens=60, cache_write_tokens=40))
+    result = explained(Usage(input_tokens=150, output_tokens=50, cached_input_tokens=60, cache_write_tokens=40))
 
-    assert found.input_price == pytest.approx((60 * 0.1 + 40 * 1.25 + 50 * 1.0) / 1_000_000)
-    assert found.output_price == pytest.approx(50 * 4.0 / 1_000_000)
-    assert found.price == pytest.approx(PRICES.price(found.usage))
+    assert result.input_price == pytest.approx((60 * 0.1 + 40 * 1.25 + 50 * 1.0) / 1_000_000)
+    assert result.output_price == pytest.approx(50 * 4.0 / 1_000_000)
+    assert result.price == pytest.approx(PRICES.price(result.usage))
 
 
 @pytest.mark.parametrize(
@@ -106,27 +106,27 @@ def test_the_price_is_that_of_each_kind_of_token() -> None:
 def test_an_unknown_price_is_not_made_up(prices: Prices | None, known: bool) -> None:
     """A total is known if the price of every kind of token that there was is."""
     usage = Usage(input_tokens=150, output_tokens=50, cached_input_tokens=0 if known else 60)
-    found = explained(usage, prices=prices)
+    result = explained(usage, prices=prices)
 
-    assert (found.price is not None) == known
+    assert (result.price is not None) == known
 
 
 def test_without_a_measurement_all_is_estimated() -> None:
     """The parts are those of the corrected estimate then; nothing is said of cache and price."""
-    found = explained(Usage(), tokens=300, overcount=60)
+    result = explained(Usage(), tokens=300, overcount=60)
 
-    assert not found.measured
-    assert (found.estimated_tokens, found.certified_tokens, found.input_tokens) == (300, 240, 240)
-    assert (found.hit_rate, found.price) == (None, None)
+    assert not result.measured
+    assert (result.estimated_tokens, result.certified_tokens, result.input_tokens) == (300, 240, 240)
+    assert (result.hit_rate, result.price) == (None, None)
 
 
 def test_a_count_that_cannot_be_all_of_it_is_doubted() -> None:
     """Some servers leave out what they had cached. A cache larger than the input is taken for all of it."""
     assert explained(Usage(input_tokens=10)).doubtful
-    found = explained(Usage(input_tokens=150, cached_input_tokens=400, cache_write_tokens=9))
+    result = explained(Usage(input_tokens=150, cached_input_tokens=400, cache_write_tokens=9))
 
-    assert not found.doubtful
-    assert (found.cached_tokens, found.written_tokens, found.plain_tokens) == (150, 0, 0)
+    assert not result.doubtful
+    assert (result.cached_tokens, result.written_tokens, result.plain_tokens) == (150, 0, 0)
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=8), st.integers(0, 1_000_000))
@@ -147,19 +147,19 @@ def request(*texts: str, system: str = SYSTEM, tail: str = '{"time": "10:00"}') 
 
 def test_equal_requests_have_no_difference() -> None:
     """All of it is shared then."""
-    found = diff(request("a"), request("a"))
+    result = diff(request("a"), request("a"))
 
-    assert (found.first_line, found.place, found.text) == (None, "", ())
-    assert found.shared_bytes == found.total_bytes[0] == len(canonical(request("a")))
+    assert (result.first_line, result.place, result.text) == (None, "", ())
+    assert result.shared_bytes == result.total_bytes[0] == len(canonical(request("a")))
 
 
 def test_what_was_appended_is_all_that_differs() -> None:
     """The second goes on where the first ended; the status is told apart, because it always differs."""
-    found = diff(request("a"), request("a", "b", tail='{"time": "10:01"}'))
+    result = diff(request("a"), request("a", "b", tail='{"time": "10:01"}'))
 
-    assert (found.first_line, found.place, found.lines) == (4, "message 2 (user)", (4, 5))
-    assert found.shared_lines == 3
-    assert [line for line in found.text if line[0] in "+-"] == [
+    assert (result.first_line, result.place, result.lines) == (4, "message 2 (user)", (4, 5))
+    assert result.shared_lines == 3
+    assert [line for line in result.text if line[0] in "+-"] == [
         '+ {"role":"user","kind":"message","parts":[{"type":"text","text":"b"}]}',
         r'- {"tail":"{\"time\": \"10:00\"}"}',
         r'+ {"tail":"{\"time\": \"10:01\"}"}',
@@ -169,11 +169,11 @@ def test_what_was_appended_is_all_that_differs() -> None:
 def test_shared_bytes_end_where_the_first_difference_is() -> None:
     """Also in the middle of a line; that is as far as a provider's cache could reach."""
     a, b = request("a", system="x" * 500 + "1"), request("a", system="x" * 500 + "2")
-    found = diff(a, b)
+    result = diff(a, b)
 
-    assert found.place == "the system text"
-    assert canonical(a)[: found.shared_bytes] == canonical(b)[: found.shared_bytes]
-    assert canonical(a)[found.shared_bytes] != canonical(b)[found.shared_bytes]
+    assert result.place == "the system text"
+    assert canonical(a)[: result.shared_bytes] == canonical(b)[: result.shared_bytes]
+    assert canonical(a)[result.shared_bytes] != canonical(b)[result.shared_bytes]
 
 
 def test_a_change_in_a_long_text_is_shown_and_the_rest_is_not() -> None:
@@ -184,17 +184,17 @@ def test_a_change_in_a_long_text_is_shown_and_the_rest_is_not() -> None:
 
     assert [line for line in diff(a, b).text if line[0] in "+-"] == ["- …line 200…", "+ …a new line…"]
     a, b = request("y" * 9_000 + "old" + "z" * 9_000), request("y" * 9_000 + "new" + "z" * 9_000)
-    gone, come = [line for line in diff(a, b).text if line[0] in "+-"]
-    assert "yold" in gone
-    assert "ynew" in come
-    assert max(map(len, (gone, come))) < 300
+    before, after = [line for line in diff(a, b).text if line[0] in "+-"]
+    assert "yold" in before
+    assert "ynew" in after
+    assert max(map(len, (before, after))) < 300
 
 
 def test_half_a_surrogate_pair_is_compared_like_any_text() -> None:
     """It has no UTF-8, but it may stand in what somebody said."""
-    found = diff(request("a \ud800"), request("a \ud801"))
+    result = diff(request("a \ud800"), request("a \ud801"))
 
-    assert found.first_line == 3
+    assert result.first_line == 3
 
 
 @pytest.mark.parametrize("kind", ["repeated", "shuffled", "within a line"])
@@ -208,19 +208,19 @@ def test_requests_that_are_hard_to_compare_take_no_longer(kind: str) -> None:
     }
     a, b = (request(*one) for one in texts[kind])
     start = time.thread_time()
-    found = diff(a, b)
+    result = diff(a, b)
 
     assert time.thread_time() - start < 5
-    assert found.text and len(found.text) <= DIFF_LINES + 1
-    said = "\n".join(found.text)
+    assert result.text and len(result.text) <= DIFF_LINES + 1
+    said = "\n".join(result.text)
     assert kind == "within a line" or ("compared one by one" in said and "more than 2,000 lines" in said)
 
 
 @given(st.lists(st.text(max_size=8), max_size=6), st.lists(st.text(max_size=8), max_size=6))
 def test_any_two_requests_can_be_compared(a: list[str], b: list[str]) -> None:
     """They are the same exactly if no line differs, and then there is nothing to show."""
-    found = diff(request(*a), request(*b))
+    result = diff(request(*a), request(*b))
 
-    assert (found.first_line is None) == (a == b) == (not found.text)
-    if found.first_line is not None:
-        assert found.shared_lines == found.first_line - 1
+    assert (result.first_line is None) == (a == b) == (not result.text)
+    if result.first_line is not None:
+        assert result.shared_lines == result.first_line - 1

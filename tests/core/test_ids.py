@@ -65,22 +65,22 @@ def test_the_default_organisation_and_user_have_ids() -> None:
 def test_ids_of_tests_are_ids() -> None:
     """Sequential ids are valid, all different, and the same in every run."""
     ids, again, salted = SequentialIds(), SequentialIds(), SequentialIds(salt=1)
-    made = [ids.new(kind) for kind in PREFIXES]
+    new_ids = [ids.new(kind) for kind in PREFIXES]
 
-    assert all(map(is_id, PREFIXES, made))
-    assert made == [again.new(kind) for kind in PREFIXES]
-    assert not set(made) & {salted.new(kind) for kind in PREFIXES}
+    assert all(map(is_id, PREFIXES, new_ids))
+    assert new_ids == [again.new(kind) for kind in PREFIXES]
+    assert not set(new_ids) & {salted.new(kind) for kind in PREFIXES}
 
 
 @effort(50, 1000)
 @given(st.lists(st.text(), min_size=1, max_size=3), st.lists(st.text(), min_size=1, max_size=3))
 def test_derived_ids_stand_for_their_facts(facts: list[str], others: list[str]) -> None:
     """The same facts have the same id, others another one, and it has the form of any id."""
-    made = derived_id("message", *facts)
+    new_ids = derived_id("message", *facts)
 
-    assert is_id("message", made)
-    assert derived_id("message", *facts) == made
-    assert (derived_id("message", *others) == made) is (others == facts)
+    assert is_id("message", new_ids)
+    assert derived_id("message", *facts) == new_ids
+    assert (derived_id("message", *others) == new_ids) is (others == facts)
 
 
 def test_facts_may_hold_any_text() -> None:
@@ -102,9 +102,9 @@ def test_what_a_run_makes_has_ids_that_lead_to_it() -> None:
     assert len({*inputs, *answers}) == 4_200
     assert len({*steps}) == 2_100
     assert len({one[:11] for one in (*inputs[:5], *answers[:5])}) == 10  # people tell them by how they begin
-    for made in (inputs, answers, steps):
-        assert all(run_of(one) == run_id for one in made[:2_000])
-        assert not any(run_of(one) == run_id for one in made[2_050:])
+    for new_ids in (inputs, answers, steps):
+        assert all(run_of(one) == run_id for one in new_ids[:2_000])
+        assert not any(run_of(one) == run_id for one in new_ids[2_050:])
 
 
 def test_a_run_whose_id_has_no_room_gets_other_ids() -> None:
