@@ -95,6 +95,28 @@ async def test_a_message_whose_sender_left_does_not_block_the_next(
         assert said == ["one", "OK.", "two", "OK."]
 
 
+async def test_a_message_whose_sender_left_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has to find its run later: it is driven as soon as it is accepted."""
+    handed = asyncio.Event()
+    store = await open_store(tmp_path / "agents.db", at=START)
+    write = store.write
+
+    async def note_and_write(*arguments: Any, **named: Any) -> Any:
+        handed.set()
+        return await write(*arguments, **named)
+
+    async with await AsyncPerdure.open(store=store, models={MODEL: Slow()}) as perdure:
+        agent = await perdure.create_agent("a", model=MODEL)
+        monkeypatch.setattr(store, "write", note_and_write)
+        leaving = asyncio.create_task(agent.send("one"))
+        await handed.wait()
+        leaving.cancel()
+        runner = perdure.app.runner
+        await asyncio.gather(leaving, *runner._accepting, return_exceptions=True)
+
+        assert list(runner._drivers) == [(agent.id, 0)]
+
+
 async def test_a_run_cancelled_as_soon_as_it_is_accepted_ends() -> None:
     """Its model is not waited for."""
     async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: Slow()}) as perdure:
