@@ -206,8 +206,8 @@ class AgentContract(Contract):
                 return agent.id, [message.id for message in (*first, rest[0], rest[2])]
 
             agent_id, ids = await store.write(fill)
-            assert await store.read(lambda tx: tx.conversations.shown(agent_id, 0)) == ids
-            assert await store.read(lambda tx: tx.conversations.shown(agent_id, 0, limit=2)) == ids[2:]
+            assert await store.read(lambda tx: tx.conversations.list_view_ids(agent_id, 0)) == ids
+            assert await store.read(lambda tx: tx.conversations.list_view_ids(agent_id, 0, limit=2)) == ids[2:]
 
             def rewrite(tx: Tx) -> None:
                 prefix = Prefix(
@@ -220,10 +220,10 @@ class AgentContract(Contract):
                     from_message_seq=1,
                     created_at=AT,
                 )
-                tx.conversations.show(agent_id, 0, {}, prefix=tx.prefixes.add(prefix))
+                tx.conversations.put_seen(agent_id, 0, {}, prefix=tx.prefixes.add(prefix))
 
             await store.write(rewrite)
-            assert await store.read(lambda tx: tx.conversations.shown(agent_id, 0)) == ids[1:]
+            assert await store.read(lambda tx: tx.conversations.list_view_ids(agent_id, 0)) == ids[1:]
 
     async def test_unknown_agents_are_not_found(self) -> None:
         """Getting, changing and deleting what is not there says so."""

@@ -23,9 +23,9 @@ class AnswerContract(Contract):
                 agents = [self.add_agent(tx, name) for name in ("ada", "bob")]
                 for agent in agents:
                     tx.conversations.add(agent.id, ConversationId(self.ids.new("conversation")), at=AT)
-                tx.conversations.wait(agents[1].id, 0, run_seq=7, from_seq=3)
-                tx.conversations.wait(agents[0].id, 1, run_seq=2, from_seq=1)
-                tx.conversations.wait(agents[0].id, 0, run_seq=0, from_seq=0)
+                tx.conversations.put_pending(agents[1].id, 0, run_seq=7, from_seq=3)
+                tx.conversations.put_pending(agents[0].id, 1, run_seq=2, from_seq=1)
+                tx.conversations.put_pending(agents[0].id, 0, run_seq=0, from_seq=0)
                 return [tx.conversations.at(agents[0].id, seq) for seq in (0, 1)] + [
                     tx.conversations.at(agents[1].id, 0)
                 ]
@@ -33,14 +33,14 @@ class AnswerContract(Contract):
             waits = await store.write(fill)
             ada, bob = waits[0].agent_id, waits[2].agent_id
             assert [(one.pending_run_seq, one.pending_from) for one in waits] == [(0, 0), (2, 1), (7, 3)]
-            assert await store.read(lambda tx: tx.conversations.waiting()) == waits
-            assert await store.read(lambda tx: tx.conversations.waiting(limit=2)) == waits[:2]
-            assert await store.read(lambda tx: tx.conversations.waiting(bob)) == waits[2:]
+            assert await store.read(lambda tx: tx.conversations.list_pending()) == waits
+            assert await store.read(lambda tx: tx.conversations.list_pending(limit=2)) == waits[:2]
+            assert await store.read(lambda tx: tx.conversations.list_pending(bob)) == waits[2:]
 
-            await other.write(lambda tx: tx.conversations.wait(ada, 0, run_seq=None))
-            assert await other.read(lambda tx: tx.conversations.waiting()) == []
-            await store.write(lambda tx: tx.conversations.wait(ada, 0, run_seq=None))
-            assert await store.read(lambda tx: tx.conversations.waiting(ada)) == waits[1:2]
+            await other.write(lambda tx: tx.conversations.put_pending(ada, 0, run_seq=None))
+            assert await other.read(lambda tx: tx.conversations.list_pending()) == []
+            await store.write(lambda tx: tx.conversations.put_pending(ada, 0, run_seq=None))
+            assert await store.read(lambda tx: tx.conversations.list_pending(ada)) == waits[1:2]
             cleared = await store.read(lambda tx: tx.conversations.at(ada, 0))
             assert (cleared.pending_run_seq, cleared.pending_from) == (None, None)
 

@@ -220,7 +220,7 @@ class Contract:
         """A queued run, held by nobody unless `owner` reserves it."""
         tx.agents.lock(agent_id)
         return tx.runs.add(
-            tx.conversations.opening(agent_id, conversation_seq),
+            tx.conversations.get_state(agent_id, conversation_seq),
             RunId(self.ids.new("run")),
             at=at,
             max_steps=50,

@@ -106,7 +106,7 @@ class ConversationContract(Contract):
             with raises(NotFound):
                 await store.read(lambda tx: tx.conversations.get(line.id))
             with raises(NotFound):  # nor does it take what somebody says who found it just before
-                await store.read(lambda tx: tx.conversations.opening(agent.id, line.seq))
+                await store.read(lambda tx: tx.conversations.get_state(agent.id, line.seq))
             with raises(NotFound):
                 await store.write(lambda tx: tx.conversations.put(line, at=LATER))
             with raises(NotFound):

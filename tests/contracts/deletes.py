@@ -118,8 +118,8 @@ class DeleteContract(Contract):
             own = await store.write(lambda tx: fill(self, tx))
             await store.write(lambda tx: tx.files.delete(own.file.id))
 
-            assert await store.read(lambda tx: tx.agent_files.opened(own.agent.id)) == []
-            assert own.file.id not in await store.read(lambda tx: tx.agent_files.shown(own.agent.id))
+            assert await store.read(lambda tx: tx.agent_files.list_open(own.agent.id)) == []
+            assert own.file.id not in await store.read(lambda tx: tx.agent_files.list_versions(own.agent.id))
             assert not await store.write(lambda tx: tx.agent_files.close(own.agent.id, own.file.id))
             assert await store.write(lambda tx: tx.files.drop_views(own.file.id, limit=5)) == 1
             assert await store.write(lambda tx: tx.files.drop_views(own.file.id, limit=5)) == 0

@@ -327,7 +327,7 @@ class FolderContract(Contract):
             mine = await store.read(lambda tx: tx.folders.of_agent(agent.id))
             assert [folder.id for folder in mine] == [two.id, one.id]
             assert await store.read(lambda tx: tx.folders.agents(one.id)) == [agent.id]
-            assert (await store.read(lambda tx: tx.conversations.opening(agent.id, 0))).has_folders
+            assert (await store.read(lambda tx: tx.conversations.get_state(agent.id, 0))).has_folders
             assert await store.read(lambda tx: tx.folders.agents(one.id, opening=True)) == []
             assert await store.read(lambda tx: tx.folders.agents(two.id, opening=True)) == [agent.id]
 
@@ -340,11 +340,11 @@ class FolderContract(Contract):
                     ids(mine.list(agent.id)),
                     ids(mine.list(agent.id, above=(one.number, 0), limit=2)),
                     ids(mine.list(agent.id, below=(two.number, 1), newest_first=True)),
-                    ids(mine.named(agent.id, "x.py")),
-                    ids(mine.named(agent.id, "one/x.py")),
-                    ids(mine.named(agent.id, "a/x.py")),
-                    ids(mine.named(agent.id, "%_.md")),
-                    ids(mine.named(agent.id, ".md")),
+                    ids(mine.find_by_path(agent.id, "x.py")),
+                    ids(mine.find_by_path(agent.id, "one/x.py")),
+                    ids(mine.find_by_path(agent.id, "a/x.py")),
+                    ids(mine.find_by_path(agent.id, "%_.md")),
+                    ids(mine.find_by_path(agent.id, ".md")),
                 ]
 
             a, x, other_x, md = ids([type("F", (), {"file": file}) for file in files])
@@ -360,7 +360,7 @@ class FolderContract(Contract):
             with raises(NotFound):
                 await store.read(lambda tx: tx.agent_files.get(agent.id, x))
             await store.write(lambda tx: tx.folders.attach(agent.id, one.id, opens=False))
-            assert ids(await store.read(lambda tx: tx.agent_files.opened(agent.id))) == []
+            assert ids(await store.read(lambda tx: tx.agent_files.list_open(agent.id))) == []
 
     async def test_open_files_are_known_by_their_views(self) -> None:
         """The one used last first; every view has a version of its own, and is told with the folders'."""
@@ -369,7 +369,7 @@ class FolderContract(Contract):
             folder = await store.write(self.add_folder)
             files = [await store.write(self.add_file, folder.id, name) for name in "abc"]
             await store.write(lambda tx: tx.folders.attach(agent.id, folder.id, opens=True))
-            assert await store.read(lambda tx: tx.agent_files.shown(agent.id)) == {folder.id: 0}
+            assert await store.read(lambda tx: tx.agent_files.list_versions(agent.id)) == {folder.id: 0}
 
             seen: list[int] = []
             for file in (*files, files[0]):
@@ -379,11 +379,13 @@ class FolderContract(Contract):
                 assert (opened.is_open, opened.first_line, opened.last_line, opened.used_at) == (True, 2, 9, LATER)
                 seen.append(opened.version)
             assert len(set(seen)) == 4
-            assert [one.file.name for one in await store.read(lambda tx: tx.agent_files.opened(agent.id))] == [*"acb"]
+            assert [one.file.name for one in await store.read(lambda tx: tx.agent_files.list_open(agent.id))] == [
+                *"acb"
+            ]
 
             assert await store.write(lambda tx: tx.agent_files.close(agent.id, files[1].id))
             assert not await store.write(lambda tx: tx.agent_files.close(agent.id, files[1].id))
-            shown = await store.read(lambda tx: tx.agent_files.shown(agent.id))
+            shown = await store.read(lambda tx: tx.agent_files.list_versions(agent.id))
             assert shown == {folder.id: 0, files[0].id: seen[3], files[2].id: seen[2]}
             is_open = await store.read(lambda tx: tx.agent_files.list(agent.id, is_open=True))
             assert [one.file.name for one in is_open] == ["a", "c"]
@@ -391,7 +393,10 @@ class FolderContract(Contract):
             assert [one.file.name for one in closed] == ["b"]
 
             await store.write(lambda tx: tx.files.delete(files[0].id))
-            assert await store.read(lambda tx: tx.agent_files.shown(agent.id)) == {folder.id: 1, files[2].id: seen[2]}
+            assert await store.read(lambda tx: tx.agent_files.list_versions(agent.id)) == {
+                folder.id: 1,
+                files[2].id: seen[2],
+            }
             await store.write(lambda tx: tx.agents.delete(agent.id))
             assert await store.read(lambda tx: tx.folders.agents(folder.id)) == []
 
@@ -424,8 +429,8 @@ class FolderContract(Contract):
                     tx.files.unended(),
                     tx.files.holders(),
                     tx.folders.of_agent(agent.id),
-                    tx.agent_files.shown(agent.id),
-                    tx.agent_files.opened(agent.id),
+                    tx.agent_files.list_versions(agent.id),
+                    tx.agent_files.list_open(agent.id),
                     tx.agent_files.close(agent.id, file.id),
                     tx.files.claim(owner="me", at=AT, until=UNTIL),
                 ]
@@ -460,7 +465,7 @@ class FolderContract(Contract):
             deep, plain, mine = await store.write(fill)
 
             def named(tx: Tx, name: str, limit: int = 20) -> list[str]:
-                return [one.file.id for one in tx.agent_files.named(agent.id, name, limit=limit)]
+                return [one.file.id for one in tx.agent_files.find_by_path(agent.id, name, limit=limit)]
 
             assert await store.read(named, "plan.md") == [plain.id, deep.id]
             assert await store.read(named, "plan.md", 1) == [plain.id]

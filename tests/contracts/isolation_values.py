@@ -67,14 +67,14 @@ PLAIN: Mapping[str, Any] = {
 
 OF_VERBS: Mapping[str, Any] = {
     **{"agents.find_by_name.name": "ada", "tools.find_by_name.name": "look", "folders.find.name": "docs"},
-    **{"mcp.find_by_name.name": "files", "files.find.name": "plan.md", "agent_files.named.name": "plan.md"},
+    **{"mcp.find_by_name.name": "files", "files.find.name": "plan.md", "agent_files.find_by_path.name": "plan.md"},
     **{"tools.attach.names": ("look",), "tools.detach.name": "look", "mcp.delete_tool.name": "look"},
     **{"secrets.put.name": "TOKEN", "secrets.find.name": "TOKEN", "secrets.delete.name": "TOKEN"},
-    **{"files.same_content.digest": "plan.md", "mcp.read.failure": "stolen", "runs.end.reason": "end_turn"},
+    **{"files.same_content.digest": "plan.md", "mcp.put_listing.failure": "stolen", "runs.end.reason": "end_turn"},
     **{"vectors.fail.reason": "stolen", "steps.end.status": "failed", "messages.revise.parts": (Text("stolen"),)},
     **{"files.put_parts.parts": [FilePart(seq=1, first_line=2, first_char=0, text="stolen")]},
     **{"messages.append.drafts": [Draft(id=MessageId(f"message-{NEW}"), role="user", parts=(Text("hello"),))]},
-    **{"vectors.put.rows": [(0, VECTOR)], "vectors.cache.rows": [(b"hash", VECTOR)]},
+    **{"vectors.put.rows": [(0, VECTOR)], "vectors.store_cache.rows": [(b"hash", VECTOR)]},
     **{"runs.add.run_id": RunId(f"run-{NEW}"), "steps.add.step_id": StepId(f"step-{NEW}")},
     **{"conversations.add.conversation_id": ConversationId(f"conv-{NEW}")},
     **{"vectors.claim.at": LATER, "vectors.renew.until": LATER, "messages.view.upto_seq": 99},
@@ -106,9 +106,9 @@ class Values:
             **{"recipe": of.step.recipe, "block_ids": (of.block.id,)},
         }
         self._owned_by_verbs: Mapping[str, Any] = {
-            "messages.known.ids": [of.message.id],
-            "messages.reset_among.ids": [of.reset_message.id],
-            "passages.known.ids": [of.passage.id],
+            "messages.find_existing.ids": [of.message.id],
+            "messages.find_reset.ids": [of.reset_message.id],
+            "passages.find_archives.ids": [of.passage.id],
             "upkeep.check.owner": of.owner,
             "vectors.open.owner_id": of.bare_owner.id,
             "vectors.open.number": of.bare_owner.number,
@@ -181,7 +181,7 @@ class Values:
         match parameter.name:
             case "after" | "before":
                 value = self._cursor(kind)
-            case "known":
+            case "postings":
                 # What a caller knows of an agent does not make it its own.
                 value = {"Agent": replace(of.agent, org_id=DEFAULT_ORG), "Run": of.run}.get(kind)
             case "dead_owner":

@@ -65,8 +65,8 @@ class McpContract(Contract):
             files = await store.write(lambda tx: tx.mcp.add(self.server()))
             web = await store.write(lambda tx: tx.mcp.add(self.server("web")))
             left_out = (LeftOut(name=AWKWARD[0], reason=AWKWARD[1]), LeftOut(name="#2", reason="it is none"))
-            await store.write(lambda tx: tx.mcp.read(files.id, failure="", at=AT, left_out=left_out))
-            await store.write(lambda tx: tx.mcp.read(files.id, failure=AWKWARD[0], at=LATER))
+            await store.write(lambda tx: tx.mcp.put_listing(files.id, failure="", at=AT, left_out=left_out))
+            await store.write(lambda tx: tx.mcp.put_listing(files.id, failure=AWKWARD[0], at=LATER))
             changed = await store.write(
                 lambda tx: tx.mcp.put(replace(files, name="disk", sealed=b"", trusted=False, updated_at=LATER))
             )
@@ -80,7 +80,7 @@ class McpContract(Contract):
                 lambda tx: tx.mcp.get(files.id),
                 lambda tx: tx.mcp.put(files),
                 lambda tx: tx.mcp.delete(files.id),
-                lambda tx: tx.mcp.read(files.id, failure="", at=AT),
+                lambda tx: tx.mcp.put_listing(files.id, failure="", at=AT),
                 lambda tx: tx.mcp.tools(files.id),
                 lambda tx: tx.mcp.put_tool(tool),
             ]

@@ -23,7 +23,7 @@ class MessageIdContract(Contract):
             agent = await store.write(self.add_agent)
 
             def work(tx: Tx) -> tuple[Run, list[Message], Step]:
-                opening = tx.conversations.opening(agent.id, 0)
+                opening = tx.conversations.get_state(agent.id, 0)
                 run_id = RunId(self.ids.new("run"))
                 inputs = [draft(input_id(run_id, index, self.ids), f"in {index} of {run_id}") for index in range(2)]
                 run = tx.runs.add(
@@ -71,7 +71,7 @@ class MessageIdContract(Contract):
                 assert await store.read(lambda tx, id_=step.id: tx.steps.get(id_)) == step  # type: ignore[misc]
             absent = input_id(open_.id, 7, self.ids)
             ids = [message.id for message in made]
-            assert await store.read(lambda tx: tx.messages.known([*ids, absent])) == set(ids)
+            assert await store.read(lambda tx: tx.messages.find_existing([*ids, absent])) == set(ids)
 
     async def test_an_id_that_leads_to_a_run_needs_the_message_itself(self) -> None:
         """One that no message or step has is not found, though there is such a run; nor is another organisation's."""
@@ -83,7 +83,7 @@ class MessageIdContract(Contract):
             assert await store.read(lambda tx: tx.messages.place(there)) == (agent.id, 0)
             with raises(NotFound):
                 await other.read(lambda tx: tx.messages.place(there))
-            assert await other.read(lambda tx: tx.messages.known([there])) == set()
+            assert await other.read(lambda tx: tx.messages.find_existing([there])) == set()
             for absent in (input_id(run.id, 1, self.ids), answer_id(run.id, 0, self.ids), MessageId(run.id)):
                 with raises(NotFound):
                     await store.read(lambda tx, id_=absent: tx.messages.get(id_))  # type: ignore[misc]
@@ -113,4 +113,4 @@ class MessageIdContract(Contract):
             assert (await store.read(lambda tx: tx.messages.get(input_id(first.id, 0, self.ids)))).text == "first"
             await store.write(lambda tx: tx.messages.revise(waited, None, author=ADA, at=AT))
             assert await store.read(lambda tx: tx.messages.place(waited)) == (agent.id, message.seq)
-            assert await store.read(lambda tx: tx.messages.known([waited])) == {waited}
+            assert await store.read(lambda tx: tx.messages.find_existing([waited])) == {waited}

@@ -422,8 +422,8 @@ class MessageContract(Contract):
             await store.write(lambda tx: tx.messages.revise(gone.id, None, author=ADA, at=LATER))
             absent = MessageId(self.ids.new("message"))
             ids = [asked.id, gone.id, absent]
-            assert await store.read(lambda tx: tx.messages.known(ids)) == {asked.id, gone.id}
-            assert await other.read(lambda tx: tx.messages.known(ids)) == set()
+            assert await store.read(lambda tx: tx.messages.find_existing(ids)) == {asked.id, gone.id}
+            assert await other.read(lambda tx: tx.messages.find_existing(ids)) == set()
             assert await store.read(lambda tx: tx.messages.next_seq(agent.id)) == gone.seq + 1
             with raises(NotFound):
                 await other.read(lambda tx: tx.messages.next_seq(agent.id))

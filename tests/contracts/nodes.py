@@ -85,7 +85,9 @@ class NodeContract(Contract):
             agent = await store.write(self.add_agent)
             before = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
             stubs = {17: 200, 2**40: 3}
-            await store.write(lambda tx: tx.conversations.fit(agent.id, 0, view_tokens=500, stubs=stubs, overcount=-40))
+            await store.write(
+                lambda tx: tx.conversations.put_view(agent.id, 0, view_tokens=500, stubs=stubs, overcount=-40)
+            )
             after = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
             assert (before.stubs, before.overcount) == ({}, 0)
             assert after == replace(before, view_tokens=500, stubs=stubs, overcount=-40)

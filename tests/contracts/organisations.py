@@ -118,7 +118,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     )
     second_run = claimed(tx, contract.add_run(tx, agent.id, conversation_seq=1).key)
     stopped_run = tx.runs.end(second_run, reason="requires_approval", usage=Usage(), step_count=1, failure=None, at=AT)
-    tx.conversations.wait(agent.id, 1, run_seq=0, from_seq=0)
+    tx.conversations.put_pending(agent.id, 1, run_seq=0, from_seq=0)
     tx.agents.put(replace(agent, settings={"tool_rules": [{"type": "exit_loop", "tool_name": "look"}]}))
     folder, file, worked_on, deleted = _fill_folder(contract, tx, agent)
     owner, bare_owner = (one for one in tx.upkeep.owners() if one.id in (archive.id, bare_archive.id))
@@ -154,7 +154,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
         deleted=deleted,
         stopped_run=stopped_run,
         waiting_run=tx.runs.at(waiting_run.key),
-        opening=tx.conversations.opening(agent.id, 0),
+        opening=tx.conversations.get_state(agent.id, 0),
         owner=owner,
         bare_owner=bare_owner,
         scope=scope,

@@ -447,7 +447,7 @@ class PassageContract(Contract):
             await store.write(lambda tx: tx.blocks.put(replace(persona, value="new"), expected=0, author=ADA, at=AT))
 
             def memory(tx: Tx, agent_id: AgentId) -> tuple[Mapping[str, int], int, bool]:
-                opening = tx.conversations.opening(agent_id, 0)
+                opening = tx.conversations.get_state(agent_id, 0)
                 return opening.blocks, opening.passages, opening.has_folders
 
             assert await store.read(memory, ada.id) == ({human.id: 0, persona.id: 1}, 3, False)
@@ -476,5 +476,5 @@ class PassageContract(Contract):
             passage = await store.write(self.add_passage, archive.id, "tea")
             ids = [passage.id, PassageId(self.ids.new("passage"))]
 
-            assert await store.read(lambda tx: tx.passages.known(ids)) == {passage.id: archive.id}
-            assert await other.read(lambda tx: tx.passages.known(ids)) == {}
+            assert await store.read(lambda tx: tx.passages.find_archives(ids)) == {passage.id: archive.id}
+            assert await other.read(lambda tx: tx.passages.find_archives(ids)) == {}

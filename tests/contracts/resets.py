@@ -29,8 +29,8 @@ class ResetContract(Contract):
         prefix = tx.prefixes.add(
             Prefix(agent_id=agent.id, seq=0, conversation_seq=0, reason="first", system="s", tools=(), created_at=AT)
         )
-        tx.conversations.show(agent.id, 0, {"block-1": 3}, prefix=prefix)
-        tx.conversations.fit(agent.id, 0, view_tokens=30, stubs={0: 1}, overcount=7)
+        tx.conversations.put_seen(agent.id, 0, {"block-1": 3}, prefix=prefix)
+        tx.conversations.put_view(agent.id, 0, view_tokens=30, stubs={0: 1}, overcount=7)
         return agent
 
     async def test_what_was_said_is_out_of_view_and_in_the_log(self) -> None:
@@ -45,7 +45,7 @@ class ResetContract(Contract):
 
             made = await store.write(reset)
             line = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
-            opened = await store.read(lambda tx: tx.conversations.opening(agent.id, 0))
+            opened = await store.read(lambda tx: tx.conversations.get_state(agent.id, 0))
             (new,) = await store.write(self.say, agent.id, "a walrus again")
 
             assert made == Reset(
@@ -70,14 +70,14 @@ class ResetContract(Contract):
                 await store.read(lambda tx: tx.messages.get(before[0].id))
             kept = await store.read(lambda tx: list(tx.messages.list(agent.id, reset=True)))
             assert kept == [*before, new]
-            assert await store.read(lambda tx: tx.messages.known([one.id for one in before])) == {
+            assert await store.read(lambda tx: tx.messages.find_existing([one.id for one in before])) == {
                 one.id for one in before
             }
             assert await store.read(lambda tx: tx.messages.place(before[0].id)) == (agent.id, 0)
             ids = [new.id, *(one.id for one in before)]
             gone = {one.id for one in before if one.conversation_seq == 0}
-            assert await store.read(lambda tx: tx.messages.reset_among(ids)) == gone
-            assert await store.read(lambda tx: tx.messages.reset_among([])) == set()
+            assert await store.read(lambda tx: tx.messages.find_reset(ids)) == gone
+            assert await store.read(lambda tx: tx.messages.find_reset([])) == set()
 
     async def test_a_past_request_shows_what_it_showed(self) -> None:
         """By the settings revision it was made with, whatever was taken out of view since."""
@@ -147,9 +147,9 @@ class ResetContract(Contract):
                     tx.messages.match(
                         agent.id, parse_query("walrus"), where=MessageFilter(roles=("user",)), limit=9
                     ).seqs,
-                    tx.messages.reset_among([message.id for message in tx.messages.list(agent.id, reset=True)]),
-                    tx.conversations.shown(agent.id, 0),
-                    tx.captures.waiting(agent.id, 0),
+                    tx.messages.find_reset([message.id for message in tx.messages.list(agent.id, reset=True)]),
+                    tx.conversations.list_view_ids(agent.id, 0),
+                    tx.captures.get_backlog(agent.id, 0),
                     tx.resets.list(agent.id),
                 ]
 
@@ -165,7 +165,7 @@ class ResetContract(Contract):
             made = await store.write(reset, 0)
             assert made is not None
             assert made.message_count == 3
-            assert await store.read(lambda tx: tx.resets.out_of_view(agent.id)) == {0: 5}
+            assert await store.read(lambda tx: tx.resets.unfinished_seqs(agent.id)) == {0: 5}
             assert await store.read(list_texts, agent.id) == ["another walrus"]
             steps = 0
             for resets_more in (True, False):
@@ -187,8 +187,8 @@ class ResetContract(Contract):
                 assert await store.read(readings) == expected
                 assert await store.read(faults) == []
                 assert await store.read(lambda tx: tx.resets.unfinished()) == []
-                assert await store.read(lambda tx: tx.resets.out_of_view(agent.id)) == {}
-                assert await store.read(lambda tx: tx.resets.taken(agent.id)) == await store.read(newest)
+                assert await store.read(lambda tx: tx.resets.unfinished_seqs(agent.id)) == {}
+                assert await store.read(lambda tx: tx.resets.last_seqs(agent.id)) == await store.read(newest)
                 if resets_more:
                     await store.write(reset, 1)
             assert steps >= 7
@@ -226,9 +226,9 @@ class ResetContract(Contract):
             agent = await store.write(self.two_lines)
 
             def reset(tx: Tx, seq: int = 0) -> Reset | None:
-                return tx.resets.add(tx.conversations.at(agent.id, seq), author=ADA, at=LATER, counted=counted)
+                return tx.resets.add(tx.conversations.at(agent.id, seq), author=ADA, at=LATER, counts=counted)
 
-            counted = await store.read(lambda tx: tx.resets.counted(agent.id))
+            counted = await store.read(lambda tx: tx.resets.count_messages(agent.id))
             assert counted == MessageCounts(
                 next_seq=4, settings_revision=counted.settings_revision, counts={0: 2, 1: 1}
             )
@@ -236,10 +236,10 @@ class ResetContract(Contract):
             first = await store.write(reset)
             await store.write(self.say, agent.id, "again", "and again")
             second = await store.write(reset)
-            counted = await store.read(lambda tx: tx.resets.counted(agent.id))
+            counted = await store.read(lambda tx: tx.resets.count_messages(agent.id))
             at_once = await store.write(reset, 1)
             (new,) = await store.write(self.say, agent.id, "new", conversation_seq=1)
-            counted = await store.read(lambda tx: tx.resets.counted(agent.id))
+            counted = await store.read(lambda tx: tx.resets.count_messages(agent.id))
             await store.write(lambda tx: tx.messages.revise(new.id, None, author=ADA, at=AT))
             await store.write(self.say, agent.id, "newer", conversation_seq=1)
             revised = await store.write(reset, 1)
@@ -248,7 +248,7 @@ class ResetContract(Contract):
             assert [one and one.message_count for one in made] == [3, 2, 1, 1]
             assert await store.read(lambda tx: tx.messages.count(agent.id)) == 0
             with raises(NotFound):
-                await store.read(lambda tx: tx.resets.counted(AgentId("agent-none")))
+                await store.read(lambda tx: tx.resets.count_messages(AgentId("agent-none")))
 
     async def test_an_agent_may_go_while_its_reset_is_carried_out(self) -> None:
         """Nothing is left of either."""

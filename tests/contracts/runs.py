@@ -24,7 +24,7 @@ def ended(tx: Tx, key: RunKey, *, reason: StopReason = "end_turn", failure: Fail
 
 
 def _opening(tx: Tx, agent_id: AgentId, seq: int) -> ConversationState:
-    return tx.conversations.opening(agent_id, seq)
+    return tx.conversations.get_state(agent_id, seq)
 
 
 def _put(tx: Tx, agent: Agent) -> Agent:
@@ -74,7 +74,7 @@ class RunContract(Contract):
 
             def add(tx: Tx) -> tuple[Run, ConversationState]:
                 tx.agents.lock(agent.id)
-                opening = tx.conversations.opening(agent.id, 0)
+                opening = tx.conversations.get_state(agent.id, 0)
                 assert opening.conversation == tx.conversations.at(agent.id, 0)
                 assert (opening.agent, opening.message_count) == (tx.agents.get(agent.id), 1)
                 run = tx.runs.add(
@@ -97,7 +97,7 @@ class RunContract(Contract):
             run, reckoned = await store.write(add)
             assert (run.key.seq, run.first_message_seq, reckoned.active_run_seq) == (0, 1, None)
 
-            found = await store.read(lambda tx: tx.conversations.opening(agent.id, 0))
+            found = await store.read(lambda tx: tx.conversations.get_state(agent.id, 0))
             assert found == replace(reckoned, active_run_seq=0, next_run_seq=1)
             assert found.message_count == 2
 
@@ -119,7 +119,7 @@ class RunContract(Contract):
             def claim(tx: Tx, run: Run) -> Run | None:
                 return tx.runs.claim(run.key, owner="here", at=AT, until=UNTIL)
 
-            assert await store.read(lambda tx: tx.runs.claimable(at=AT)) == [first, side]
+            assert await store.read(lambda tx: tx.runs.list_claimable(at=AT)) == [first, side]
             assert await store.write(claim, second) is None
             assert await store.write(claim, first) is not None
             assert await store.write(claim, second) is None
@@ -144,9 +144,9 @@ class RunContract(Contract):
 
             assert await store.write(claim, "there", -1) is None
             assert await store.write(claim, "here", -1) is None
-            assert await store.read(lambda tx: tx.runs.claimable(at=AT)) == []
-            assert [r.id for r in await store.read(lambda tx: tx.runs.held())] == [run.id]
-            assert [r.id for r in await store.read(lambda tx: tx.runs.claimable(at=LATER))] == [run.id]
+            assert await store.read(lambda tx: tx.runs.list_claimable(at=AT)) == []
+            assert [r.id for r in await store.read(lambda tx: tx.runs.list_oldest())] == [run.id]
+            assert [r.id for r in await store.read(lambda tx: tx.runs.list_claimable(at=LATER))] == [run.id]
 
             taken = await store.write(claim, "there", 1)
             assert taken is not None
@@ -164,7 +164,7 @@ class RunContract(Contract):
                 at = UNTIL + timedelta(seconds=seconds)
                 return tx.runs.claim(runs[index].key, owner=owner, at=at, until=at)
 
-            assert await store.read(lambda tx: tx.runs.claimable(at=AT)) == []
+            assert await store.read(lambda tx: tx.runs.list_claimable(at=AT)) == []
             assert await store.write(claim, 0, "there", -1) is None
             assert await store.write(claim, 0, "here", -1) is not None
             assert await store.write(claim, 1, "there", 1) is not None
@@ -199,7 +199,7 @@ class RunContract(Contract):
 
             keys = await store.write(fill)
             assert await store.write(lambda tx: tx.runs.release("here")) == 2
-            found = [run.key for run in await store.read(lambda tx: tx.runs.claimable(at=AT))]
+            found = [run.key for run in await store.read(lambda tx: tx.runs.list_claimable(at=AT))]
             assert found == sorted(keys[:2], key=lambda key: (key.agent_id, key.seq))
             taken = await store.write(claimed, keys[1], "there")
             assert taken.lease_number == 2

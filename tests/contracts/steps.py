@@ -47,7 +47,7 @@ class StepContract(Contract):
                 )
 
     async def test_a_conversation_knows_what_its_log_shows(self) -> None:
-        """`show` records the block versions; with a new prefix, the view's tokens are counted from where it begins."""
+        """Block versions are stored; with a new prefix, the tokens of the view are counted from where it begins."""
         async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             await store.write(lambda tx: self.say(tx, agent.id, "a", "b", "c", tokens=10, at=LATER))
@@ -65,7 +65,7 @@ class StepContract(Contract):
 
             def show(tx: Tx) -> int:
                 stored = tx.prefixes.add(prefix)
-                tx.conversations.show(agent.id, 0, seen, prefix=stored)
+                tx.conversations.put_seen(agent.id, 0, seen, prefix=stored)
                 return stored.seq
 
             before = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
@@ -75,7 +75,7 @@ class StepContract(Contract):
             assert before.last_message_at == LATER
             assert after == replace(before, view_tokens=20, seen=seen, prefix_seq=seq)
 
-            await store.write(lambda tx: tx.conversations.show(agent.id, 0, {}))
+            await store.write(lambda tx: tx.conversations.put_seen(agent.id, 0, {}))
             await store.write(lambda tx: self.say(tx, agent.id, "d", tokens=5, at=LATER))
             assert await store.read(lambda tx: tx.conversations.at(agent.id, 0)) == replace(
                 after, view_tokens=25, seen={}

@@ -32,7 +32,7 @@ def scope_of(tx: Tx, number: int) -> Scope:
 
 def vectors_in(tx: Tx, number: int) -> dict[int, bytes]:
     """seq -> vector of a scope."""
-    changed = tx.vectors.changed(scope_of(tx, number), after_version=-1)
+    changed = tx.vectors.list_changes(scope_of(tx, number), after_version=-1)
     return {seq: vector for seq, _, vector in changed if vector is not None}
 
 
@@ -61,7 +61,7 @@ class VectorContract(Contract):
             seen = await store.read(scope_of, archive.number)
             assert (seen.owner_kind, seen.settled) == ("archive", True)
             assert await store.read(lambda tx: tx.vectors.scope(10**6)) is None
-            assert not await store.read(lambda tx: tx.vectors.waits(MODEL, at=AT))
+            assert not await store.read(lambda tx: tx.vectors.has_work(MODEL, at=AT))
             with raises(NotFound):
                 await store.write(lambda tx: tx.vectors.open(agent.number, "agent", archive.id, MODEL))
             with raises(NotFound):
@@ -82,8 +82,8 @@ class VectorContract(Contract):
                 return tx.vectors.queued - before
 
             assert await store.write(say) == 3
-            assert await store.read(lambda tx: tx.vectors.waits(MODEL, at=AT))
-            assert not await store.read(lambda tx: tx.vectors.waits("other/model", at=AT))
+            assert await store.read(lambda tx: tx.vectors.has_work(MODEL, at=AT))
+            assert not await store.read(lambda tx: tx.vectors.has_work("other/model", at=AT))
             assert await store.write(claimed_seqs) == [(agent.number, 0), (agent.number, 1), (agent.number, 6)]
 
     async def test_passages_of_an_embedded_archive_wait_for_their_vectors(self) -> None:
@@ -203,10 +203,10 @@ class VectorContract(Contract):
                     tx.vectors.block(scope),
                     tx.vectors.block(scope, after_seq=0, limit=1),
                     tx.vectors.block(scope, after_seq=2),
-                    tx.vectors.changed(scope, after_version=0),
-                    tx.vectors.changed(scope, after_version=1),
-                    tx.vectors.changed(scope, after_version=0, limit=1),
-                    tx.vectors.changed(scope, after_version=1, after_seq=0),
+                    tx.vectors.list_changes(scope, after_version=0),
+                    tx.vectors.list_changes(scope, after_version=1),
+                    tx.vectors.list_changes(scope, after_version=0, limit=1),
+                    tx.vectors.list_changes(scope, after_version=1, after_seq=0),
                     sorted(tx.vectors.read(scope, [0, 1, 2, 99])),
                     tx.vectors.read(scope, []),
                 ]
@@ -332,7 +332,7 @@ class VectorContract(Contract):
             await store.write(fill)
             scope = await store.read(scope_of, agent.number)
             assert (scope.version, scope.row_count) == (3, 1)
-            assert await store.read(lambda tx: tx.vectors.changed(scope, after_version=1)) == [
+            assert await store.read(lambda tx: tx.vectors.list_changes(scope, after_version=1)) == [
                 (0, 2, None),
                 (1, 3, None),
             ]
@@ -356,7 +356,7 @@ class VectorContract(Contract):
                 return agent, archive
 
             agent, archive = await store.write(late)
-            assert await store.read(lambda tx: tx.vectors.waits(MODEL, at=AT))
+            assert await store.read(lambda tx: tx.vectors.has_work(MODEL, at=AT))
             assert not await store.write(lambda tx: tx.vectors.fill("other/model", limit=2))
             steps = 0
             while await store.write(lambda tx: tx.vectors.fill(MODEL, limit=2)):
@@ -429,7 +429,7 @@ class VectorContract(Contract):
             await store.write(self.add_passage, archive.id, "a")
             assert await other.read(lambda tx: tx.vectors.scope(number)) is None
             assert await other.read(lambda tx: tx.vectors.counts()) == []
-            assert not await other.read(lambda tx: tx.vectors.waits(MODEL, at=AT))
+            assert not await other.read(lambda tx: tx.vectors.has_work(MODEL, at=AT))
             assert await other.write(claimed_seqs) == []
             refusals: Sequence[Callable[[Tx], object]] = (
                 lambda tx: tx.vectors.open(agent.number, "agent", agent.id, MODEL),
@@ -447,16 +447,16 @@ class VectorContract(Contract):
         """For their model only; many more than there is room for take each other's place."""
         async with self.open_store() as store:
             first, second = bytes(16), b"\1" * 16
-            await store.write(lambda tx: tx.vectors.cache(MODEL, [(first, blob(1, 0)), (second, blob(0, 1))]))
-            assert await store.read(lambda tx: tx.vectors.cached(MODEL, [first, second, b"\2" * 16])) == {
+            await store.write(lambda tx: tx.vectors.store_cache(MODEL, [(first, blob(1, 0)), (second, blob(0, 1))]))
+            assert await store.read(lambda tx: tx.vectors.load_cache(MODEL, [first, second, b"\2" * 16])) == {
                 first: blob(1, 0),
                 second: blob(0, 1),
             }
-            assert await store.read(lambda tx: tx.vectors.cached("other/model", [first])) == {}
+            assert await store.read(lambda tx: tx.vectors.load_cache("other/model", [first])) == {}
             rival = b"\0" * 8 + b"\3" * 8  # of the same slot as the first
-            await store.write(lambda tx: tx.vectors.cache("other/model", [(rival, blob(1))]))
-            assert await store.read(lambda tx: tx.vectors.cached(MODEL, [first, rival])) == {}
-            assert await store.read(lambda tx: tx.vectors.cached("other/model", [rival])) == {rival: blob(1)}
+            await store.write(lambda tx: tx.vectors.store_cache("other/model", [(rival, blob(1))]))
+            assert await store.read(lambda tx: tx.vectors.load_cache(MODEL, [first, rival])) == {}
+            assert await store.read(lambda tx: tx.vectors.load_cache("other/model", [rival])) == {rival: blob(1)}
 
     async def test_texts_are_embedded_anew_when_they_are_put_into_the_queue(self) -> None:
         """Each is claimed once, however often it was put there."""

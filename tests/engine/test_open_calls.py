@@ -85,7 +85,7 @@ class StopsBeforeSecond(InlineStore):
         return await super().write(unit, *args, **kwargs)
 
     def _stop(self, tx: Tx) -> None:
-        for run in tx.runs.held():
+        for run in tx.runs.list_oldest():
             tx.runs.request_cancel(run.key)
             tx.events.add(run.key, [RunCancelRequested(run.id)], at=START)
 

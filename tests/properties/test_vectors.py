@@ -81,7 +81,7 @@ def check(tx: Tx, indexes: VectorIndexes, number: int, seed: int, only: list[int
     allowed = range(1_000) if only is None else only
     there = {
         seq: float(np.frombuffer(vector, np.float16).astype(np.float32) @ query)
-        for seq, _, vector in tx.vectors.changed(scope, after_version=-1)
+        for seq, _, vector in tx.vectors.list_changes(scope, after_version=-1)
         if vector is not None
     }
     expected = {seq: score for seq, score in there.items() if seq in allowed}

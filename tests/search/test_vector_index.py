@@ -143,7 +143,7 @@ async def test_many_may_search_while_others_write(tmp_path: Path) -> None:
             dense = nearest(tx, indexes, number, vectors[0], limit=1_000)
             assert scope is not None
             assert dense.rows == len(dense.seqs) == scope.row_count
-            there = tx.vectors.changed(scope, after_version=-1)
+            there = tx.vectors.list_changes(scope, after_version=-1)
             assert sorted(dense.seqs.tolist()) == sorted(row[0] for row in there if row[2] is not None)
             return dense.rows
 

@@ -112,7 +112,7 @@ def _check_captures(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> N
         if passage.source.get("type") == CAPTURED
         for turn in passage.metadata["turns"]
     )
-    upto = {line.seq: tx.captures.upto(agent_id, line.seq) for line in tx.conversations.list(agent_id, limit=1000)}
+    upto = {line.seq: tx.captures.last_seq(agent_id, line.seq) for line in tx.conversations.list(agent_id, limit=1000)}
     due = Counter(
         message.id
         for message in messages

@@ -48,7 +48,7 @@ def stop_runs(tx: Tx, agent_id: AgentId, *, at: datetime) -> None:
 
 def take_runs(tx: Tx, agent_id: AgentId, *, at: datetime, owner: str) -> None:
     """Claim the runs that `owner` works on for another process, which says no more: its lease ends in a second."""
-    for run in tx.runs.held(limit=1_000):
+    for run in tx.runs.list_oldest(limit=1_000):
         if run.key.agent_id == agent_id and run.status == "running" and run.lease_owner == owner:
             tx.runs.claim(run.key, owner=ELSEWHERE, at=at, until=at + timedelta(seconds=1), dead_owner=owner)
 

@@ -226,7 +226,7 @@ class _Simulation:
         """End a process in good order: then nothing is held by it any more."""
 
         def held_runs(tx: Tx) -> set[RunKey]:
-            return {run.key for run in tx.runs.held(limit=1_000) if run.lease_owner == process.name}
+            return {run.key for run in tx.runs.list_oldest(limit=1_000) if run.lease_owner == process.name}
 
         self.closes += 1
         self.processes.remove(process)

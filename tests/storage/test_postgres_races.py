@@ -73,7 +73,7 @@ def capture_what_was_said(tx: Tx, agent_id: AgentId, number: int) -> None:
 
 
 def reset_the_agent(tx: Tx, agent_id: AgentId, number: int) -> None:
-    _reset_captured(tx, agent_id, None, {0: 9}, INPUTS, author=ADA, counted=tx.resets.counted(agent_id))
+    _reset_captured(tx, agent_id, None, {0: 9}, INPUTS, author=ADA, counted=tx.resets.count_messages(agent_id))
 
 
 def one_begins(tx: Tx, agent_id: AgentId) -> None:

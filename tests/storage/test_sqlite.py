@@ -519,7 +519,7 @@ async def test_finding_what_a_run_said_takes_as_long_in_a_long_log_as_in_a_short
     def count_steps() -> list[int]:
         return [
             steps(path, lambda tx: tx.messages.place(answer)),
-            steps(path, lambda tx: tx.messages.known([answer])),
+            steps(path, lambda tx: tx.messages.find_existing([answer])),
             steps(path, lambda tx: tx.messages.of_run(run)),
         ]
 
@@ -555,7 +555,7 @@ async def test_reading_a_conversation_takes_as_long_whatever_others_say_meanwhil
 
     def reset(tx: Tx) -> None:
         counted = MessageCounts(next_seq=0, settings_revision=0, counts={})
-        assert tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=START, counted=counted)
+        assert tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=START, counts=counted)
         tx.resets.carry_out(agent.id, limit=4)
 
     def count_steps() -> list[int]:
@@ -564,8 +564,8 @@ async def test_reading_a_conversation_takes_as_long_whatever_others_say_meanwhil
             steps(path, lambda tx: tx.messages.view(agent.id, 0, from_seq=0, upto_seq=2**40, settings_revision=0)),
             steps(path, lambda tx: tx.messages.list(agent.id, conversation_seq=0, limit=4, newest_first=True)),
             steps(path, lambda tx: tx.messages.count_after(agent.id, -1, conversation_seq=0)),
-            steps(path, lambda tx: tx.captures.waiting(agent.id, 0)),
-            steps(path, lambda tx: tx.conversations.shown(agent.id, 0, limit=4)),
+            steps(path, lambda tx: tx.captures.get_backlog(agent.id, 0)),
+            steps(path, lambda tx: tx.conversations.list_view_ids(agent.id, 0, limit=4)),
             steps(path, reset),
         ]
 

@@ -105,7 +105,7 @@ async def test_a_lost_index_is_made_anew(tmp_path: Path) -> None:
     assert await store.read(lambda tx: match_messages(tx, agent_id, "walrus")) == [0]
     assert await store.read(lambda tx: match_passages(tx, archive_id, "gull")) == [2]
     assert await store.read(vectors_in, number) == {}
-    assert await store.read(lambda tx: tx.vectors.waits(MODEL, at=START))
+    assert await store.read(lambda tx: tx.vectors.has_work(MODEL, at=START))
     await store.close()
 
 

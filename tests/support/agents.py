@@ -109,7 +109,7 @@ async def agent_in_run(*blocks: NewBlock, timezone: str = "UTC") -> AgentInRun:
         new = NewAgent(name="ada", model="test/model", blocks=blocks, timezone=timezone, tools=tuple(MEMORY_TOOL_SPECS))
         agent = create_agent(tx, new, ids=ids, author=USER, at=clock.now())
         run = tx.runs.add(
-            tx.conversations.opening(agent.id, 0),
+            tx.conversations.get_state(agent.id, 0),
             RunId(ids.new("run")),
             at=clock.now(),
             max_steps=50,

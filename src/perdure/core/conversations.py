@@ -76,7 +76,7 @@ class ConversationState:
         embedded: whether the agent's messages get vectors.
         blocks: the agent's blocks, id -> version.
         passages: how many passages its archives hold.
-        has_folders: whether folders are attached: then `agent_files.shown` is part of its memory.
+        has_folders: whether folders are attached: then `agent_files.list_versions` is part of its memory.
     """
 
     agent: Agent

@@ -252,7 +252,7 @@ def sync_tools(tx: Tx, server_id: McpServerId, listing: ToolListing, *, ids: Ids
             tx.mcp.delete_tool(server_id, name)
         elif now != before.get(name):
             tx.mcp.put_tool(now)
-    tx.mcp.read(server_id, failure="", at=at, left_out=listing.left_out)
+    tx.mcp.put_listing(server_id, failure="", at=at, left_out=listing.left_out)
     return replace(list_tools_by_status(tx, server_id), added=tuple(added))
 
 
@@ -427,4 +427,4 @@ class StoredMcpRegistry:
     async def store_failure(self, server_id: McpServerId, reason: str) -> None:
         at = self._clock.now()
         with contextlib.suppress(NotFound):  # the server was removed meanwhile
-            await self._store.write(lambda tx: tx.mcp.read(server_id, failure=reason, at=at))
+            await self._store.write(lambda tx: tx.mcp.put_listing(server_id, failure=reason, at=at))

@@ -79,7 +79,7 @@ def rank_messages(
     """
     history = request.histories.load(tx, agent.id)
     few = max(FEWEST_CANDIDATES, min(history.rows // CANDIDATE_OF, MOST_CANDIDATES))
-    out_of_view = tx.resets.out_of_view(agent.id)
+    out_of_view = tx.resets.unfinished_seqs(agent.id)
     mask = history.mask(where, out_of_view=out_of_view)
     only = None if mask is None or (_only_before(where) and not out_of_view) else history.seq[mask]
     meaning = match_vectors(
@@ -97,7 +97,7 @@ def rank_messages(
     named = spans(request.text, now=now, timezone=request.timezone)
     in_spans = history.seq[:0]
     if named:  # a cached history still has the rows of a reset, and they must not take the places of others
-        in_spans = _rows_in_spans(history, history.mask(where, out_of_view=tx.resets.taken(agent.id)), named)
+        in_spans = _rows_in_spans(history, history.mask(where, out_of_view=tx.resets.last_seqs(agent.id)), named)
     candidates = np.concatenate([np.asarray(matches.seqs, np.int64), nearest, in_spans])
     seqs, at = _with_neighbours(history, mask, candidates, few // NEIGHBOURED_OF if meaning.rows else WORDS_NEIGHBOURED)
     texts = tx.messages.texts(agent.id, seqs.tolist())

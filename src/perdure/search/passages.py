@@ -70,7 +70,7 @@ def rank_passages(
                 query,
                 where=where,
                 limit=max(CANDIDATES, most),
-                known=request.archives.postings(archive, where),
+                postings=request.archives.postings(archive, where),
                 rows=None if only is None else len(only),
             )
             for archive, only in zip(archives, within, strict=True)

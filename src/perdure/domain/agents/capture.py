@@ -43,7 +43,7 @@ def capture_due(tx: Tx, agent_id: AgentId, conversation_seq: int, *, force: bool
     setting = auto_capture_of(settings)
     if setting is None or bypasses(settings, tx.conversations.at(agent_id, conversation_seq)):
         return None
-    backlog = tx.captures.waiting(
+    backlog = tx.captures.get_backlog(
         agent_id, conversation_seq, before_seq=_first_open_seq(tx, agent_id, conversation_seq)
     )
     return backlog.upto_seq if backlog.tokens >= (1 if force else setting.commit_token_threshold) else None
@@ -58,7 +58,7 @@ def capture(tx: Tx, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, 
     tx.agents.lock(agent_id)
     agent = tx.agents.get(agent_id)
     setting = auto_capture_of(agent.settings)
-    captured_seq = tx.captures.upto(agent_id, conversation_seq)
+    captured_seq = tx.captures.last_seq(agent_id, conversation_seq)
     if setting is None or captured_seq >= upto_seq:
         return False
     rows = tx.messages.list(

@@ -41,7 +41,7 @@ def claim_texts(tx: Tx, model: str, *, at: datetime, until: datetime, limit: int
         if (text := texts.get((claim.number, claim.seq))) is not None
     ]
     tx.vectors.drop([claim for claim in claims if (claim.number, claim.seq) not in texts], claimed=until)
-    cached = tx.vectors.cached(model, [one.digest for one in texts_to_embed]) if texts_to_embed else {}
+    cached = tx.vectors.load_cache(model, [one.digest for one in texts_to_embed]) if texts_to_embed else {}
     store_vectors(
         tx,
         model,
@@ -77,7 +77,7 @@ def store_vectors(
             for text, _ in items:
                 tx.vectors.fail(text.claim, str(error), claimed=claimed_until, again=None)
     if not from_cache:
-        tx.vectors.cache(model, [(text.digest, vector) for text, vector in rows])
+        tx.vectors.store_cache(model, [(text.digest, vector) for text, vector in rows])
 
 
 def reindex(tx: Tx, numbers: Iterable[tuple[int, str, str]], model: str, *, force: bool = False) -> int:

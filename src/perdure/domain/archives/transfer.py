@@ -121,12 +121,12 @@ def import_passages(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage]) 
     tx.archives.get(archive_id)
     check_not_folder(tx, archive_id)
     passage_ids = [passage.id or _content_id(archive_id, passage) for passage in passages]
-    owners = tx.passages.known(passage_ids)
+    owners = tx.passages.find_archives(passage_ids)
     ids = [
         id_ if owners.get(id_, archive_id) == archive_id else PassageId(derived_id("passage", archive_id, id_))
         for id_ in passage_ids
     ]
-    existing = set(tx.passages.known(ids))
+    existing = set(tx.passages.find_archives(ids))
     new: dict[PassageId, Passage] = {}
     for id_, passage in zip(ids, passages, strict=True):
         if id_ not in existing:

@@ -146,7 +146,7 @@ def add_imported(
     tx.agents.lock(agent_id)
     if (active := tx.runs.active(agent_id, conversation_seq)) is not None:
         raise ConversationBusy(active.id)
-    existing = tx.messages.known([draft.id for draft in drafts])
+    existing = tx.messages.find_existing([draft.id for draft in drafts])
     new: dict[MessageId, tuple[Draft, int]] = {}
     for draft, count in zip(drafts, tokens, strict=True):
         if draft.id not in existing:
@@ -154,7 +154,7 @@ def add_imported(
     if new:
         added, counts = zip(*new.values(), strict=True)
         tx.messages.append(agent_id, added, conversation_seq=conversation_seq, at=at, tokens=counts)
-    return Added(len(new), len(tx.messages.reset_among(sorted(existing))))
+    return Added(len(new), len(tx.messages.find_reset(sorted(existing))))
 
 
 def _parse_short_text(name: str, value: Any, limit: int) -> str | None:

@@ -34,7 +34,7 @@ def build_file_section(tx: Tx, agent_id: AgentId, limits: FileLimits, *, most: i
     folders = tx.folders.of_agent(agent_id)
     if not folders:
         return ""
-    by_use = list(tx.agent_files.opened(agent_id))[: limits.max_open]
+    by_use = list(tx.agent_files.list_open(agent_id))[: limits.max_open]
     open_ids = {file.file.id for file in by_use}
     views: list[DirectoryView] = []
     for folder in folders[:FOLDERS_MAX]:

@@ -50,7 +50,7 @@ def open_files(
     closed: list[AgentFile] = []
     if close_all_others:
         ids = {file.file.id for file, _, _ in requests}
-        closed = [file for file in tx.agent_files.opened(agent_id) if file.file.id not in ids]
+        closed = [file for file in tx.agent_files.list_open(agent_id) if file.file.id not in ids]
         for file in closed:
             tx.agent_files.close(agent_id, file.file.id)
     parts: list[str] = []
@@ -117,7 +117,7 @@ def _names_like(name: str, known: Sequence[str]) -> str:
 def _find_file(tx: Tx, call: MemoryCall, name: str) -> AgentFile:
     """Return the file that a model's name stands for. Raises: ToolError: none, several, or not ready."""
     path = name.strip().strip("\"'`").removeprefix("./").lstrip("/")
-    matches = tx.agent_files.named(call.agent.id, path)
+    matches = tx.agent_files.find_by_path(call.agent.id, path)
     exact = [file for file in matches if path == file.path] or [file for file in matches if path == file.file.name]
     candidates = exact or list(matches)
     if len(candidates) > 1:

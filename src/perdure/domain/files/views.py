@@ -137,7 +137,7 @@ def open_view(
 
 def close_oldest(tx: Tx, agent_id: AgentId, limits: FileLimits) -> list[AgentFile]:
     """Close the least recently used files above the limit; return them."""
-    closed = list(tx.agent_files.opened(agent_id)[limits.max_open :])
+    closed = list(tx.agent_files.list_open(agent_id)[limits.max_open :])
     for file in closed:
         tx.agent_files.close(agent_id, file.file.id)
     return closed
@@ -147,7 +147,7 @@ def open_if_room(
     tx: Tx, agent_id: AgentId, files: Sequence[File], limits: FileLimits, *, counter: TokenCounter, at: datetime
 ) -> list[AgentFile]:
     """Open these files at their beginning, while none has to be closed and `unasked_tokens` last; return the opened."""
-    opened = list(tx.agent_files.opened(agent_id))
+    opened = list(tx.agent_files.list_open(agent_id))
     open_ids = {file.file.id for file in opened}
     tokens_left = limits.unasked_tokens - sum(map(_tokens_of_view, opened))
     new: list[AgentFile] = []

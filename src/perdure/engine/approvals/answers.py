@@ -321,7 +321,7 @@ def give_up_pending(
     rows = [*append_rows(tx, pending.run, drafts, [20] * len(drafts), at=inputs.now, step_id=step_id)]
     if pending.run.context:
         rows += add_hook_context(tx, pending.run, inputs)[1]
-    tx.conversations.wait(conversation.agent_id, conversation.seq, run_seq=None)
+    tx.conversations.put_pending(conversation.agent_id, conversation.seq, run_seq=None)
     run = tx.runs.cancel_stopped(pending.run.key)
     events: list[Event] = [MessageAdded(row.seq, row) for row in rows]
     events.append(RunEnded(run.id, "cancelled", run.usage, run.step_count))

@@ -68,7 +68,7 @@ def compact_view(
         else:
             nodes.append(node)
             before = sum(row_tokens(message, stubs, counter) for message in dropped)
-    opening = tx.conversations.opening(agent.id, conversation.seq)
+    opening = tx.conversations.get_state(agent.id, conversation.seq)
     agent, memory = opening.agent, read_memory(tx, opening)
     compiled = compile_prefix(
         tx,
@@ -93,7 +93,7 @@ def compact_view(
         overcount = overcount_behind(tx, agent, conversation, prefix, rewritten, counter)
         estimated = prefix.tokens + conversation.view_tokens
         overcount = dropped_rows(overcount, dropped, stubs, counter, estimated=estimated)
-    tx.conversations.fit(
+    tx.conversations.put_view(
         agent.id, conversation.seq, view_tokens=view_tokens, stubs=remaining_stubs, overcount=overcount
     )
     return Compaction(rewritten, node, before)

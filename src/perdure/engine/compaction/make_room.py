@@ -103,12 +103,12 @@ def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, conversation: Conversation, 
     events: list[Event] = [RowsCut(changed)]
     if stub.sent:
         prefix = tx.prefixes.add(replace(view.prefix, reason="window", created_at=inputs.now))
-        tx.conversations.show(room.agent.id, conversation.seq, conversation.seen, prefix=prefix)
+        tx.conversations.put_seen(room.agent.id, conversation.seq, conversation.seen, prefix=prefix)
         events.append(PrefixRewritten(prefix.seq, prefix.reason))
     rows = (*view.pinned, *view.rows)
     cut = [message for message in rows if message.seq in changed]
     estimated = view.prefix.tokens + conversation.view_tokens
-    tx.conversations.fit(
+    tx.conversations.put_view(
         conversation.agent_id,
         conversation.seq,
         view_tokens=sum(row_tokens(message, stub.stubs, counter) for message in rows),

@@ -62,7 +62,7 @@ def _add(
 ) -> Added:
     """Add the messages that are not there yet. Raises: NotFound, ConversationBusy, ApprovalPending."""
     tx.agents.lock(agent_id)
-    conversation = tx.conversations.opening(agent_id, conversation_seq).conversation  # not one that was deleted
+    conversation = tx.conversations.get_state(agent_id, conversation_seq).conversation  # not one that was deleted
     if conversation.pending_run_seq is not None:
         raise approval_pending(tx, conversation, what="import messages")
     return add_imported(tx, agent_id, conversation_seq, drafts, tokens, at=at)
@@ -91,7 +91,7 @@ async def _make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> 
 
 def _load_if_full(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> _ViewState | None:
     """What the next request would show, if it is larger than the window; None: it fits, by the stored estimates."""
-    opening = tx.conversations.opening(agent_id, conversation_seq)
+    opening = tx.conversations.get_state(agent_id, conversation_seq)
     agent, conversation, memory = opening.agent, opening.conversation, read_memory(tx, opening)
     if conversation.prefix_seq is None:
         prefix = recompile_prefix(tx, agent, conversation, memory, inputs, None, reason="import", client_tools=None)

@@ -42,7 +42,7 @@ async def reset_conversations(
     inputs = ports.inputs()
     captured: Mapping[int, int] = {}
     while True:
-        counted = await ports.store.read(lambda tx: tx.resets.counted(agent_id))
+        counted = await ports.store.read(lambda tx: tx.resets.count_messages(agent_id))
         uncaptured, resets = await ports.store.write(
             _reset_captured, agent_id, conversation_seq, captured, inputs, author=author, counted=counted
         )
@@ -63,7 +63,9 @@ async def delete_conversation(conversation_id: ConversationId, ports: Ports, *, 
 
     Raises: NotFound, StoreError; InvalidInput: it is the agent's first; ConversationBusy.
     """
-    counted = await ports.store.read(lambda tx: tx.resets.counted(tx.conversations.get(conversation_id).agent_id))
+    counted = await ports.store.read(
+        lambda tx: tx.resets.count_messages(tx.conversations.get(conversation_id).agent_id)
+    )
     agent_id = await ports.store.write(_delete, conversation_id, ports.inputs(), author=author, counted=counted)
     await ports.hooks.fire(hooks.ConversationEnd(agent_id=agent_id, conversation_id=conversation_id))
     await _carry_out_now_or_later(agent_id, ports)
@@ -163,7 +165,7 @@ def _reset(
     for conversation in conversations:
         give_up_pending(tx, conversation, "the conversation was reset", inputs)
     resets = [
-        tx.resets.add(conversation, author=author, at=inputs.now, counted=counted) for conversation in conversations
+        tx.resets.add(conversation, author=author, at=inputs.now, counts=counted) for conversation in conversations
     ]
     return [reset for reset in resets if reset is not None]
 

@@ -192,7 +192,7 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
             if digest != request.digest:
                 raise IdempotencyMismatch(request.idempotency_key)
             return Accepted(run, (), repeated=True)
-    opening = tx.conversations.opening(request.agent_id, request.conversation_seq)
+    opening = tx.conversations.get_state(request.agent_id, request.conversation_seq)
     if request.answers is not None:
         return _resume(tx, request, request.answers, opening, inputs, begin=begin)
     if opening.conversation.pending_run_seq is not None:
@@ -312,7 +312,7 @@ def _resume(
             append_rows(tx, stopped, rows, tokens, at=now, step_id=step_id)
         return Accepted(stopped, (), waits=True)
     run = _add_resumed_run(tx, request, opening, pending, rows, inputs, running=begin)
-    tx.conversations.wait(agent.id, conversation.seq, run_seq=None)
+    tx.conversations.put_pending(agent.id, conversation.seq, run_seq=None)
     added: Sequence[Message] = ()
     if rows:
         added = append_rows(tx, run, rows, tokens, at=now, step_id=step_id, opening=opening)

@@ -63,7 +63,7 @@ def end_run(tx: Tx, log: RunLog, action: Finish, events: list[Event], inputs: Un
     waits = action.reason == "requires_approval"
     if waits:
         first = calls[0].message.seq
-        tx.conversations.wait(run.key.agent_id, run.conversation_seq, run_seq=run.key.seq, from_seq=first)
+        tx.conversations.put_pending(run.key.agent_id, run.conversation_seq, run_seq=run.key.seq, from_seq=first)
     steps = log.steps
     if steps and steps[-1].status == "pending":
         steps = (*steps[:-1], tx.steps.end(steps[-1], status="cancelled", at=now, stop_reason=action.reason))

@@ -53,7 +53,7 @@ def read_memory(tx: Tx, opening: ConversationState) -> Memory:
     """The memory of the agent now."""
     versions = opening.blocks
     if opening.has_folders:
-        versions = {**versions, **tx.agent_files.shown(opening.agent.id)}
+        versions = {**versions, **tx.agent_files.list_versions(opening.agent.id)}
     return Memory(versions=versions, counts=Counts(messages=opening.message_count, passages=opening.passages))
 
 
@@ -63,7 +63,7 @@ def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Pre
     # What the log has shown stays as it was: an older delta or result may be in view behind this prefix, and what is
     # said last counts, so what it shows is said once more behind them.
     seen = memory.versions if conversation.prefix_seq is None else conversation.seen
-    tx.conversations.show(prefix.agent_id, conversation.seq, seen, prefix=prefix)
+    tx.conversations.put_seen(prefix.agent_id, conversation.seq, seen, prefix=prefix)
     return prefix
 
 

@@ -49,7 +49,7 @@ class Preview:
 def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs) -> Preview:
     """Build the next request of a conversation, with the certificate of its size."""
     counter, stubs = inputs.counter, conversation.stubs
-    memory = read_memory(tx, tx.conversations.opening(agent.id, conversation.seq))
+    memory = read_memory(tx, tx.conversations.get_state(agent.id, conversation.seq))
     current = None if conversation.prefix_seq is None else tx.prefixes.at(agent.id, conversation.prefix_seq)
     seen_changed = current is not None and current.seen != memory.versions
     reason = rewrite_reason(

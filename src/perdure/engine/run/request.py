@@ -133,7 +133,7 @@ def make_request(
         events += [MessageAdded(message.seq, message) for message in added]
         log = replace(log, run=run, messages=(*log.messages, *added))
         opening = opening.with_messages(added) if opening is not None else None
-    opening = opening or tx.conversations.opening(log.run.key.agent_id, log.run.conversation_seq)
+    opening = opening or tx.conversations.get_state(log.run.key.agent_id, log.run.conversation_seq)
     conversation = opening.conversation
     making = _Making(
         tx=tx,
@@ -242,7 +242,7 @@ def _add_deltas(making: _Making, prefix: Prefix) -> Prefix:
         texts = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs, folded=True)
     if texts:  # without any, all of it is in the prefix already
         _append(making, "memory_delta", texts)
-    tx.conversations.show(agent.id, conversation.seq, memory.versions)
+    tx.conversations.put_seen(agent.id, conversation.seq, memory.versions)
     return prefix
 
 
@@ -264,7 +264,7 @@ def _build_view(making: _Making, prefix: Prefix) -> View:
         making.events.append(PrefixRewritten(prefix.seq, making.rewrite_reason))
         if making.rewrite_reason != "first":  # a message that was revised takes more or less than when it was written
             making.view_tokens = rows_tokens(view, conversation.stubs, making.inputs.counter)
-        tx.conversations.fit(
+        tx.conversations.put_view(
             making.agent.id,
             conversation.seq,
             view_tokens=making.view_tokens,
@@ -321,7 +321,7 @@ def _make_room(making: _Making, view: View, size: _Size) -> Progress | None:
         return _end(making, floor)
     if found is None:
         # Nothing but a correction says that it is too large; or the rows were estimated by another counter before.
-        tx.conversations.fit(
+        tx.conversations.put_view(
             agent.id,
             conversation.seq,
             view_tokens=rows_tokens(view, stubs, counter),

@@ -65,7 +65,7 @@ def plan_recall(
     setting = auto_recall_of(agent.settings)
     if setting is None or not (query := _query(texts)):
         return None
-    opening = tx.conversations.opening(agent_id, conversation_seq)
+    opening = tx.conversations.get_state(agent_id, conversation_seq)
     conversation = opening.conversation
     if bypasses(agent.settings, conversation):
         return None

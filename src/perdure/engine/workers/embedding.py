@@ -154,7 +154,7 @@ class EmbeddingWorker:
     async def _is_waiting(self) -> bool:
         """Whether a text waits for its vector."""
         now = self._clock.now()
-        return await self._store.read(lambda tx: tx.vectors.waits(self._embedder.handle, at=now))
+        return await self._store.read(lambda tx: tx.vectors.has_work(self._embedder.handle, at=now))
 
     def _pause(self, error: _Unavailable) -> float:
         """How long to wait, in seconds, before the embedder is tried again."""

@@ -42,7 +42,7 @@ class ApprovalService:
         def read(tx: Tx) -> Sequence[tuple[str, PendingCall]]:
             return [
                 (tx.agents.get(line.agent_id).name, call)
-                for line in tx.conversations.waiting(limit=LISTED_MAX)
+                for line in tx.conversations.list_pending(limit=LISTED_MAX)
                 for call in pending_calls(tx, line)
             ]
 

@@ -133,7 +133,7 @@ def find_conversation(tx: Tx, agent_id: AgentId | None, conversation: Conversati
 def ids_in_view(tx: Tx, conversation: Conversation, pending: Pending | None) -> Sequence[MessageId]:
     """The ids of the messages in view, oldest first; but the one whose calls wait comes last, behind the results of
     other calls: clients look there for what they have to answer."""
-    ids = list(tx.conversations.shown(conversation.agent_id, conversation.seq))
+    ids = list(tx.conversations.list_view_ids(conversation.agent_id, conversation.seq))
     if pending is not None and pending.message.id in ids:
         ids.remove(pending.message.id)
         ids.append(pending.message.id)

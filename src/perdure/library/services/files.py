@@ -228,7 +228,7 @@ class AgentFileService:
 
         def close(tx: Tx) -> Sequence[AgentFile]:
             tx.agents.model(agent_id)
-            open_files = tx.agent_files.opened(agent_id)
+            open_files = tx.agent_files.list_open(agent_id)
             for file in open_files:
                 tx.agent_files.close(agent_id, file.file.id)
             return open_files
@@ -292,7 +292,7 @@ def _find_of_agent(tx: Tx, agent_id: AgentId, name_or_id: str) -> AgentFile:
     tx.agents.model(agent_id)
     if is_id("file", name_or_id):
         return tx.agent_files.get(agent_id, FileId(name_or_id))
-    found = tx.agent_files.named(agent_id, name_or_id)
+    found = tx.agent_files.find_by_path(agent_id, name_or_id)
     if not found or (len(found) > 1 and name_or_id not in (found[0].path, found[0].file.name)):
         paths = ", ".join(file.path for file in found[:8])
         hint = f"it may be {paths}" if paths else "it is in none of the agent's folders"

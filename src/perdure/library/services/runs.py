@@ -166,7 +166,7 @@ def _list_unended(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Se
     where = RunFilter(agent_ids=(agent_id,), conversation_seq=conversation_seq, statuses=("queued", "running"))
     stopped = [
         tx.runs.at(RunKey(agent_id, line.pending_run_seq))
-        for line in tx.conversations.waiting(agent_id, limit=UNENDED_MAX)
+        for line in tx.conversations.list_pending(agent_id, limit=UNENDED_MAX)
         if line.pending_run_seq is not None and conversation_seq in (None, line.seq)
     ]
     return [*tx.runs.page(where, limit=UNENDED_MAX), *stopped]

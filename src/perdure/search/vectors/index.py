@@ -163,7 +163,7 @@ def _load_snapshot(tx: Tx, scope: Scope, dimensions: int, entry: _Entry) -> _Sna
         return _snapshot_with_changes(rows, newer, [(seq, 0, vector) for seq, vector in replaced])
     changes: list[VectorRow] = []
     at, after = rows.version, 1 << 32
-    while page := tx.vectors.changed(scope, after_version=at, after_seq=after, limit=PAGE):
+    while page := tx.vectors.list_changes(scope, after_version=at, after_seq=after, limit=PAGE):
         if scope.settled:
             rows = rows.apply(page, page[-1][1])
         else:

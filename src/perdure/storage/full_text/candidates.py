@@ -42,7 +42,7 @@ def matches(
     below: int | None = None,
     join: str = "",
     where: Conditions | None = None,
-    known: Postings | None = None,
+    postings: Postings | None = None,
     few: bool = False,
     waiting: Sequence[tuple[int, str]] = (),
 ) -> Matches:
@@ -54,13 +54,13 @@ def matches(
         below: only rows with lower sequence numbers.
         join, where: further conditions, and the table that they are about; `{key}` in `join` is the row's sequence
             number.
-        known: postings of this scope that were read before with the same labels and conditions; it is extended.
+        postings: those of this scope that were read before with the same labels and conditions; it is extended.
         few: the labels match at most `CLAUSE_ROWS` rows, and there are no conditions.
         waiting: number and words of rows that are not in the index yet, the newest first; all indexed rows are older.
     """
     import numpy as np
 
-    postings = Postings() if known is None else known
+    postings = Postings() if postings is None else postings
     where = where or Conditions()
     join = join if where.clauses else ""
 

@@ -24,7 +24,7 @@ _OWN_FILES = "x.agent_id = :agent_id AND d.org_id = :org_id AND f.status <> 'del
 
 
 class AgentFiles(Table):
-    def shown(self, agent_id: AgentId) -> Mapping[str, int]:
+    def list_versions(self, agent_id: AgentId) -> Mapping[str, int]:
         """The versions of all that an agent's prompt shows of files: by folder id, and by id of each open file."""
         rows = self._rows(
             "SELECT d.id, d.version FROM agent_folders x JOIN folders d ON d.id = x.folder_id"
@@ -71,11 +71,11 @@ class AgentFiles(Table):
         files = self._read(agent_id, "f.id = :file_id", file_id=storable(file_id))
         return first(files, "file", file_id, hint="it is in none of the agent's folders")
 
-    def opened(self, agent_id: AgentId) -> Sequence[AgentFile]:
+    def list_open(self, agent_id: AgentId) -> Sequence[AgentFile]:
         """The agent's open files, the last used first."""
         return self._read(agent_id, "o.is_open = 1 ORDER BY o.used DESC")
 
-    def named(self, agent_id: AgentId, name: str, *, limit: int = 20) -> Sequence[AgentFile]:
+    def find_by_path(self, agent_id: AgentId, name: str, *, limit: int = 20) -> Sequence[AgentFile]:
         """Files of the agent's folders that match `folder/name`, a name, or the part of a name behind a slash."""
         return self._read(
             agent_id,

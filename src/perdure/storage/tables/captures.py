@@ -15,7 +15,7 @@ _OF_CONVERSATION = f"agent_id = :agent_id AND conversation_seq = :conversation_s
 
 
 class Captures(Table):
-    def upto(self, agent_id: AgentId, conversation_seq: int) -> int:
+    def last_seq(self, agent_id: AgentId, conversation_seq: int) -> int:
         """The number of the last row that capture has processed; -1: none."""
         sql = f"SELECT upto_seq FROM captures WHERE {_OF_CONVERSATION}"
         rows = self._rows(sql, agent_id=agent_id, conversation_seq=conversation_seq)
@@ -35,8 +35,8 @@ class Captures(Table):
         )
         first(rows, "agent", agent_id)
 
-    def waiting(self, agent_id: AgentId, conversation_seq: int, *, before_seq: int | None = None) -> Backlog:
-        """Messages of users and assistants in view, after `upto` and, if given, before `before_seq`."""
+    def get_backlog(self, agent_id: AgentId, conversation_seq: int, *, before_seq: int | None = None) -> Backlog:
+        """Messages of users and assistants in view, after `last_seq` and, if given, before `before_seq`."""
         below = "" if before_seq is None else " AND seq < :before_seq"
         ((tokens, last),) = self._rows(
             f"SELECT COALESCE(SUM(tokens), 0), COALESCE(MAX(seq), -1) FROM messages{self._db.conversation_index}"
@@ -44,7 +44,7 @@ class Captures(Table):
             f" AND kind = 'message' AND role IN ('user', 'assistant') AND {IN_VIEW}",
             agent_id=agent_id,
             conversation_seq=conversation_seq,
-            upto_seq=self.upto(agent_id, conversation_seq),
+            upto_seq=self.last_seq(agent_id, conversation_seq),
             before_seq=before_seq,
         )
         return Backlog(int(tokens), int(last))

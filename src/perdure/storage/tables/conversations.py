@@ -174,7 +174,7 @@ class Conversations(Table):
         )
         return [_CONVERSATION.read(row) for row in rows]
 
-    def shown(self, agent_id: AgentId, seq: int, *, limit: int = 100) -> Sequence[MessageId]:
+    def list_view_ids(self, agent_id: AgentId, seq: int, *, limit: int = 100) -> Sequence[MessageId]:
         """The newest messages in the model's view of the conversation, oldest first, without the engine's own."""
         rows = self._rows(
             f"SELECT id FROM messages{self._db.conversation_index}"
@@ -197,7 +197,7 @@ class Conversations(Table):
             raise NotFound("agent", agent_id) if seq == 0 else NotFound("conversation", f"{seq} of {agent_id}")
         return _CONVERSATION.read(rows[0])
 
-    def opening(self, agent_id: AgentId, seq: int) -> ConversationState:
+    def get_state(self, agent_id: AgentId, seq: int) -> ConversationState:
         """The state of a conversation and its agent. A caller that writes by it holds the agent's lock (`Agents.lock`).
 
         Raises: NotFound: also for a conversation that was removed.
@@ -230,7 +230,7 @@ class Conversations(Table):
         )
         return [_CONVERSATION.read(row) for row in rows]
 
-    def show(self, agent_id: AgentId, seq: int, seen: Mapping[str, int], *, prefix: Prefix | None = None) -> None:
+    def put_seen(self, agent_id: AgentId, seq: int, seen: Mapping[str, int], *, prefix: Prefix | None = None) -> None:
         """Store the block versions that the conversation's log now shows, and its new prefix if there is one.
 
         With a prefix, the tokens of the view are counted anew, over all the rows that follow it.
@@ -247,7 +247,7 @@ class Conversations(Table):
             params |= {"prefix_seq": prefix.seq, "from_seq": prefix.from_message_seq}
         self._run(f"UPDATE conversations SET {changes} WHERE {_OWN}", **params)
 
-    def wait(self, agent_id: AgentId, seq: int, *, run_seq: int | None, from_seq: int | None = None) -> None:
+    def put_pending(self, agent_id: AgentId, seq: int, *, run_seq: int | None, from_seq: int | None = None) -> None:
         """Store the run whose calls wait for an answer, and the message with these calls; None: no call waits."""
         self._run(
             f"UPDATE conversations SET pending_run_seq = :run_seq, pending_from = :from_seq WHERE {_OWN}",
@@ -257,7 +257,7 @@ class Conversations(Table):
             from_seq=from_seq,
         )
 
-    def waiting(self, agent_id: AgentId | None = None, *, limit: int = 100) -> Sequence[Conversation]:
+    def list_pending(self, agent_id: AgentId | None = None, *, limit: int = 100) -> Sequence[Conversation]:
         """Conversations with waiting calls, of one agent or of all, in order of agents and their numbers."""
         where = Conditions("c.pending_run_seq IS NOT NULL", "a.org_id = :org_id")
         where.equal("c.agent_id", agent_id)
@@ -269,7 +269,9 @@ class Conversations(Table):
         )
         return [_CONVERSATION.read(row) for row in rows]
 
-    def fit(self, agent_id: AgentId, seq: int, *, view_tokens: int, stubs: Mapping[int, int], overcount: int) -> None:
+    def put_view(
+        self, agent_id: AgentId, seq: int, *, view_tokens: int, stubs: Mapping[int, int], overcount: int
+    ) -> None:
         """Store how the rows in view are shown from now on, and the estimate of their tokens."""
         self._run(
             f"UPDATE conversations SET {assignments('view_tokens, stubs, overcount')} WHERE {_OWN}",

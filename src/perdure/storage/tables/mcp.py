@@ -95,7 +95,9 @@ class Mcp(Table):
             left_out=before.left_out,
         )
 
-    def read(self, server_id: McpServerId, *, failure: str, at: datetime, left_out: Sequence[LeftOut] = ()) -> None:
+    def put_listing(
+        self, server_id: McpServerId, *, failure: str, at: datetime, left_out: Sequence[LeftOut] = ()
+    ) -> None:
         """Store a listing of a server's tools with the entries that were left out, or a failure, which keeps the last
         listing. Raises: NotFound."""
         columns = "failure" if failure else "failure, listed_at, left_out"

@@ -155,11 +155,11 @@ class Messages(Table):
         """The agent and number of a message, also of one out of view. Raises: NotFound."""
         return place_of(self._db, self._org_id, message_id)
 
-    def known(self, ids: Sequence[MessageId]) -> set[MessageId]:
+    def find_existing(self, ids: Sequence[MessageId]) -> set[MessageId]:
         """Those of the ids that exist, also of messages out of view."""
         return set(places_of(self._db, self._org_id, ids))
 
-    def reset_among(self, ids: Sequence[MessageId]) -> set[MessageId]:
+    def find_reset(self, ids: Sequence[MessageId]) -> set[MessageId]:
         """Those of the messages that a reset took out of view."""
         seqs_by_agent: dict[AgentId, list[int]] = {}
         for agent_id, seq in places_of(self._db, self._org_id, ids).values():

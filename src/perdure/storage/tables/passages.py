@@ -82,7 +82,7 @@ class Passages(Table):
         archive_id, seq = locate(self._db, self._org_id, "passage", passage_id)
         return self.by_seqs(ArchiveId(archive_id), [seq])[0]
 
-    def known(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
+    def find_archives(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
         """Id -> archive, of those of these passages that exist."""
         rows = find_all(self._db, self._org_id, ids)
         return {PassageId(id_): ArchiveId(owner) for id_, owner, _ in rows}
@@ -203,11 +203,11 @@ class Passages(Table):
         *,
         where: PassageFilter,
         limit: int,
-        known: Postings | None = None,
+        postings: Postings | None = None,
         rows: int | None = None,
     ) -> Matches:
-        """Candidates of a full-text search. `known` caches postings and is extended; `rows` is the number of passages
-        that match the filter, if known."""
+        """Candidates of a full-text search. `postings` caches what was read and is extended; `rows` is the number of
+        passages that match the filter, if known."""
         numbers = self._rows("SELECT number FROM archives WHERE id = :id AND org_id = :org_id", id=archive_id)
         if not numbers or not query.clauses:
             return Matches()
@@ -225,7 +225,7 @@ class Passages(Table):
             all_labels=where.tag_match == "all",
             join="JOIN passages p ON p.archive_id = :archive_id AND p.seq = {key}",
             where=conditions,
-            known=known,
+            postings=postings,
             few=has_few,
         )
 

@@ -37,7 +37,7 @@ _RESET = RowFormat(
 
 
 class Resets(Table):
-    def counted(self, agent_id: AgentId) -> MessageCounts:
+    def count_messages(self, agent_id: AgentId) -> MessageCounts:
         """Count messages for `add` beforehand, because it reads every message. Raises: NotFound."""
         rows = self._rows(
             "SELECT message_seq, settings_revision FROM agents WHERE id = :agent_id AND org_id = :org_id",
@@ -55,7 +55,7 @@ class Resets(Table):
         )
 
     def add(
-        self, conversation: Conversation, *, author: Author, at: datetime, counted: MessageCounts | None = None
+        self, conversation: Conversation, *, author: Author, at: datetime, counts: MessageCounts | None = None
     ) -> Reset | None:
         """Take every message of a conversation out of view: none is listed, counted, found or in the next request.
 
@@ -63,7 +63,7 @@ class Resets(Table):
         conversation is active, and calls `carry_out` later. Returns None if no message is in view.
 
         Args:
-            counted: the counts of earlier messages, so that only later ones are counted here.
+            counts: the counts of earlier messages, so that only later ones are counted here.
         Raises: NotFound.
         """
         agent_id, seq = conversation.agent_id, conversation.seq
@@ -82,8 +82,8 @@ class Resets(Table):
             return None
         count, count_from = 0, first_seq
         # The counts are valid if no message was removed, which changes the settings revision, and no reset came since.
-        if counted is not None and counted.settings_revision == settings_revision and first_seq < counted.next_seq:
-            count, count_from = counted.counts.get(seq, 0), counted.next_seq
+        if counts is not None and counts.settings_revision == settings_revision and first_seq < counts.next_seq:
+            count, count_from = counts.counts.get(seq, 0), counts.next_seq
         later = f"SELECT COUNT(*) FROM {source} WHERE {in_view} AND kind = 'message'"
         count += int(self._rows(later, agent_id=agent_id, seq=seq, first=count_from)[0][0])
         params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "at": iso(at), "count": count}
@@ -172,12 +172,12 @@ class Resets(Table):
         )
         return [AgentId(row[0]) for row in rows]
 
-    def out_of_view(self, agent_id: AgentId) -> dict[int, int]:
+    def unfinished_seqs(self, agent_id: AgentId) -> dict[int, int]:
         """Conversation -> the last message out of view, of resets that are not carried out yet."""
         sql = f"SELECT conversation_seq, upto_seq FROM resetting WHERE agent_id = :agent_id AND {OWN_AGENT}"
         return {row[0]: row[1] for row in self._rows(sql, agent_id=agent_id)}
 
-    def taken(self, agent_id: AgentId) -> dict[int, int]:
+    def last_seqs(self, agent_id: AgentId) -> dict[int, int]:
         """Conversation -> the last message out of view, of all its resets."""
         sql = "SELECT seq, first_seq - 1 FROM conversations WHERE agent_id = :agent_id AND first_seq > 0"
         return {row[0]: row[1] for row in self._rows(f"{sql} AND {OWN_AGENT}", agent_id=agent_id)}

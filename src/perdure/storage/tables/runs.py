@@ -220,7 +220,7 @@ class Runs(Table):
         )
         return runs[0] if runs else None
 
-    def claimable(self, *, at: datetime, limit: int = 32) -> Sequence[Run]:
+    def list_claimable(self, *, at: datetime, limit: int = 32) -> Sequence[Run]:
         """The oldest unended run of every conversation whose lease has run out, or is held by nobody; the oldest first,
         those of the same moment by agent and number."""
         return self._read(
@@ -230,7 +230,7 @@ class Runs(Table):
             limit=limit,
         )
 
-    def held(self, *, limit: int = 32) -> Sequence[Run]:
+    def list_oldest(self, *, limit: int = 32) -> Sequence[Run]:
         """The oldest unended run of every conversation, whoever holds it; in the same order."""
         return self._read(
             f"r.{_UNENDED} AND {_OLDEST} ORDER BY r.created_at, r.agent_id, r.seq LIMIT :limit", limit=limit

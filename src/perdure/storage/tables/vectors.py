@@ -315,7 +315,7 @@ class Vectors(Table):
             last=last,
         )
 
-    def changed(
+    def list_changes(
         self, scope: Scope, *, after_version: int, after_seq: int = 1 << 32, limit: int = 8_192
     ) -> Sequence[VectorRow]:
         """The rows that changed after (version, number), in this order, with removed ones."""
@@ -362,7 +362,7 @@ class Vectors(Table):
         )
         return claims
 
-    def waits(self, model: str, *, at: datetime) -> bool:
+    def has_work(self, model: str, *, at: datetime) -> bool:
         """Whether `claim` or `fill` has work."""
         queued = (
             "SELECT 1 FROM embedding_queue q JOIN vector_scopes s ON s.number = q.number"
@@ -423,14 +423,14 @@ class Vectors(Table):
             found.append(ScopeCounts(scope=scope, waiting=waiting, failed=failed, failure=failure))
         return found
 
-    def cached(self, model: str, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
+    def load_cache(self, model: str, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
         """Hash -> vector of recently embedded texts."""
         slots, listed = self._db.in_numbers("slot", "slots", [_slot(digest) for digest in hashes])
         sql = f"SELECT hash, vector FROM embedding_cache WHERE {slots} AND model = :model"
         wanted = set(hashes)
         return {row[0]: row[1] for row in self._rows(sql, model=storable(model), **listed) if row[0] in wanted}
 
-    def cache(self, model: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+    def store_cache(self, model: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Store (hash, vector) rows; each replaces the vector in its slot."""
         self._db.run_many(
             f"{insert_into('embedding_cache', 'slot, model, hash, vector')}"
