@@ -30,7 +30,18 @@ class Events(Table):
                 batches[-1].append(event)
             else:
                 batches.append([event])
-        number = first_number = 1 + self._last(key)
+        # The run is locked, so no other transaction adds events before this one ends.
+        if self._db.for_update:  # a statement of its own: one that waited would still see the numbers of before
+            lock = f"SELECT 1 FROM runs WHERE agent_id = :agent_id AND seq = :run_seq{self._db.for_update}"
+            self._rows(lock, agent_id=key.agent_id, run_seq=key.seq)
+        rows = self._rows(
+            "SELECT COALESCE((SELECT MAX(e.seq) FROM events e WHERE e.agent_id = :agent_id"
+            " AND e.run_seq = :run_seq), 0) FROM runs"
+            f" WHERE agent_id = :agent_id AND seq = :run_seq AND {OWN_AGENT}",
+            agent_id=key.agent_id,
+            run_seq=key.seq,
+        )
+        number = first_number = 1 + int(first(rows, "run", f"{key.seq} of {key.agent_id}")[0])
         for batch in batches:
             number += len(batch)
             kinds, body = events_to_text(batch)
@@ -47,20 +58,6 @@ class Events(Table):
             StoredEvent(agent_id=key.agent_id, run_seq=key.seq, seq=first_number + index, event=event, created_at=at)
             for index, event in enumerate(events)
         ]
-
-    def _last(self, key: RunKey) -> int:
-        """The number of the run's last event; the run is locked, so no other transaction adds one before this ends."""
-        if self._db.for_update:  # a statement of its own: one that waited would still see the numbers of before
-            lock = f"SELECT 1 FROM runs WHERE agent_id = :agent_id AND seq = :run_seq{self._db.for_update}"
-            self._rows(lock, agent_id=key.agent_id, run_seq=key.seq)
-        rows = self._rows(
-            "SELECT COALESCE((SELECT MAX(e.seq) FROM events e WHERE e.agent_id = :agent_id"
-            " AND e.run_seq = :run_seq), 0) FROM runs"
-            f" WHERE agent_id = :agent_id AND seq = :run_seq AND {OWN_AGENT}",
-            agent_id=key.agent_id,
-            run_seq=key.seq,
-        )
-        return int(first(rows, "run", f"{key.seq} of {key.agent_id}")[0])
 
     def list(self, key: RunKey, *, after: int = 0, limit: int = 1000) -> Sequence[StoredEvent]:
         """Events in order. That of an added message holds the message, even if a reset took it out of view."""

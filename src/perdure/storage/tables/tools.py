@@ -177,12 +177,8 @@ class Tools(Table):
 
     def of_agent(self, agent_id: AgentId) -> Sequence[Tool]:
         """Sorted by name."""
-        rows = self._rows(
-            f"SELECT {_TOOL.columns_of('t')} FROM agent_tools x JOIN tools t ON t.id = x.tool_id"
-            " WHERE x.agent_id = :agent_id AND t.org_id = :org_id ORDER BY t.name",
-            agent_id=agent_id,
-        )
-        return [_TOOL.read(row) for row in rows]
+        attached = "SELECT tool_id FROM agent_tools WHERE agent_id = :agent_id"
+        return self._read(f"id IN ({attached}) ORDER BY name", agent_id=agent_id)
 
     def agents_of(self, tool_id: ToolId, *, limit: int = 100) -> Sequence[AgentId]:
         """The agents that have it, sorted by id. Raises: NotFound."""
