@@ -152,7 +152,7 @@ class Tools(Table):
     def attach(self, agent_id: AgentId, *names: str) -> None:
         """Raises: NotFound, TooMany. Attaching twice is no error."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
-        count = len(self.of_agent(agent_id))
+        count = int(self._rows("SELECT COUNT(*) FROM agent_tools WHERE agent_id = :id", id=own)[0][0])
         for name in names:
             tool = self.find_by_name(name)
             if tool is None:
