@@ -154,14 +154,14 @@ class Tools(Table):
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
         count = int(self._rows("SELECT COUNT(*) FROM agent_tools WHERE agent_id = :id", id=own)[0][0])
         for name in names:
-            tool = self.find_by_name(name)
-            if tool is None:
+            tool_id = self._find_id(name)
+            if tool_id is None:
                 there = ", ".join(other.spec.name for other in self.list())
                 raise NotFound("tool", name, hint=f"there are {there}")
             if self._run(
                 f"{insert_into('agent_tools', 'agent_id, tool_id')} ON CONFLICT (agent_id, tool_id) DO NOTHING",
                 agent_id=own,
-                tool_id=tool.id,
+                tool_id=tool_id,
             ):
                 count += 1
                 self._limits.check("tools_per_agent", count)
@@ -169,11 +169,16 @@ class Tools(Table):
 
     def detach(self, agent_id: AgentId, name: str) -> None:
         """Raises: NotFound: it has no such tool."""
-        own, tool = own_agent(self._db, self._org_id, agent_id), self.find_by_name(name)
+        own, tool_id = own_agent(self._db, self._org_id, agent_id), self._find_id(name)
         sql = "DELETE FROM agent_tools WHERE agent_id = :agent_id AND tool_id = :tool_id"
-        if tool is None or not self._run(sql, agent_id=own, tool_id=tool.id):
+        if tool_id is None or not self._run(sql, agent_id=own, tool_id=tool_id):
             raise NotFound("tool of this agent", name)
         revise_settings(self._db, own)
+
+    def _find_id(self, name: str) -> OwnId | None:
+        """The id of the tool with this name; its definition, which may be large, is not read."""
+        rows = self._rows("SELECT id FROM tools WHERE org_id = :org_id AND name = :name", name=storable(name))
+        return OwnId(rows[0][0]) if rows else None
 
     def of_agent(self, agent_id: AgentId) -> Sequence[Tool]:
         """Sorted by name."""
