@@ -30,7 +30,7 @@ from perdure.library.secrets import AsyncSecrets
 from perdure.library.services import Services
 from perdure.library.services.importing import ImportResult
 from perdure.library.services.messages import NewMessage
-from perdure.library.services.search import RecallOptions
+from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.services.steps import StepInfo, overview_of
 from perdure.library.tools import AsyncAgentRules, AsyncAgentTools
 from perdure.search.hits import Hits, MessageHit
@@ -189,7 +189,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
 
         Args:
             messages: (role, name, text, occurred_at), or `ImportedMessage`s, or mappings with the same names. Roles are
-                user, assistant and system; times have a zone. All are looked at before the first is stored.
+                user, assistant and system; times have a zone. All are checked before the first is stored.
             progress: takes how many messages are stored or skipped, after each transaction of up to 500.
         Raises: InvalidInput, naming the message by its place from 0, and nothing was stored; NotFound;
             ConversationBusy, ApprovalPending, StoreError: what was stored stays, and the same import goes on there,
@@ -210,13 +210,14 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         offset: int = 0,
         explain: bool = False,
     ) -> Hits[MessageHit]:
-        """The messages of the whole history that best match, best first; for an empty text the newest ones. Its `ran`
-        says which arms of the search took part, and why others did not.
+        """The messages of the whole history that best match, best first; for an empty text the newest ones. `ran` of
+        the result says which arms of the search took part, and why others did not.
 
         Args:
-            limit, offset: so many hits, and how many before them are passed over; a search finds at most 1,000.
-            explain: have each hit say `why` it was found.
-            since, until: times with a zone, both included.
+            roles: only messages of these roles; empty: of all.
+            since, until: only messages of this time; times with a zone, both included.
+            limit, offset: how many hits to return, and how many to skip before them; a search finds at most 1,000.
+            explain: whether each hit says `why` it was found.
         Raises: InvalidInput: a time without a zone, an unknown role, a limit below 1 or above 10,000.
         """
         return await self._services.search.messages_of_agent(
@@ -236,29 +237,42 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         *,
         conversation: ConversationId | None = None,
         archives: Sequence[ArchiveId] | None = None,
-        **options: Unpack[RecallOptions],
+        budget_tokens: int = BUDGET_TOKENS,
+        blocks: bool = True,
+        messages: bool = True,
+        floor: float = 0.0,
+        explain: bool = False,
     ) -> Recalled:
-        """The best of what the agent remembers for a query, as one text with its sources.
-
-        Blocks, passages and turns with their neighbours, in reading order: a context for any model. It changes nothing.
+        """What the agent remembers about a query, as one text for any model, with its sources. Nothing is changed.
 
         Args:
-            conversation: only turns of this one; by default of all.
+            conversation: only messages of this one; by default of all.
             archives: only passages of these; by default of all that the agent has, its folders' included.
-            options: `budget_tokens`: the most tokens of the text, by default 2,000. `blocks`, `messages`: whether
-                blocks, and turns, may be in it. `floor`: passages and turns with a score below this, 0 to 1, are left
-                out. `explain`: have each source say `why` it was found.
+            budget_tokens: the most tokens of the text.
+            blocks, messages: whether the text may contain blocks, and messages.
+            floor: leave out passages and messages with a score below this, 0 to 1.
+            explain: whether each source says `why` it was found.
         Raises: InvalidInput: an empty query, a budget below 1 or above 200,000, a floor outside 0 to 1; NotFound.
         """
         return await self._services.search.recall(
-            query, agent_id=self.id, conversation_id=conversation, archives=archives, **options
+            query,
+            agent_id=self.id,
+            conversation_id=conversation,
+            archives=archives,
+            budget_tokens=budget_tokens,
+            blocks=blocks,
+            messages=messages,
+            floor=floor,
+            explain=explain,
         )
 
     async def update(self, **changes: Unpack[AgentChanges]) -> AsyncAgent:
-        """The agent as changed, from its next model call on; this object stays as it was looked up.
+        """Change fields of the agent and return it. They apply from its next model call on; this object keeps its old
+        values.
 
-        What is not given stays: `name`, `model`, `system`, `description`, `timezone`, `tags`, `metadata`, `settings`,
-        `hidden`. `metadata` and `settings` are replaced as a whole; `system=None` is Perdure's own prompt again.
+        Args:
+            changes: `name`, `model`, `system` (None: Perdure's own prompt), `description`, `timezone`, `tags`,
+                `metadata` and `settings`, which are replaced as a whole, `hidden`. A missing field stays.
         Raises: NotFound, NameInvalid, ModelNotFound, StoreError; InvalidInput: a value that can't be used, no such
         field.
         """
@@ -314,7 +328,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         return await self._services.conversations.create(self.id, summary=summary)
 
     async def conversations(self, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
-        """Oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""
+        """A page of the conversations, oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""
         return await self._services.conversations.list_of_agent(self.id, limit=limit, after_seq=after_seq)
 
     async def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
@@ -325,10 +339,11 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
     async def update_conversation(
         self, conversation: ConversationId, **changes: Unpack[ConversationChanges]
     ) -> Conversation:
-        """The conversation as changed. What is not given stays: `summary` and `description`, what it is about, in at
-        most 20,000 characters each; `archived`: it takes messages either way, but a chat does not go on with it by
-        itself.
+        """Change fields of a conversation and return it.
 
+        Args:
+            changes: `summary` and `description`: what it is about, at most 20,000 characters each. `archived`: a chat
+                does not continue it by itself; it still takes messages. A missing field stays.
         Raises: InvalidInput: a value that can't be used, no such field; NotFound, also for another agent's.
         """
         return (await self._services.conversations.update(self.id, conversation, changes)).conversation

@@ -1,4 +1,4 @@
-"""Blocks as people and programs work on them."""
+"""The blocks of the store, and those of one agent."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ class AsyncBlocks:
         return await self._service.create(new)
 
     async def get(self, block_id: BlockId) -> Block:
-        """Raises: NotFound."""
+        """The block of this id. Raises: NotFound."""
         return await self._service.get(block_id)
 
     async def list(self, *, label: str | None = None, limit: int = 50, after: BlockId | None = None) -> Sequence[Block]:
-        """Oldest first; `after` is the last one of the page before.
+        """A page of the blocks, oldest first; `after` is the last one of the page before.
 
         Raises: InvalidInput: a limit below 1 or above 10,000; NotFound: there is no block `after`.
         """
         return await self._service.list(BlockFilter(label=label), Page(limit, ascending=True, after=after))
 
     async def update(self, block_id: BlockId, *, expected: int | None = None, **changes: Any) -> Block:
-        """The block with other fields. Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput."""
+        """Change fields of a block. Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput."""
         return await self._service.update(block_id, changes, expected=expected)
 
     async def delete(self, block_id: BlockId) -> None:
@@ -70,11 +70,11 @@ class AsyncAgentBlocks:
         self._service, self._agent_id = services.blocks, agent_id
 
     async def list(self) -> Sequence[Block]:
-        """In the order they were attached."""
+        """The blocks, in the order in which they were attached."""
         return await self._service.list_of_agent(self._agent_id)
 
     async def get(self, label: str) -> Block:
-        """Raises: BlockNotFound."""
+        """The block of this label. Raises: BlockNotFound."""
         return await self._service.get_of_agent(self._agent_id, label)
 
     async def create(

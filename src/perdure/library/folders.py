@@ -39,7 +39,7 @@ class AsyncFolders:
     async def list(
         self, *, name: str | None = None, limit: int = 50, after: FolderId | None = None
     ) -> list[AsyncFolder]:
-        """Oldest first; `after` is the last one of the page before.
+        """A page of the folders, oldest first; `after` is the last one of the page before.
 
         Raises: InvalidInput: a limit below 1 or above 10,000; NotFound: there is no folder `after`.
         """
@@ -56,14 +56,14 @@ class AsyncFolders:
 
 
 class AsyncFolder:
-    """One folder, as it was looked up."""
+    """One folder. `info` has its values at look-up time."""
 
     def __init__(self, services: Services, folder: Folder) -> None:
         self._services = services
         self.info, self.id, self.name = folder, folder.id, folder.name
 
     async def update(self, **changes: Unpack[FolderChanges]) -> AsyncFolder:
-        """The folder with another `name`, `description`, `instructions` or `metadata`.
+        """Change `name`, `description`, `instructions` or `metadata` of the folder and return it; other fields stay.
 
         Raises: NotFound, InvalidInput, AlreadyExists.
         """
@@ -84,7 +84,7 @@ class AsyncFolder:
         return await self._services.files.upload(self.id, source, name=name, if_exists=if_exists, media_type=media_type)
 
     async def files(self, *, limit: int = 100, after: FileId | None = None) -> Sequence[File]:
-        """Oldest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""
+        """A page of files, oldest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""
         return [
             state.file for state in await self._services.files.list(self.id, Page(limit, ascending=True, after=after))
         ]
@@ -149,7 +149,7 @@ class AsyncAgentFiles:
         await self._services.folders.detach(self._agent_id, folder)
 
     async def folders(self) -> list[AsyncFolder]:
-        """In the order they were attached."""
+        """The folders, in the order in which they were attached."""
         folders = await self._services.folders.list_of_agent(self._agent_id)
         return [AsyncFolder(self._services, folder) for folder in folders]
 

@@ -21,34 +21,34 @@ class AsyncMcp:
         self._service = services.mcp
 
     async def add(self, name: str, *, check: bool = True, **options: Unpack[ServerOptions]) -> McpServer:
-        """The new server, with the tools that it lists now: registering it approves them.
+        """Register a server and approve the tools that it lists now.
 
         Args:
             name: begins the names of its tools, as in `name__tool`.
-            check: whether it has to be reached now. If not, its first listing is read, and approved, when it is.
-            options: `url`: where it answers; or `command` and `args`: the program on this machine that it is.
+            check: whether the server has to answer now. If not, its tools are read and approved when it first answers.
+            options: `url`: its address; or `command` and `args`: the program to run on this machine.
                 `transport`: by default `stdio` for a command, else `streamable_http`; `sse` is for older servers.
                 `token`: sent as `Authorization: Bearer ...`, or in the header `auth_header` as it is.
-                `headers`, `environment`: what is sent besides; all variables a program sees but PATH, HOME and the
-                like. Like the token they are kept encrypted, and `secret:NAME` stands for a secret of the organisation.
+                `headers`: further headers. `environment`: the variables of the program, beside PATH, HOME and the like.
+                Like the token they are stored encrypted; `secret:NAME` is a secret of the organisation.
                 `trusted`: tools that it offers later need no approval, and its hints on what a tool does are believed.
-                `private`: whether the url may lead to this machine or a private network. By default it may if it does
-                so now; a host outside is not followed there later.
+                `private`: whether the url may lead to this machine or a private network; by default, if it does now.
         Raises: InvalidInput, AlreadyExists, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
         """
         return await self._service.add(name, check=check, **options)
 
     async def look(self, **options: Unpack[ServerOptions]) -> ToolListing:
-        """The tools that a server lists; it is not registered. To try out whether it can be reached.
+        """The tools that a server lists, without registering it.
 
         Args:
-            options: as `add` has them.
+            options: `url`, or `command` and `args`; `transport`, `token`, `auth_header`, `headers`, `environment`,
+                `trusted`, `private`: as in `add`.
         Raises: InvalidInput, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
         """
         return await self._service.look(**options)
 
     async def list(self) -> Sequence[McpServer]:
-        """In order of creation."""
+        """The servers, in order of creation."""
         return await self._service.list()
 
     async def get(self, name: str) -> McpState:
@@ -80,9 +80,9 @@ class AsyncMcp:
         return await self._service.approve(await self._id(name), tools, expected=expected)
 
     async def update(self, name: str, /, **changes: Any) -> McpServer:
-        """The server as changed: `name`, `command`, `args`, `url`, `auth_header`, `token`, `headers`, `environment`,
-        `trusted`, `private`. Its tools keep their names; the next call connects anew. A new url says by itself whether
-        it is a private one, unless `private` is among the changes.
+        """Change `name`, `command`, `args`, `url`, `auth_header`, `token`, `headers`, `environment`, `trusted` or
+        `private` of a server and return it. Its tools keep their names; the next call connects anew. Without `private`,
+        a new url decides it.
 
         Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing.
         """
@@ -95,7 +95,7 @@ class AsyncMcp:
         await self._service.remove(await self._id(name))
 
     async def run(self, name: str, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolOutcome:
-        """The outcome of a call of a tool, to try it out. Raises: NotFound: no such server, or no such tool here."""
+        """Call a tool of a server, to try it out. Raises: NotFound: no such server, or no such tool here."""
         return await self._service.run(await self._id(name), tool, arguments or {})
 
     async def _id(self, name: str) -> McpServerId:

@@ -196,13 +196,15 @@ class AsyncPerdure:
         timezone: str = "UTC",
         **options: Unpack[RecallOptions],
     ) -> Recalled:
-        """The best of what is remembered for a query, as one text with its sources.
+        """What agent and archives hold about a query, as one text for any model, with its sources.
 
         Args:
-            agent: name or id; its blocks, messages and archives. None: `archives` only.
+            agent: the name or id of one; its blocks, messages and archives are searched. None: only `archives` are.
             archives: names or ids; by default all that the agent has, its folders' included.
-            timezone: of dates in the text, where no agent says.
-            options: as `AsyncAgent.recall` has them.
+            timezone: the time zone of dates in the text, if there is no agent.
+            options: `budget_tokens`: the most tokens of the text, by default 2,000. `blocks`, `messages`: whether the
+                text may contain them, by default both. `floor`: leave out passages and messages with a score below
+                this, 0 to 1. `explain`: whether each source says `why` it was found.
         Raises: InvalidInput: an empty query, a budget below 1 or above 200,000, a floor outside 0 to 1, neither an
             agent nor archives; NotFound.
         """

@@ -26,32 +26,39 @@ class AsyncTools:
         self._service = services.tools
 
     async def create(self, source: str | Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
-        """A new tool of a source: Python text, or a function whose text is taken. It runs in the sandbox, not here.
+        """Create a tool from a source: Python text, or a function whose text is used. It runs in the sandbox, not here.
+        The same name and source again returns the existing tool.
 
-        The same name and source again is the tool that is there.
+        Args:
+            options: `name`: the function of the source that is the tool; by default the last public one.
+                `description`, `schema`: replace what the source says. `tags`, `metadata`: your own data.
+                `return_limit_chars`: how much of a result the model sees. `requires_approval`: a person approves each
+                call. `idempotent`: a call that a crash interrupted is repeated. `parallel`: several calls of one answer
+                may run at once. `timeout_s`, `memory_mb`: limits of one call. `requirements`: packages for pip.
+                `environment`: variables; `secret:NAME` is a secret of the organisation. `network`: hosts it may reach.
         Raises: SourceInvalid, SchemaMismatch, InvalidInput, ToolBuiltIn; AlreadyExists: another tool has the name, or
             the same one is there with other options.
         """
         return (await self._service.create(_new_tool(source, options), fields=tuple(options))).tool
 
     async def upsert(self, source: str | Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
-        """The tool of this name, new or changed. Raises: as `create`."""
+        """Create the tool of this name, or change it. Options and Raises: as `create`."""
         return (await self._service.upsert(_new_tool(source, options))).tool
 
     async def get(self, name_or_id: str) -> Tool:
-        """Raises: NotFound, naming what there is."""
+        """The tool of this name or id. Raises: NotFound, naming what there is."""
         return (await self._service.get(name_or_id)).tool
 
     async def code(self, name_or_id: str) -> ToolCode | None:
-        """What a custom tool runs; None: this tool is made of no source. Of its environment the names, and the values
-        that are references to secrets; the others are encrypted and shown nowhere. Raises: NotFound."""
+        """The code of a custom tool; None: this tool has no source. Its environment has all names, but only the values
+        that refer to secrets; the others are encrypted and never shown. Raises: NotFound."""
         code = (await self._service.get(name_or_id)).code
         return None if code is None else replace(code, environment=code.visible_environment, sealed={})
 
     async def list(
         self, *, text: str | None = None, types: Sequence[str] | None = None, limit: int = 200, after: str | None = None
     ) -> Sequence[Tool]:
-        """Newest first; `after` is the id of the last one of the page before.
+        """A page of the tools, newest first; `after` is the id of the last one of the page before.
 
         Args:
             text: a part of the name, in any case.
@@ -67,8 +74,11 @@ class AsyncTools:
         return [hit for hit, _ in await self._service.search(query, ToolFilter(), limit=limit)]
 
     async def update(self, name_or_id: str, **changes: Unpack[ToolChanges]) -> Tool:
-        """The tool as changed; its agents have it so from their next model call on. A field that is missing stays.
+        """Change fields of a tool and return it; its agents have the change from their next model call on.
 
+        Args:
+            changes: the options of `create`, `source` and `source_type`. A missing field stays. A new source also sets
+                name, description and schema.
         Raises: NotFound, SourceInvalid, SchemaMismatch, InvalidInput, AlreadyExists; ToolBuiltIn: of a tool that is
             made of no source only tags, metadata, return_limit_chars and requires_approval can be changed.
         """
@@ -85,10 +95,10 @@ class AsyncTools:
         *,
         progress: Callable[[str], None] | None = None,
     ) -> ToolOutcome:
-        """The outcome of a tool with these arguments: with the checks, limits and sandbox of an agent's call.
+        """Run a tool with these arguments, with the checks, limits and sandbox of an agent's call.
 
         Args:
-            progress: is called with lines about what is waited for, such as the installation of requirements.
+            progress: receives lines that say what the call waits for, such as the installation of requirements.
         Raises: NotFound, SandboxUnavailable; InvalidInput: a tool of memory, which needs an agent's run, or one that
             takes `agent_state`, which `agent.tools.run` runs.
         """
@@ -102,7 +112,7 @@ class AsyncTools:
         progress: Callable[[str], None] | None = None,
         **options: Unpack[ToolOptions],
     ) -> ToolOutcome:
-        """The outcome of a source with these arguments; nothing is stored. Raises: as `create` and `test`."""
+        """Run a source with these arguments, without storing it. Options and Raises: as `create` and `test`."""
         return await self._service.run_source(_new_tool(source, options), arguments or {}, progress=progress)
 
 
@@ -113,7 +123,7 @@ class AsyncAgentTools:
         self._service, self._agent_id = services.tools, agent_id
 
     async def list(self) -> Sequence[Tool]:
-        """Sorted by name."""
+        """The agent's tools, sorted by name."""
         return [state.tool for state in await self._service.list_of_agent(self._agent_id)]
 
     async def attach(self, name_or_id: str) -> Tool:

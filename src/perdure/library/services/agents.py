@@ -79,7 +79,7 @@ class AgentState:
 
 
 class AgentService:
-    """What can be done with agents. `author` is who changes one, for its history."""
+    """The operations on agents. `author` is who changes one, for its history."""
 
     def __init__(self, app: App) -> None:
         self._app, self._ports = app, app.ports

@@ -27,7 +27,7 @@ LISTED_MAX = 1_000
 
 
 class ApprovalService:
-    """What can be done about calls that wait. Where `conversation` is None, the agent's first is meant."""
+    """The operations on calls that wait. Where `conversation` is None, the agent's first is meant."""
 
     def __init__(self, app: App) -> None:
         self._ports = app.ports

@@ -30,7 +30,7 @@ NAMES_SHOWN = 10
 
 
 class ArchiveService:
-    """What can be done with archives."""
+    """The operations on archives."""
 
     def __init__(self, app: App) -> None:
         self._ports = app.ports

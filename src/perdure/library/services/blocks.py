@@ -1,4 +1,4 @@
-"""Memory blocks: all of the store, by id, and those of an agent, by label."""
+"""The service of memory blocks: of the store by id, and of an agent by label."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from perdure.library.paging import Page
 from perdure.storage.tx import Tx
 
 Changes = Mapping[str, Any] | Callable[[Block], Mapping[str, Any]]
-"""New values of some fields, or a function that makes them from the block as it is."""
+"""New values of some fields, or a function that builds them from the current block."""
 
 
 class BlockService:
-    """What can be done with blocks. `author` is who changes one, for its history."""
+    """The operations on blocks. `author` is who changes one, for its history."""
 
     def __init__(self, app: App) -> None:
         self._ports = app.ports
@@ -31,7 +31,7 @@ class BlockService:
         return await ports.store.write(create_block, block_id, new, author=author, at=now, agent_id=agent_id)
 
     async def get(self, block_id: BlockId) -> Block:
-        """Raises: NotFound."""
+        """The block of this id. Raises: NotFound."""
         check_text("block_id", block_id)
         return await self._ports.store.read(lambda tx: tx.blocks.get(block_id))
 
@@ -47,7 +47,7 @@ class BlockService:
     async def update(
         self, block_id: BlockId, changes: Changes, *, expected: int | None = None, author: Author = USER
     ) -> Block:
-        """The block with other fields, for all agents that have it; `expected` is the version the caller has seen."""
+        """Change fields of a block for all agents and return it; `expected` is the version that the caller has seen."""
         check_text("block_id", block_id)
         return await self._update(lambda tx: tx.blocks.get(block_id), changes, expected, author)
 
@@ -74,12 +74,12 @@ class BlockService:
     async def update_of_agent(
         self, agent_id: AgentId, label: str, changes: Changes, *, expected: int | None = None, author: Author = USER
     ) -> Block:
-        """The agent's block of this label with other fields. Raises: BlockNotFound; as `update`."""
+        """Change fields of the agent's block of this label and return it. Raises: BlockNotFound; as `update`."""
         check_text("label", label)
         return await self._update(lambda tx: _find_block(tx, agent_id, label), changes, expected, author)
 
     async def append(self, agent_id: AgentId, label: str, text: str, *, author: Author = USER) -> Block:
-        """The agent's block with a new last line. Raises: BlockNotFound, BlockReadOnly, BlockLimitExceeded."""
+        """Add a line to the agent's block and return it. Raises: BlockNotFound, BlockReadOnly, BlockLimitExceeded."""
         check_text("label", label)
         check_text("text", text)
         now = self._ports.clock.now()
@@ -96,7 +96,7 @@ class BlockService:
         )
 
     async def restore(self, agent_id: AgentId, label: str, version: int, *, author: Author = USER) -> Block:
-        """The agent's block with the value of an earlier version, as a new version."""
+        """Write the value of an earlier version of the agent's block as a new version, and return the block."""
         check_text("label", label)
         check_number("version", version)
         now = self._ports.clock.now()

@@ -32,7 +32,7 @@ class ConversationState:
 
 
 class ConversationService:
-    """What can be done with conversations. Where `conversation` is None, the agent's first is meant."""
+    """The operations on conversations. Where `conversation` is None, the agent's first is meant."""
 
     def __init__(self, app: App) -> None:
         self._ports = app.ports

@@ -34,7 +34,7 @@ class FileState:
 
 
 class FileService:
-    """What can be done with files. A file is named by its id, or by its name in the folder."""
+    """The operations on files. A file is named by its id, or by its name in the folder."""
 
     def __init__(self, app: App) -> None:
         self._app, self._store = app, app.store
@@ -152,7 +152,7 @@ class AgentFilePage:
 
 
 class AgentFileService:
-    """What can be done with the files of an agent. A file is named by its id, or by a path such as `docs/plan.md`."""
+    """The operations on the files of an agent. A file is named by its id, or by a path such as `docs/plan.md`."""
 
     def __init__(self, app: App) -> None:
         self._ports = app.ports

@@ -36,7 +36,7 @@ AGENTS_PER_STEP = 20
 
 
 class FolderService:
-    """What can be done with folders."""
+    """The operations on folders."""
 
     def __init__(self, app: App) -> None:
         self._app, self._ports = app, app.ports

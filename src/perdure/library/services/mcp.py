@@ -52,7 +52,7 @@ class McpState:
 
 
 class McpService:
-    """What can be done with MCP servers."""
+    """The operations on MCP servers."""
 
     def __init__(self, app: App) -> None:
         self._app, self._ports, self._connections = app, app.ports, app.mcp

@@ -59,7 +59,7 @@ class NewMessage:
 
 
 class MessageService:
-    """What can be done with messages. A conversation is given by its number within the agent; the first has 0."""
+    """The operations on messages. A conversation is given by its number within the agent; the first has 0."""
 
     def __init__(self, app: App) -> None:
         self._app, self._ports = app, app.ports

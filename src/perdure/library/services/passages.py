@@ -1,4 +1,4 @@
-"""Passages: put away in an archive or in an agent's archival memory, listed, changed and deleted."""
+"""The service of passages: insert, list, change and delete them."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class PassageConditions(TypedDict, total=False):
 
 
 class PassageService:
-    """What can be done with passages: those of one archive, and those of all archives of an agent."""
+    """The operations on the passages of one archive, and of all archives of an agent."""
 
     def __init__(self, app: App) -> None:
         self._ports, self._settings = app.ports, app.settings
 
     async def insert(self, archive_id: ArchiveId, new: Sequence[NewPassage]) -> list[Passage]:
-        """Put texts away, in transactions of up to 500. All are checked before the first is stored."""
+        """Store texts as passages, in transactions of up to 500. All are checked before the first is stored."""
         ports, now = self._ports, self._ports.clock.now()
         new = [_in_utc(one) for one in new]
         passages = new_passages(new, archive_id, ids=ports.ids, at=now, limits=self._settings)
@@ -61,7 +61,7 @@ class PassageService:
         return added
 
     async def insert_of_agent(self, agent_id: AgentId, new: NewPassage) -> Passage:
-        """Put a text away in the agent's own archive, which the first one makes."""
+        """Store a text in the agent's own archive, which is created with its first text."""
         ports, now = self._ports, self._ports.clock.now()
         new = _in_utc(new)
 
@@ -73,7 +73,7 @@ class PassageService:
         return await ports.store.write(insert)
 
     async def get(self, archive_id: ArchiveId, passage_id: PassageId) -> Passage:
-        """Raises: NotFound, also for one of another archive."""
+        """The passage of this id. Raises: NotFound, also for one of another archive."""
         check_text("passage_id", passage_id)
         return await self._ports.store.read(get_passage, archive_id, passage_id)
 
@@ -86,8 +86,8 @@ class PassageService:
     async def list_after(
         self, owner_id: ArchiveId | AgentId, after_seq: int, *, where: PassageFilter, limit: int
     ) -> Sequence[Passage]:
-        """The passages behind the number `after_seq`, oldest first: of an archive, or of the one that takes what an
-        agent puts away. Raises: InvalidInput, NotFound."""
+        """The passages after the number `after_seq`, oldest first: of an archive, or of the one that an agent stores
+        its texts in. Raises: InvalidInput, NotFound."""
         check_limit(limit)
         check_number("after_seq", after_seq)
         return await self._ports.store.read(list_passages, owner_id, where=where, limit=limit, after_seq=after_seq)
@@ -100,7 +100,7 @@ class PassageService:
         return await self._ports.store.read(_load_agent_page, agent_id, page, text)
 
     async def update(self, owner_id: ArchiveId | AgentId, passage_id: PassageId, changes: PassageChanges) -> Passage:
-        """A passage of an archive or agent with other fields. Raises: InvalidInput; NotFound, also for another's."""
+        """Change fields of a passage and return it. Raises: InvalidInput; NotFound, also for another owner's."""
         check_text("passage_id", passage_id)
         if "occurred_at" in changes:
             moment = utc("occurred_at", changes["occurred_at"])
@@ -117,7 +117,7 @@ class PassageService:
         await self._ports.store.write(lambda tx: delete_passage(tx, get_passage(tx, owner_id, passage_id)))
 
     async def delete_where(self, archive_id: ArchiveId, selection: Selection, *, dry_run: bool = False) -> int:
-        """Remove the selected passages, or only count them; how many. Each transaction of 500 selects again."""
+        """Delete the selected passages, or only count them; return how many. Each transaction of 500 selects again."""
         check_text("text", selection.text)
         if selection.everything:
             raise InvalidInput(

@@ -24,7 +24,7 @@ UNENDED_MAX = 1_000
 
 
 class RunService:
-    """What can be done with runs. Where an agent is given, the run of another one is not found."""
+    """The operations on runs. Where an agent is given, the run of another one is not found."""
 
     def __init__(self, app: App) -> None:
         self._app, self._ports = app, app.ports

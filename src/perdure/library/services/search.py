@@ -28,7 +28,7 @@ BUDGET_TOKENS = 2_000
 BUDGET_MAX_TOKENS = 200_000
 
 OWNERS_MAX = 100
-"""So many agents or archives are searched at once; where there are more, one has to be named."""
+"""The most agents or archives that one search covers; where there are more, the caller has to name one."""
 
 SearchMode = Literal["vector", "fts", "hybrid"]
 """By vectors only, by words only, by both."""
@@ -56,7 +56,7 @@ class FoundMessages:
 
 
 class SearchService:
-    """What can be searched. `explain` has each hit say `why` it was found; the hits' `ran` says what the search did."""
+    """Search and recall. `explain`: each hit says `why` it was found; `ran` of the hits says what the search did."""
 
     def __init__(self, app: App) -> None:
         self._app, self._store = app, app.store
@@ -283,20 +283,20 @@ def _by_score(found: Sequence[Hits[MessageHit]]) -> Hits[MessageHit]:
     if len(found) == 1:
         return found[0]
     hits = sorted((hit for hits in found for hit in hits), key=lambda hit: -hit.score)
-    return Hits(hits, _joined(hits.ran for hits in found))
+    return Hits(hits, _sum_reports(hits.ran for hits in found))
 
 
 def _by_cosine(found: Sequence[Hits[MessageHit]]) -> Hits[MessageHit]:
-    """The hits that have a vector, the one most like the query's first."""
+    """The hits that have a vector, those nearest to the vector of the query first."""
     near = [
         (hit.why.cosine, hit) for hits in found for hit in hits if hit.why is not None and hit.why.cosine is not None
     ]
     near.sort(key=lambda pair: -pair[0])
-    return Hits([replace(hit, score=cosine) for cosine, hit in near], _joined(hits.ran for hits in found))
+    return Hits([replace(hit, score=cosine) for cosine, hit in near], _sum_reports(hits.ran for hits in found))
 
 
-def _joined(reports: Iterable[SearchReport]) -> SearchReport:
-    """What several searches of one query did."""
+def _sum_reports(reports: Iterable[SearchReport]) -> SearchReport:
+    """The sum of the reports of several searches for one query."""
     every = list(reports)
     if not every:
         return SearchReport()

@@ -13,7 +13,7 @@ from perdure.storage.tx import Tx
 
 
 class SecretService:
-    """What can be done with secrets. `owner` is an agent, or None for the organisation."""
+    """The operations on secrets. `owner` is an agent, or None for the organisation."""
 
     def __init__(self, app: App) -> None:
         self._ports = app.ports

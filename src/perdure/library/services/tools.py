@@ -44,7 +44,7 @@ class ToolState:
 
 
 class ToolService:
-    """What can be done with tools. A tool is named by its id or its name."""
+    """The operations on tools. A tool is named by its id or its name."""
 
     def __init__(self, app: App) -> None:
         self._app = app

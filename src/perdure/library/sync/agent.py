@@ -24,7 +24,7 @@ from perdure.library.client_tools import ClientTool
 from perdure.library.portal import Portal
 from perdure.library.reply import Reply
 from perdure.library.services.importing import ImportResult
-from perdure.library.services.search import RecallOptions
+from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.services.steps import StepInfo
 from perdure.library.sync.approval import Approval
 from perdure.library.sync.archives import AgentArchives, Archival
@@ -215,7 +215,7 @@ class Agent(Archival, Approval):
 
         Args:
             messages: (role, name, text, occurred_at), or `ImportedMessage`s, or mappings with the same names. Roles are
-                user, assistant and system; times have a zone. All are looked at before the first is stored.
+                user, assistant and system; times have a zone. All are checked before the first is stored.
             progress: takes how many messages are stored or skipped, after each transaction of up to 500.
         Raises: InvalidInput, naming the message by its place from 0, and nothing was stored; NotFound;
             ConversationBusy, ApprovalPending, StoreError: what was stored stays, and the same import goes on there,
@@ -234,13 +234,14 @@ class Agent(Archival, Approval):
         offset: int = 0,
         explain: bool = False,
     ) -> Hits[MessageHit]:
-        """The messages of the whole history that best match, best first; for an empty text the newest ones. Its `ran`
-        says which arms of the search took part, and why others did not.
+        """The messages of the whole history that best match, best first; for an empty text the newest ones. `ran` of
+        the result says which arms of the search took part, and why others did not.
 
         Args:
-            limit, offset: so many hits, and how many before them are passed over; a search finds at most 1,000.
-            explain: have each hit say `why` it was found.
-            since, until: times with a zone, both included.
+            roles: only messages of these roles; empty: of all.
+            since, until: only messages of this time; times with a zone, both included.
+            limit, offset: how many hits to return, and how many to skip before them; a search finds at most 1,000.
+            explain: whether each hit says `why` it was found.
         Raises: InvalidInput: a time without a zone, an unknown role, a limit below 1 or above 10,000.
         """
         return self._portal.run(
@@ -253,27 +254,43 @@ class Agent(Archival, Approval):
         *,
         conversation: ConversationId | None = None,
         archives: Sequence[ArchiveId] | None = None,
-        **options: Unpack[RecallOptions],
+        budget_tokens: int = BUDGET_TOKENS,
+        blocks: bool = True,
+        messages: bool = True,
+        floor: float = 0.0,
+        explain: bool = False,
     ) -> Recalled:
-        """The best of what the agent remembers for a query, as one text with its sources.
-
-        Blocks, passages and turns with their neighbours, in reading order: a context for any model. It changes nothing.
+        """What the agent remembers about a query, as one text for any model, with its sources. Nothing is changed.
 
         Args:
-            conversation: only turns of this one; by default of all.
+            conversation: only messages of this one; by default of all.
             archives: only passages of these; by default of all that the agent has, its folders' included.
-            options: `budget_tokens`: the most tokens of the text, by default 2,000. `blocks`, `messages`: whether
-                blocks, and turns, may be in it. `floor`: passages and turns with a score below this, 0 to 1, are left
-                out. `explain`: have each source say `why` it was found.
+            budget_tokens: the most tokens of the text.
+            blocks, messages: whether the text may contain blocks, and messages.
+            floor: leave out passages and messages with a score below this, 0 to 1.
+            explain: whether each source says `why` it was found.
         Raises: InvalidInput: an empty query, a budget below 1 or above 200,000, a floor outside 0 to 1; NotFound.
         """
-        return self._portal.run(self._inner.recall(query, conversation=conversation, archives=archives, **options))
+        return self._portal.run(
+            self._inner.recall(
+                query,
+                conversation=conversation,
+                archives=archives,
+                budget_tokens=budget_tokens,
+                blocks=blocks,
+                messages=messages,
+                floor=floor,
+                explain=explain,
+            )
+        )
 
     def update(self, **changes: Unpack[AgentChanges]) -> Agent:
-        """The agent as changed, from its next model call on; this object stays as it was looked up.
+        """Change fields of the agent and return it. They apply from its next model call on; this object keeps its old
+        values.
 
-        What is not given stays: `name`, `model`, `system`, `description`, `timezone`, `tags`, `metadata`, `settings`,
-        `hidden`. `metadata` and `settings` are replaced as a whole; `system=None` is Perdure's own prompt again.
+        Args:
+            changes: `name`, `model`, `system` (None: Perdure's own prompt), `description`, `timezone`, `tags`,
+                `metadata` and `settings`, which are replaced as a whole, `hidden`. A missing field stays.
         Raises: NotFound, NameInvalid, ModelNotFound, StoreError; InvalidInput: a value that can't be used, no such
         field.
         """
@@ -325,7 +342,7 @@ class Agent(Archival, Approval):
         return self._portal.run(self._inner.new_conversation(summary=summary))
 
     def conversations(self, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
-        """Oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""
+        """A page of the conversations, oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""
         return self._portal.run(self._inner.conversations(limit=limit, after_seq=after_seq))
 
     def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
@@ -334,10 +351,11 @@ class Agent(Archival, Approval):
         return self._portal.run(self._inner.find_conversation(conversation))
 
     def update_conversation(self, conversation: ConversationId, **changes: Unpack[ConversationChanges]) -> Conversation:
-        """The conversation as changed. What is not given stays: `summary` and `description`, what it is about, in at
-        most 20,000 characters each; `archived`: it takes messages either way, but a chat does not go on with it by
-        itself.
+        """Change fields of a conversation and return it.
 
+        Args:
+            changes: `summary` and `description`: what it is about, at most 20,000 characters each. `archived`: a chat
+                does not continue it by itself; it still takes messages. A missing field stays.
         Raises: InvalidInput: a value that can't be used, no such field; NotFound, also for another agent's.
         """
         return self._portal.run(self._inner.update_conversation(conversation, **changes))

@@ -8,15 +8,15 @@ from datetime import datetime
 from typing import Any, Unpack
 
 from perdure.core.ids import AgentId, ArchiveId, PassageId
-from perdure.core.passages import Passage
+from perdure.core.passages import Passage, TagMatch
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges
-from perdure.library.archives import AsyncAgentArchives, AsyncArchival, AsyncArchive, AsyncArchives
+from perdure.library.archives import AsyncAgentArchives, AsyncArchival, AsyncArchive, AsyncArchives, AsyncPassages
 from perdure.library.portal import Portal
 from perdure.library.services.passages import PassageConditions
 from perdure.search.hits import Hits, PassageHit
 
-__all__ = ["AgentArchives", "Archival", "Archive", "Archives"]
+__all__ = ["AgentArchives", "Archival", "Archive", "Archives", "Passages"]
 
 
 class Archives:
@@ -38,7 +38,7 @@ class Archives:
         return Archive(self._portal, self._portal.run(self._inner.get(name_or_id)))
 
     def list(self, *, name: str | None = None, limit: int = 50, after: ArchiveId | None = None) -> list[Archive]:
-        """Oldest first; `after` is the last one of the page before, `name` the whole name.
+        """A page of the archives, oldest first; `after` is the last one of the page before, `name` the whole name.
 
         Raises: InvalidInput: a limit below 1 or above 10,000; NotFound: there is no archive `after`.
         """
@@ -50,15 +50,46 @@ class Archives:
     def delete(self, archive_id: ArchiveId) -> None:
         """Remove the archive with its passages, after taking it from all agents.
 
-        The passages go in batches, so that others can write meanwhile. If it is interrupted, what is left is an archive
-        of no agent; deleting it again goes on.
+        The passages are deleted in batches, so that others can write meanwhile. If it is interrupted, delete it again.
         Raises: NotFound, StoreError; InvalidInput: it holds what a folder's files say, and nothing is removed.
         """
         self._portal.run(self._inner.delete(archive_id))
 
 
-class Archive:
-    """One archive, as it was when it was looked up; its passages are always read anew."""
+class Passages:
+    """The passages of an archive, or of the archive that an agent stores its texts in."""
+
+    _portal: Portal
+    _inner: AsyncPassages
+
+    def passages(
+        self, *, limit: int = 100, after_seq: int = -1, **conditions: Unpack[PassageConditions]
+    ) -> Sequence[Passage]:
+        """A page of the passages, oldest first; `after_seq` is the number of the last one on the page before.
+
+        Args:
+            conditions: `tags` and `tag_match`: only passages that have "any" (the default) or "all" of the tags;
+                `since` and `until`: only passages of this time; times with a zone, both included.
+        Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
+        """
+        return self._portal.run(self._inner.passages(limit=limit, after_seq=after_seq, **conditions))
+
+    def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
+        """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it.
+
+        Raises: NotFound, also for another owner's; InvalidInput: a value that can't be used, no such field.
+        """
+        return self._portal.run(self._inner.update_passage(passage_id, **changes))
+
+    def delete_passage(self, passage_id: PassageId) -> None:
+        """Remove a passage. Raises: NotFound, also for another owner's."""
+        self._portal.run(self._inner.delete_passage(passage_id))
+
+
+class Archive(Passages):
+    """One archive. `info` has its values at look-up time; its passages are read at each call."""
+
+    _inner: AsyncArchive
 
     def __init__(self, portal: Portal, inner: AsyncArchive) -> None:
         self._portal, self._inner = portal, inner
@@ -67,9 +98,10 @@ class Archive:
         self.name = inner.name
 
     def update(self, **changes: Unpack[ArchiveChanges]) -> Archive:
-        """The archive as changed; this object stays as it was looked up.
+        """Change fields of the archive and return it; this object keeps its old values.
 
-        What is not given stays: `name`, `description`, `metadata`, which is replaced as a whole.
+        Args:
+            changes: `name`, `description`, and `metadata`, which is replaced as a whole. A missing field stays.
         Raises: NotFound; InvalidInput: a value that can't be used, no such field.
         """
         return Archive(self._portal, self._portal.run(self._inner.update(**changes)))
@@ -83,7 +115,7 @@ class Archive:
         source: Mapping[str, Any] | None = None,
         occurred_at: datetime | None = None,
     ) -> Passage:
-        """Put a text away; it is found at once.
+        """Store a text as a passage. Searches find it at once.
 
         Args:
             source: where it came from, such as `{"url": ...}`.
@@ -95,9 +127,9 @@ class Archive:
         )
 
     def insert_many(self, passages: Sequence[NewPassage | str]) -> list[Passage]:
-        """Put texts away, in transactions of up to 500; plain texts have no tags.
+        """Store texts as passages, in transactions of up to 500; plain texts have no tags.
 
-        All are looked at before the first is stored. Raises: InvalidInput, naming the first that can't be stored by its
+        All are checked before the first is stored. Raises: InvalidInput, naming the first that can't be stored by its
         place from 0; NotFound; StoreError: what was stored before it stays.
         """
         return self._portal.run(self._inner.insert_many(passages))
@@ -106,56 +138,50 @@ class Archive:
         self,
         text: str,
         *,
+        tags: Sequence[str] = (),
+        tag_match: TagMatch = "any",
+        since: datetime | None = None,
+        until: datetime | None = None,
         limit: int = 10,
         offset: int = 0,
         explain: bool = False,
-        **conditions: Unpack[PassageConditions],
     ) -> Hits[PassageHit]:
-        """The passages that best match, best first; for an empty text the newest ones. Its `ran` says which arms of the
-        search took part, and why others did not.
+        """The passages that best match, best first; for an empty text the newest ones. `ran` of the result says which
+        arms of the search took part, and why others did not.
 
         Args:
-            limit, offset: so many hits, and how many before them are passed over; a search finds at most 1,000.
-            explain: have each hit say `why` it was found.
-            conditions: `tags`, of which `tag_match` says whether "any" (the default) or "all" are needed; `since` and
-                `until`: times with a zone, both included.
+            tags, tag_match: only passages that have "any" or "all" of the tags.
+            since, until: only passages of this time; times with a zone, both included.
+            limit, offset: how many hits to return, and how many to skip before them; a search finds at most 1,000.
+            explain: whether each hit says `why` it was found.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
         """
-        return self._portal.run(self._inner.search(text, limit=limit, offset=offset, explain=explain, **conditions))
-
-    def passages(
-        self, *, limit: int = 100, after_seq: int = -1, **conditions: Unpack[PassageConditions]
-    ) -> Sequence[Passage]:
-        """A page of the passages, oldest first; `after_seq` is the last one's number of the page before.
-
-        Args and Raises: as `search`.
-        """
-        return self._portal.run(self._inner.passages(limit=limit, after_seq=after_seq, **conditions))
+        return self._portal.run(
+            self._inner.search(
+                text,
+                tags=tags,
+                tag_match=tag_match,
+                since=since,
+                until=until,
+                limit=limit,
+                offset=offset,
+                explain=explain,
+            )
+        )
 
     def passage(self, passage_id: PassageId) -> Passage:
         """A passage of this archive. Raises: NotFound, also for another archive's."""
         return self._portal.run(self._inner.passage(passage_id))
 
-    def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
-        """The passage with other fields: `text`, `tags`, `metadata`, `source`, `occurred_at`.
-
-        Raises: NotFound, also for another archive's; InvalidInput: a value that can't be used, no such field.
-        """
-        return self._portal.run(self._inner.update_passage(passage_id, **changes))
-
-    def delete_passage(self, passage_id: PassageId) -> None:
-        """Remove a passage. Raises: NotFound, also for another archive's."""
-        self._portal.run(self._inner.delete_passage(passage_id))
-
     def delete_where(self, *, text: str = "", dry_run: bool = False, **conditions: Unpack[PassageConditions]) -> int:
-        """Remove the passages that all conditions hold for; how many there were.
+        """Delete the passages that meet all conditions; return how many they are.
 
-        They go in transactions of up to 500, each of which looks again: what was changed meanwhile so that a condition
-        no longer holds stays, and what is put away meanwhile may be among them.
+        It takes transactions of up to 500 passages, and each checks the conditions again.
         Args:
-            text: those that contain it, in any case of its letters.
+            text: only passages that contain it, in any letter case.
             dry_run: only count them.
-            conditions: as `search` has them.
+            conditions: `tags` and `tag_match`: only passages that have "any" (the default) or "all" of the tags;
+                `since` and `until`: only passages of this time; times with a zone, both included.
         Raises: InvalidInput: no condition at all, a value that can't be used; NotFound.
         """
         return self._portal.run(self._inner.delete_where(text=text, dry_run=dry_run, **conditions))
@@ -173,14 +199,14 @@ class Archive:
         self._portal.run(self._inner.delete())
 
 
-class Archival:
+class Archival(Passages):
     """The archival memory of an agent; `Agent` has these methods."""
 
     _portal: Portal
     _inner: AsyncArchival
 
     def archive(self, text: str, *, tags: Sequence[str] = (), occurred_at: datetime | None = None) -> Passage:
-        """Put a text into archival memory.
+        """Store a text as a passage of the agent's own archive.
 
         Args:
             occurred_at: when it happened, a time with a zone; by default now.
@@ -192,55 +218,47 @@ class Archival:
         self,
         text: str,
         *,
+        tags: Sequence[str] = (),
+        tag_match: TagMatch = "any",
+        since: datetime | None = None,
+        until: datetime | None = None,
         limit: int = 10,
         offset: int = 0,
         explain: bool = False,
-        **conditions: Unpack[PassageConditions],
     ) -> Hits[PassageHit]:
-        """The passages that best match, of the agent's archives and of the files of its folders, best first; for an
-        empty text the newest ones. The `source` of a file's passage names file and lines. The search's `ran` says which
-        arms took part, and why others did not.
+        """The passages of the agent's archives and folders that best match, best first; for an empty text the newest
+        ones. The `source` of a file's passage names file and lines. `ran` of the result says which arms of the search
+        took part, and why others did not.
 
         Args:
-            limit, offset: so many hits, and how many before them are passed over; a search finds at most 1,000.
-            explain: have each hit say `why` it was found.
-            conditions: `tags`, of which `tag_match` says whether "any" (the default) or "all" are needed; `since` and
-                `until`: times with a zone, both included.
+            tags, tag_match: only passages that have "any" or "all" of the tags.
+            since, until: only passages of this time; times with a zone, both included.
+            limit, offset: how many hits to return, and how many to skip before them; a search finds at most 1,000.
+            explain: whether each hit says `why` it was found.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
         """
         return self._portal.run(
-            self._inner.search_archive(text, limit=limit, offset=offset, explain=explain, **conditions)
+            self._inner.search_archive(
+                text,
+                tags=tags,
+                tag_match=tag_match,
+                since=since,
+                until=until,
+                limit=limit,
+                offset=offset,
+                explain=explain,
+            )
         )
-
-    def passages(
-        self, *, limit: int = 100, after_seq: int = -1, **conditions: Unpack[PassageConditions]
-    ) -> Sequence[Passage]:
-        """A page of the agent's archive, oldest first; `after_seq` is the last one's number of the page before.
-
-        Args and Raises: as `search_archive`.
-        """
-        return self._portal.run(self._inner.passages(limit=limit, after_seq=after_seq, **conditions))
-
-    def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
-        """The passage with other fields: `text`, `tags`, `metadata`, `source`, `occurred_at`.
-
-        Raises: NotFound, also for one of another agent's; InvalidInput: a value that can't be used, no such field.
-        """
-        return self._portal.run(self._inner.update_passage(passage_id, **changes))
-
-    def delete_passage(self, passage_id: PassageId) -> None:
-        """Remove a passage from archival memory. Raises: NotFound, also for one of another agent's."""
-        self._portal.run(self._inner.delete_passage(passage_id))
 
 
 class AgentArchives:
-    """The archives of one agent; the first of them takes what the agent puts away."""
+    """The archives of one agent; the first of them takes the texts that the agent stores."""
 
     def __init__(self, portal: Portal, inner: AsyncAgentArchives) -> None:
         self._portal, self._inner = portal, inner
 
     def list(self) -> list[Archive]:
-        """In the order they were attached."""
+        """The archives, in the order in which they were attached."""
         return [Archive(self._portal, one) for one in self._portal.run(self._inner.list())]
 
     def attach(self, archive_id: ArchiveId) -> None:

@@ -47,18 +47,18 @@ class Blocks:
         )
 
     def get(self, block_id: BlockId) -> Block:
-        """Raises: NotFound."""
+        """The block of this id. Raises: NotFound."""
         return self._portal.run(self._inner.get(block_id))
 
     def list(self, *, label: str | None = None, limit: int = 50, after: BlockId | None = None) -> Sequence[Block]:
-        """Oldest first; `after` is the last one of the page before.
+        """A page of the blocks, oldest first; `after` is the last one of the page before.
 
         Raises: InvalidInput: a limit below 1 or above 10,000; NotFound: there is no block `after`.
         """
         return self._portal.run(self._inner.list(label=label, limit=limit, after=after))
 
     def update(self, block_id: BlockId, *, expected: int | None = None, **changes: Any) -> Block:
-        """The block with other fields. Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput."""
+        """Change fields of a block. Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput."""
         return self._portal.run(self._inner.update(block_id, expected=expected, **changes))
 
     def delete(self, block_id: BlockId) -> None:
@@ -73,11 +73,11 @@ class AgentBlocks:
         self._portal, self._inner = portal, inner
 
     def list(self) -> Sequence[Block]:
-        """In the order they were attached."""
+        """The blocks, in the order in which they were attached."""
         return self._portal.run(self._inner.list())
 
     def get(self, label: str) -> Block:
-        """Raises: BlockNotFound."""
+        """The block of this label. Raises: BlockNotFound."""
         return self._portal.run(self._inner.get(label))
 
     def create(

@@ -43,7 +43,7 @@ class Folders:
         return Folder(self._portal, self._portal.run(self._inner.get(name_or_id)))
 
     def list(self, *, name: str | None = None, limit: int = 50, after: FolderId | None = None) -> list[Folder]:
-        """Oldest first; `after` is the last one of the page before.
+        """A page of the folders, oldest first; `after` is the last one of the page before.
 
         Raises: InvalidInput: a limit below 1 or above 10,000; NotFound: there is no folder `after`.
         """
@@ -61,7 +61,7 @@ class Folders:
 
 
 class Folder:
-    """One folder, as it was looked up."""
+    """One folder. `info` has its values at look-up time."""
 
     def __init__(self, portal: Portal, inner: AsyncFolder) -> None:
         self._portal, self._inner = portal, inner
@@ -70,7 +70,7 @@ class Folder:
         self.name = inner.name
 
     def update(self, **changes: Unpack[FolderChanges]) -> Folder:
-        """The folder with another `name`, `description`, `instructions` or `metadata`.
+        """Change `name`, `description`, `instructions` or `metadata` of the folder and return it; other fields stay.
 
         Raises: NotFound, InvalidInput, AlreadyExists.
         """
@@ -91,7 +91,7 @@ class Folder:
         return self._portal.run(self._inner.upload(source, name=name, if_exists=if_exists, media_type=media_type))
 
     def files(self, *, limit: int = 100, after: FileId | None = None) -> Sequence[File]:
-        """Oldest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""
+        """A page of files, oldest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""
         return self._portal.run(self._inner.files(limit=limit, after=after))
 
     def file(self, name_or_id: str) -> File:
@@ -154,7 +154,7 @@ class AgentFiles:
         self._portal.run(self._inner.detach(folder))
 
     def folders(self) -> list[Folder]:
-        """In the order they were attached."""
+        """The folders, in the order in which they were attached."""
         return [Folder(self._portal, one) for one in self._portal.run(self._inner.folders())]
 
     def list(self, *, is_open: bool | None = None, limit: int = 100) -> Sequence[AgentFile]:
