@@ -64,9 +64,13 @@ class Runner:
         self._closing = False
 
     async def start(self) -> None:
-        """Take over what dead processes left, now and from time to time."""
-        for work in (self.recover, partial(carry_out_left, self._ports)):
-            self._background.append(asyncio.create_task(self._repeat(work)))
+        """Take over what other processes left, now and from time to time."""
+        works: dict[str, Callable[[], Awaitable[None]]] = {
+            "taking over unfinished runs": self.recover,
+            "removing what was deleted or reset": partial(carry_out_left, self._ports),
+        }
+        for name, work in works.items():
+            self._background.append(asyncio.create_task(self._repeat(work, name)))
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
@@ -194,17 +198,17 @@ class Runner:
             if free and line not in self._drivers and self._ports.models.find(model) is not None:
                 self._want(run)
 
-    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do this work now and from time to time, until the store is closed."""
+    async def _repeat(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        """Do this work now and from time to time, until the store is closed; the log names it."""
         while True:
             try:
                 await work()
             except StoreClosed:
                 return
             except StoreError as error:
-                log.warning("taking over what dead processes left failed: %s", error)
+                log.warning("%s failed: %s", name, error)
             except Exception:  # one run that can't even be looked at must not keep the others from being taken over
-                log.exception("taking over what dead processes left stopped at a defect")
+                log.exception("%s stopped at a defect", name)
             await asyncio.sleep(RECOVERY_S)
 
     def _publish(self, key: RunKey, publications: Sequence[Publication]) -> None:
