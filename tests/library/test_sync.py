@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
+from perdure import AsyncAgent, AsyncArchive, AsyncFolder, AsyncPerdure
+from perdure.library.mcp import AsyncMcp
+from perdure.library.tools import AsyncTools
 from scripts import generate_sync as generator
 
 ASYNC_MODULE = '''
@@ -166,3 +172,21 @@ def test_what_has_no_rule_is_refused(tmp_path: Path, method: str, problem: str) 
 
     with pytest.raises(generator.Unsupported, match=problem):
         generator.generate(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(method, id=f"{kind.__name__}.{name}")
+        for kind in (AsyncPerdure, AsyncAgent, AsyncArchive, AsyncFolder, AsyncMcp, AsyncTools)
+        for name, method in inspect.getmembers(kind, inspect.iscoroutinefunction)
+        if not name.startswith("_") and "Unpack" in str(inspect.signature(method))
+    ],
+)
+def test_a_docstring_names_every_option(method: Callable[..., object]) -> None:
+    """The docstring of a method with options names each of them, or the method that does."""
+    docstring = method.__doc__ or ""
+    options = get_args(get_type_hints(method)[inspect.getfullargspec(method).varkw or ""])[0]
+    missing = [name for name in options.__annotations__ if f"`{name}`" not in docstring]
+
+    assert not missing or "as `create`" in docstring or "options of `create`" in docstring
