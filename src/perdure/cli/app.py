@@ -23,10 +23,10 @@ app.add_typer(tool_app, name="tool")
 app.add_typer(mcp_app, name="mcp")
 
 
-Message = Annotated[str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send this one message and leave.")]
+Message = Annotated[str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send one message and exit.")]
 ChatJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for each message.")]
 NewModel = Annotated[
-    str | None, typer.Option("--model", metavar="HANDLE", help="The model of the agent that is made, as provider/name.")
+    str | None, typer.Option("--model", metavar="HANDLE", help="The model of the new agent, as provider/name.")
 ]
 
 
@@ -46,13 +46,13 @@ def _version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
     message: Message = None,
     as_json: ChatJson = False,
     model: NewModel = None,
 ) -> None:
-    """Agents that remember. Without a command: chat with the agent used last; the first run makes one.
+    """Agents that remember. Without a command: chat with the agent used last; the first time, create one.
 
     When stdin is no terminal, each of its lines is a message.
     """
@@ -70,11 +70,11 @@ def chat(
     agent: LastAgent = None,
     message: Message = None,
     as_json: ChatJson = False,
-    new: Annotated[bool, typer.Option("--new", help="Make the agent AGENT first.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Create the agent AGENT first.")] = False,
     model: NewModel = None,
     conversation: Annotated[
         str | None,
-        typer.Option("--conversation", metavar="NUMBER", help="By default the one used last; an id will do too."),
+        typer.Option("--conversation", metavar="NUMBER", help="A number or id; by default the one used last."),
     ] = None,
 ) -> None:
     """Chat with an agent. Lines on stdin are messages when it is no terminal.
@@ -94,10 +94,10 @@ def chat(
 def conversations(
     agent: LastAgent = None,
     rename: Annotated[
-        tuple[str, str] | None, typer.Option("--rename", metavar="NUMBER NAME", help="Say what one is about.")
+        tuple[str, str] | None, typer.Option("--rename", metavar="NUMBER NAME", help="Name a conversation.")
     ] = None,
     delete: Annotated[
-        str | None, typer.Option("--delete", metavar="NUMBER", help="Take one out of every list, search and view.")
+        str | None, typer.Option("--delete", metavar="NUMBER", help="Hide one from every list, search and view.")
     ] = None,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -118,13 +118,13 @@ def agents(
 
 @command(app, "approvals.approvals")
 def approvals(as_json: AsJson = False) -> None:
-    """List the calls of agents that wait for a person, or for the program that sent the message."""
+    """List the tool calls that wait for a person, or for the program that sent the message."""
 
 
 OfCall = Annotated[str | None, typer.Argument(metavar="CALL", help="By default all that wait.")]
 InConversation = Annotated[
     str | None,
-    typer.Option("--conversation", metavar="ID", help="Where it waits, or 'default': needed if that is not clear."),
+    typer.Option("--conversation", metavar="ID", help="Where the call waits; 'default' is the first one."),
 ]
 
 
@@ -133,31 +133,31 @@ def approve(
     agent: Agent,
     call: OfCall = None,
     arguments: Annotated[
-        str | None, typer.Option("--arguments", metavar="JSON", help="What it is run with in place of its own.")
+        str | None, typer.Option("--arguments", metavar="JSON", help="Arguments in place of the model's.")
     ] = None,
     conversation: InConversation = None,
 ) -> None:
-    """Let calls of an agent run that wait for it, and print what the agent then says."""
+    """Approve waiting calls of an agent, and print its answer."""
 
 
 @command(app, "approvals.deny")
 def deny(
     agent: Agent,
     call: OfCall = None,
-    reason: Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="The agent is told.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Sent to the agent.")] = None,
     conversation: InConversation = None,
 ) -> None:
-    """Refuse calls of an agent that wait for it, and print what the agent then says."""
+    """Refuse waiting calls of an agent, and print its answer."""
 
 
 @command(app, "approvals.cancel")
 def cancel(
     agent: Agent,
     conversation: Annotated[
-        str | None, typer.Option("--conversation", metavar="ID", help="Only this one, or 'default': the first.")
+        str | None, typer.Option("--conversation", metavar="ID", help="Only this one; 'default' is the first one.")
     ] = None,
 ) -> None:
-    """Cancel what an agent has under way; calls that wait are given up. No model is asked."""
+    """Cancel the runs of an agent and its waiting calls. No model is called."""
 
 
 @command(app, "agents.reset")
@@ -165,7 +165,7 @@ def reset(
     agent: Agent,
     yes: Yes = False,
 ) -> None:
-    """Have an agent begin anew: what was said is out of its view.
+    """Take the old messages of an agent out of its view, for good; its memory stays.
 
     Memory blocks, archives and files stay, and so does the log.
     """
@@ -191,7 +191,7 @@ def context(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what fills the window, and what a model was told.
+    """Show what fills the context window, and what a model was sent.
 
     Requests are built again from the log, byte for byte.
     """
@@ -205,7 +205,7 @@ def context(
 def archives(
     attach: Annotated[
         tuple[str, str] | None,
-        typer.Option("--attach", metavar="ARCHIVE AGENT", help="Let an agent find what is in one."),
+        typer.Option("--attach", metavar="ARCHIVE AGENT", help="Let an agent search an archive."),
     ] = None,
     detach: Annotated[
         tuple[str, str] | None, typer.Option("--detach", metavar="ARCHIVE AGENT", help="Take one from an agent.")
@@ -221,7 +221,7 @@ def archives(
 
 @command(app, "search.search")
 def search(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to search for.")],
     agent: Annotated[
         str | None,
         typer.Option("--agent", metavar="AGENT", help="Whose memory, by name or id; by default the agent used last."),
@@ -233,16 +233,16 @@ def search(
         list[str] | None, typer.Option("--tag", metavar="TAG", help="Only passages with it; several: with any of them.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="DATE", help="What happened from then on, as 2026-11-20.")
+        str | None, typer.Option("--since", metavar="DATE", help="Only from this date on, such as 2026-11-20.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="DATE", help="What happened up to then, that day included.")
+        str | None, typer.Option("--until", metavar="DATE", help="Only up to this date, that day included.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="So many of each kind.")] = 10,
-    why: Annotated[bool, typer.Option("--why", help="Tell why each was found, and what ran.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many of each kind.")] = 10,
+    why: Annotated[bool, typer.Option("--why", help="Show why each was found, and what ran.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Search what was said and what was put away."""
+    """Search messages and archives."""
     if agent is not None and archive is not None:
         raise typer.BadParameter("it is searched by itself: leave --agent out", param_hint="--archive")
 
@@ -263,16 +263,14 @@ def export_archives(
 
 @command(app, "transfer.import_archives", name="import")
 def import_archives(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What `perdure export` wrote; - is stdin.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file of `perdure export`; - is stdin.")],
     into: Annotated[
         str | None,
         typer.Option("--into", metavar="ARCHIVE", help="Put everything into this one; by default each into its own."),
     ] = None,
-    agent: Annotated[
-        str | None, typer.Option("--agent", metavar="AGENT", help="Let this agent find what is in them.")
-    ] = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Let this agent search them.")] = None,
 ) -> None:
-    """Read archives from lines of JSON. What is there already is skipped."""
+    """Read archives from lines of JSON. Passages that are there already are skipped."""
 
 
 @command(app, "transfer.import_messages", name="import-messages")
@@ -281,10 +279,10 @@ def import_messages(
     file: Annotated[str, typer.Argument(metavar="FILE", help="One JSON object a line, oldest first; - is stdin.")],
     conversation: Annotated[
         str | None,
-        typer.Option("--conversation", metavar="ID", help="Where they go; `new` begins one. By default the first one."),
+        typer.Option("--conversation", metavar="ID", help="Where they go: `new` creates one. By default the first."),
     ] = None,
 ) -> None:
-    """Put history from elsewhere into an agent's own.
+    """Add messages from elsewhere to the history of an agent.
 
     Each line has "role" (user, assistant or system), "text" and "occurred_at" (with a zone), and may have "name" (who
     spoke) and "id". What is there already is skipped.
@@ -301,7 +299,9 @@ def serve(
     host: Annotated[
         str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen; by default on this machine only.")
     ] = None,
-    port: Annotated[int | None, typer.Option("--port", min=0, max=65_535, help="By default 8283; 0 is any.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65_535, help="By default 8283; 0: any free port.")
+    ] = None,
 ) -> None:
     """Serve the agents over HTTP, as letta-client speaks it. Ctrl-C stops."""
     from perdure.cli.commands.serve import serve
@@ -323,9 +323,9 @@ def reindex(
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="AGENT", help="The messages of this agent, by name or id.")
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Embed also what has a vector already.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Embed also texts that have a vector.")] = False,
 ) -> None:
-    """Embed what has no vector of the embedder in use; by default all there is.
+    """Embed texts that have no vector of the current embedder; by default all texts.
 
     It can be stopped and started again at any time; searches go on with what is there.
     """
@@ -336,13 +336,13 @@ def upload(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, or whole directories.")],
     folder: Annotated[
         str | None,
-        typer.Option("--folder", metavar="NAME", help="The folder they go to; by default named as the directory."),
+        typer.Option("--folder", metavar="NAME", help="The folder; by default named as the directory."),
     ] = None,
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="AGENT", help="Give the folder to this agent, by name or id.")
     ] = None,
 ) -> None:
-    """Take files into a folder that agents read. A file that is there with the same bytes stays as it is.
+    """Add files to a folder that agents read. A file that is there with the same bytes stays as it is.
 
     Of directories, version control, packages of others and what is no text are left out.
     """
@@ -364,21 +364,21 @@ def folders(
 
 @command(app, "folders.files")
 def files(
-    name: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder; or an agent, for what it has open.")],
+    name: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder; or an agent, for its open files.")],
     delete: Annotated[str | None, typer.Option("--delete", metavar="FILE", help="Remove a file of the folder.")] = None,
     yes: Yes = False,
 ) -> None:
-    """List the files of a folder, and how far each is."""
+    """List the files of a folder, and the progress of each."""
 
 
 @command(app, "upkeep.verify")
 def verify(
     repair: Annotated[bool, typer.Option("--repair", help="Rebuild indexes, vectors and counts that differ.")] = False,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Go on with what is left of a store whose log is gone.")
+        bool, typer.Option("--accept-loss", help="Continue with the rest of a store whose log is gone.")
     ] = False,
 ) -> None:
-    """Look for damage, and compare the search indexes, vectors and counts with the texts they are made of.
+    """Look for damage, and compare the search indexes, vectors and counts with the stored texts.
 
     Exit code 1: something is damaged or differs, and was not repaired.
     """

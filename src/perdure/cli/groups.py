@@ -11,7 +11,7 @@ from perdure.cli.run import AsJson, Yes, command
 
 
 def _group(help: str) -> typer.Typer:
-    """The commands below one name."""
+    """A group of commands under one name, such as `perdure tool`."""
     return typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=help, add_completion=False)
 
 
@@ -24,12 +24,10 @@ ToolOwner = Annotated[
     str | None, typer.Option("--agent", metavar="AGENT", help="Name or id; by default the agent used last.")
 ]
 Server = Annotated[str, typer.Argument(metavar="SERVER", help="Its name or id.")]
-SecretName = Annotated[
-    str, typer.Argument(metavar="NAME", help="Letters, digits and _, as of an environment variable.")
-]
+SecretName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and _, like an environment variable.")]
 SecretOwner = Annotated[
     str | None,
-    typer.Option("--agent", metavar="AGENT", help="The agent whose secret it is; by default all may be given it."),
+    typer.Option("--agent", metavar="AGENT", help="The agent that owns it; by default all agents may use it."),
 ]
 
 
@@ -38,7 +36,7 @@ def add_tool(
     file: Annotated[Path, typer.Argument(metavar="FILE.py", help="Python; its last public function is the tool.")],
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Another function of the file.")] = None,
     requirements: Annotated[
-        list[str] | None, typer.Option("--requirement", metavar="PACKAGE", help="As pip has it; may be repeated.")
+        list[str] | None, typer.Option("--requirement", metavar="PACKAGE", help="A package for pip; may be repeated.")
     ] = None,
     environment: Annotated[
         list[str] | None,
@@ -46,25 +44,25 @@ def add_tool(
     ] = None,
     network: Annotated[
         list[str] | None,
-        typer.Option("--network", metavar="HOST", help="A host it needs; '*' for every public one; may be repeated."),
+        typer.Option("--network", metavar="HOST", help="A host it needs; '*' means every public one; may be repeated."),
     ] = None,
     approval: Annotated[bool, typer.Option("--approval", help="A person has to approve each call.")] = False,
     timeout_s: Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="By default 30.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a tool of a file, or change the one of its name. The file is read, not run."""
+    """Create a tool from a file, or change the tool of that name. The file is read, not run."""
 
 
 @command(tool_app, "tools.list_tools", name="list")
 def list_tools(
     everything: Annotated[bool, typer.Option("--all", help="With the built-in ones.")] = False, as_json: AsJson = False
 ) -> None:
-    """List the tools, and who has them."""
+    """List the tools, and the agents that have them."""
 
 
 @command(tool_app, "tools.show_tool", name="show")
 def show_tool(name: ToolName, as_json: AsJson = False) -> None:
-    """Show what a model is told of a tool, and its source."""
+    """Show the description of a tool that models see, and its source."""
 
 
 @command(tool_app, "tools.test_tool", name="test")
@@ -72,7 +70,7 @@ def test_tool(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name or id of a tool, or a file that is not added yet.")],
     arguments: Annotated[str, typer.Argument(metavar="ARGS", help="A JSON object.")] = "{}",
     agent: Annotated[
-        str | None, typer.Option("--agent", metavar="AGENT", help="Run it for this agent, which has it.")
+        str | None, typer.Option("--agent", metavar="AGENT", help="Run it for this agent, which must have it.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -96,25 +94,25 @@ def remove_tool(name: ToolName) -> None:
 
 @command(mcp_app, "mcp.add_server", name="add")
 def add_server(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Begins the names of its tools.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the server; its tools' names begin with it.")],
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND ARG...", help="The program that it is, after two dashes.")
+        list[str] | None, typer.Argument(metavar="-- COMMAND ARG...", help="The program to run, after two dashes.")
     ] = None,
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="Where it answers.")] = None,
-    sse: Annotated[bool, typer.Option("--sse", help="It speaks the older SSE.")] = False,
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="Address of the server.")] = None,
+    sse: Annotated[bool, typer.Option("--sse", help="The server uses the older SSE.")] = False,
     token_from: Annotated[
-        str | None, typer.Option("--token-from-env", metavar="VARIABLE", help="Its token, sent as a bearer's.")
+        str | None, typer.Option("--token-from-env", metavar="VARIABLE", help="Variable with the bearer token.")
     ] = None,
     headers_from: Annotated[
         list[str] | None,
-        typer.Option("--header-from-env", metavar="HEADER=VARIABLE", help="A header to send, from a variable here."),
+        typer.Option("--header-from-env", metavar="HEADER=VARIABLE", help="A header, with the value of a variable."),
     ] = None,
     variables: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="NAME[=secret:NAME]", help="A variable it sees: as here, or a stored secret."),
+        typer.Option("--env", metavar="NAME[=secret:NAME]", help="A variable of the program: from here or a secret."),
     ] = None,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Its new tools need no approval, and its hints are believed.")
+        bool, typer.Option("--trust", help="Its new tools need no approval, and its hints are trusted.")
     ] = False,
     private: Annotated[
         bool | None,
@@ -136,28 +134,28 @@ def add_server(
 
 @command(mcp_app, "mcp.list_servers", name="list")
 def list_servers(as_json: AsJson = False) -> None:
-    """List the servers and how they stand."""
+    """List the servers and the state of each."""
 
 
 @command(mcp_app, "mcp.list_tools", name="tools")
 def list_server_tools(server: Server, as_json: AsJson = False) -> None:
-    """List what is known of a server's tools."""
+    """List the tools of a server."""
 
 
 @command(mcp_app, "mcp.refresh", name="refresh")
 def refresh(server: Server) -> None:
-    """Connect to a server and read its tools anew."""
+    """Connect to a server and read its tools again."""
 
 
 @command(mcp_app, "mcp.approve", name="approve")
 def approve(
     server: Server,
     tools: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOOL...]", help="Only these; by default all that wait.")
+        list[str] | None, typer.Argument(metavar="[TOOL...]", help="Only these; by default all that wait for approval.")
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Show what has changed since it was approved, and approve it.
+    """Show what has changed in a server's tools since you approved them, and approve it.
 
     Read the descriptions as you would read code: a model will follow them.
     """
@@ -165,12 +163,12 @@ def approve(
 
 @command(mcp_app, "mcp.remove", name="remove")
 def remove(server: Server) -> None:
-    """Remove a server and its tools, which agents then have no more."""
+    """Remove a server and its tools, also from all agents."""
 
 
 @command(secret_app, "secrets.set_secret", name="set")
 def set_secret(name: SecretName, agent: SecretOwner = None) -> None:
-    """Make or change a secret. Its value is asked for, or read from stdin; it is never an argument.
+    """Create or change a secret. Its value is asked for, or read from stdin; it is never an argument.
 
     Tools are given it where their environment says `secret:NAME`; an agent's own go to all of its custom tools.
     """

@@ -35,7 +35,7 @@ _HANGUL = frozenset("이다는을의에가고하지로한은서도를어나사�
 _CYRILLIC = frozenset("оеаинтсрвлкмдпуяыьгзбчйхжшюцщэ")
 _WESTERN = frozenset("äöüßÄÖÜéèêëàâçîïôùûœÉÀñáíóúÑ¿¡ãõåøæÅØÆìòÇ’‘“”–—…€°§«»· ")
 
-# Encoding -> what text in it mostly consists of, above ASCII.
+# Encodings to guess, in this order.
 _GUESSES = ("cp932", "euc_jp", "gb18030", "big5", "cp949", "cp1251", "koi8_r", "cp1252")
 _SHARE_MIN = 0.15
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
@@ -43,7 +43,7 @@ _CONTROL_SHARE = 0.02
 
 
 def decode(data: bytes) -> tuple[str, str]:
-    """The text of `data` with line feeds as its only line ends, and a warning; empty: nothing was guessed.
+    """The text of `data`, with line feeds as its only line ends, and a warning, which is empty if nothing was guessed.
 
     Raises: Refusal: it is not text.
     """
@@ -56,7 +56,7 @@ def decode(data: bytes) -> tuple[str, str]:
 
 
 def _decode_bytes(data: bytes) -> tuple[str, str]:
-    """The text and a warning, line ends as they are. Raises: Refusal."""
+    """The text, with its own line ends, and a warning. Raises: Refusal."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             try:
@@ -94,7 +94,7 @@ def _decode_bytes(data: bytes) -> tuple[str, str]:
 
 
 def _damaged_utf8(data: bytes, error: UnicodeDecodeError) -> str:
-    """The text, if it is UTF-8 but for a few bytes; else empty."""
+    """The text if all but a few bytes are UTF-8; else empty."""
     if error.start == 0 or data[: error.start].isascii():
         return ""  # nothing says that it is UTF-8 at all
     text = data.decode("utf-8", errors="replace")
@@ -102,7 +102,7 @@ def _damaged_utf8(data: bytes, error: UnicodeDecodeError) -> str:
 
 
 def _guess_utf16(data: bytes) -> str:
-    """UTF-16 without a mark, told by the NULs in every other byte; of scripts without any it can't be told."""
+    """The UTF-16 encoding of bytes without a mark, in which every other byte is often NUL. Empty: it is another one."""
     sample = data[: min(len(data), SAMPLE_BYTES) & ~1]
     if len(data) % 2 or len(sample) < 4:
         return ""
@@ -113,7 +113,7 @@ def _guess_utf16(data: bytes) -> str:
 
 
 def _decode_as(data: bytes, encoding: str) -> str | None:
-    """The text, or None: it is not in this encoding, or none of that name is used for files."""
+    """The text; None if it is not in this encoding, or files do not use this encoding."""
     try:
         return data.decode(encoding) if _FOR_FILES.match(codecs.lookup(encoding).name) else None
     except (UnicodeError, LookupError):
@@ -121,7 +121,7 @@ def _decode_as(data: bytes, encoding: str) -> str | None:
 
 
 def _typical_share(text: str, encoding: str) -> float:
-    """The share of the characters above ASCII that text in this encoding mostly has, 0 to 1."""
+    """The share, 0 to 1, of the characters above ASCII that are frequent in the languages of this encoding."""
     high = [character for character in text if character > "\x7f"]
     if not high:
         return 0.0

@@ -151,11 +151,11 @@ class AsyncAgentRules:
         self._service, self._agent_id = services.agents, agent_id
 
     async def list(self) -> Sequence[ToolRule]:
-        """In the order they were given. Raises: NotFound."""
+        """The rules, in the order in which they were set. Raises: NotFound."""
         return await self._service.list_rules(self._agent_id)
 
     async def missing(self) -> Sequence[str]:
-        """The tools that rules name and the agent has not got: these rules sleep until it has. Raises: NotFound."""
+        """The tools that rules name but the agent lacks; until then the rules have no effect. Raises: NotFound."""
         return await self._service.list_missing_tools(self._agent_id)
 
     async def set(self, rules: Iterable[ToolRule | Mapping[str, Any]]) -> Sequence[ToolRule]:

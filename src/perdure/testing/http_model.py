@@ -26,7 +26,7 @@ _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """An answer with this status. A body that is not a text is sent as JSON."""
+    """An answer with an HTTP status. A body that is not a text is sent as JSON."""
 
     status: int
     body: Any = ""
@@ -35,21 +35,21 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refusal, in the API's own field."""
+    """An answer that refuses, with its text in the API's field `refusal`."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkList:
-    """These chunks, streamed unchanged. `[DONE]` is sent only if it is one of them."""
+    """An answer that streams these chunks unchanged. `[DONE]` is sent only if it is one of them."""
 
     chunks: Sequence[Mapping[str, Any] | str]
 
 
 @dataclass(frozen=True, slots=True)
 class RawBody:
-    """These bytes, as they are."""
+    """An answer with these bytes as its body."""
 
     data: bytes
     content_type: str = "text/event-stream"
@@ -82,7 +82,7 @@ class CutOff:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """An answer whose chunk number `at` (the body, if not streamed) is this text."""
+    """An answer with `text` in place of its chunk number `at`, or of the whole body if it is not streamed."""
 
     line: ModelReply
     at: int = 0
@@ -91,7 +91,7 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A line after a delay."""
+    """A line of the script that is sent after a delay."""
 
     delay_s: float
     line: HttpLine
@@ -182,7 +182,7 @@ class HttpModel:
                 await writer.wait_closed()
 
     async def _answer(self, wire: _Wire, line: str, headers: Mapping[str, str], body: bytes) -> bool:
-        """Whether the connection stays open."""
+        """Answer one request; return whether the connection stays open."""
         method, path, *_ = line.split()
         if method == "GET" and path.endswith("/models"):
             data = [{"id": model, "object": "model", "owned_by": "perdure"} for model in self._models]
@@ -203,7 +203,7 @@ class HttpModel:
         await asyncio.Event().wait()
 
     async def _embed(self, wire: _Wire, request: dict[str, Any], headers: Mapping[str, str]) -> bool:
-        """Whether the connection stays open."""
+        """Answer one request; return whether the connection stays open."""
         self.asked_to_embed.append(request)
         self.headers.append(headers)
         if self._embed_script:
@@ -216,7 +216,7 @@ class HttpModel:
         return await wire.send_json(200, json.dumps(embeddings_response(vectors, request)))
 
     async def _send_line(self, wire: _Wire, line: HttpLine, request: Mapping[str, Any]) -> bool:
-        """Send one line of the script; whether the connection stays open."""
+        """Send one line of the script; return whether the connection stays open."""
         match line:
             case Later(delay_s, inner):
                 await asyncio.sleep(delay_s)
@@ -241,7 +241,7 @@ class HttpModel:
     async def _stream(
         self, wire: _Wire, line: ModelReply | Refusal | Hanging | CutOff | Malformed, request: Mapping[str, Any]
     ) -> bool:
-        """Send an answer in chunks; whether the connection stays open."""
+        """Send an answer in chunks; return whether the connection stays open."""
         reply = line if isinstance(line, ModelReply | Refusal) else line.line
         assert reply is not None
         wants_usage = self._usage and (request.get("stream_options") or {}).get("include_usage")
@@ -259,7 +259,7 @@ class HttpModel:
     async def _send_whole(
         self, wire: _Wire, line: ModelReply | Refusal | Hanging | CutOff | Malformed, request: Mapping[str, Any]
     ) -> bool:
-        """Send an answer in one piece; whether the connection stays open."""
+        """Send an answer in one piece; return whether the connection stays open."""
         reply = line if isinstance(line, ModelReply | Refusal) else line.line
         assert reply is not None
         text = json.dumps(completion(reply, len(self.asked), usage=self._usage), ensure_ascii=False)
@@ -368,7 +368,7 @@ def _chunk(number: int, delta: Mapping[str, Any] | None, *, finish: str | None =
 
 
 def _shape(number: int, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
-    """What chunks and whole answers have in common."""
+    """The fields that chunks and whole answers share."""
     return {"id": f"chatcmpl-{number}", "object": kind, "created": 0, "model": "test", "choices": choices}
 
 
@@ -404,7 +404,7 @@ def _usage(reply: ModelReply) -> dict[str, Any]:
 
 
 def _words(text: str) -> list[str]:
-    """A text in words with the space after them."""
+    """The words of a text, each with the space after it."""
     return [piece for piece in re.findall(r"\S*\s*", text) if piece]
 
 
@@ -415,7 +415,7 @@ def _event(chunk: Mapping[str, Any] | str) -> bytes:
 
 
 async def _read_request(reader: asyncio.StreamReader) -> tuple[str, Mapping[str, str], bytes] | None:
-    """(request line, headers, body); None when the client has no more."""
+    """The (request line, headers, body) of the next request; None if there is no other."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:

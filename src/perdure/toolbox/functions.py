@@ -1,4 +1,4 @@
-"""Python functions of the program itself as tools. They run in this process: they are the program's own code."""
+"""Python functions of your program as tools. They run in its process."""
 
 from __future__ import annotations
 
@@ -105,6 +105,7 @@ class Functions:
         return [function_tool.spec for function_tool in self._tools.values()]
 
     def missing(self, tool: Tool) -> str | None:
+        """Why this tool can't run here; None: it can."""
         name = tool.spec.name
         return None if name in self._tools else f"tool {name!r} is not loaded in this process, so it was not run"
 
@@ -143,8 +144,8 @@ async def _run_async(function: Callable[..., Any], values: Mapping[str, Any]) ->
 
 
 def _failure(error: BaseException) -> ToolOutcome:
-    """The outcome of a function that raised: the error for the model, and its traceback without this file's frames for
-    whoever wrote the tool."""
+    """The outcome of a function that raised: the error for the model, and for the tool's author the traceback without
+    this file's frames."""
     frames = traceback.format_exception(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
     return ToolOutcome(text=describe_error(error, _describe_one), status="error", stderr=("".join(frames),))
 
@@ -174,7 +175,7 @@ def _convert_arguments(function_tool: FunctionTool, arguments: Mapping[str, Any]
 
 
 def _render_result(result: Any) -> ToolOutcome:
-    """What a function returned, as text: a string as it is, anything else as JSON, or by `str`."""
+    """The return value of a function as text: a string unchanged, anything else as JSON or by `str`."""
     if isinstance(result, str):
         return ToolOutcome(text=result)
     problem = _describe_unusable(result)
@@ -194,7 +195,7 @@ def _render_result(result: Any) -> ToolOutcome:
 
 
 def _describe_unusable(result: Any) -> str | None:
-    """What a result is that has no useful text; None: it may have one."""
+    """Words for a result that has no useful text; None: it may have one."""
     if isinstance(result, bytes | bytearray | memoryview):
         return f"{len(result):,} bytes"
     if inspect.isgenerator(result) or inspect.isasyncgen(result) or inspect.iscoroutine(result):

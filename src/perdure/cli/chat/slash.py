@@ -90,7 +90,7 @@ def _wrong_usage(name: str, more: str = "") -> InvalidInput:
 
 @_command("/memory [LABEL [history | restore N]]")
 async def _memory(session: Session, argument: str) -> None:
-    """Show memory blocks, the versions of one, or bring one back."""
+    """Show memory blocks, the versions of one, or restore one."""
     blocks, words = session.agent.blocks, argument.split()
     match words:
         case []:

@@ -41,7 +41,7 @@ async def add_tool(
     approval: bool,
     timeout_s: float | None,
 ) -> None:
-    """Make a tool of a file, or change the one of its name."""
+    """Create a tool from a file, or change the tool of that name."""
     async with open_store(view) as perdure:
         options: dict[str, Any] = {} if name is None else {"name": name}
         tool = await perdure.tools.upsert(
@@ -72,7 +72,7 @@ async def list_tools(view: View, *, everything: bool) -> None:
 
 
 async def show_tool(view: View, *, name: str) -> None:
-    """Print what a model is told of a tool, and its source."""
+    """Print the description of a tool that models see, and its source."""
     async with open_store(view, empty=_not_found(name)) as perdure:
         tool = await perdure.tools.get(name)
         code = await perdure.tools.code(tool.id)
@@ -163,7 +163,7 @@ def _parse_arguments(text: str) -> dict[str, Any]:
 
 
 def _not_found(name: str) -> NotFound:
-    """The error where there is no store yet."""
+    """The error for a missing tool when there is no store yet."""
     return NotFound("tool", name, hint="there is none yet")
 
 
@@ -185,7 +185,7 @@ async def _agents_by_tool(perdure: AsyncPerdure) -> defaultdict[str, list[str]]:
 
 
 def _shape(tool: Tool, code: ToolCode | None) -> dict[str, Any]:
-    """A tool for programs."""
+    """The JSON object that `--json` prints for a tool."""
     spec = fields(tool.spec, "name", "tool_type", "description", "requires_approval", "timeout_s")
     shape = spec | {"id": tool.id, "parameters": dict(tool.spec.parameters), "tags": list(tool.tags)}
     if code is not None:
@@ -194,7 +194,7 @@ def _shape(tool: Tool, code: ToolCode | None) -> dict[str, Any]:
 
 
 def _signature(tool: Tool) -> str:
-    """`roll(sides, label?)`"""
+    """The tool as a call, such as `roll(sides, label?)`."""
     required = tool.spec.parameters.get("required", ())
     names = [name if name in required else f"{name}?" for name in tool.spec.parameters.get("properties", {})]
     return f"{visible(tool.spec.name)}({', '.join(map(visible, names))})"
@@ -216,13 +216,13 @@ def _how_it_runs(tool: Tool, code: ToolCode | None) -> str:
 
 
 def _kind_text(tool: Tool) -> str:
-    """The kind of a tool for people."""
+    """The kind of a tool in words."""
     kind = tool.spec.tool_type
     return "built in" if kind.startswith("letta_") else {"external_mcp": "MCP"}.get(kind, kind)
 
 
 def _example(tool: Tool) -> str:
-    """Sample arguments as JSON: the required ones."""
+    """Sample values of the required arguments, as JSON."""
     samples = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
     properties = tool.spec.parameters.get("properties", {})
     required = [name for name in tool.spec.parameters.get("required", ()) if name in properties]
@@ -247,7 +247,7 @@ def _show_outcome(view: View, outcome: ToolOutcome) -> int:
 
 
 def _table(tools: Sequence[Tool], agents: Mapping[str, Sequence[str]]) -> Table:
-    """The tools with their agents."""
+    """The table of tools with their agents."""
     table = new_table("tool", "kind", "agents", "what it does", styles={"tool": "bold", "kind": "dim"})
     for tool in tools:
         names = visible(", ".join(agents.get(tool.spec.name, ()))) or "-"

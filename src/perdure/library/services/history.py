@@ -1,4 +1,4 @@
-"""Pages of an agent's history, as clients walk through them by the ids of messages."""
+"""Pages of an agent's history; clients page by the ids of messages."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Show = Callable[[Message], Sequence[T]]
 SCANNED_MAX = 10_000
 FIRST_SCANNED = 20
 WHOLE_PAGE = 50
-"""Of shorter pages it happens too often that as many messages are new as would fill some."""
+"""The shortest page for which counting messages tells where a page ends (`_continues_page`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPage:
-    """A page of at most `limit` messages that show something.
+    """Which page of a history: at most `limit` messages, without those that the client does not get.
 
-    `after` are the newer ones and `before` the older ones, whatever the order, and those nearest to the cursor. But
-    with `order="desc"` and `after` alone, a client walks through the list as it is shown, to older ones; and so does,
-    without an order, one that asks for what comes after the last message of a page (`_continues_page`).
+    In any order, `after` selects newer messages and `before` older ones, those nearest to the cursor. There are two
+    exceptions. With `order="desc"` and `after` alone, `after` selects older ones, which follow in that order. So it
+    does without an order, after the last message of a page (`_continues_page`).
 
     Args:
-        all_types: whether every type of message is shown: else whole pages can't be told by counting.
+        all_types: whether every type of message is shown. If not, the end of a page can't be found by counting.
     """
 
     before: str | None = None
@@ -42,8 +42,10 @@ class HistoryPage:
 def list_shown(
     tx: Tx, agent_id: AgentId, conversation_seq: int | None, page: HistoryPage, show: Show[T]
 ) -> Sequence[T]:
-    """What `show` makes of a page of messages; what it makes of one message is not split. Raises: NotFound: there is no
-    such message of the agent."""
+    """Return the results of `show` for a page of messages; the results for one message stay on one page.
+
+    Raises: NotFound: the agent has no such message.
+    """
     before, after = _cursor_seq(tx, agent_id, page.before), _cursor_seq(tx, agent_id, page.after)
     if (
         after is not None
@@ -87,11 +89,11 @@ def list_shown(
 def _continues_page(
     tx: Tx, agent_id: AgentId, conversation_seq: int | None, seq: int, page: HistoryPage, show: Show[T]
 ) -> bool:
-    """Whether a page of this query, the newest first, ended at this message: then a client's loop asks for the page
-    behind it, and would otherwise get the messages that it has, again and again.
+    """Whether a client that pages from the newest message to the oldest got a page that ended at this message. It then
+    wants the older messages next.
 
-    No loop asks for what is newer than the first message there is. Elsewhere whole pages tell, if they are long. No
-    page ends at a message that is out of view.
+    That is so for the first message of the history, and for a message at which a whole, long page ends. No page ends at
+    a message that is out of view.
     """
     if not tx.messages.by_seqs(agent_id, [seq]):
         return False

@@ -1,4 +1,4 @@
-"""Steps: the model calls of an agent, their requests and what these took; and the request that comes next."""
+"""The service of steps: the model calls of an agent, their requests and costs, and the next request."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class StepInfo:
 
 
 class StepService:
-    """What can be seen of an agent's model calls, and of the next one.
+    """The operations on an agent's model calls: list, explain and build them again, and preview the next one.
 
     Where an agent is given, the step of another one is not found; where `conversation` is None, the first is meant.
     """
@@ -67,7 +67,7 @@ class StepService:
         return await self._ports.store.read(_load_with_run, step_id)
 
     async def get_trace(self, step_id: StepId) -> tuple[Run, Step, Exchange | None]:
-        """The step, its run, and what went over the wire, without the messages. Raises: NotFound."""
+        """The step, its run, and what was sent and received, without the messages. Raises: NotFound."""
 
         def read(tx: Tx) -> tuple[Run, Step, Exchange | None]:
             run, step = _load_with_run(tx, step_id)
@@ -76,7 +76,7 @@ class StepService:
         return await self._ports.store.read(read)
 
     async def get_exchange(self, agent_id: AgentId, step_id: StepId) -> Exchange | None:
-        """What went over the wire at a step, keys masked; None for a model that has no wire. Raises: NotFound."""
+        """What a step sent and received, with keys masked; None for a model without HTTP. Raises: NotFound."""
         return await self._ports.store.read(lambda tx: tx.steps.exchange(_find_step(tx, agent_id, step_id)))
 
     async def list(
@@ -97,7 +97,7 @@ class StepService:
         return await self._ports.store.read(lambda tx: _build_request(tx, _find_step(tx, agent_id, step_id))[1])
 
     async def explain(self, agent_id: AgentId, step_id: StepId) -> Explanation:
-        """What the request of a step took. Raises: NotFound, ReplayMismatch; InvalidInput: the catalog is wrong."""
+        """The costs of a step's request. Raises: NotFound, ReplayMismatch; InvalidInput: a wrong catalog."""
 
         def read(tx: Tx) -> Explanation:
             step = _find_step(tx, agent_id, step_id)
@@ -205,7 +205,7 @@ def _list_steps(
 
 
 def _prices_of(model: str) -> Prices:
-    """What is known of a model's prices. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
+    """The prices of a model. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
     facts = facts_of(model)
     return Prices(
         input=facts.input_price,

@@ -145,11 +145,11 @@ class AgentRules:
         self._portal, self._inner = portal, inner
 
     def list(self) -> Sequence[ToolRule]:
-        """In the order they were given. Raises: NotFound."""
+        """The rules, in the order in which they were set. Raises: NotFound."""
         return self._portal.run(self._inner.list())
 
     def missing(self) -> Sequence[str]:
-        """The tools that rules name and the agent has not got: these rules sleep until it has. Raises: NotFound."""
+        """The tools that rules name but the agent lacks; until then the rules have no effect. Raises: NotFound."""
         return self._portal.run(self._inner.missing())
 
     def set(self, rules: Iterable[ToolRule | Mapping[str, Any]]) -> Sequence[ToolRule]:

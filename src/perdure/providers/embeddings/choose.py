@@ -104,7 +104,7 @@ def _local_by_handle(handle: str) -> MiniLM:
 
 
 def _local(folder: Path) -> MiniLM:
-    """Raises: ExtraMissing: its libraries are not installed; InvalidInput: the folder has no such weights."""
+    """The local model. Raises: ExtraMissing: its libraries are not installed; InvalidInput: there are no weights."""
     from perdure.providers.embeddings.minilm import MiniLM
     from perdure.providers.embeddings.weights import missing_libraries, open_folder
 
@@ -126,7 +126,7 @@ def _is_folder(setting: str) -> bool:
 
 
 def _folder(setting: str) -> Path:
-    """Raises: InvalidInput: there is no such folder."""
+    """The folder that the setting names. Raises: InvalidInput: there is no such folder."""
     try:
         folder = Path(setting).expanduser()
     except RuntimeError as error:

@@ -63,7 +63,7 @@ def find_installed() -> Path | None:
 
 
 def missing_libraries() -> list[str]:
-    """Those that computing with local weights needs, and that are not installed."""
+    """The libraries that local weights need and that are not installed."""
     return [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
 
 

@@ -1,4 +1,4 @@
-"""What people tell of themselves, as keyed lines of a block: "I live in Turin" is `Lives in: Turin`.
+"""Facts that people state about themselves, as keyed lines of a block: "I live in Turin" is `Lives in: Turin`.
 
 A sentence is cut into clauses, and each clause is held against the patterns of `FACTS`. One that asks, supposes or
 quotes tells nothing.
@@ -124,7 +124,7 @@ class Fact:
 
     @property
     def slot(self) -> tuple[str, str]:
-        """What the fact is about: two facts of one slot can't both stand. Liking and disliking a thing share one."""
+        """What the fact is about. A block keeps one fact per slot; liking and disliking a thing share a slot."""
         if self.key in (LIKES, DISLIKES, REMEMBER):
             return REMEMBER if self.key == REMEMBER else LIKES, self.value.casefold()
         return " ".join(map(stem, self.key.split())), ""
@@ -139,7 +139,7 @@ class Edit:
 
 
 def facts_in(text: str) -> tuple[Fact, ...]:
-    """The facts of a text, in order. Of two about one slot the later stands: people correct themselves."""
+    """The facts of a text, in order. Of two facts with one slot the later counts: people correct themselves."""
     facts: dict[tuple[str, str], Fact] = {}
     greeted = False
     for sentence in sentences_in(text):
@@ -151,7 +151,7 @@ def facts_in(text: str) -> tuple[Fact, ...]:
 
 
 def _facts_of(sentence: Sentence, *, greeted: bool) -> Sequence[Fact]:
-    """The facts of a sentence that is no question.
+    """The facts of a sentence that is not a question.
 
     Args:
         greeted: the text began with a greeting, so that "I'm Ada" gives a name.
@@ -196,7 +196,7 @@ def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iter
 
 
 def _items(value: str) -> list[str]:
-    """A list of three and more short things, each by itself; "fish and chips" and "Turin, Italy" stay whole."""
+    """The items of a value that lists three or more; "fish and chips" and "Turin, Italy" are one item each."""
     items = [value]
     if "、" in value:
         items = re.split(r"、|[和与]", value)
@@ -207,7 +207,7 @@ def _items(value: str) -> list[str]:
 
 
 def _without_lead(sentence: Sentence) -> Sentence:
-    """The sentence without "well", "hi" and the like at its start."""
+    """The sentence without "well", "hi" and similar words at its start."""
     lead = _LEAD.match(sentence.masked)
     return sentence.cut(lead.end() if lead else 0)
 
@@ -227,7 +227,7 @@ def _tidy(value: str) -> str:
 
 
 def parse_note(line: str) -> Fact | None:
-    """The fact a line of a block holds; None for free text, which is somebody's own wording and not ours to replace."""
+    """The fact in a line of a block; None for free text, which is somebody's own wording and must stay."""
     if len(line) > MAX_LINE_CHARS or (match := _LINE.fullmatch(line)) is None:
         return None
     key, value = match[1].strip(), match[2]
@@ -241,7 +241,7 @@ def holds(value: str, fact: Fact) -> bool:
 
 
 def plan_edits(value: str, facts: Sequence[Fact]) -> tuple[list[Edit], str]:
-    """The edits for one answer, in order, and the value they will leave.
+    """Plan the edits for one answer, in order, and the value of the block after them.
 
     The replace tools refuse text that stands in the value twice. Then the whole value is replaced, by an answer of
     its own: if an edit before it were refused, it would not find its text.

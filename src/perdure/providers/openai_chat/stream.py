@@ -22,7 +22,7 @@ from perdure.providers.openai_chat.tool_calls import ToolCalls, is_object, strin
 PREVIEW_CHARS = 200
 PREVIEW_OF_CHARS = 20_000
 ANSWER_CHARS = 2_000_000
-"""Text, reasoning and arguments of one answer: four times what any model writes."""
+"""The most characters of text, reasoning and arguments in one answer: four times what any model writes."""
 
 SSE_FIELDS = ("data", "event", "id", "retry")
 
@@ -31,7 +31,7 @@ _FILTERED = frozenset({"content_filter", "safety", "refusal", "recitation", "sen
 _ABORTED = frozenset({"abort", "error", "insufficient_system_resource"})
 
 ErrorFactory = Callable[[Any], ModelError]
-"""The typed error of an error object in an answer."""
+"""Turns the error object of an answer into a typed error."""
 
 
 class AnswerReader:
@@ -58,7 +58,7 @@ class AnswerReader:
         self.id = ""
         self.model = ""
         self.done = False
-        """The answer is at its end."""
+        """Whether the answer has ended."""
 
     @property
     def complete(self) -> bool:
@@ -109,12 +109,12 @@ class AnswerReader:
         if self.finish_reason in _FILTERED or "".join(self._refusal).strip():
             refusal = self._mask("".join(self._refusal)).strip()
             raise ModelRefused(
-                f"{self._who} declined to answer ({self._finish}): {refusal}"
+                f"{self._who} declined to answer ({self._shown_finish_reason}): {refusal}"
                 if refusal
-                else f"the answer of {self._who} was stopped by a filter ({self._finish})"
+                else f"the answer of {self._who} was stopped by a filter ({self._shown_finish_reason})"
             )
         if self.finish_reason in _ABORTED:
-            raise ModelStreamCut(f"{self._who} gave its answer up: {self._finish}")
+            raise ModelStreamCut(f"{self._who} gave its answer up: {self._shown_finish_reason}")
         stop: StopReason = "max_tokens_exceeded" if self.finish_reason in _LENGTH else "end_turn"
         calls = self._calls.calls if self._calls else ()
         if stop == "max_tokens_exceeded":
@@ -133,7 +133,7 @@ class AnswerReader:
         return ModelReply(parts=tuple(parts), usage=usage_of(self._usage), stop_reason=stop)
 
     def partial_answer(self) -> dict[str, Any]:
-        """The answer so far, in the shape of one that is not streamed; for inspection."""
+        """The answer so far, in the shape of an answer that is not streamed."""
         message: dict[str, Any] = {"content": encodable("".join(self._text))}
         if self._reasoning:
             message["reasoning"] = encodable("".join(self._reasoning))
@@ -152,12 +152,12 @@ class AnswerReader:
         }
 
     @property
-    def _finish(self) -> str:
-        """The finish reason for messages."""
+    def _shown_finish_reason(self) -> str:
+        """The finish reason for error messages, with secrets masked."""
         return self._mask(str(self.finish_reason))
 
     def _preview(self, text: str) -> str:
-        """The beginning of a text for messages."""
+        """The beginning of a text for error messages, with secrets masked."""
         # Masked before the cut: half a key would not be found.
         return self._mask(text[:PREVIEW_OF_CHARS])[:PREVIEW_CHARS]
 
@@ -275,7 +275,7 @@ def _count(usage: Any, *names: str) -> int:
 
 
 def _content(content: Any) -> tuple[str, str]:
-    """(reasoning, text) of a content that is text or, with Mistral, a list of parts."""
+    """The (reasoning, text) in the `content` field of a message: a text or, with Mistral, a list of parts."""
     if isinstance(content, str):
         return "", content
     if not isinstance(content, list):

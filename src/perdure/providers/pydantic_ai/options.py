@@ -24,11 +24,11 @@ def to_settings(
     profile: Mapping[str, Any],
     unsupported: Collection[str],
 ) -> dict[str, Any]:
-    """The settings of a request.
+    """The settings of a request, as pydantic-ai takes them.
 
     Args:
-        profile: what pydantic-ai knows of the model.
-        unsupported: settings that the provider ignores; of those, what can be done without is left out.
+        profile: what pydantic-ai knows about the model.
+        unsupported: settings that the provider ignores; they are left out.
 
     Raises: ModelRequestRefused: `extra` fields for a provider that takes none, or no JSON mode without a schema.
     """
@@ -69,7 +69,7 @@ def to_settings(
 
 
 def to_parameters(request: ModelRequest, dialect: Dialect) -> ModelRequestParameters:
-    """System text, tools, and the shape of the answer."""
+    """The system text, tools and answer schema of a request, as pydantic-ai takes them."""
     from pydantic_ai.messages import InstructionPart
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition
@@ -101,7 +101,7 @@ def to_parameters(request: ModelRequest, dialect: Dialect) -> ModelRequestParame
 
 
 def _tool_choice(request: ModelRequest, dialect: Dialect) -> str | list[str]:
-    """The choice as pydantic-ai has it. Raises: ModelRequestRefused: the agent has none of the tools."""
+    """The tool choice, as pydantic-ai takes it. Raises: ModelRequestRefused: the agent has none of the tools."""
     choice = request.options.tool_choice
     if isinstance(choice, str):
         return choice

@@ -116,8 +116,8 @@ class Group:
 
 
 def groups_of(message: Message, display: Display) -> list[Group]:
-    """The groups of a model's answer: reasoning, text and calls, each kind where it begins; then messages that were
-    sent by a tool; then the calls that wait, at which the run stops."""
+    """The groups of a model's answer: reasoning, text and calls, in the order in which each kind begins; then messages
+    that a tool sent; then the calls that wait for approval."""
     kinds: dict[GroupKind, list[Part]] = {}
     speeches: list[tuple[ToolCall, str]] = []
     for part in message.parts:
@@ -141,7 +141,7 @@ def groups_of(message: Message, display: Display) -> list[Group]:
 
 
 def count_numbers(message: Message) -> int:
-    """How many numbers (`seq_id`) a message takes in a stream, in whatever form it is displayed."""
+    """How many numbers (`seq_id`) a message takes in a stream, however it is displayed."""
     if message.role != "assistant":
         return 1
     texts = {part.type for part in message.parts if isinstance(part, (Text, Reasoning))}
@@ -165,7 +165,7 @@ def wire_messages(message: Message, display: Display, *, seq: int | None = None)
 
 
 def _group_shape(message: Message, group: Group, seq: int | None) -> dict[str, Any]:
-    """The wire message of a group."""
+    """The wire message for one group of a message's parts."""
     shape = common_fields(message, group.type, group.index, None if seq is None else seq + group.offset)
     if group.kind == "reasoning":
         last = group.parts[-1]
@@ -177,7 +177,7 @@ def _group_shape(message: Message, group: Group, seq: int | None) -> dict[str, A
 
 
 def _approval_response(message: Message, seq: int | None) -> dict[str, Any]:
-    """The wire message of decisions."""
+    """The wire message for a message that holds decisions on approvals."""
     approvals = [
         {"type": "approval", "tool_call_id": decision.call_id, "approve": decision.approve, "reason": decision.reason}
         | ({} if decision.arguments is None else {"arguments": decision.arguments})
@@ -193,7 +193,7 @@ def _approval_response(message: Message, seq: int | None) -> dict[str, Any]:
 
 
 def _tool_return(message: Message, seq: int | None) -> dict[str, Any]:
-    """The wire message of tool results."""
+    """The wire message for a message that holds tool results."""
     returns = [
         {
             "type": "tool",
@@ -252,5 +252,5 @@ def otid(message_id: MessageId, index: int) -> str:
 
 
 def second(at: datetime) -> str:
-    """A message's date: UTC, to the second, with `+00:00`."""
+    """The date of a message as text: in UTC, to the second, with `+00:00`."""
     return at.isoformat(timespec="seconds")

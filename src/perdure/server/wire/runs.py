@@ -25,7 +25,7 @@ _WIRE_STATUSES = {ours: wire for wire, ours in RUN_STATUSES.items()}
 
 
 def wire_run(run: Run, *, status: WireRunStatus | None = None) -> dict[str, Any]:
-    """A run. Runs of an agent's first conversation have no `conversation_id`; `request_config` is not kept."""
+    """A run. Runs of an agent's first conversation have no `conversation_id`; `request_config` is not stored."""
     metadata: dict[str, Any] = {"run_type": "send_message"}
     if run.failure is not None:
         metadata["error"] = {"type": run.failure.kind, "message": run.failure.message}
@@ -82,7 +82,7 @@ def wire_step(step: Step, run: Run) -> dict[str, Any]:
         **nulls("model_endpoint", "context_window_limit"),
         **_counts(usage),
         **_cache_counts(usage),
-        **_details(usage),
+        **_detail_fields(usage),
         "stop_reason": step.stop_reason,
         "tags": [],
         **nulls("tid", "trace_id", "request_id"),
@@ -96,7 +96,7 @@ def wire_step(step: Step, run: Run) -> dict[str, Any]:
 
 def wire_usage(usage: Usage) -> dict[str, Any]:
     """The usage of a run."""
-    return _counts(usage) | _details(usage)
+    return _counts(usage) | _detail_fields(usage)
 
 
 def usage_statistics(usage: Usage, step_count: int) -> dict[str, Any]:
@@ -112,12 +112,12 @@ def usage_statistics(usage: Usage, step_count: int) -> dict[str, Any]:
 
 
 def stop_reason(reason: str) -> dict[str, Any]:
-    """The message that says why a run ended."""
+    """The wire message that says why a run ended."""
     return {"message_type": "stop_reason", "stop_reason": reason}
 
 
 def letta_response(reply: Reply, display: Display) -> dict[str, Any]:
-    """The answer to a message that was not streamed, without the messages of the caller and of the engine."""
+    """The response to a message, not streamed. It leaves out messages of the caller and of the engine."""
     return {
         "messages": [
             shape
@@ -132,7 +132,7 @@ def letta_response(reply: Reply, display: Display) -> dict[str, Any]:
 
 
 def _counts(usage: Usage) -> dict[str, Any]:
-    """The tokens of input and output."""
+    """The counts of input and output tokens."""
     return {
         "completion_tokens": usage.output_tokens,
         "prompt_tokens": usage.input_tokens,
@@ -141,7 +141,7 @@ def _counts(usage: Usage) -> dict[str, Any]:
 
 
 def _cache_counts(usage: Usage) -> dict[str, Any]:
-    """The tokens of cache and reasoning."""
+    """The counts of cache and reasoning tokens."""
     return {
         "cached_input_tokens": usage.cached_input_tokens,
         "cache_write_tokens": usage.cache_write_tokens,
@@ -149,8 +149,8 @@ def _cache_counts(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _details(usage: Usage) -> dict[str, Any]:
-    """The same tokens in the shape of OpenAI."""
+def _detail_fields(usage: Usage) -> dict[str, Any]:
+    """The counts of cache and reasoning tokens, under OpenAI's field names."""
     return {
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "prompt_tokens_details": {

@@ -51,7 +51,7 @@ def hook(
 
 
 def check_hook(info: HookInfo) -> None:
-    """Raises: InvalidInput: no point, an unknown point, or another value that is not allowed."""
+    """Check the values of a hook. Raises: InvalidInput: no point, an unknown point, a value that is not allowed."""
     if not info.points or (unknown := sorted(info.points - {*HOOK_POINTS})):
         wrong = f"{unknown[0]!r} is no point" if info.points else "a hook needs a point to be called at"
         raise InvalidInput(f"{wrong}: there are {', '.join(HOOK_POINTS)}")

@@ -108,13 +108,13 @@ def enter(plan: Plan, request: Mapping[str, Any], channel: int) -> None:
 
 
 def _bind_to_parent() -> None:
-    """Close this process to others of its user, and end it with the fork server."""
+    """Keep other processes of the user from reading this one, and have the kernel kill it when the fork server ends."""
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _filter_system_calls(plan: Plan, *, network: bool) -> None:
-    """Put the filter of system calls on this process."""
+    """Install the filter of system calls in this process."""
     if plan.namespaces:
         seccomp.install(plan.filters[network])
     else:
@@ -122,7 +122,7 @@ def _filter_system_calls(plan: Plan, *, network: bool) -> None:
 
 
 def _restrict_files(plan: Plan, *, network: bool, packages: str | None) -> None:
-    """Put Landlock's rules on this process, where the kernel has it."""
+    """Apply Landlock's rules to this process, if the kernel has Landlock."""
     if not plan.landlock:
         return
     if plan.namespaces:
