@@ -82,16 +82,16 @@ class AgentContract(Contract):
     async def test_the_last_used_agent_is_the_one_with_the_newest_run(self) -> None:
         """Without any run it is the newest agent; without agents there is none."""
         async with self.open_store() as store:
-            assert await store.read(lambda tx: tx.agents.last_used()) is None
+            assert await store.read(lambda tx: tx.agents.find_latest()) is None
 
             older, newer = await store.write(self.add_agent, "older"), await store.write(self.add_agent, "newer")
-            assert await store.read(lambda tx: tx.agents.last_used()) == newer
+            assert await store.read(lambda tx: tx.agents.find_latest()) == newer
 
             await store.write(lambda tx: self.add_run(tx, older.id, at=AT + timedelta(seconds=1)))
-            assert await store.read(lambda tx: tx.agents.last_used()) == older
+            assert await store.read(lambda tx: tx.agents.find_latest()) == older
 
             await store.write(lambda tx: self.add_run(tx, newer.id, at=AT + timedelta(seconds=2)))
-            assert await store.read(lambda tx: tx.agents.last_used()) == newer
+            assert await store.read(lambda tx: tx.agents.find_latest()) == newer
 
     async def test_putting_an_agent_raises_its_settings_revision(self) -> None:
         """Every change makes a new revision, also one made from an outdated copy: two settings never share one."""
@@ -220,7 +220,7 @@ class AgentContract(Contract):
                     from_message_seq=1,
                     created_at=AT,
                 )
-                tx.conversations.put_seen(agent_id, 0, {}, prefix=tx.prefixes.add(prefix))
+                tx.conversations.put_block_versions(agent_id, 0, {}, prefix=tx.prefixes.add(prefix))
 
             await store.write(rewrite)
             assert await store.read(lambda tx: tx.conversations.list_view_ids(agent_id, 0)) == ids[1:]
@@ -255,7 +255,7 @@ class AgentContract(Contract):
             def fill(tx: Tx) -> tuple[Any, ...]:
                 agent = self.add_agent(tx)
                 (message,) = self.say(tx, agent.id, "hello")
-                conversation = tx.conversations.at(agent.id, 0)
+                conversation = tx.conversations.get_by_seq(agent.id, 0)
                 run = self.add_run(tx, agent.id)
                 step = tx.steps.add(
                     run,
@@ -331,7 +331,7 @@ class AgentContract(Contract):
                     at=AT,
                 )
                 tx.runs.start_calls(run, ["call"], at=AT)
-                return agent.id, [messages[0].id, run.id, step.id, tx.conversations.at(agent.id, 0).id]
+                return agent.id, [messages[0].id, run.id, step.id, tx.conversations.get_by_seq(agent.id, 0).id]
 
             block = await store.write(self.add_block)
             gone, ids = await store.write(fill, "gone", block.id)
@@ -346,8 +346,8 @@ class AgentContract(Contract):
                     lambda: tx.steps.get(StepId(ids[2])),
                     lambda: tx.conversations.get(ConversationId(ids[3])),
                     lambda: tx.agents.get(gone),
-                    lambda: tx.prefixes.at(gone, 0),
-                    lambda: tx.conversations.at(gone, 0),
+                    lambda: tx.prefixes.get(gone, 0),
+                    lambda: tx.conversations.get_by_seq(gone, 0),
                 )
                 for look_up in look_ups:
                     try:
@@ -356,15 +356,15 @@ class AgentContract(Contract):
                         continue
                 left += tx.messages.list(gone, engine_kinds=True)
                 left += tx.runs.list(gone)
-                left += tx.blocks.of_agent(gone)
+                left += tx.blocks.list_by_agent(gone)
                 left += match_messages(tx, gone, "walrus")
                 return left
 
             assert await store.read(what_is_left) == []
             assert await store.read(list_texts, kept) == ["the walrus sings"]
             assert await store.read(match_messages, kept, "walrus") == [0]
-            assert await store.read(lambda tx: tx.blocks.agents_of(block.id)) == [kept]
-            assert await store.read(lambda tx: tx.agents.last_used()) is not None
+            assert await store.read(lambda tx: tx.blocks.list_agents(block.id)) == [kept]
+            assert await store.read(lambda tx: tx.agents.find_latest()) is not None
 
     async def test_a_model_and_tool_rules_are_read_by_themselves(self) -> None:
         """The settings come with rules only; nobody else's agent has either."""

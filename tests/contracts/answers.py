@@ -26,8 +26,8 @@ class AnswerContract(Contract):
                 tx.conversations.put_pending(agents[1].id, 0, run_seq=7, from_seq=3)
                 tx.conversations.put_pending(agents[0].id, 1, run_seq=2, from_seq=1)
                 tx.conversations.put_pending(agents[0].id, 0, run_seq=0, from_seq=0)
-                return [tx.conversations.at(agents[0].id, seq) for seq in (0, 1)] + [
-                    tx.conversations.at(agents[1].id, 0)
+                return [tx.conversations.get_by_seq(agents[0].id, seq) for seq in (0, 1)] + [
+                    tx.conversations.get_by_seq(agents[1].id, 0)
                 ]
 
             waits = await store.write(fill)
@@ -41,7 +41,7 @@ class AnswerContract(Contract):
             assert await other.read(lambda tx: tx.conversations.list_pending()) == []
             await store.write(lambda tx: tx.conversations.put_pending(ada, 0, run_seq=None))
             assert await store.read(lambda tx: tx.conversations.list_pending(ada)) == waits[1:2]
-            cleared = await store.read(lambda tx: tx.conversations.at(ada, 0))
+            cleared = await store.read(lambda tx: tx.conversations.get_by_seq(ada, 0))
             assert (cleared.pending_run_seq, cleared.pending_from) == (None, None)
 
     async def test_a_run_that_goes_on_with_answers_comes_back_as_it_was_put(self) -> None:
@@ -122,7 +122,9 @@ class AnswerContract(Contract):
             found: list[tuple[str, str | None]] = []
 
             def end(tx: Tx, key: RunKey, reason: StopReason) -> Run:
-                return tx.runs.end(tx.runs.at(key), reason=reason, usage=Usage(), step_count=1, failure=None, at=AT)
+                return tx.runs.end(
+                    tx.runs.get_by_key(key), reason=reason, usage=Usage(), step_count=1, failure=None, at=AT
+                )
 
             def cancel(tx: Tx, key: RunKey) -> Run:
                 return tx.runs.cancel_stopped(key)

@@ -26,7 +26,7 @@ def put_value(tx: Tx, block: Block, value: str) -> Block:
 
 
 def labels_of(tx: Tx, agent_id: AgentId) -> list[str]:
-    return [block.label for block in tx.blocks.of_agent(agent_id)]
+    return [block.label for block in tx.blocks.list_by_agent(agent_id)]
 
 
 class BlockContract(Contract):
@@ -189,7 +189,7 @@ class BlockContract(Contract):
             await store.write(lambda tx: tx.blocks.attach(bob.id, block.id))
             await store.write(put_value, block, "blue")
 
-            assert await store.read(lambda tx: tx.blocks.agents_of(block.id)) == [ada.id, bob.id]
+            assert await store.read(lambda tx: tx.blocks.list_agents(block.id)) == [ada.id, bob.id]
             for agent_id in (ada.id, bob.id):
                 found = await store.read(find_block, agent_id, "team")
                 assert (found.value, found.version) == ("blue", 1)
@@ -204,7 +204,7 @@ class BlockContract(Contract):
             with raises(AlreadyExists):
                 await store.write(lambda tx: tx.blocks.attach(agent.id, other.id))
 
-            assert await store.read(lambda tx: tx.blocks.of_agent(agent.id)) == [block]
+            assert await store.read(lambda tx: tx.blocks.list_by_agent(agent.id)) == [block]
 
     async def test_an_agent_has_at_most_so_many_blocks(self) -> None:
         """Many are attached at once, in their order; the one over the limit is refused, with all that come with it."""
@@ -309,7 +309,7 @@ class BlockContract(Contract):
             other = await store.write(lambda tx: self.add_block(tx, "persona", agent_id=agent.id))
             await store.write(lambda tx: tx.blocks.delete(block.id))
 
-            assert await store.read(lambda tx: tx.blocks.of_agent(agent.id)) == [other]
+            assert await store.read(lambda tx: tx.blocks.list_by_agent(agent.id)) == [other]
             assert await store.read(lambda tx: tx.blocks.list()) == [other]
             look_ups: tuple[Callable[[Tx], Any], ...] = (
                 lambda tx: tx.blocks.get(block.id),
@@ -434,4 +434,4 @@ class BlockContract(Contract):
             with raises(Conflict):
                 await store.write(lambda tx: tx.blocks.add(block, author=ADA))
 
-            assert await store.read(lambda tx: tx.blocks.agents_of(block.id)) == []
+            assert await store.read(lambda tx: tx.blocks.list_agents(block.id)) == []

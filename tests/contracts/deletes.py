@@ -71,7 +71,7 @@ class DeleteContract(Contract):
             own = await store.write(lambda tx: fill(self, tx))
             first, steps = await self.carry_out(store, own, lambda tx: tx.blocks.delete(own.block.id))
             assert steps >= 2
-            assert first["blocks.of_agent(agent_id=us)"] == []
+            assert first["blocks.list_by_agent(agent_id=us)"] == []
 
     async def test_a_deleted_tool_is_gone_from_the_first_step_on(self) -> None:
         """Its name is free; each of its agents has another settings revision once its place is removed."""
@@ -80,7 +80,7 @@ class DeleteContract(Contract):
             before = (await store.read(lambda tx: tx.agents.get(own.agent.id))).settings_revision
             first, steps = await self.carry_out(store, own, lambda tx: tx.tools.delete(own.tool.id))
             assert steps >= 2
-            assert first["tools.of_agent(agent_id=us)"] == []
+            assert first["tools.list_by_agent(agent_id=us)"] == []
             assert (await store.read(lambda tx: tx.agents.get(own.agent.id))).settings_revision == before + 1
 
     async def test_a_deleted_folder_is_gone_from_the_first_step_on(self) -> None:
@@ -97,7 +97,7 @@ class DeleteContract(Contract):
             await store.write(delete_files)
             first, steps = await self.carry_out(store, own, lambda tx: tx.folders.delete(own.folder.id))
             assert steps >= 3
-            assert first["folders.of_agent(agent_id=us)"] == []
+            assert first["folders.list_by_agent(agent_id=us)"] == []
 
     async def test_a_deleted_archive_is_gone_from_the_first_step_on(self) -> None:
         """Its vectors go in steps too."""
@@ -110,7 +110,7 @@ class DeleteContract(Contract):
             await store.write(delete_passages)
             first, steps = await self.carry_out(store, own, lambda tx: tx.archives.delete(own.archive.id))
             assert steps >= 2
-            assert first["archives.of_agent(agent_id=us)"] == []
+            assert first["archives.list_by_agent(agent_id=us)"] == []
 
     async def test_views_of_a_deleted_file_are_removed_behind_it(self) -> None:
         """Nobody has it open any more when it is deleted; so many views as are asked for go at once."""
@@ -131,7 +131,7 @@ class DeleteContract(Contract):
             await store.write(lambda tx: tx.agents.delete(own.agent.id))
 
             with raises(LeaseLost):
-                await store.write(lambda tx: tx.runs.hold(own.run, until=LATER))
+                await store.write(lambda tx: tx.runs.keep_lease(own.run, until=LATER))
             assert await store.write(lambda tx: tx.runs.claim(own.run.key, owner="x", at=LATER, until=LATER)) is None
             with raises(NotFound):
                 await store.write(lambda tx: tx.agents.delete(own.agent.id))

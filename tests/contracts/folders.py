@@ -63,7 +63,7 @@ class FolderContract(Contract):
                 lambda tx: tx.folders.get(one.id),
                 lambda tx: tx.folders.put(one),
                 lambda tx: tx.folders.delete(one.id),
-                lambda tx: tx.folders.agents(one.id),
+                lambda tx: tx.folders.list_agents(one.id),
                 lambda tx: self.add_file(tx, one.id),
             ):
                 with raises(NotFound):
@@ -76,8 +76,8 @@ class FolderContract(Contract):
             folder = await store.write(self.add_folder)
             notes = await store.write(self.add_archive)
             assert await store.read(lambda tx: tx.archives.list()) == [notes]
-            assert await store.read(lambda tx: tx.folders.of_archive(folder.archive_id)) == folder
-            assert await store.read(lambda tx: tx.folders.of_archive(notes.id)) is None
+            assert await store.read(lambda tx: tx.folders.find_by_archive(folder.archive_id)) == folder
+            assert await store.read(lambda tx: tx.folders.find_by_archive(notes.id)) is None
             with raises(InvalidInput):
                 await store.write(lambda tx: tx.archives.delete(folder.archive_id))
             await store.write(lambda tx: tx.folders.delete(folder.id))
@@ -133,7 +133,7 @@ class FolderContract(Contract):
             await store.write(lambda tx: tx.files.delete(file.id))
             assert working is not None
             with raises(LeaseLost):
-                await store.write(lambda tx: tx.files.hold(working, until=UNTIL))
+                await store.write(lambda tx: tx.files.renew(working, until=UNTIL))
             with raises(NotFound):
                 await store.read(lambda tx: tx.files.get(file.id))
 
@@ -145,12 +145,12 @@ class FolderContract(Contract):
             other = await store.write(self.add_file, folder.id, file.name)
             left = await store.write(lambda tx: tx.files.claim(owner="me", at=AT, until=UNTIL))
             assert left is not None and (left.id, left.status) == (file.id, "deleted")
-            await store.write(lambda tx: tx.files.release("me"))
+            await store.write(lambda tx: tx.files.release_all("me"))
             again = await store.write(lambda tx: tx.files.claim(owner="me", at=AT, until=UNTIL))
             assert again == left
-            await store.write(lambda tx: tx.files.forget(left))
+            await store.write(lambda tx: tx.files.purge(left))
             with raises(LeaseLost):
-                await store.write(lambda tx: tx.files.forget(left))
+                await store.write(lambda tx: tx.files.purge(left))
             assert await store.read(lambda tx: tx.files.parts(file.id)) == []
             await store.write(lambda tx: tx.files.delete(other.id))
             await store.write(lambda tx: tx.folders.delete(folder.id))
@@ -169,13 +169,13 @@ class FolderContract(Contract):
                 return file
 
             file = await store.write(put)
-            read = await store.read(lambda tx: [tx.files.bytes_of(file.id, seq) for seq in range(4)])
+            read = await store.read(lambda tx: [tx.files.get_bytes(file.id, seq) for seq in range(4)])
             assert read == [*data, None]
             assert await store.write(lambda tx: tx.files.drop_abandoned(before=AT)) == 0
             assert await store.write(lambda tx: tx.files.drop_abandoned(before=LATER)) == 3
-            assert await store.read(lambda tx: tx.files.bytes_of(file.id, 0)) == data[0]
+            assert await store.read(lambda tx: tx.files.get_bytes(file.id, 0)) == data[0]
             await store.write(lambda tx: tx.files.drop_bytes(file.id))
-            assert await store.read(lambda tx: tx.files.bytes_of(file.id, 0)) is None
+            assert await store.read(lambda tx: tx.files.get_bytes(file.id, 0)) is None
 
     async def test_one_works_on_a_file(self) -> None:
         """The oldest first, each claimed once; again when the lease has run out or its holder is known as gone, and
@@ -187,34 +187,34 @@ class FolderContract(Contract):
             def claim(owner: str, at: Any = AT, dead: tuple[str, ...] = ()) -> Callable[[Tx], File | None]:
                 return lambda tx: tx.files.claim(owner=owner, at=at, until=UNTIL, dead_owners=dead)
 
-            assert await store.read(lambda tx: tx.files.unended())
+            assert await store.read(lambda tx: tx.files.has_work())
             mine = await store.write(claim("me"))
             assert mine == replace(first, status="parsing", tries=1, lease_owner="me", lease_until=UNTIL)
             theirs = await store.write(claim("they"))
             assert theirs is not None and theirs.id == second.id
             assert await store.write(claim("late")) is None
-            assert sorted(await store.read(lambda tx: tx.files.holders())) == ["me", "they"]
+            assert sorted(await store.read(lambda tx: tx.files.list_owners())) == ["me", "they"]
 
             taken = await store.write(claim("late", dead=("gone", "they")))
             assert taken is not None and (taken.id, taken.tries) == (second.id, 2)
-            for unit in (lambda tx: tx.files.hold(theirs, until=UNTIL), lambda tx: tx.files.end(theirs)):
+            for unit in (lambda tx: tx.files.renew(theirs, until=UNTIL), lambda tx: tx.files.end(theirs)):
                 with raises(LeaseLost):
                     await store.write(unit)
             again = await store.write(claim("late", at=LATER))
             assert again is not None and again.id == first.id
 
-            await store.write(lambda tx: tx.files.hold(taken, until=LATER, status="embedding", done=3, total=7))
+            await store.write(lambda tx: tx.files.renew(taken, until=LATER, status="embedding", done=3, total=7))
             held = await store.read(lambda tx: tx.files.get(second.id))
             assert (held.status, held.done, held.total, held.lease_until) == ("embedding", 3, 7, LATER)
-            await store.write(lambda tx: tx.files.release("late"))
+            await store.write(lambda tx: tx.files.release_all("late"))
             free = await store.read(lambda tx: tx.files.get(second.id))
             assert (free.status, free.lease_owner, free.tries) == ("pending", None, 1)
 
             mine = await store.write(claim("me"))
             assert mine is not None
-            await store.write(lambda tx: tx.files.give_back(replace(mine, lease_owner="they")))
+            await store.write(lambda tx: tx.files.release_claim(replace(mine, lease_owner="they")))
             assert await store.read(lambda tx: tx.files.get(mine.id)) == mine
-            await store.write(lambda tx: tx.files.give_back(mine))
+            await store.write(lambda tx: tx.files.release_claim(mine))
             free = await store.read(lambda tx: tx.files.get(mine.id))
             assert (free.status, free.lease_owner, free.tries) == ("pending", None, mine.tries - 1)
 
@@ -252,10 +252,10 @@ class FolderContract(Contract):
             version = (await store.read(lambda tx: tx.folders.get(folder.id))).version
             await end(status="error", problem=AWKWARD[1])
             assert version == (await store.read(lambda tx: tx.folders.get(folder.id))).version == 1
-            assert not await store.read(lambda tx: tx.files.unended())
-            assert await store.read(lambda tx: tx.files.same_content("d", suffix=".md")) == good
-            assert await store.read(lambda tx: tx.files.same_content("d", suffix=".txt")) is None
-            assert await store.read(lambda tx: tx.files.same_content("e", suffix=".md")) is None
+            assert not await store.read(lambda tx: tx.files.has_work())
+            assert await store.read(lambda tx: tx.files.find_by_digest("d", suffix=".md")) == good
+            assert await store.read(lambda tx: tx.files.find_by_digest("d", suffix=".txt")) is None
+            assert await store.read(lambda tx: tx.files.find_by_digest("e", suffix=".md")) is None
 
     async def test_what_waits_for_vectors_is_counted_by_file(self) -> None:
         """Only passages that still wait, and only of the folder that is asked for."""
@@ -275,11 +275,11 @@ class FolderContract(Contract):
                 return archive.number
 
             number = await store.write(fill)
-            assert await store.read(lambda tx: tx.files.unembedded(folder.id)) == {one.id: 1, two.id: 2}
+            assert await store.read(lambda tx: tx.files.count_queued_passages(folder.id)) == {one.id: 1, two.id: 2}
             rows = [(0, b"\x00\x3c"), (2, b"\x00\x3c")]
             await store.write(lambda tx: tx.vectors.put(number, rows, model="test/m", dimensions=1))
-            assert await store.read(lambda tx: tx.files.unembedded(folder.id)) == {two.id: 1}
-            assert await store.read(lambda tx: tx.files.unembedded(FolderId("source-none"))) == {}
+            assert await store.read(lambda tx: tx.files.count_queued_passages(folder.id)) == {two.id: 1}
+            assert await store.read(lambda tx: tx.files.count_queued_passages(FolderId("source-none"))) == {}
 
     async def test_text_is_read_from_any_line(self) -> None:
         """From the part that the line begins in, also when a line before it fills several."""
@@ -324,12 +324,12 @@ class FolderContract(Contract):
             assert await store.write(lambda tx: tx.folders.attach(agent.id, one.id, opens=True))
             assert not await store.write(lambda tx: tx.folders.attach(agent.id, one.id, opens=False))
             assert (await store.read(lambda tx: tx.agents.get(agent.id))).settings_revision == before + 2
-            mine = await store.read(lambda tx: tx.folders.of_agent(agent.id))
+            mine = await store.read(lambda tx: tx.folders.list_by_agent(agent.id))
             assert [folder.id for folder in mine] == [two.id, one.id]
-            assert await store.read(lambda tx: tx.folders.agents(one.id)) == [agent.id]
+            assert await store.read(lambda tx: tx.folders.list_agents(one.id)) == [agent.id]
             assert (await store.read(lambda tx: tx.conversations.get_state(agent.id, 0))).has_folders
-            assert await store.read(lambda tx: tx.folders.agents(one.id, opening=True)) == []
-            assert await store.read(lambda tx: tx.folders.agents(two.id, opening=True)) == [agent.id]
+            assert await store.read(lambda tx: tx.folders.list_agents(one.id, opening=True)) == []
+            assert await store.read(lambda tx: tx.folders.list_agents(two.id, opening=True)) == [agent.id]
 
             def ids(found: Any) -> list[FileId]:
                 return [one.file.id for one in found]
@@ -398,7 +398,7 @@ class FolderContract(Contract):
                 files[2].id: seen[2],
             }
             await store.write(lambda tx: tx.agents.delete(agent.id))
-            assert await store.read(lambda tx: tx.folders.agents(folder.id)) == []
+            assert await store.read(lambda tx: tx.folders.list_agents(folder.id)) == []
 
     async def test_another_organisation_sees_no_files(self) -> None:
         """Neither the file, nor its bytes and text, nor what an agent has open; and it can attach nothing."""
@@ -423,12 +423,12 @@ class FolderContract(Contract):
                     tx.files.find(folder.id, file.name),
                     tx.files.list(folder.id),
                     tx.files.count(folder.id),
-                    tx.files.bytes_of(file.id, 0),
+                    tx.files.get_bytes(file.id, 0),
                     tx.files.parts(file.id),
                     tx.files.page_starts(file.id),
-                    tx.files.unended(),
-                    tx.files.holders(),
-                    tx.folders.of_agent(agent.id),
+                    tx.files.has_work(),
+                    tx.files.list_owners(),
+                    tx.folders.list_by_agent(agent.id),
                     tx.agent_files.list_versions(agent.id),
                     tx.agent_files.list_open(agent.id),
                     tx.agent_files.close(agent.id, file.id),

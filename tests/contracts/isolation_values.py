@@ -70,7 +70,7 @@ OF_VERBS: Mapping[str, Any] = {
     **{"mcp.find_by_name.name": "files", "files.find.name": "plan.md", "agent_files.find_by_path.name": "plan.md"},
     **{"tools.attach.names": ("look",), "tools.detach.name": "look", "mcp.delete_tool.name": "look"},
     **{"secrets.put.name": "TOKEN", "secrets.find.name": "TOKEN", "secrets.delete.name": "TOKEN"},
-    **{"files.same_content.digest": "plan.md", "mcp.put_listing.failure": "stolen", "runs.end.reason": "end_turn"},
+    **{"files.find_by_digest.digest": "plan.md", "mcp.put_listing.failure": "stolen", "runs.end.reason": "end_turn"},
     **{"vectors.fail.reason": "stolen", "steps.end.status": "failed", "messages.revise.parts": (Text("stolen"),)},
     **{"files.put_parts.parts": [FilePart(seq=1, first_line=2, first_char=0, text="stolen")]},
     **{"messages.append.drafts": [Draft(id=MessageId(f"message-{NEW}"), role="user", parts=(Text("hello"),))]},
@@ -79,7 +79,7 @@ OF_VERBS: Mapping[str, Any] = {
     **{"conversations.add.conversation_id": ConversationId(f"conv-{NEW}")},
     **{"vectors.claim.at": LATER, "vectors.renew.until": LATER, "messages.view.upto_seq": 99},
     **{
-        f"vectors.{verb}.model": MODEL for verb in ("claim", "waits", "fill", "open", "put", "restart", "embedding_new")
+        f"vectors.{verb}.model": MODEL for verb in ("claim", "waits", "fill", "open", "put", "restart", "use_embedding")
     },
     "files.put_bytes.seq": 1,
     "messages.count_after.seq": -1,
@@ -112,7 +112,7 @@ class Values:
             "upkeep.check.owner": of.owner,
             "vectors.open.owner_id": of.bare_owner.id,
             "vectors.open.number": of.bare_owner.number,
-            "folders.of_archive.archive_id": of.folder.archive_id,
+            "folders.find_by_archive.archive_id": of.folder.archive_id,
             "mcp.put_tool.tool": McpTool(server_id=of.server.id, name="look", local_name="stolen"),
             "events.add.events": [RunQueued(of.run.id)],
             "agents.add.agent": replace(of.agent, id=AgentId(f"agent-{NEW}")),
@@ -138,7 +138,7 @@ class Values:
             "runs.begin_input.key": of.waiting_run.key,
             "runs.claim.key": of.waiting_run.key,
             "runs.cancel_stopped.key": of.stopped_run.key,
-            "files.forget.file": of.deleted,
+            "files.purge.file": of.deleted,
         }
 
     def is_owned(self, noun: str, verb: str, parameter: inspect.Parameter) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, McpServerId, ToolId
-from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
+from perdure.core.mcp import Definition, InvalidEntry, McpServer, McpTool
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, Contract, raises
 
@@ -64,7 +64,7 @@ class McpContract(Contract):
         async with self.open_store() as store:
             files = await store.write(lambda tx: tx.mcp.add(self.server()))
             web = await store.write(lambda tx: tx.mcp.add(self.server("web")))
-            left_out = (LeftOut(name=AWKWARD[0], reason=AWKWARD[1]), LeftOut(name="#2", reason="it is none"))
+            left_out = (InvalidEntry(name=AWKWARD[0], reason=AWKWARD[1]), InvalidEntry(name="#2", reason="it is none"))
             await store.write(lambda tx: tx.mcp.put_listing(files.id, failure="", at=AT, left_out=left_out))
             await store.write(lambda tx: tx.mcp.put_listing(files.id, failure=AWKWARD[0], at=LATER))
             changed = await store.write(

@@ -221,7 +221,7 @@ class MessageContract(Contract):
             agent_id = await store.write(fill)
 
             def look(tx: Tx) -> list[list[str]]:
-                return [[message.text for message in tx.messages.of_run(run)] for run in tx.runs.list(agent_id)]
+                return [[message.text for message in tx.messages.list_by_run(run)] for run in tx.runs.list(agent_id)]
 
             assert await store.read(look) == [[f"question {i}", f"answer {i}"] for i in (2, 1, 0)]
 
@@ -260,12 +260,12 @@ class MessageContract(Contract):
                 self.say(tx, agent.id, text, role="user" if number % 2 else "assistant")
                 said[number] = text
                 if number % 5 == 4:
-                    back = tx.messages.by_seqs(agent.id, [number - number % 4])[0]
+                    back = tx.messages.list_by_seqs(agent.id, [number - number % 4])[0]
                     text = f"penguin ice n{back.seq}"
                     tx.messages.revise(back.id, [Text(text)] if number % 2 else None, author=ADA, at=AT)
                     said[back.seq] = text if number % 2 else ""
                 if number == 25:
-                    tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=AT)
+                    tx.resets.add(tx.conversations.get_by_seq(agent.id, 0), author=ADA, at=AT)
                     said.clear()
 
             def look(tx: Tx, number: int) -> None:
@@ -397,8 +397,8 @@ class MessageContract(Contract):
             await store.write(self.say, agent.id, *"abc")
 
             def look(tx: Tx) -> tuple[list[str], list[str]]:
-                ordered = tx.messages.by_seqs(agent.id, [2, 99, 0])
-                return [message.text for message in ordered], [m.text for m in tx.messages.by_seqs(agent.id, [])]
+                ordered = tx.messages.list_by_seqs(agent.id, [2, 99, 0])
+                return [message.text for message in ordered], [m.text for m in tx.messages.list_by_seqs(agent.id, [])]
 
             assert await store.read(look) == (["c", "a"], [])
 

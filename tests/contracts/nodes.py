@@ -56,8 +56,8 @@ class NodeContract(Contract):
                 return [
                     tx.nodes.list(agent.id, 0),
                     tx.nodes.list(agent.id, 0, limit=2, after_seq=1),
-                    tx.nodes.by_seqs(agent.id, 0, [4, 0, 99]),
-                    tx.nodes.by_seqs(agent.id, 0, []),
+                    tx.nodes.list_by_seqs(agent.id, 0, [4, 0, 99]),
+                    tx.nodes.list_by_seqs(agent.id, 0, []),
                     tx.nodes.get(agent.id, 1, 0),
                 ]
 
@@ -83,12 +83,12 @@ class NodeContract(Contract):
         """Stubs, the view's estimate and its correction; appending adds to the estimate and may correct it again."""
         async with self.open_store() as store:
             agent = await store.write(self.add_agent)
-            before = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
+            before = await store.read(lambda tx: tx.conversations.get_by_seq(agent.id, 0))
             stubs = {17: 200, 2**40: 3}
             await store.write(
                 lambda tx: tx.conversations.put_view(agent.id, 0, view_tokens=500, stubs=stubs, overcount=-40)
             )
-            after = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
+            after = await store.read(lambda tx: tx.conversations.get_by_seq(agent.id, 0))
             assert (before.stubs, before.overcount) == ({}, 0)
             assert after == replace(before, view_tokens=500, stubs=stubs, overcount=-40)
 
@@ -98,9 +98,9 @@ class NodeContract(Contract):
                 )
 
             await store.write(say, None)
-            assert (await store.read(lambda tx: tx.conversations.at(agent.id, 0))).overcount == -40
+            assert (await store.read(lambda tx: tx.conversations.get_by_seq(agent.id, 0))).overcount == -40
             await store.write(say, 60)
-            corrected = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
+            corrected = await store.read(lambda tx: tx.conversations.get_by_seq(agent.id, 0))
             assert (corrected.view_tokens, corrected.overcount, corrected.stubs) == (514, 60, stubs)
 
     async def test_a_prefix_keeps_what_it_shows_of_the_past(self) -> None:
@@ -120,7 +120,7 @@ class NodeContract(Contract):
                 created_at=AT,
             )
             stored = await store.write(lambda tx: tx.prefixes.add(prefix))
-            assert await store.read(lambda tx: tx.prefixes.at(agent.id, stored.seq)) == replace(prefix, seq=stored.seq)
+            assert await store.read(lambda tx: tx.prefixes.get(agent.id, stored.seq)) == replace(prefix, seq=stored.seq)
 
     async def test_what_a_run_used_besides_its_steps_is_summed(self) -> None:
         """It stands on the run's row before the run ends."""
@@ -128,16 +128,16 @@ class NodeContract(Contract):
             run = await store.write(lambda tx: self.add_run(tx, self.add_agent(tx).id))
             for _ in range(2):
                 await store.write(lambda tx: tx.runs.spend(run.key, Usage(input_tokens=5, output_tokens=2)))
-            used = (await store.read(lambda tx: tx.runs.at(run.key))).usage
+            used = (await store.read(lambda tx: tx.runs.get_by_key(run.key))).usage
             assert used == Usage(input_tokens=10, output_tokens=4)
 
     async def test_the_newest_factor_of_a_model_is_kept(self) -> None:
         """1 before anything is known; each organisation's own."""
         async with self.open_store() as store, self.open_store(org_id=OrgId("org-other")) as other:
             model = "test/m \x00"
-            assert await store.read(lambda tx: tx.steps.factor(model)) == 1.0
+            assert await store.read(lambda tx: tx.steps.get_factor(model)) == 1.0
             for factor in (1.5, 1.75, 1.25):
-                await store.write(lambda tx, factor=factor: tx.steps.learn_factor(model, factor))  # type: ignore[misc]
-            assert await store.read(lambda tx: tx.steps.factor(model)) == 1.25
-            assert await store.read(lambda tx: tx.steps.factor("test/other")) == 1.0
-            assert await other.read(lambda tx: tx.steps.factor(model)) == 1.0
+                await store.write(lambda tx, factor=factor: tx.steps.put_factor(model, factor))  # type: ignore[misc]
+            assert await store.read(lambda tx: tx.steps.get_factor(model)) == 1.25
+            assert await store.read(lambda tx: tx.steps.get_factor("test/other")) == 1.0
+            assert await other.read(lambda tx: tx.steps.get_factor(model)) == 1.0

@@ -62,7 +62,7 @@ class Property:
 
 def fill(contract: Contract, tx: Tx) -> Property:
     """One of everything, each with something in it, and with the same names in every organisation."""
-    with tx.vectors.embedding_new(MODEL):
+    with tx.vectors.use_embedding(MODEL):
         agent = contract.add_agent(tx)
         archive = contract.add_archive(tx, agent_id=agent.id)
     bare_archive = contract.add_archive(tx, name="bare")
@@ -108,9 +108,9 @@ def fill(contract: Contract, tx: Tx) -> Property:
     )
     tx.mcp.put_tool(McpTool(server_id=server.id, name="look", local_name="files__look", tool_id=tool.id))
     tx.steps.put_exchange(step, Exchange(request={"a": 1}, response={}))
-    tx.steps.learn_factor("m", 0.9)
+    tx.steps.put_factor("m", 0.9)
     tx.captures.put(agent.id, 0, 0, at=AT)
-    tx.passages.use(archive.id, [passage.seq])
+    tx.passages.count_use(archive.id, [passage.seq])
     run = tx.runs.put_client_tools(run, "digest", [{"name": "look"}])
     waiting_run = contract.add_run(tx, agent.id, waiting_input="more")
     waiting_run = tx.runs.resume(
@@ -135,15 +135,15 @@ def fill(contract: Contract, tx: Tx) -> Property:
     _damage(tx, block, archive)
     return Property(
         agent=tx.agents.get(agent.id),
-        conversation=tx.conversations.at(agent.id, 0),
-        second=tx.conversations.at(agent.id, 1),
+        conversation=tx.conversations.get_by_seq(agent.id, 0),
+        second=tx.conversations.get_by_seq(agent.id, 1),
         message=message,
         reset_message=forgotten,
         block=block,
         archive=tx.archives.get(archive.id),
         bare_archive=bare_archive,
         passage=passage,
-        run=tx.runs.at(run.key),
+        run=tx.runs.get_by_key(run.key),
         step=step,
         prefix=prefix,
         tool=tool,
@@ -153,7 +153,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
         worked_on=worked_on,
         deleted=deleted,
         stopped_run=stopped_run,
-        waiting_run=tx.runs.at(waiting_run.key),
+        waiting_run=tx.runs.get_by_key(waiting_run.key),
         opening=tx.conversations.get_state(agent.id, 0),
         owner=owner,
         bare_owner=bare_owner,
@@ -171,7 +171,7 @@ def _damage(tx: Any, block: Block, archive: Archive) -> None:
 
 def _fill_folder(contract: Contract, tx: Tx, agent: Agent) -> tuple[Folder, File, File, File]:
     """A folder of the agent, a file of it that can be read and is open, one that is being read, and one that goes."""
-    with tx.vectors.embedding_new(MODEL):
+    with tx.vectors.use_embedding(MODEL):
         folder = contract.add_folder(tx, "docs")
     file, other = (contract.add_file(tx, folder.id, name, digest=name) for name in ("plan.md", "other.md"))
     tx.files.put_bytes(file.id, 0, b"walrus", at=AT)

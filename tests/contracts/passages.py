@@ -197,8 +197,8 @@ class PassageContract(Contract):
                     tx.passages.list(archive.id, limit=2),
                     tx.passages.list(archive.id, limit=2, after_seq=1),
                     tx.passages.newest(archive.id, where=PassageFilter(), limit=2),
-                    tx.passages.by_seqs(archive.id, [4, 99, 0]),
-                    tx.passages.by_seqs(archive.id, []),
+                    tx.passages.list_by_seqs(archive.id, [4, 99, 0]),
+                    tx.passages.list_by_seqs(archive.id, []),
                 )
                 return ["".join(passage.text for passage in page) for page in pages]
 
@@ -323,7 +323,7 @@ class PassageContract(Contract):
             await store.write(lambda tx: tx.passages.put(replace(second, source={"file_id": "file-1"})))
 
             def use(tx: Tx, seqs: list[int]) -> None:
-                tx.passages.use(archive.id, seqs)
+                tx.passages.count_use(archive.id, seqs)
 
             for seqs in ([first.seq], [first.seq, 99], []):
                 await store.write(use, seqs)
@@ -340,7 +340,7 @@ class PassageContract(Contract):
             ]
             assert texts.occurred_at == [AT.timestamp(), LATER.timestamp()]
             assert [texts.passage(index) for index in (0, 1)] == await store.read(
-                lambda tx: tx.passages.by_seqs(archive.id, [1, 0])
+                lambda tx: tx.passages.list_by_seqs(archive.id, [1, 0])
             )
             assert not len(await store.read(lambda tx: tx.passages.texts(archive.id, [])))
             assert not len(await store.read(lambda tx: tx.passages.texts(archive.id, [99])))
@@ -403,11 +403,11 @@ class PassageContract(Contract):
             await store.write(lambda tx: tx.archives.detach(agent.id, three.id))
             await store.write(lambda tx: tx.archives.detach(agent.id, three.id))
             assert await ids() == [one.id, three.id]
-            assert await store.read(lambda tx: tx.archives.of_agent(agent.id)) == []
+            assert await store.read(lambda tx: tx.archives.list_by_agent(agent.id)) == []
             await store.write(lambda tx: tx.archives.attach(agent.id, one.id))
             assert await store.write(lambda tx: tx.archives.detach_all(one.id, limit=9)) == 1
             assert await store.write(lambda tx: tx.archives.detach_all(one.id, limit=9)) == 0
-            assert await store.read(lambda tx: tx.archives.of_agent(agent.id)) == []
+            assert await store.read(lambda tx: tx.archives.list_by_agent(agent.id)) == []
             with raises(NotFound):
                 await store.write(lambda tx: tx.archives.put(changed))
 
@@ -424,7 +424,7 @@ class PassageContract(Contract):
             await store.write(attach)
 
             def look(tx: Tx) -> list[list[Archive]]:
-                return [list(tx.archives.of_agent(agent.id)) for agent in (ada, bob)]
+                return [list(tx.archives.list_by_agent(agent.id)) for agent in (ada, bob)]
 
             assert await store.read(look) == [[second, first], [first]]
 

@@ -23,7 +23,7 @@ class RaceContract(Contract):
 
             def add_the_only_run(tx: Tx, index: int) -> bool:
                 tx.agents.lock(agent.id)
-                there = tx.runs.active(agent.id, 0) is not None
+                there = tx.runs.find_active(agent.id, 0) is not None
                 looked[index].set()
                 looked[1 - index].wait(WAIT_S)
                 if not there:

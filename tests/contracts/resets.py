@@ -29,7 +29,7 @@ class ResetContract(Contract):
         prefix = tx.prefixes.add(
             Prefix(agent_id=agent.id, seq=0, conversation_seq=0, reason="first", system="s", tools=(), created_at=AT)
         )
-        tx.conversations.put_seen(agent.id, 0, {"block-1": 3}, prefix=prefix)
+        tx.conversations.put_block_versions(agent.id, 0, {"block-1": 3}, prefix=prefix)
         tx.conversations.put_view(agent.id, 0, view_tokens=30, stubs={0: 1}, overcount=7)
         return agent
 
@@ -41,10 +41,10 @@ class ResetContract(Contract):
             before = await store.read(lambda tx: list(tx.messages.list(agent.id)))
 
             def reset(tx: Tx) -> Reset | None:
-                return tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=LATER)
+                return tx.resets.add(tx.conversations.get_by_seq(agent.id, 0), author=ADA, at=LATER)
 
             made = await store.write(reset)
-            line = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
+            line = await store.read(lambda tx: tx.conversations.get_by_seq(agent.id, 0))
             opened = await store.read(lambda tx: tx.conversations.get_state(agent.id, 0))
             (new,) = await store.write(self.say, agent.id, "a walrus again")
 
@@ -64,7 +64,7 @@ class ResetContract(Contract):
             assert await store.read(list_texts, agent.id) == ["another walrus", "a walrus again"]
             assert await store.read(lambda tx: tx.messages.count(agent.id)) == 2
             assert sorted(await store.read(match_messages, agent.id, "walrus")) == [3, 4]
-            assert await store.read(lambda tx: tx.messages.by_seqs(agent.id, [0, 2])) == []
+            assert await store.read(lambda tx: tx.messages.list_by_seqs(agent.id, [0, 2])) == []
             assert await store.read(lambda tx: tx.messages.view(agent.id, 0, from_seq=0, upto_seq=9)) == [new]
             with raises(NotFound):
                 await store.read(lambda tx: tx.messages.get(before[0].id))
@@ -89,7 +89,7 @@ class ResetContract(Contract):
                 return [row.text for row in rows]
 
             before = await store.read(view_texts)
-            await store.write(lambda tx: tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=LATER))
+            await store.write(lambda tx: tx.resets.add(tx.conversations.get_by_seq(agent.id, 0), author=ADA, at=LATER))
 
             assert before == ["an old walrus", "{}", "a seal"]
             assert await store.read(view_texts) == before
@@ -100,7 +100,7 @@ class ResetContract(Contract):
             agent = await store.write(self.two_lines)
 
             def reset(tx: Tx, seq: int) -> Reset | None:
-                return tx.resets.add(tx.conversations.at(agent.id, seq), author=ADA, at=LATER)
+                return tx.resets.add(tx.conversations.get_by_seq(agent.id, seq), author=ADA, at=LATER)
 
             first = await store.write(reset, 0)
             nothing = await store.write(reset, 0)
@@ -126,7 +126,7 @@ class ResetContract(Contract):
             await store.write(lambda tx: tx.messages.revise(second.id, None, author=ADA, at=AT))
 
             def reset(tx: Tx, seq: int) -> Reset | None:
-                return tx.resets.add(tx.conversations.at(agent.id, seq), author=ADA, at=LATER)
+                return tx.resets.add(tx.conversations.get_by_seq(agent.id, seq), author=ADA, at=LATER)
 
             def readings(tx: Tx) -> list[object]:
                 where = MessageFilter()
@@ -136,7 +136,7 @@ class ResetContract(Contract):
                     tx.messages.list(agent.id, engine_kinds=True, reset=True),
                     tx.messages.view(agent.id, 0, from_seq=0, upto_seq=99),
                     tx.messages.view(agent.id, 0, from_seq=0, upto_seq=99, settings_revision=1),
-                    tx.messages.by_seqs(agent.id, range(12)),
+                    tx.messages.list_by_seqs(agent.id, range(12)),
                     tx.messages.texts(agent.id, range(12)),
                     tx.messages.newest(agent.id, where=where, limit=9),
                     tx.messages.turns(agent.id, from_seq=0, limit=99),
@@ -165,7 +165,7 @@ class ResetContract(Contract):
             made = await store.write(reset, 0)
             assert made is not None
             assert made.message_count == 3
-            assert await store.read(lambda tx: tx.resets.unfinished_seqs(agent.id)) == {0: 5}
+            assert await store.read(lambda tx: tx.resets.get_pending_seqs(agent.id)) == {0: 5}
             assert await store.read(list_texts, agent.id) == ["another walrus"]
             steps = 0
             for resets_more in (True, False):
@@ -179,16 +179,16 @@ class ResetContract(Contract):
                     assert (again.number, again.message_count) == (2, 2)
                     await store.write(self.say, agent.id, "a third walrus")
                 expected = await store.read(readings)
-                assert await store.read(lambda tx: tx.resets.unfinished()) == [agent.id]
+                assert await store.read(lambda tx: tx.resets.list_agents()) == [agent.id]
                 while await store.write(lambda tx: tx.resets.carry_out(agent.id, limit=1)):
                     steps += 1
                     assert await store.read(readings) == expected
                     assert await store.read(faults) == []
                 assert await store.read(readings) == expected
                 assert await store.read(faults) == []
-                assert await store.read(lambda tx: tx.resets.unfinished()) == []
-                assert await store.read(lambda tx: tx.resets.unfinished_seqs(agent.id)) == {}
-                assert await store.read(lambda tx: tx.resets.last_seqs(agent.id)) == await store.read(newest)
+                assert await store.read(lambda tx: tx.resets.list_agents()) == []
+                assert await store.read(lambda tx: tx.resets.get_pending_seqs(agent.id)) == {}
+                assert await store.read(lambda tx: tx.resets.get_last_seqs(agent.id)) == await store.read(newest)
                 if resets_more:
                     await store.write(reset, 1)
             assert steps >= 7
@@ -202,13 +202,13 @@ class ResetContract(Contract):
                 tx.vectors.open(agent.number, "agent", agent.id, MODEL)
                 self.say(tx, agent.id, "a walrus", "a seal", "a gull")
                 tx.vectors.put(agent.number, [(1, blob(1, 0))], model=MODEL, dimensions=2)
-                tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=AT)
+                tx.resets.add(tx.conversations.get_by_seq(agent.id, 0), author=ADA, at=AT)
                 self.say(tx, agent.id, "a penguin")
                 return agent
 
             def take(tx: Tx, agent: Agent) -> None:
                 claims = tx.vectors.claim(MODEL, at=AT, until=LATER, limit=9)
-                gone = [claim for claim in claims if not tx.messages.by_seqs(agent.id, [claim.seq])]
+                gone = [claim for claim in claims if not tx.messages.list_by_seqs(agent.id, [claim.seq])]
                 assert [claim.seq for claim in gone] == [0, 2]
                 tx.vectors.drop(gone, claimed=LATER)
 
@@ -226,7 +226,7 @@ class ResetContract(Contract):
             agent = await store.write(self.two_lines)
 
             def reset(tx: Tx, seq: int = 0) -> Reset | None:
-                return tx.resets.add(tx.conversations.at(agent.id, seq), author=ADA, at=LATER, counts=counted)
+                return tx.resets.add(tx.conversations.get_by_seq(agent.id, seq), author=ADA, at=LATER, counts=counted)
 
             counted = await store.read(lambda tx: tx.resets.count_messages(agent.id))
             assert counted == MessageCounts(
@@ -254,12 +254,12 @@ class ResetContract(Contract):
         """Nothing is left of either."""
         async with self.open_store() as store:
             agent = await store.write(self.two_lines)
-            await store.write(lambda tx: tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=LATER))
+            await store.write(lambda tx: tx.resets.add(tx.conversations.get_by_seq(agent.id, 0), author=ADA, at=LATER))
             await store.write(lambda tx: tx.resets.carry_out(agent.id, limit=1))
             await store.write(lambda tx: tx.agents.delete(agent.id))
 
             assert not await store.write(lambda tx: tx.resets.carry_out(agent.id))
-            assert await store.read(lambda tx: tx.resets.unfinished()) == []
+            assert await store.read(lambda tx: tx.resets.list_agents()) == []
 
     async def test_nodes_can_be_listed_from_a_message_on(self) -> None:
         """Those before it stand for what a reset took out of view."""
@@ -277,7 +277,7 @@ class ResetContract(Contract):
         """Whoever deleted its agent was quicker."""
         async with self.open_store() as store:
             agent = await store.write(self.add_agent)
-            line = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
+            line = await store.read(lambda tx: tx.conversations.get_by_seq(agent.id, 0))
             await store.write(lambda tx: tx.agents.delete(agent.id))
 
             with raises(NotFound):

@@ -28,8 +28,8 @@ class RevisionContract(Contract):
                     [before, tx.messages.get(message.id), after],
                     list(tx.messages.list(agent.id)),
                     list(tx.messages.view(agent.id, 0, from_seq=0, upto_seq=9)),
-                    list(tx.messages.of_run(run)),
-                    list(tx.messages.by_seqs(agent.id, [0, 1, 2])),
+                    list(tx.messages.list_by_run(run)),
+                    list(tx.messages.list_by_seqs(agent.id, [0, 1, 2])),
                 ]
 
             assert await store.read(ways) == [[before, revised, after]] * 5
@@ -71,7 +71,7 @@ class RevisionContract(Contract):
             assert await store.read(list_texts, agent.id) == ["a", "c", "d"]
             assert await store.read(lambda tx: tx.messages.count(agent.id)) == 3
             assert await store.read(match_messages, agent.id, "walrus") == []
-            assert await store.read(lambda tx: tx.messages.by_seqs(agent.id, [1])) == []
+            assert await store.read(lambda tx: tx.messages.list_by_seqs(agent.id, [1])) == []
             with raises(NotFound):
                 await store.read(lambda tx: tx.messages.get(message.id))
             with raises(NotFound):

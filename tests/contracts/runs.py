@@ -20,7 +20,7 @@ SECOND = timedelta(seconds=1)
 
 
 def ended(tx: Tx, key: RunKey, *, reason: StopReason = "end_turn", failure: Failure | None = None) -> Run:
-    return tx.runs.end(tx.runs.at(key), reason=reason, usage=Usage(), step_count=1, failure=failure, at=AT)
+    return tx.runs.end(tx.runs.get_by_key(key), reason=reason, usage=Usage(), step_count=1, failure=failure, at=AT)
 
 
 def _opening(tx: Tx, agent_id: AgentId, seq: int) -> ConversationState:
@@ -37,7 +37,7 @@ class RunContract(Contract):
         async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             first = await store.write(self.add_run, agent.id)
-            conversation = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
+            conversation = await store.read(lambda tx: tx.conversations.get_by_seq(agent.id, 0))
 
             assert (first.key, first.status, first.lease_number) == (RunKey(agent.id, 0), "queued", 0)
             assert first.conversation_id == conversation.id
@@ -48,7 +48,7 @@ class RunContract(Contract):
                 first, status="running", lease_owner="here", lease_number=1, lease_until=UNTIL, started_at=AT
             )
             assert await store.read(lambda tx: tx.runs.get(first.id)) == run
-            assert await store.read(lambda tx: tx.runs.at(first.key)) == run
+            assert await store.read(lambda tx: tx.runs.get_by_key(first.key)) == run
 
     async def test_what_waits_for_a_request_stands_on_the_run(self) -> None:
         """It is there whoever reads the run, until something else, or nothing, takes its place."""
@@ -57,13 +57,13 @@ class RunContract(Contract):
             run = await store.write(self.add_run, agent.id)
             assert run.context == ()
 
-            waiting = await store.write(lambda tx: tx.runs.set_context(tx.runs.at(run.key), AWKWARD))
+            waiting = await store.write(lambda tx: tx.runs.set_context(tx.runs.get_by_key(run.key), AWKWARD))
             assert waiting.context == AWKWARD
-            assert await store.read(lambda tx: tx.runs.at(run.key)) == waiting
+            assert await store.read(lambda tx: tx.runs.get_by_key(run.key)) == waiting
             assert (await store.write(claimed, run.key, "here")).context == waiting.context
 
             assert (await store.write(lambda tx: tx.runs.set_context(waiting, ()))).context == ()
-            assert (await store.read(lambda tx: tx.runs.at(run.key))).context == ()
+            assert (await store.read(lambda tx: tx.runs.get_by_key(run.key))).context == ()
 
     async def test_a_run_takes_the_numbers_of_its_messages(self) -> None:
         """What a conversation's next run begins from is seen in one look; what is reckoned of it is what is stored."""
@@ -75,7 +75,7 @@ class RunContract(Contract):
             def add(tx: Tx) -> tuple[Run, ConversationState]:
                 tx.agents.lock(agent.id)
                 opening = tx.conversations.get_state(agent.id, 0)
-                assert opening.conversation == tx.conversations.at(agent.id, 0)
+                assert opening.conversation == tx.conversations.get_by_seq(agent.id, 0)
                 assert (opening.agent, opening.message_count) == (tx.agents.get(agent.id), 1)
                 run = tx.runs.add(
                     opening,
@@ -124,10 +124,10 @@ class RunContract(Contract):
             assert await store.write(claim, first) is not None
             assert await store.write(claim, second) is None
             assert await store.write(claim, side) is not None
-            assert (await store.read(lambda tx: tx.runs.active(first.key.agent_id, 0))).id == first.id  # type: ignore[union-attr]
+            assert (await store.read(lambda tx: tx.runs.find_active(first.key.agent_id, 0))).id == first.id  # type: ignore[union-attr]
 
             await store.write(ended, first.key)
-            assert await store.read(lambda tx: tx.runs.active(first.key.agent_id, 0)) == second
+            assert await store.read(lambda tx: tx.runs.find_active(first.key.agent_id, 0)) == second
             assert await store.write(claim, second) is not None
             assert await store.write(claim, first) is None
 
@@ -214,7 +214,9 @@ class RunContract(Contract):
             await store.write(lambda tx: claimed(tx, run.key, "here", at=LATER, until=LATER + 15 * SECOND))
 
             def hold(tx: Tx, owner: str, number: int) -> Run:
-                return tx.runs.hold(replace(run, lease_owner=owner, lease_number=number), until=LATER + 30 * SECOND)
+                return tx.runs.keep_lease(
+                    replace(run, lease_owner=owner, lease_number=number), until=LATER + 30 * SECOND
+                )
 
             with raises(LeaseLost):
                 await store.write(hold, "here", 1)
@@ -279,7 +281,7 @@ class RunContract(Contract):
             usage = Usage(input_tokens=1, output_tokens=2, cached_input_tokens=3, cache_write_tokens=4)
 
             def at(tx: Tx, key: RunKey) -> Run:
-                return tx.runs.at(key)
+                return tx.runs.get_by_key(key)
 
             for reason in reasons:
                 run = await store.write(self.add_run, agent.id)
@@ -293,7 +295,7 @@ class RunContract(Contract):
                     failure: Failure | None = failure,
                 ) -> Run:
                     return tx.runs.end(
-                        tx.runs.at(key), reason=reason, usage=usage, step_count=3, failure=failure, at=LATER
+                        tx.runs.get_by_key(key), reason=reason, usage=usage, step_count=3, failure=failure, at=LATER
                     )
 
                 done = await store.write(end)
@@ -338,9 +340,9 @@ class RunContract(Contract):
 
             assert await store.write(lambda tx: tx.runs.request_cancel(run.key))
             assert not await store.write(lambda tx: tx.runs.request_cancel(run.key))
-            held = await store.write(lambda tx: tx.runs.hold(run, until=UNTIL))
-            assert held == await store.write(lambda tx: tx.runs.hold(run))
-            assert held == await store.read(lambda tx: tx.runs.at(run.key))
+            held = await store.write(lambda tx: tx.runs.keep_lease(run, until=UNTIL))
+            assert held == await store.write(lambda tx: tx.runs.keep_lease(run))
+            assert held == await store.read(lambda tx: tx.runs.get_by_key(run.key))
             assert held.cancel_requested
 
             done = await store.write(self.add_run, agent.id)
@@ -360,7 +362,7 @@ class RunContract(Contract):
 
             def begin(tx: Tx, key: RunKey) -> Run:
                 tx.runs.begin_input(key, first_message_seq=5)
-                return tx.runs.at(key)
+                return tx.runs.get_by_key(key)
 
             for text in AWKWARD:
                 run = await store.write(wait, text)
@@ -385,8 +387,8 @@ class RunContract(Contract):
             await store.write(start, other, 3, "a")
 
             expected = {"a": 1, "b": 2} | dict.fromkeys(AWKWARD, 1)
-            assert await store.read(lambda tx: tx.runs.started_calls(run.key)) == expected
-            assert await store.read(lambda tx: tx.runs.started_calls(other.key)) == {"a": 3}
+            assert await store.read(lambda tx: tx.runs.get_call_leases(run.key)) == expected
+            assert await store.read(lambda tx: tx.runs.get_call_leases(other.key)) == {"a": 3}
 
     async def test_runs_are_listed_newest_first(self) -> None:
         """In pages that follow each other."""
@@ -465,7 +467,7 @@ class RunContract(Contract):
             units: tuple[Callable[[Tx], Any], ...] = (
                 lambda tx: self.add_run(tx, AgentId(self.ids.new("agent"))),
                 lambda tx: self.add_run(tx, agent.id, conversation_seq=7),
-                lambda tx: tx.runs.at(RunKey(agent.id, 0)),
+                lambda tx: tx.runs.get_by_key(RunKey(agent.id, 0)),
             )
             for unit in units:
                 with raises(NotFound):

@@ -38,7 +38,7 @@ class StepContract(Contract):
 
             assert await store.read(look) == [[0, 1], [2, 3]]
             with raises(NotFound):
-                await store.read(lambda tx: tx.conversations.at(agent.id, 4))
+                await store.read(lambda tx: tx.conversations.get_by_seq(agent.id, 4))
             with raises(NotFound):
                 await store.write(
                     lambda tx: tx.conversations.add(
@@ -65,19 +65,19 @@ class StepContract(Contract):
 
             def show(tx: Tx) -> int:
                 stored = tx.prefixes.add(prefix)
-                tx.conversations.put_seen(agent.id, 0, seen, prefix=stored)
+                tx.conversations.put_block_versions(agent.id, 0, seen, prefix=stored)
                 return stored.seq
 
-            before = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
+            before = await store.read(lambda tx: tx.conversations.get_by_seq(agent.id, 0))
             seq = await store.write(show)
-            after = await store.read(lambda tx: tx.conversations.at(agent.id, 0))
+            after = await store.read(lambda tx: tx.conversations.get_by_seq(agent.id, 0))
             assert (before.view_tokens, before.seen, before.prefix_seq) == (30, {}, None)
             assert before.last_message_at == LATER
             assert after == replace(before, view_tokens=20, seen=seen, prefix_seq=seq)
 
-            await store.write(lambda tx: tx.conversations.put_seen(agent.id, 0, {}))
+            await store.write(lambda tx: tx.conversations.put_block_versions(agent.id, 0, {}))
             await store.write(lambda tx: self.say(tx, agent.id, "d", tokens=5, at=LATER))
-            assert await store.read(lambda tx: tx.conversations.at(agent.id, 0)) == replace(
+            assert await store.read(lambda tx: tx.conversations.get_by_seq(agent.id, 0)) == replace(
                 after, view_tokens=25, seen={}
             )
 
@@ -104,7 +104,7 @@ class StepContract(Contract):
             run, steps = await store.write(fill)
             assert [step.status for step in steps] == ["pending", "pending"]
             assert [(step.index, step.lease_number, step.recipe) for step in steps] == [(0, 7, RECIPE), (1, 7, RECIPE)]
-            assert await store.read(lambda tx: tx.steps.of_run(run.key)) == steps
+            assert await store.read(lambda tx: tx.steps.list_by_run(run.key)) == steps
 
             usage = Usage(input_tokens=5, reasoning_tokens=1)
             failure = Failure(kind="llm_error", message="down")
@@ -118,7 +118,7 @@ class StepContract(Contract):
             ]
             assert [step.usage for step in ends] == [usage, Usage()]
             assert ends[1].failure == failure
-            assert await store.read(lambda tx: tx.steps.of_run(run.key)) == ends
+            assert await store.read(lambda tx: tx.steps.list_by_run(run.key)) == ends
             assert await store.read(lambda tx: tx.steps.get(steps[1].id)) == ends[1]
 
     async def test_a_step_keeps_what_went_over_the_wire(self) -> None:
@@ -212,13 +212,13 @@ class StepContract(Contract):
                     )
                 )
 
-            assert await store.read(lambda tx: tx.steps.of_run(ghost.key)) == []
+            assert await store.read(lambda tx: tx.steps.list_by_run(ghost.key)) == []
 
     async def test_the_last_model_call_is_known(self) -> None:
         """Over all runs of the agent; None before the first."""
         async with self.open_store() as store:
             agent = await store.write(self.add_agent)
-            assert await store.read(lambda tx: tx.steps.last_at(agent.id)) is None
+            assert await store.read(lambda tx: tx.steps.find_last_time(agent.id)) is None
 
             def ask(tx: Tx, seconds: int) -> None:
                 tx.steps.add(
@@ -233,7 +233,7 @@ class StepContract(Contract):
             await store.write(ask, 1)
             await store.write(ask, 2)
 
-            assert await store.read(lambda tx: tx.steps.last_at(agent.id)) == AT + timedelta(seconds=2)
+            assert await store.read(lambda tx: tx.steps.find_last_time(agent.id)) == AT + timedelta(seconds=2)
 
     async def test_a_prefix_is_kept_byte_for_byte(self) -> None:
         """System text, tools with the order of their keys, and what was folded in come back as they were sent."""
@@ -254,12 +254,12 @@ class StepContract(Contract):
             )
             first = await store.write(lambda tx: tx.prefixes.add(prefix))
             second = await store.write(lambda tx: tx.prefixes.add(prefix))
-            stored = await store.read(lambda tx: tx.prefixes.at(agent.id, second.seq))
+            stored = await store.read(lambda tx: tx.prefixes.get(agent.id, second.seq))
 
             assert (first.seq, second.seq) == (0, 1)
             assert stored == second == replace(prefix, seq=1)
             assert str(stored.tools) == str(prefix.tools)
             with raises(NotFound):
-                await store.read(lambda tx: tx.prefixes.at(agent.id, 2))
+                await store.read(lambda tx: tx.prefixes.get(agent.id, 2))
             with raises(NotFound):
                 await store.write(lambda tx: tx.prefixes.add(replace(prefix, agent_id=AgentId(self.ids.new("agent")))))

@@ -82,7 +82,7 @@ class ToolContract(Contract):
             changed = await store.write(lambda tx: tx.tools.put(self.tool(description="Look closely."), at=LATER))
 
             assert changed == replace(tool, spec=replace(tool.spec, description="Look closely."))
-            assert await store.read(lambda tx: tx.tools.of_agent(agent.id)) == [changed]
+            assert await store.read(lambda tx: tx.tools.list_by_agent(agent.id)) == [changed]
             assert (await store.read(lambda tx: tx.agents.get(agent.id))).settings_revision == 2
             assert (await store.read(lambda tx: tx.agents.get(other.id))).settings_revision == 0
 
@@ -94,7 +94,7 @@ class ToolContract(Contract):
 
             async def revision_and_tools() -> tuple[int, list[str]]:
                 def look(tx: Tx) -> tuple[int, list[str]]:
-                    names = [tool.spec.name for tool in tx.tools.of_agent(agent.id)]
+                    names = [tool.spec.name for tool in tx.tools.list_by_agent(agent.id)]
                     return tx.agents.get(agent.id).settings_revision, names
 
                 return await store.read(look)
@@ -192,16 +192,16 @@ class ToolContract(Contract):
             agent, other = await store.write(self.add_agent), await store.write(self.add_agent)
             look = await store.write(lambda tx: tx.tools.add(self.tool(), code=CODE, at=AT))
             await store.write(lambda tx: tx.tools.attach(agent.id, "look"))
-            assert await store.read(lambda tx: tx.tools.agents_of(look.id)) == [agent.id]
+            assert await store.read(lambda tx: tx.tools.list_agents(look.id)) == [agent.id]
             await store.write(lambda tx: tx.tools.delete(look.id))
 
-            assert await store.read(lambda tx: tx.tools.of_agent(agent.id)) == []
+            assert await store.read(lambda tx: tx.tools.list_by_agent(agent.id)) == []
             assert (await store.read(lambda tx: tx.agents.get(agent.id))).settings_revision == 2
             assert (await store.read(lambda tx: tx.agents.get(other.id))).settings_revision == 0
             units: tuple[Callable[[Tx], Any], ...] = (
                 lambda tx: tx.tools.get(look.id),
                 lambda tx: tx.tools.delete(look.id),
-                lambda tx: tx.tools.agents_of(look.id),
+                lambda tx: tx.tools.list_agents(look.id),
             )
             for unit in units:
                 with raises(NotFound):

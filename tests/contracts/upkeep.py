@@ -134,7 +134,7 @@ class UpkeepContract(Contract):
                     lambda tx: self.add_passage(tx, archive_id, "a gull flies"),
                     lambda tx: self.say(tx, self.add_agent(tx, "third").id, "a walrus"),
                     lambda tx: tx.passages.put(replace(passages[4], text="a gull sits")),
-                    lambda tx: tx.resets.add(tx.conversations.at(agent_id, 0), author=ADA, at=AT),
+                    lambda tx: tx.resets.add(tx.conversations.get_by_seq(agent_id, 0), author=ADA, at=AT),
                     lambda tx: tx.resets.carry_out(agent_id),
                 ]
             )

@@ -76,10 +76,10 @@ class VectorContract(Contract):
             messages = ("hello", self.draft("hi", role="assistant"), call, result, self.draft("x", kind="alert"))
 
             def say(tx: Tx) -> int:
-                before = tx.vectors.queued
+                before = tx.vectors.queue_count
                 self.say(tx, agent.id, *messages, self.draft("  \n"), self.draft("last"))
                 self.say(tx, self.add_agent(tx, "bob").id, "not embedded")
-                return tx.vectors.queued - before
+                return tx.vectors.queue_count - before
 
             assert await store.write(say) == 3
             assert await store.read(lambda tx: tx.vectors.has_work(MODEL, at=AT))
@@ -151,7 +151,7 @@ class VectorContract(Contract):
         async with self.open_store() as store:
 
             def add(tx: Tx) -> list[str | None]:
-                with tx.vectors.embedding_new(MODEL):
+                with tx.vectors.use_embedding(MODEL):
                     numbers = [self.add_agent(tx).number, self.add_archive(tx).number]
                 numbers += [self.add_agent(tx).number, self.add_archive(tx).number]
                 scopes = [tx.vectors.scope(number) for number in numbers]
@@ -307,7 +307,7 @@ class VectorContract(Contract):
                 self.say(tx, agent.id, "one", "two")
                 self.say(tx, agent.id, "three", conversation_seq=1)
                 tx.vectors.put(agent.number, [(0, blob(1, 0)), (2, blob(0, 1))], model=MODEL, dimensions=2)
-                tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=AT)
+                tx.resets.add(tx.conversations.get_by_seq(agent.id, 0), author=ADA, at=AT)
                 assert not tx.resets.carry_out(agent.id)
 
             await store.write(fill)

@@ -77,9 +77,9 @@ async def test_a_bomb_is_left_at_its_limit() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "gzip,deflate", "nonsense" * 100])
-async def test_what_was_not_asked_for_is_not_unpacked(encoding: str) -> None:
+async def test_an_encoding_that_was_not_requested_is_refused(encoding: str) -> None:
     """Packed twice it would be a million times larger."""
-    with pytest.raises(BodyUnreadable, match="not asked for"):
+    with pytest.raises(BodyUnreadable, match="only gzip, deflate can be read"):
         await read_body(pieces(gzip.compress(gzip.compress(b"x")), 10), encoding, 1_000)
 
 

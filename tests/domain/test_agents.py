@@ -43,8 +43,8 @@ async def test_an_agent_comes_with_conversation_blocks_and_tools() -> None:
     def look(tx: Tx) -> dict[str, Any]:
         return {
             "conversations": [conversation.seq for conversation in tx.conversations.list(agent.id)],
-            "blocks": [(block.label, block.value) for block in tx.blocks.of_agent(agent.id)],
-            "tools": [tool.spec.name for tool in tx.tools.of_agent(agent.id)],
+            "blocks": [(block.label, block.value) for block in tx.blocks.list_by_agent(agent.id)],
+            "tools": [tool.spec.name for tool in tx.tools.list_by_agent(agent.id)],
             "agent": tx.agents.get(agent.id),
         }
 
@@ -66,7 +66,7 @@ async def test_blocks_have_letta_s_limit_and_known_descriptions() -> None:
         blocks=(NewBlock(label="human"), NewBlock(label="x"), NewBlock(label="persona", description="")),
     )
     agent = await store.write(create_agent, new, ids=ids, author=USER, at=START)
-    human, other, persona = await store.read(lambda tx: tx.blocks.of_agent(agent.id))
+    human, other, persona = await store.read(lambda tx: tx.blocks.list_by_agent(agent.id))
 
     assert {block.limit_chars for block in (human, other, persona)} == {DEFAULT_LIMIT_CHARS} == {5_000}
     assert (human.description, other.description, persona.description) == (DEFAULT_DESCRIPTIONS["human"], None, "")

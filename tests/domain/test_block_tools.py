@@ -224,7 +224,7 @@ async def test_a_refused_tool_leaves_the_whole_transaction_undone() -> None:
     s = await agent_in_run(HUMAN)
 
     def detach_and_edit(tx: Tx) -> None:
-        tx.blocks.detach(s.agent.id, tx.blocks.of_agent(s.agent.id)[0].id)
+        tx.blocks.detach(s.agent.id, tx.blocks.list_by_agent(s.agent.id)[0].id)
         s.run_tool(tx, "memory_rethink", {"label": "human", "new_memory": "x"})
 
     with pytest.raises(BlockNotFound):

@@ -45,7 +45,7 @@ async def run_tool(
     def run(tx: Tx) -> str:
         call = MemoryCall(
             agent=tx.agents.get(s.agent.id),
-            run=tx.runs.at(s.run.key),
+            run=tx.runs.get_by_key(s.run.key),
             message_id=CALL,
             now=s.clock.now(),
             ids=s.ids,
@@ -660,7 +660,7 @@ async def test_what_was_removed_is_not_shown() -> None:
     await say(s, '{"type": "heartbeat", "about": "walrus"}', kind="heartbeat")
 
     def revise(tx: Tx) -> None:
-        removed, _, changed = tx.messages.by_seqs(s.agent.id, [0, 1, 2])
+        removed, _, changed = tx.messages.list_by_seqs(s.agent.id, [0, 1, 2])
         tx.messages.revise(removed.id, None, author=USER, at=START)
         tx.messages.revise(changed.id, [Text("new walrus")], author=USER, at=START)
 
@@ -682,7 +682,7 @@ async def test_a_node_whose_messages_were_all_removed_says_so() -> None:
     await node(s, 0, 1)
 
     def remove(tx: Tx) -> None:
-        for message in tx.messages.by_seqs(s.agent.id, [0, 1]):
+        for message in tx.messages.list_by_seqs(s.agent.id, [0, 1]):
             tx.messages.revise(message.id, None, author=USER, at=START)
 
     await s.store.write(remove)
@@ -817,7 +817,7 @@ async def test_large_numbers_hide_nothing_in_a_small_answer(start: int) -> None:
 
 
 def _removed(tx: Tx, message: Message) -> None:
-    found = tx.messages.by_seqs(message.agent_id, [message.seq])
+    found = tx.messages.list_by_seqs(message.agent_id, [message.seq])
     if not (found[0].calls or found[0].results):
         tx.messages.revise(message.id, None, author=USER, at=START)
 

@@ -225,7 +225,7 @@ async def test_the_first_insert_makes_the_archive() -> None:
     s = await agent_in_run()
     for text in ("one", "two"):
         await s.call("archival_memory_insert", content=text)
-    (archive,) = await s.store.read(lambda tx: tx.archives.of_agent(s.agent.id))
+    (archive,) = await s.store.read(lambda tx: tx.archives.list_by_agent(s.agent.id))
 
     assert (archive.name, archive.passage_count) == ("ada's archive", 2)
 
@@ -236,7 +236,7 @@ async def test_an_empty_passage_is_refused() -> None:
     with pytest.raises(InvalidInput, match="the passage is empty"):
         await s.call("archival_memory_insert", content=" \n ")
 
-    assert await s.store.read(lambda tx: tx.archives.of_agent(s.agent.id)) == []
+    assert await s.store.read(lambda tx: tx.archives.list_by_agent(s.agent.id)) == []
 
 
 async def test_the_archive_is_searched_by_tags() -> None:

@@ -17,7 +17,7 @@ from perdure.core.errors import ModelAuthenticationFailed, ModelOverloaded, Mode
 from perdure.core.passages import Archive
 from perdure.core.ports import Clock, EmbedPurpose
 from perdure.core.vectors import ScopeCounts
-from perdure.domain.archives.embedding import ClaimedText, reindex
+from perdure.domain.archives.embedding import reindex
 from perdure.engine.workers import embedding
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
 from perdure.storage.database.sqlite_store import SqliteStore
@@ -179,7 +179,7 @@ async def test_a_text_that_is_refused_holds_up_no_other(tmp_path: Path) -> None:
         assert (counts.scope.row_count, counts.failure) == (63, "this text is refused")
         assert sum(asked == ("a bad one",) for asked in embedder.asked) == embedding.TRIES
 
-        bad = (await store.read(lambda tx: tx.passages.by_seqs(archive.id, [37])))[0]
+        bad = (await store.read(lambda tx: tx.passages.list_by_seqs(archive.id, [37])))[0]
         await store.write(lambda tx: tx.passages.put(replace(bad, text="a good one")))
         await find_counts(store, lambda counts: counts.scope.row_count == 64, number=archive.number)
 
@@ -202,11 +202,11 @@ async def test_a_slow_answer_keeps_its_texts(tmp_path: Path, monkeypatch: pytest
     embedder.hang()
     clock, renewed = LoopClock(), list[datetime]()
 
-    def renew(tx: Tx, waiting: Sequence[ClaimedText], *, claimed: datetime, until: datetime) -> None:
-        as_it_is(tx, waiting, claimed=claimed, until=until)
+    def renew(tx: Tx, batch: embedding._Batch, *, until: datetime) -> None:
+        original(tx, batch, until=until)
         renewed.append(until)
 
-    as_it_is = embedding._renew
+    original = embedding._renew
     monkeypatch.setattr(embedding, "_renew", renew)
     async with open_store(path, embedder, clock=clock) as store:
         archive = await store.write(units.add_archive)

@@ -86,7 +86,7 @@ async def test_each_step_keeps_what_went_over_the_wire() -> None:
         run_ids.append(failed.value.run_id)  # type: ignore[arg-type]
 
         def steps(tx: Tx) -> list[Step]:
-            return [step for run_id in run_ids for step in tx.steps.of_run(tx.runs.get(run_id).key)]
+            return [step for run_id in run_ids for step in tx.steps.list_by_run(tx.runs.get(run_id).key)]
 
         kept = [
             await perdure.app.store.read(lambda tx, step=step: tx.steps.exchange(step))  # type: ignore[misc]

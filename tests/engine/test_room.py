@@ -146,8 +146,8 @@ async def list_hidden_and_shown(store: InlineStore, agent: AsyncAgent) -> list[i
     """The numbers of all messages that are in view or behind a node in view."""
 
     def look(tx: Tx) -> list[int]:
-        prefix = tx.prefixes.at(agent.id, tx.conversations.at(agent.id, 0).prefix_seq or 0)
-        nodes = tx.nodes.by_seqs(agent.id, 0, prefix.nodes)
+        prefix = tx.prefixes.get(agent.id, tx.conversations.get_by_seq(agent.id, 0).prefix_seq or 0)
+        nodes = tx.nodes.list_by_seqs(agent.id, 0, prefix.nodes)
         hidden = [seq for node in nodes for seq in range(node.from_message_seq, node.upto_message_seq + 1)]
         rows = tx.messages.list(agent.id, after_seq=prefix.from_message_seq - 1, limit=1_000)
         return [*hidden, *(message.seq for message in rows)]
@@ -369,10 +369,10 @@ async def test_a_model_that_counts_more_than_estimated_is_remembered() -> None:
     async with await open_library(model) as perdure:
         agent = await create_small_agent(perdure, 20_000)
         await agent.send(FILLER)
-        factor = await perdure.app.store.read(lambda tx: tx.steps.factor(MODEL))
+        factor = await perdure.app.store.read(lambda tx: tx.steps.get_factor(MODEL))
         other = await perdure.create_agent("b", model=MODEL)
         await other.send("hello")
-        step = (await perdure.app.store.read(lambda tx: tx.steps.of_run(tx.runs.list(other.id)[0].key)))[0]
+        step = (await perdure.app.store.read(lambda tx: tx.steps.list_by_run(tx.runs.list(other.id)[0].key)))[0]
 
     assert factor > 1.1
     assert step.recipe.estimator == pytest.approx(factor, rel=0.2)

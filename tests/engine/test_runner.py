@@ -106,7 +106,7 @@ async def test_a_memory_edit_is_in_the_run_log_that_the_loop_goes_on_with() -> N
 
         def results(tx: Tx) -> list[str]:
             run = tx.runs.get(reply.run_id)
-            messages = tx.messages.of_run(tx.runs.at(RunKey(agent.id, run.key.seq)))
+            messages = tx.messages.list_by_run(tx.runs.get_by_key(RunKey(agent.id, run.key.seq)))
             return [result.text for message in messages for result in message.results]
 
         assert await perdure._app.store.read(results) == ["Ada"]

@@ -124,11 +124,11 @@ async def check_store(place: Place, lines: Sequence[Line], clients: Sequence[Cli
             mine = [client for client, line in zip(clients, lines, strict=True) if line.agent == agent_id]
             texts = [f"{key} {plan}" for client in mine for key, plan in client.sent.items()]
             check_agent(tx, agent_id, sent=texts)
-            blocks = {block.label: block for block in tx.blocks.of_agent(agent_id)}
+            blocks = {block.label: block for block in tx.blocks.list_by_agent(agent_id)}
             messages = tx.messages.list(agent_id, limit=1_000_000)
             passages = Counter(
                 passage.text
-                for archive in tx.archives.of_agent(agent_id)
+                for archive in tx.archives.list_by_agent(agent_id)
                 for passage in tx.passages.list(archive.id, limit=1_000_000)
             )
             for client in mine:

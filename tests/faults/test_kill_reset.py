@@ -46,7 +46,7 @@ def _faults(tx: Tx) -> list[Fault]:
 
 async def _carried_out(perdure: AsyncPerdure) -> None:
     async with asyncio.timeout(30):
-        while await perdure.app.store.read(lambda tx: tx.resets.unfinished()):  # noqa: ASYNC110
+        while await perdure.app.store.read(lambda tx: tx.resets.list_agents()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -66,7 +66,7 @@ def test_a_kill_around_a_reset_leaves_all_or_nothing(tmp_path: Path, seed: int) 
         async with await open_store(place) as perdure:
             agent = await perdure.agent(line.agent)
             done, pending = await agent.resets(), await agent.pending()
-            left = await perdure.app.store.read(lambda tx: tx.resets.unfinished())
+            left = await perdure.app.store.read(lambda tx: tx.resets.list_agents())
             shown, found = await agent.messages(), await agent.search("k0")
             counted = await agent.message_count()
             if done:

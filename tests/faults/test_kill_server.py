@@ -149,10 +149,10 @@ async def check_store(path: Path, clients: Sequence[Client]) -> None:
         for client in clients:
             agent_id = AgentId(client.agent_id)
             check_agent(tx, agent_id, sent=[f"{key} ! {plan}" for key, plan in client.sent.items()])
-            (human,) = (block for block in tx.blocks.of_agent(agent_id) if block.label == "human")
+            (human,) = (block for block in tx.blocks.list_by_agent(agent_id) if block.label == "human")
             passages = Counter(
                 passage.text
-                for archive in tx.archives.of_agent(agent_id)
+                for archive in tx.archives.list_by_agent(agent_id)
                 for passage in tx.passages.list(archive.id, limit=1_000_000)
             )
             for key, plan in client.sent.items():

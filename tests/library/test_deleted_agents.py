@@ -156,10 +156,10 @@ async def test_a_reset_that_is_stored_is_no_failure_on_a_full_disk(
         patch.setattr(perdure.app.store, "write", full)
         await agent.reset()
     assert await agent.message_count() == 0
-    assert await perdure.app.store.read(lambda tx: tx.resets.unfinished()) == [agent.id]
+    assert await perdure.app.store.read(lambda tx: tx.resets.list_agents()) == [agent.id]
 
     await carry_out_left(perdure.app.ports)
-    assert await perdure.app.store.read(lambda tx: tx.resets.unfinished()) == []
+    assert await perdure.app.store.read(lambda tx: tx.resets.list_agents()) == []
     await perdure.close()
 
 
@@ -177,5 +177,5 @@ async def test_a_reset_of_damaged_messages_keeps_no_other_waiting(tmp_path: Path
 
     await carry_out_left(perdure.app.ports)
 
-    assert await perdure.app.store.read(lambda tx: tx.resets.unfinished()) == [first.id]
+    assert await perdure.app.store.read(lambda tx: tx.resets.list_agents()) == [first.id]
     await perdure.close()

@@ -169,7 +169,7 @@ async def test_a_reset_that_fails_half_way_changes_nothing() -> None:
         now = perdure.app.ports.clock.now()
 
         def fail(tx: Tx) -> None:
-            tx.resets.add(tx.conversations.at(agent.id, 0), author=USER, at=now)
+            tx.resets.add(tx.conversations.get_by_seq(agent.id, 0), author=USER, at=now)
             raise RuntimeError("the machine went off")
 
         with pytest.raises(RuntimeError):
@@ -190,7 +190,7 @@ async def test_handles_of_before_lead_nowhere() -> None:
         await store.write(lambda tx: tx.nodes.add(node_of(agent.id)))
 
         def open_handle(tx: Tx, handle: str) -> object:
-            run: Run = tx.runs.at(RunKey(AgentId(agent.id), 0))
+            run: Run = tx.runs.get_by_key(RunKey(AgentId(agent.id), 0))
             return resolve_handle(tx, run, handle)
 
         await store.read(open_handle, "node-0")

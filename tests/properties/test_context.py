@@ -260,16 +260,16 @@ def recorded(tx: Tx, agent_id: AgentId) -> Record:
             elif isinstance(stored.event, PrefixRewritten):
                 assert stored.event.prefix_seq not in reasons
                 reasons[stored.event.prefix_seq] = stored.event.reason
-        for step in tx.steps.of_run(run.key):
+        for step in tx.steps.list_by_run(run.key):
             request = assemble(step.model, load_view(tx, run, step.recipe), step.recipe)
             requests.append((request, step.recipe.digest, step.recipe.prefix_seq))
-    conversation = tx.conversations.at(agent_id, 0)
+    conversation = tx.conversations.get_by_seq(agent_id, 0)
     return Record(
         requests,
         compactions,
         reasons,
         tx.messages.list(agent_id, limit=10_000),
-        None if conversation.prefix_seq is None else tx.prefixes.at(agent_id, conversation.prefix_seq),
+        None if conversation.prefix_seq is None else tx.prefixes.get(agent_id, conversation.prefix_seq),
         {node.seq: node for node in tx.nodes.list(agent_id, 0, limit=10_000)},
     )
 

@@ -58,7 +58,7 @@ def send(tx: Tx, asked: Request) -> Accepted:
 def serve(tx: Tx, agent_id: AgentId) -> None:
     """Claim and end the oldest run of each conversation, as the engine does around its steps."""
     for seq in (0, 1):
-        run = tx.runs.active(agent_id, seq)
+        run = tx.runs.find_active(agent_id, seq)
         if run is None:
             continue
         claimed = tx.runs.claim(run.key, owner="here", at=AT, until=AT + timedelta(seconds=15))

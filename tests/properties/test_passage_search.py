@@ -77,7 +77,7 @@ def _changed(tx: Tx, archive: Archive, step: Step, text: str, model: str) -> Non
         blob = (vector / np.linalg.norm(vector)).astype(np.float16).tobytes()
         tx.vectors.put(archive.number, [(added.seq, blob)], model=model, dimensions=16)
         return
-    for there in tx.passages.by_seqs(archive.id, [step.seq]):
+    for there in tx.passages.list_by_seqs(archive.id, [step.seq]):
         if step.kind == "put":
             tx.passages.put(replace(there, text=text, metadata={"said": step.texts}))
         elif step.kind == "tag":
@@ -85,4 +85,4 @@ def _changed(tx: Tx, archive: Archive, step: Step, text: str, model: str) -> Non
         elif step.kind == "delete":
             tx.passages.delete(archive.id, [there.seq])
         else:
-            tx.passages.use(archive.id, [there.seq])
+            tx.passages.count_use(archive.id, [there.seq])

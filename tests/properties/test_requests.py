@@ -100,7 +100,7 @@ def recorded(tx: Tx, agent_id: AgentId) -> list[tuple[ModelRequest, bool]]:
     for run in reversed(tx.runs.list(agent_id, limit=1000)):
         events = [stored.event for stored in tx.events.list(run.key)]
         rewritten = {event.prefix_seq for event in events if isinstance(event, PrefixRewritten)}
-        for step in tx.steps.of_run(run.key):
+        for step in tx.steps.list_by_run(run.key):
             request = assemble(step.model, load_view(tx, run, step.recipe), step.recipe)
             found.append((request, step.recipe.prefix_seq in rewritten))
             rewritten.discard(step.recipe.prefix_seq)

@@ -190,7 +190,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
             tx.tools.add(
                 Tool(id=tool_id, spec=spec), code=ToolCode(source=SOURCE.format(name=name), function=name), at=now
             )
-        for tool in tx.tools.of_agent(full.id):
+        for tool in tx.tools.list_by_agent(full.id):
             tx.tools.detach(full.id, tool.spec.name)
         tx.tools.attach(full.id, *tool_names[:-9])
 

@@ -163,7 +163,7 @@ async def test_an_archive_goes_with_its_passages(monkeypatch: pytest.MonkeyPatch
         for _ in range(2):
             await store.write(delete_archive_rows, archive["id"], limit=2)
 
-        assert await store.read(lambda tx: tx.archives.of_agent(agent["id"])) == []
+        assert await store.read(lambda tx: tx.archives.list_by_agent(agent["id"])) == []
         assert (await server.get(path))["passage_count"] == 3
         assert (await server.http.delete(path)).status_code == 204
         assert (await server.refused("GET", path))[0] == 404

@@ -85,7 +85,7 @@ async def test_pages_go_on_over_several_archives() -> None:
         agent, other = await new_agent(server), await new_agent(server, "other")
         mine, theirs = await put_away(server, agent, "a", "b", "c"), await put_away(server, other, "d", "e", "f")
         store = server.library.app.store
-        (archive,) = await store.read(lambda tx: tx.archives.of_agent(other["id"]))
+        (archive,) = await store.read(lambda tx: tx.archives.list_by_agent(other["id"]))
         await store.write(lambda tx: tx.archives.attach(agent["id"], archive.id))
         path = f"/v1/agents/{agent['id']}/archival-memory"
 

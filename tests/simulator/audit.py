@@ -137,7 +137,7 @@ class Audit:
         views: Mapping[tuple[AgentId, int], Any],
         committed: list[Callable[[], None]],
     ) -> None:
-        run = tx.runs.at(key)
+        run = tx.runs.get_by_key(key)
         events = self._events(tx, key, touched)
         for before, after in touched.changes:
             self._check_claim(run, before, after)
@@ -203,10 +203,10 @@ class Audit:
         """An ended run leaves no call open, unless somebody outside has to answer it, and no model call pending."""
         if run.stop_reason is None or status_of(run.stop_reason) != run.status or run.lease_owner is not None:
             raise Violation(f"run {run.key.seq} ended as {run.status}, {run.stop_reason}, held by {run.lease_owner}")
-        open_ids = [call.call.call_id for call in open_calls_in(tx.messages.of_run(run))]
+        open_ids = [call.call.call_id for call in open_calls_in(tx.messages.list_by_run(run))]
         if open_ids and run.stop_reason != "requires_approval":
             raise Violation(f"run {run.key.seq} ended ({run.stop_reason}) and left open: {open_ids}")
-        if any(step.status == "pending" for step in tx.steps.of_run(run.key)):
+        if any(step.status == "pending" for step in tx.steps.list_by_run(run.key)):
             raise Violation(f"run {run.key.seq} ended ({run.stop_reason}) with a pending step")
 
     def _check_plan(

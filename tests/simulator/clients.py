@@ -141,7 +141,7 @@ class Clients:
     async def decide(self, process: Process, agent_id: AgentId, line: int) -> bool:
         """Answer what waits in a conversation, all at once or one by one, and follow the run that goes on; whether
         anything waited. Asked again the same call gets the same answer."""
-        waiting = await process.store.read(lambda tx: pending_calls(tx, tx.conversations.at(agent_id, line)))
+        waiting = await process.store.read(lambda tx: pending_calls(tx, tx.conversations.get_by_seq(agent_id, line)))
         if not waiting:
             return False
         answers = tuple(self._answer(call) for call in waiting)

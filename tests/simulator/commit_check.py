@@ -59,20 +59,20 @@ class CommitCheck:
         """Check a tool call that begins: its start is stored, so that a kill does not repeat its effects."""
 
         def is_started(tx: Tx) -> bool:
-            return context.call_id in tx.runs.started_calls(tx.runs.get(context.run_id).key)
+            return context.call_id in tx.runs.get_call_leases(tx.runs.get(context.run_id).key)
 
         if not self._store.read_now(is_started):
             self._report(f"call {context.call_id} of {context.run_id} runs, and is not stored as started")
 
     def check_previews(self, run: Run, step_ids: Collection[str]) -> None:
         """Check steps of which a reader received pieces and no `StepAbandoned`: they are stored, and not abandoned."""
-        steps = self._store.read_now(lambda tx: {step.id: step.status for step in tx.steps.of_run(run.key)})
+        steps = self._store.read_now(lambda tx: {step.id: step.status for step in tx.steps.list_by_run(run.key)})
         if missing := [step_id for step_id in step_ids if steps.get(step_id) in (None, "abandoned")]:  # type: ignore[call-overload]
             self._report(f"readers of run {run.key.seq} received previews of {missing}, and no abandoned event")
 
     def check_cancelled(self, run: Run) -> None:
         """Check the run that a request to cancel returned: its state is stored."""
-        now = self._store.read_now(lambda tx: tx.runs.at(run.key))
+        now = self._store.read_now(lambda tx: tx.runs.get_by_key(run.key))
         if (run.cancel_requested and not now.cancel_requested) or (run.ended and not now.ended):
             self._report(f"run {run.key.seq} was returned as {run.status}, and is {now.status}")
 

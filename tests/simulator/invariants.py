@@ -67,14 +67,14 @@ def check_moment(tx: Tx, agent_id: AgentId) -> None:
             raise Violation(f"events of run {run.key.seq} are not gapless")
         if run.ended != (kinds[-1] is RunEnded):
             raise Violation(f"run {run.key.seq} is {run.status}, and its last event {kinds[-1].__name__}")
-        open_calls = open_calls_in(tx.messages.of_run(run))
+        open_calls = open_calls_in(tx.messages.list_by_run(run))
         if run.ended and run.stop_reason != "requires_approval" and open_calls:
             raise Violation(f"run {run.key.seq} has ended ({run.stop_reason}), and calls are open: {open_calls}")
 
 
 def _check_derived(tx: Tx, agent_id: AgentId) -> None:
     """The indexes, tags, counts, vectors and queue agree with the texts they are made of."""
-    owners = {agent_id, *(archive.id for archive in tx.archives.of_agent(agent_id))}
+    owners = {agent_id, *(archive.id for archive in tx.archives.list_by_agent(agent_id))}
     for owner in tx.upkeep.owners(limit=_EVERYTHING):
         if owner.id in owners and (faults := tx.upkeep.check(owner, limit=_EVERYTHING).faults):
             raise Violation(f"what is derived does not agree with the texts: {faults}")
@@ -107,7 +107,7 @@ def _check_captures(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> N
     """What was captured was captured once, and nothing before it was left out but what a reset took away first."""
     captured = Counter(
         turn["id"]
-        for archive in tx.archives.of_agent(agent_id)
+        for archive in tx.archives.list_by_agent(agent_id)
         for passage in tx.passages.list(archive.id, limit=_EVERYTHING)
         if passage.source.get("type") == CAPTURED
         for turn in passage.metadata["turns"]
@@ -164,7 +164,7 @@ def _check_runs(tx: Tx, agent_id: AgentId, requests: set[str] | None) -> None:
             raise Violation(f"events of run {run.key.seq} are not bracketed: {[kind.__name__ for kind in kinds]}")
         _check_usage(tx, run, events)
         void = {event.event.step_id for event in events if isinstance(event.event, StepAbandoned)}
-        for step in tx.steps.of_run(run.key):
+        for step in tx.steps.list_by_run(run.key):
             if (step.status == "abandoned") != (step.id in void):
                 raise Violation(f"step {step.index} of run {run.key.seq} is {step.status}, and told to be void: {void}")
             if step.status == "pending":
@@ -181,7 +181,7 @@ def _check_usage(tx: Tx, run: Run, events: Sequence[StoredEvent]) -> None:
     """A run has used what its model calls have, and the summaries that were made for it."""
     nodes = {node.seq: node for node in tx.nodes.list(run.key.agent_id, run.conversation_seq, limit=_EVERYTHING)}
     made = [nodes[one.event.node_seq].usage for one in events if isinstance(one.event, ViewCompacted)]
-    used = reduce(add, [*(step.usage for step in tx.steps.of_run(run.key)), *made], NO_USAGE)
+    used = reduce(add, [*(step.usage for step in tx.steps.list_by_run(run.key)), *made], NO_USAGE)
     if run.usage != used:
         raise Violation(f"run {run.key.seq} is said to have used {run.usage}, and used {used}")
 
@@ -210,7 +210,7 @@ def _check_hooks(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> None
 
 
 def _check_blocks(tx: Tx, agent_id: AgentId, messages: Sequence[Message], notes: str) -> None:
-    for block in tx.blocks.of_agent(agent_id):
+    for block in tx.blocks.list_by_agent(agent_id):
         versions = tx.blocks.versions(block.id, limit=_EVERYTHING)
         if [version.version for version in versions] != list(range(block.version, -1, -1)):
             raise Violation(f"versions of block {block.label!r} are not gapless")

@@ -43,7 +43,7 @@ def stop_runs(tx: Tx, agent_id: AgentId, *, at: datetime) -> None:
     """As another program does it that works on the file."""
     for key in unended(tx, agent_id):
         if tx.runs.request_cancel(key):
-            tx.events.add(key, [RunCancelRequested(tx.runs.at(key).id)], at=at)
+            tx.events.add(key, [RunCancelRequested(tx.runs.get_by_key(key).id)], at=at)
 
 
 def take_runs(tx: Tx, agent_id: AgentId, *, at: datetime, owner: str) -> None:

@@ -298,7 +298,7 @@ class _Simulation:
                 await asyncio.sleep(1)  # virtual: it costs nothing
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while left := await process.store.read(lambda tx: tx.resets.unfinished()):  # noqa: ASYNC110
+                while left := await process.store.read(lambda tx: tx.resets.list_agents()):  # noqa: ASYNC110
                     await asyncio.sleep(1)
         except TimeoutError as error:
             raise Violation(f"the resets of {left} are not carried out") from error

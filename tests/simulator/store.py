@@ -73,7 +73,9 @@ class SimulatedStore(InlineStore):
                     result = unit(tx, *args, **kwargs)
                 if self._audit.reset and task in self._resetting_tasks:
                     raise Violation(f"{task.get_coro()} resets in more than one transaction")
-                if isinstance(result, Progress) and result.log != run_log_of(tx, tx.runs.at(result.log.run.key)):
+                if isinstance(result, Progress) and result.log != run_log_of(
+                    tx, tx.runs.get_by_key(result.log.run.key)
+                ):
                     raise Violation(f"{unit!r} gave back another log than it left in the store")
             except Violation as violation:
                 self._report(violation)

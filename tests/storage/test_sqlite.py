@@ -520,7 +520,7 @@ async def test_finding_what_a_run_said_takes_as_long_in_a_long_log_as_in_a_short
         return [
             steps(path, lambda tx: tx.messages.place(answer)),
             steps(path, lambda tx: tx.messages.find_existing([answer])),
-            steps(path, lambda tx: tx.messages.of_run(run)),
+            steps(path, lambda tx: tx.messages.list_by_run(run)),
         ]
 
     def more(tx: Tx, runs: int) -> None:
@@ -555,7 +555,7 @@ async def test_reading_a_conversation_takes_as_long_whatever_others_say_meanwhil
 
     def reset(tx: Tx) -> None:
         counted = MessageCounts(next_seq=0, settings_revision=0, counts={})
-        assert tx.resets.add(tx.conversations.at(agent.id, 0), author=ADA, at=START, counts=counted)
+        assert tx.resets.add(tx.conversations.get_by_seq(agent.id, 0), author=ADA, at=START, counts=counted)
         tx.resets.carry_out(agent.id, limit=4)
 
     def count_steps() -> list[int]:

@@ -42,7 +42,7 @@ class AgentInRun:
         """What the tool gives for these arguments, which are checked first as a model's are."""
         checked = parse_arguments(name, MEMORY_TOOL_SPECS[name].parameters, json.dumps(arguments))
         if name in SEARCH_TOOLS:
-            run = await self.store.read(lambda tx: tx.runs.at(self.run.key))
+            run = await self.store.read(lambda tx: tx.runs.get_by_key(self.run.key))
             search = Search(self.store, self.clock)
             called = SearchCall(
                 run=run,
@@ -58,7 +58,7 @@ class AgentInRun:
     def run_tool(self, tx: Tx, name: str, arguments: dict[str, Any]) -> ToolOutcome:
         call = MemoryCall(
             agent=tx.agents.get(self.agent.id),
-            run=tx.runs.at(self.run.key),
+            run=tx.runs.get_by_key(self.run.key),
             message_id=MessageId("message-of-the-call"),
             now=self.clock.now(),
             ids=self.ids,
@@ -75,7 +75,7 @@ class AgentInRun:
         return block
 
     async def labels(self) -> list[str]:
-        return [block.label for block in await self.store.read(lambda tx: tx.blocks.of_agent(self.agent.id))]
+        return [block.label for block in await self.store.read(lambda tx: tx.blocks.list_by_agent(self.agent.id))]
 
     async def say(self, *what: str | Part, role: Role = "user", at: datetime | None = None) -> None:
         """One message of these texts or parts, said at `at`."""

@@ -31,7 +31,7 @@ TOOL_NAME_CHARS_MAX = 64
 
 DEFINITION_BYTES_MAX = 65_536
 SERVER_TOOLS_MAX = 500
-LEFT_OUT_MAX = 100
+INVALID_ENTRIES_MAX = 100
 """So many of the tools that a listing was left without are told of."""
 
 NAME_CHARS_MAX = 200
@@ -51,9 +51,8 @@ _OUR_HEADERS = frozenset({"host", "connection", "content-length", "content-type"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
-    """An entry of a server's listing that can't be a tool. `name` is its own name there, as far as it has one; without
-    one, its place in the listing: `#3`."""
+class InvalidEntry:
+    """An entry of a server's listing that can't be a tool. An entry without a name is named by its place: `#3`."""
 
     name: str
     reason: str
@@ -97,7 +96,7 @@ class McpServer:
     updated_at: datetime
     listed_at: datetime | None = None
     failure: str = ""
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[InvalidEntry, ...] = ()
 
     @property
     def place(self) -> str:
@@ -132,13 +131,13 @@ class Definition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolListing:
-    """All that a server says of its tools: the definitions that can be used, and what was left out of them.
+    """What a server says of its tools: the usable definitions, and the entries that can't be tools.
 
     `inside`: whether it comes from this machine or a private network; None: from a program.
     """
 
     definitions: Sequence[Definition] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[InvalidEntry, ...] = ()
     inside: bool | None = None
 
 

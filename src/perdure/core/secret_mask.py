@@ -141,7 +141,7 @@ class _View:
 
 
 def _views(text: str) -> Iterator[_View]:
-    """Yield the text as it is, and decoded in each way that it has something for."""
+    """Yield the text as it is, and decoded in each way that changes it."""
     yield _View(text, None, _unescape)
     if "%" in text:
         yield _View(text, _PERCENT, _unquote)
@@ -152,7 +152,7 @@ def _views(text: str) -> Iterator[_View]:
 
 
 def _unescape(escape: str) -> list[tuple[str, int]]:
-    """Decode an escape sequence: a backslash and what follows."""
+    """Decode a backslash escape to its characters, with the length of what stands for them."""
     kind, digits = escape[1], escape[2:]
     if len(escape) == 12 and kind == "u":
         pair = escape.replace("\\u", "")
@@ -164,9 +164,9 @@ def _unescape(escape: str) -> list[tuple[str, int]]:
 
 
 def _unquote(run: str) -> list[tuple[str, int]]:
-    """The characters of a run of percent-encoded bytes, each with the length of what stands for it."""
+    """Decode percent-encoded bytes to characters, each with the length of what stands for it."""
     text = unquote_to_bytes(run).decode("utf-8", "surrogateescape")
-    return [(one, 3 * len(one.encode("utf-8", "surrogateescape"))) for one in text]
+    return [(character, 3 * len(character.encode("utf-8", "surrogateescape"))) for character in text]
 
 
 def _forms(value: str, name: str) -> Iterator[_Form]:

@@ -16,7 +16,7 @@ FaultKind = Literal["words", "stale words", "tags", "counts", "vectors", "queue"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An agent or an archive; `rows`: how many numbers its texts have used."""
+    """An agent or an archive whose derived rows are compared; `rows`: the number of its next text."""
 
     number: int
     kind: OwnerKind

@@ -12,7 +12,7 @@ from perdure.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from perdure.core.ids import Ids, McpServerId, ToolId
 from perdure.core.mcp import (
     Definition,
-    LeftOut,
+    InvalidEntry,
     McpServer,
     McpTool,
     ServerSecrets,
@@ -85,7 +85,7 @@ class ToolsByStatus:
     added: tuple[str, ...] = ()
     """The tools that can be attached to agents from now on."""
 
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[InvalidEntry, ...] = ()
     """Entries of the listing that are no usable tools, with the reason, in order."""
 
 

@@ -79,7 +79,7 @@ def rank_messages(
     """
     history = request.histories.load(tx, agent.id)
     few = max(FEWEST_CANDIDATES, min(history.rows // CANDIDATE_OF, MOST_CANDIDATES))
-    out_of_view = tx.resets.unfinished_seqs(agent.id)
+    out_of_view = tx.resets.get_pending_seqs(agent.id)
     mask = history.mask(where, out_of_view=out_of_view)
     only = None if mask is None or (_only_before(where) and not out_of_view) else history.seq[mask]
     meaning = match_vectors(
@@ -97,7 +97,7 @@ def rank_messages(
     named = spans(request.text, now=now, timezone=request.timezone)
     in_spans = history.seq[:0]
     if named:  # a cached history still has the rows of a reset, and they must not take the places of others
-        in_spans = _rows_in_spans(history, history.mask(where, out_of_view=tx.resets.last_seqs(agent.id)), named)
+        in_spans = _rows_in_spans(history, history.mask(where, out_of_view=tx.resets.get_last_seqs(agent.id)), named)
     candidates = np.concatenate([np.asarray(matches.seqs, np.int64), nearest, in_spans])
     seqs, at = _with_neighbours(history, mask, candidates, few // NEIGHBOURED_OF if meaning.rows else WORDS_NEIGHBOURED)
     texts = tx.messages.texts(agent.id, seqs.tolist())
@@ -125,7 +125,8 @@ def read_messages(tx: Tx, ranking: RankedMessages, *, limit: int, explain: bool 
     seqs = ranking.seqs[order].tolist()
     chosen = merge_duplicates([ranking.texts[seq] for seq in seqs], seqs, limit=limit)
     messages = {
-        message.seq: message for message in tx.messages.by_seqs(ranking.agent.id, [seqs[index] for index, _ in chosen])
+        message.seq: message
+        for message in tx.messages.list_by_seqs(ranking.agent.id, [seqs[index] for index, _ in chosen])
     }
     hits = []
     for index, same in chosen:
@@ -146,7 +147,7 @@ def why_message(tx: Tx, ranking: RankedMessages, row: int, same: Sequence[int] =
     # Rows of other sessions are farther away than any place.
     beside = np.flatnonzero((np.abs(pool.spot - pool.spot[row]) <= NEIGHBOURS) & (pool.seq != pool.seq[row]))
     near = ranking.seqs[beside].tolist() if {"neighbour_words", "neighbour_dense"} & explanation.parts.keys() else []
-    ids = {message.seq: message.id for message in tx.messages.by_seqs(ranking.agent.id, [*near, *same])}
+    ids = {message.seq: message.id for message in tx.messages.list_by_seqs(ranking.agent.id, [*near, *same])}
     return replace(
         explanation,
         neighbours=tuple(ids[seq] for seq in near if seq in ids),

@@ -112,7 +112,7 @@ def _archives(tx: Tx, scope: RecallScope) -> Sequence[Archive]:
 
 def _add_blocks(tx: Tx, agent: Agent, text: str, collection: _Candidates) -> None:
     """Add all blocks, scored by the share of the query's words in them."""
-    blocks = tx.blocks.of_agent(agent.id)
+    blocks = tx.blocks.list_by_agent(agent.id)
     query = parse_query(text)
     counts = clause_counts(query, [block.value for block in blocks])
     word_shares = (counts > 0).sum(0) / max(1, len(query.clauses))
@@ -193,7 +193,7 @@ def _add_passages(
         if not name or "folder_id" not in passage.source:
             return name and str(name)
         if archive_id not in folders:
-            folder = tx.folders.of_archive(archive_id)
+            folder = tx.folders.find_by_archive(archive_id)
             folders[archive_id] = "" if folder is None else f"{folder.name}/"
         return f"{folders[archive_id]}{name}"
 
@@ -285,7 +285,7 @@ def _add_turns(
                 if not is_in_view(near):
                     neighbours.setdefault(near, {})[hit] = share * scores[hit]
     numbers = {index: int(history.seq[index]) for index in (*scores, *neighbours)}
-    messages = {message.seq: message for message in tx.messages.by_seqs(ranked.agent.id, list(numbers.values()))}
+    messages = {message.seq: message for message in tx.messages.list_by_seqs(ranked.agent.id, list(numbers.values()))}
     conversations: dict[int, ConversationId] = {}
     for index, seq in numbers.items():
         message = messages.get(seq)
@@ -294,7 +294,7 @@ def _add_turns(
             continue
         line = message.conversation_seq
         if line not in conversations:
-            conversations[line] = tx.conversations.at(ranked.agent.id, line).id
+            conversations[line] = tx.conversations.get_by_seq(ranked.agent.id, line).id
         collection.add(
             Candidate(
                 kind="turn",

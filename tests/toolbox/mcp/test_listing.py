@@ -10,8 +10,8 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.errors import McpUnreachable
-from perdure.core.mcp import LEFT_OUT_MAX, SERVER_TOOLS_MAX, LeftOut
-from perdure.toolbox.mcp.listing import LeftOutTools
+from perdure.core.mcp import INVALID_ENTRIES_MAX, SERVER_TOOLS_MAX, InvalidEntry
+from perdure.toolbox.mcp.listing import InvalidEntries
 from tests.support import mcp_raw_server
 from tests.support.library import open_async
 from tests.toolbox.mcp.servers import COMMAND
@@ -27,7 +27,7 @@ def listing(tmp_path: Path, *entries: Any) -> Path:
     return file
 
 
-async def added(perdure: AsyncPerdure, file: Path) -> tuple[LeftOut, ...]:
+async def added(perdure: AsyncPerdure, file: Path) -> tuple[InvalidEntry, ...]:
     """What was left out of the listing of a server that was just added."""
     await perdure.mcp.add("raw", command=COMMAND, args=["-P", RAW, str(file)])
     return (await perdure.mcp.get("raw")).server.left_out
@@ -83,13 +83,13 @@ async def test_what_is_left_out_is_told_by_each_reading(tmp_path: Path) -> None:
 async def test_more_tools_than_are_read_are_told(tmp_path: Path) -> None:
     """The first ones are there; the rest is named up to a limit, then counted."""
     async with await open_async(tmp_path / "agents.db") as perdure:
-        entries = [GOOD | {"name": f"tool_{number}"} for number in range(SERVER_TOOLS_MAX + LEFT_OUT_MAX + 5)]
+        entries = [GOOD | {"name": f"tool_{number}"} for number in range(SERVER_TOOLS_MAX + INVALID_ENTRIES_MAX + 5)]
         left_out = await added(perdure, listing(tmp_path, *entries))
 
         assert len(await perdure.mcp.tools("raw")) == SERVER_TOOLS_MAX
-        assert len(left_out) == LEFT_OUT_MAX
+        assert len(left_out) == INVALID_ENTRIES_MAX
         assert f"more than {SERVER_TOOLS_MAX} tools" in left_out[0].reason
-        assert left_out[-1] == LeftOut(name="…", reason="6 more")
+        assert left_out[-1] == InvalidEntry(name="…", reason="6 more")
 
 
 async def test_a_listing_that_is_none_is_refused_as_a_whole(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ async def test_a_listing_that_is_none_is_refused_as_a_whole(tmp_path: Path) -> N
 
 def test_the_first_reason_counts_and_names_are_one_line() -> None:
     """However often and however oddly something is named."""
-    left_out = LeftOutTools()
+    left_out = InvalidEntries()
     left_out.add("a\n b", "first")
     left_out.add("a b", "second")
     left_out.add("\x00", "third", place=7)

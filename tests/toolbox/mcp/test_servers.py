@@ -152,7 +152,7 @@ async def test_a_changed_definition_is_held_back_until_it_is_approved(tmp_path: 
         assert synced.changed == ("look",)
         await agent.send("Look.")
         (refused,) = await results(agent)
-        (tool,) = await perdure.app.store.read(lambda tx: tx.tools.of_agent(agent.id))
+        (tool,) = await perdure.app.store.read(lambda tx: tx.tools.list_by_agent(agent.id))
         assert tool.spec.description == "Look at something."
         (changed,) = [one for one in await perdure.mcp.tools("web") if one.name == "look"]
         assert changed.seen is not None
@@ -163,7 +163,7 @@ async def test_a_changed_definition_is_held_back_until_it_is_approved(tmp_path: 
 
         assert (refused.status, "approve it first" in refused.text) == ("error", True)
         assert (await results(agent))[-1].text == "y: nothing unusual"
-        (tool,) = await perdure.app.store.read(lambda tx: tx.tools.of_agent(agent.id))
+        (tool,) = await perdure.app.store.read(lambda tx: tx.tools.list_by_agent(agent.id))
         assert CANARY in tool.spec.description
 
 
@@ -287,7 +287,7 @@ async def test_a_server_is_changed_renamed_and_removed(tmp_path: Path, web: Runn
         agent = await perdure.create_agent("ada", tools=["web__add"])
         renamed = await perdure.mcp.update("web", name="net")
         assert renamed.name == "net"
-        (tool,) = await perdure.app.store.read(lambda tx: tx.tools.of_agent(agent.id))
+        (tool,) = await perdure.app.store.read(lambda tx: tx.tools.list_by_agent(agent.id))
         assert (tool.spec.name, tool.tags, tool.spec.tool_type) == ("web__add", ("mcp:net",), "external_mcp")
         with pytest.raises(PerdureError, match="another host"):
             await perdure.mcp.update("net", url="http://localhost:1/mcp")

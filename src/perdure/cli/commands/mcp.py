@@ -12,7 +12,7 @@ from perdure.cli.views.json import fields
 from perdure.cli.views.view import View
 from perdure.cli.work import confirm, open_store
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
+from perdure.core.mcp import Definition, InvalidEntry, McpServer, McpTool
 from perdure.core.secrets import REFERENCE
 from perdure.core.text.line_diff import unified_diff
 from perdure.domain.mcp import ToolsByStatus
@@ -184,7 +184,7 @@ def _list_names(names: Sequence[str], more: str) -> str:
     return text + more.format(len(names) - NAMES_MAX) if len(names) > NAMES_MAX else text
 
 
-def _left_out(entry: LeftOut) -> str:
+def _left_out(entry: InvalidEntry) -> str:
     """A tool that is left out, and why."""
     return visible(f"{entry.name}  left out  {entry.reason}")
 

@@ -51,7 +51,7 @@ def apply_stubs(message: Message, stubs: Mapping[int, int]) -> Message:
 
 
 def cut_result(text: str, chars: int) -> str:
-    """Return a text at least as long as the view's of a cut result, before the result has a row."""
+    """Cut a tool result to `chars`, with the longest handle: its message has no number yet."""
     return _cut(text, chars, 10**12)
 
 
@@ -65,7 +65,7 @@ def stub_chars(message: Message) -> int:
 
 
 def row_tokens(message: Message, stubs: Mapping[int, int], counter: TokenCounter) -> int:
-    """Return the upper estimate of a row in its visible form; a whole row has it stored."""
+    """Return at most how many tokens a message has in the view; a message without a stub has its count stored."""
     if message.seq not in stubs and not message.revision:
         return message.tokens
     parts = apply_stubs(message, stubs).parts

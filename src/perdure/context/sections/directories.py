@@ -29,18 +29,18 @@ class OpenFile:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryView:
-    """A folder, its files that are open, and the first of its other files; of all there are `folder.file_count`."""
+    """A folder with its open files and the first of its other files."""
 
     folder: Folder
-    opened: tuple[OpenFile, ...] = ()
-    closed: tuple[AgentFile, ...] = ()
+    open_files: tuple[OpenFile, ...] = ()
+    closed_files: tuple[AgentFile, ...] = ()
 
 
 def directories_xml(views: Sequence[DirectoryView], *, max_open: int) -> str:
     """Render the section; empty for no folders."""
     if not views:
         return ""
-    count = sum(len(view.opened) for view in views)
+    count = sum(len(view.open_files) for view in views)
     limits = f"<file_limits>\n- files_open={count}\n- max_files_open={max_open}\n</file_limits>"
     return "\n".join(("<directories>", limits, *map(_directory, views), "</directories>"))
 
@@ -51,14 +51,16 @@ def _directory(view: DirectoryView) -> str:
     lines = [f'<directory name="{_attribute(folder.name)}" files="{folder.file_count}">']
     about = {"description": folder.description, "instructions": folder.instructions}
     lines += [f"<{name}>{escape_tags(text)}</{name}>" for name, text in about.items() if text]
-    for one in view.opened:
-        lines.append(f'<file status="open" name="{_attribute(one.file.path)}">')
-        lines.append(escape_tags(one.text) if one.text else "[no room to show it: open_files reads its lines]")
+    for open_file in view.open_files:
+        lines.append(f'<file status="open" name="{_attribute(open_file.file.path)}">')
+        lines.append(
+            escape_tags(open_file.text) if open_file.text else "[no room to show it: open_files reads its lines]"
+        )
         lines.append("</file>")
-    for file in view.closed:
+    for file in view.closed_files:
         state = "closed" if file.file.status in ("completed", "embedding") else file.file.status
         lines.append(f'<file status="{state}" name="{_attribute(file.path)}" lines="{file.file.line_count}"/>')
-    hidden_count = folder.file_count - len(view.opened) - len(view.closed)
+    hidden_count = folder.file_count - len(view.open_files) - len(view.closed_files)
     if hidden_count > 0:
         lines.append(f"[{hidden_count} more files: grep_files and semantic_search_files look into all of them]")
     lines.append("</directory>")
@@ -76,7 +78,9 @@ def skeleton_tokens(
     def cut(folders: int, closed: int, chars: int) -> list[DirectoryView]:
         return [
             DirectoryView(
-                _shorten(view.folder, chars), tuple(OpenFile(one.file) for one in view.opened), view.closed[:closed]
+                _shorten(view.folder, chars),
+                tuple(OpenFile(each.file) for each in view.open_files),
+                view.closed_files[:closed],
             )
             for view in views[:folders]
         ]
@@ -108,50 +112,50 @@ def directories_section(system: str) -> str:
 
 
 def file_deltas(
-    seen: Mapping[str, int],
-    now: Mapping[str, int],
+    before: Mapping[str, int],
+    after: Mapping[str, int],
     *,
-    shown: Mapping[str, int],
+    prefix: Mapping[str, int],
     folders: Mapping[str, Folder],
     newest: Mapping[str, Sequence[str]],
-    opened: Mapping[str, OpenFile],
+    open_files: Mapping[str, OpenFile],
     names: Mapping[str, str],
 ) -> tuple[str, ...]:
-    """Build the delta messages between the versions `seen` by a log and those `now`.
+    """Build the delta messages between two states of a log: folder or file id -> version.
 
     Args:
-        shown: the versions in the prefix before the log; they need no message.
+        prefix: the versions in the prefix before the log; they need no message.
         folders: id -> folder, of the agent's.
         newest: folder id -> names of its newest files.
-        opened: id -> open file with the lines to show.
+        open_files: id -> open file with the lines to show.
         names: id -> name, of detached folders and closed files, where known.
     """
     texts: list[str] = []
-    for key, version in now.items():
-        if seen.get(key) == version or shown.get(key) == version:
+    for key, version in after.items():
+        if before.get(key) == version or prefix.get(key) == version:
             continue
         if (folder := folders.get(key)) is not None:
             texts.append(
                 envelope(
                     "folder_delta",
                     folder=folder.name,
-                    op="changed" if key in seen else "attached",
+                    op="changed" if key in before else "attached",
                     files=folder.file_count,
                     newest=list(newest.get(key, ())) or None,
                 )
             )
-        elif (one := opened.get(key)) is not None:
+        elif (open_file := open_files.get(key)) is not None:
             texts.append(
                 envelope(
                     "file_delta",
-                    file=one.file.path,
+                    file=open_file.file.path,
                     op="opened",
-                    lines=f"{one.file.first_line}-{one.file.last_line} of {one.file.file.line_count}",
-                    text=one.text or None,
+                    lines=f"{open_file.file.first_line}-{open_file.file.last_line} of {open_file.file.file.line_count}",
+                    text=open_file.text or None,
                 )
             )
-    for key in seen:
-        if key not in now:
+    for key in before:
+        if key not in after:
             kind = "folder" if key.startswith("source-") else "file"
             texts.append(
                 envelope(f"{kind}_delta", **{kind: names.get(key)}, op="detached" if kind == "folder" else "closed")

@@ -412,7 +412,7 @@ def _messages(group: Sequence[Atom]) -> list[Message]:
 
 
 def _overestimate(certificate: Certificate) -> float:
-    """Return the estimate relative to the certified tokens; below 1 where the estimate is too low."""
+    """Return the uncorrected estimate divided by the corrected one."""
     return certificate.estimated_tokens / max(1, certificate.tokens)
 
 

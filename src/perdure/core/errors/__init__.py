@@ -118,11 +118,11 @@ class NameInvalid(InvalidInput):
 
 
 class ToolRulesInvalid(InvalidInput):
-    """Rules for tools that can't be read, or that no run could keep because they contradict each other."""
+    """Tool rules can't be read, or contradict each other."""
 
 
 class AnswerInvalid(InvalidInput):
-    """An answer to pending calls that are not, or not so, pending. Nothing was written."""
+    """An answer does not fit the tool calls that wait for one. Nothing was written."""
 
 
 class FileNameInvalid(InvalidInput):

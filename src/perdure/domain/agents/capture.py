@@ -41,7 +41,7 @@ def capture_due(tx: Tx, agent_id: AgentId, conversation_seq: int, *, force: bool
     """
     settings = tx.agents.get(agent_id).settings
     setting = auto_capture_of(settings)
-    if setting is None or bypasses(settings, tx.conversations.at(agent_id, conversation_seq)):
+    if setting is None or bypasses(settings, tx.conversations.get_by_seq(agent_id, conversation_seq)):
         return None
     backlog = tx.captures.get_backlog(
         agent_id, conversation_seq, before_seq=_first_open_seq(tx, agent_id, conversation_seq)
@@ -67,7 +67,7 @@ def capture(tx: Tx, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, 
     turns = [message for message in rows if message.role in ("user", "assistant") and message.text.strip()]
     if turns:
         archive_id = _target_archive(tx, agent_id, setting, ids, at)
-        conversation = tx.conversations.at(agent_id, conversation_seq)
+        conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
         tx.passages.add(
             [
                 _build_passage(lines, conversation, PassageId(ids.new("passage")), archive_id, at=at)
@@ -81,7 +81,7 @@ def capture(tx: Tx, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, 
 
 def _first_open_seq(tx: Tx, agent_id: AgentId, conversation_seq: int) -> int | None:
     """Return the number of the active run's first message; its messages are captured when it ends."""
-    active = tx.runs.active(agent_id, conversation_seq)
+    active = tx.runs.find_active(agent_id, conversation_seq)
     return None if active is None else active.first_message_seq
 
 

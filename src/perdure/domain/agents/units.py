@@ -194,7 +194,7 @@ def check_rule_arguments(tx: Tx, agent_id: AgentId, settings: Mapping[str, Any])
             arguments += rule.child_args.items()
     if not arguments:
         return
-    tools = {tool.spec.name: tool.spec for tool in tx.tools.of_agent(agent_id)}
+    tools = {tool.spec.name: tool.spec for tool in tx.tools.list_by_agent(agent_id)}
     for name, args in arguments:
         if (spec := tools.get(name)) is None:
             continue

@@ -108,9 +108,9 @@ def _texts(tx: Tx, claims: Sequence[Claim]) -> dict[tuple[int, int], str]:
     texts: dict[tuple[int, int], str] = {}
     for (number, kind, owner_id), seqs in by_owner.items():
         if kind == "archive":
-            passages = tx.passages.by_seqs(ArchiveId(owner_id), seqs)
+            passages = tx.passages.list_by_seqs(ArchiveId(owner_id), seqs)
             texts |= {(number, passage.seq): passage.text for passage in passages}
         else:
-            messages = tx.messages.by_seqs(AgentId(owner_id), seqs)
+            messages = tx.messages.list_by_seqs(AgentId(owner_id), seqs)
             texts |= {(number, message.seq): message.text for message in messages if is_embedded(message)}
     return texts

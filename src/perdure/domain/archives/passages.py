@@ -186,7 +186,9 @@ def _half_floats(vector: Sequence[float]) -> bytes:
 
 def _first_own_archive(tx: Tx, agent_id: AgentId) -> Archive | None:
     """Return the first archive of the agent that is no folder's."""
-    return next((one for one in tx.archives.of_agent(agent_id) if tx.folders.of_archive(one.id) is None), None)
+    return next(
+        (one for one in tx.archives.list_by_agent(agent_id) if tx.folders.find_by_archive(one.id) is None), None
+    )
 
 
 def _build_passage(

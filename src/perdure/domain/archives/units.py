@@ -70,10 +70,10 @@ def archives_of(tx: Tx, agent_id: AgentId, *, files: bool) -> Sequence[Archive]:
     Raises: NotFound.
     """
     tx.agents.model(agent_id)
-    own = tx.archives.of_agent(agent_id)
+    own = tx.archives.list_by_agent(agent_id)
     if not files:
         return own
-    return [*own, *(tx.archives.get(folder.archive_id) for folder in tx.folders.of_agent(agent_id))]
+    return [*own, *(tx.archives.get(folder.archive_id) for folder in tx.folders.list_by_agent(agent_id))]
 
 
 def attach_archive(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
@@ -140,7 +140,7 @@ def delete_selected(tx: Tx, archive_id: ArchiveId, selection: Selection, seqs: S
 
 def check_not_folder(tx: Tx, archive_id: ArchiveId, *, help: str = "change the files of") -> None:
     """Check that the archive is no folder's, so that callers may change it. Raises: InvalidInput."""
-    folder = tx.folders.of_archive(archive_id)
+    folder = tx.folders.find_by_archive(archive_id)
     if folder is not None:
         raise InvalidInput(f"{archive_id} holds what a folder's files say: {help} {folder.name!r}")
 

@@ -60,7 +60,7 @@ def _view(tx: Tx, call: MemoryCall, path: str) -> ToolOutcome:
     if path.rstrip("/") == ROOT:
         lines = [
             f"{ROOT}/{block.label} ({len(block.value)} of {block.limit_chars} characters): {block.description or ''}"
-            for block in tx.blocks.of_agent(call.agent.id)
+            for block in tx.blocks.list_by_agent(call.agent.id)
         ]
         return ToolOutcome(text="\n".join(lines) or "There are no memory blocks.")
     return ToolOutcome(text=find_block(tx, call.agent.id, _label(path, "path")).value)

@@ -69,7 +69,7 @@ def find_block(tx: Tx, agent_id: AgentId, label: str) -> Block:
     """Return the agent's block with this label. Raises: BlockNotFound, naming the agent's labels."""
     block = tx.blocks.find(agent_id, label)
     if block is None:
-        raise BlockNotFound(label, known=[known.label for known in tx.blocks.of_agent(agent_id)])
+        raise BlockNotFound(label, known=[known.label for known in tx.blocks.list_by_agent(agent_id)])
     return block
 
 

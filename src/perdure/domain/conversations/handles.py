@@ -39,8 +39,8 @@ def resolve_handle(tx: Tx, run: Run, text: str) -> SummaryNode | Rows | Message:
     if handle is None:
         raise ToolError(f"{text[:60]!r} is no handle: write node-3, msg-17 or msg-17..40")
     if handle.kind == "node":
-        first_seq = tx.conversations.at(agent_id, conversation).first_seq
-        nodes = tx.nodes.by_seqs(agent_id, conversation, [handle.first])
+        first_seq = tx.conversations.get_by_seq(agent_id, conversation).first_seq
+        nodes = tx.nodes.list_by_seqs(agent_id, conversation, [handle.first])
         if nodes and nodes[0].from_message_seq >= first_seq:  # else a reset removed it from view
             return nodes[0]
         known = _known_nodes(tx, agent_id, conversation, first_seq)
@@ -59,7 +59,7 @@ def resolve_handle(tx: Tx, run: Run, text: str) -> SummaryNode | Rows | Message:
 def find_message(tx: Tx, agent_id: AgentId, seq: int) -> Message:
     """Return a message by its number. Raises: ToolError: there is none, it was removed, or it is the engine's own."""
     handle = message_handle(seq)
-    if messages := tx.messages.by_seqs(agent_id, [seq]):
+    if messages := tx.messages.list_by_seqs(agent_id, [seq]):
         if messages[0].kind == "message":
             return messages[0]
         raise ToolError(f"{handle} is no message but a note of the system: take a number beside it")

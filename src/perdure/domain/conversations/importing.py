@@ -129,8 +129,8 @@ class Importer:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
-    """How many messages were added as `new`, and how many exist but are out of view after a `reset`."""
+class ImportCounts:
+    """How many messages of an import are `new`, and how many are stored already but out of view by a `reset`."""
 
     new: int
     reset: int
@@ -138,13 +138,13 @@ class Added:
 
 def add_imported(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
-) -> Added:
+) -> ImportCounts:
     """Append the messages that the conversation does not have, in order.
 
     Raises: NotFound; ConversationBusy: a run is active, and the messages would separate its calls from their results.
     """
     tx.agents.lock(agent_id)
-    if (active := tx.runs.active(agent_id, conversation_seq)) is not None:
+    if (active := tx.runs.find_active(agent_id, conversation_seq)) is not None:
         raise ConversationBusy(active.id)
     existing = tx.messages.find_existing([draft.id for draft in drafts])
     new: dict[MessageId, tuple[Draft, int]] = {}
@@ -154,7 +154,7 @@ def add_imported(
     if new:
         added, counts = zip(*new.values(), strict=True)
         tx.messages.append(agent_id, added, conversation_seq=conversation_seq, at=at, tokens=counts)
-    return Added(len(new), len(tx.messages.find_reset(sorted(existing))))
+    return ImportCounts(len(new), len(tx.messages.find_reset(sorted(existing))))
 
 
 def _parse_short_text(name: str, value: Any, limit: int) -> str | None:

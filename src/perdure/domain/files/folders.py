@@ -100,8 +100,8 @@ def attach_folder(tx: Tx, agent_id: AgentId, folder_id: FolderId, *, opens: bool
 def detach_folder(tx: Tx, agent_id: AgentId, folder_id: FolderId) -> bool:
     """Detach a folder, and with the last one the file tools; return whether the agent had it. Raises: NotFound."""
     removed = tx.folders.detach(agent_id, folder_id)
-    if removed and not tx.folders.of_agent(agent_id):
-        attached = {tool.spec.name for tool in tx.tools.of_agent(agent_id)}
+    if removed and not tx.folders.list_by_agent(agent_id):
+        attached = {tool.spec.name for tool in tx.tools.list_by_agent(agent_id)}
         for name in attached.intersection(FILE_TOOLS):
             tx.tools.detach(agent_id, name)
     return removed

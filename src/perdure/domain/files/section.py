@@ -31,7 +31,7 @@ def build_file_section(tx: Tx, agent_id: AgentId, limits: FileLimits, *, most: i
 
     Files used last get room for their lines first; the others are listed as open.
     """
-    folders = tx.folders.of_agent(agent_id)
+    folders = tx.folders.list_by_agent(agent_id)
     if not folders:
         return ""
     by_use = list(tx.agent_files.list_open(agent_id))[: limits.max_open]
@@ -50,7 +50,7 @@ def build_file_section(tx: Tx, agent_id: AgentId, limits: FileLimits, *, most: i
         )
     cut, skeleton = skeleton_tokens(views, max_open=limits.max_open, most=most, counter=counter)
     tokens_left = most - skeleton
-    visible = {one.file.file.id for view in cut for one in view.opened}
+    visible = {one.file.file.id for view in cut for one in view.open_files}
     texts: dict[FileId, str] = {}
     for file in by_use:
         if tokens_left < LEAST_VIEW_TOKENS:
@@ -61,9 +61,9 @@ def build_file_section(tx: Tx, agent_id: AgentId, limits: FileLimits, *, most: i
     complete = [
         replace(
             view,
-            opened=tuple(
+            open_files=tuple(
                 OpenFile(one.file, texts.get(one.file.file.id, ""))
-                for one in sorted(view.opened, key=lambda one: one.file.file.number)
+                for one in sorted(view.open_files, key=lambda one: one.file.file.number)
             ),
         )
         for view in cut
@@ -99,7 +99,7 @@ def build_file_deltas(
     after = {key: version for key, version in now.items() if is_file_key(key)}
     if before == after:
         return ()
-    folders: dict[str, Folder] = {folder.id: folder for folder in tx.folders.of_agent(agent_id)}
+    folders: dict[str, Folder] = {folder.id: folder for folder in tx.folders.list_by_agent(agent_id)}
     newest: dict[str, Sequence[str]] = {
         key: [file.name for file in tx.files.list(FolderId(key), newest_first=True, limit=NEWEST_NAMES)]
         for key in folders
@@ -119,4 +119,4 @@ def build_file_deltas(
                 names[key] = tx.folders.get(FolderId(key)).name
             else:
                 names[key] = tx.files.get(FileId(key)).name
-    return file_deltas(before, after, shown=shown, folders=folders, newest=newest, opened=open_files, names=names)
+    return file_deltas(before, after, prefix=shown, folders=folders, newest=newest, open_files=open_files, names=names)

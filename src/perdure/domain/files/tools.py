@@ -241,7 +241,7 @@ def _matches(tx: Tx, file: AgentFile, search: Search) -> Iterator[Match]:
 def _readable(tx: Tx, agent_id: AgentId) -> Iterator[AgentFile]:
     """Yield the files whose text is stored, in the order of their folders."""
     place: tuple[int, int] | None = None
-    numbers = {folder.id: folder.number for folder in tx.folders.of_agent(agent_id)}
+    numbers = {folder.id: folder.number for folder in tx.folders.list_by_agent(agent_id)}
     while page := tx.agent_files.list(agent_id, above=place, limit=FILES_A_PAGE):
         yield from (file for file in page if file.file.status in ("embedding", "completed"))
         place = (numbers[page[-1].file.folder_id], page[-1].file.number)

@@ -143,7 +143,7 @@ def _children(
     tx: Tx, node: SummaryNode, span: Span | None, search: Search | None, budget: Budget, timezone: tzinfo
 ) -> str:
     """List the nodes below a node, or those whose summary matches. Raises: ToolError."""
-    nodes = tx.nodes.by_seqs(node.agent_id, node.conversation_seq, sorted(node.children))
+    nodes = tx.nodes.list_by_seqs(node.agent_id, node.conversation_seq, sorted(node.children))
     if span is not None and nodes:
         first, last = span.within(nodes[0].seq, nodes[-1].seq)
         if not (children := [child for child in nodes if first <= child.seq <= last]):

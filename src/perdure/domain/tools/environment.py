@@ -49,7 +49,7 @@ def load_inputs(
     secrets = secret_names(tx, agent_id, code) if code else {}
     if agent_id is None:
         return ToolInputs(code, environment, secrets, None, ())
-    blocks = tx.blocks.of_agent(agent_id) if code is not None and code.takes_agent else ()
+    blocks = tx.blocks.list_by_agent(agent_id) if code is not None and code.takes_agent else ()
     return ToolInputs(code, environment, secrets, tx.agents.get(agent_id), blocks)
 
 

@@ -74,7 +74,7 @@ def find_pending(tx: Tx, conversation: Conversation) -> Pending | None:
     """The calls that wait in this conversation; None: none do."""
     if conversation.pending_run_seq is None or conversation.pending_from is None:
         return None
-    run = tx.runs.at(RunKey(conversation.agent_id, conversation.pending_run_seq))
+    run = tx.runs.get_by_key(RunKey(conversation.agent_id, conversation.pending_run_seq))
     rows = tx.messages.view(
         conversation.agent_id, conversation.seq, from_seq=conversation.pending_from, upto_seq=NEWEST
     )
@@ -224,7 +224,7 @@ def check_answers(
     known = not call_ids or {*call_ids} <= {*waiting} if partial else {*call_ids} == {*waiting}
     if not known or len({*call_ids}) < len(call_ids):
         raise AnswerInvalid(f"Invalid tool call IDs. Expected '{list(waiting)}', but received '{call_ids}'.")
-    tools = {tool.spec.name: tool.spec for tool in tx.tools.of_agent(agent.id)}
+    tools = {tool.spec.name: tool.spec for tool in tx.tools.list_by_agent(agent.id)}
     for answer in answers:
         call = waiting[answer.call_id].call
         if not isinstance(answer, ToolDecision):
@@ -250,7 +250,7 @@ def check_answers(
 
 def check_edited(tx: Tx, call: PendingCall, arguments: str) -> None:
     """Check that the call could be approved with these arguments, as JSON. Raises: AnswerInvalid."""
-    spec = next((tool.spec for tool in tx.tools.of_agent(call.agent_id) if tool.spec.name == call.name), None)
+    spec = next((tool.spec for tool in tx.tools.list_by_agent(call.agent_id) if tool.spec.name == call.name), None)
     _check_arguments(call.call, spec or CONTEXT_TOOL_SPECS.get(call.name), arguments)
 
 
@@ -335,7 +335,7 @@ def tools_of(tx: Tx, run: Run, *, own_names: Collection[str] = ()) -> dict[str, 
     Args:
         own_names: names that the caller's tools don't take, because a person was asked to approve the agent's own.
     """
-    own = {tool.spec.name: tool for tool in tx.tools.of_agent(run.key.agent_id)}
+    own = {tool.spec.name: tool for tool in tx.tools.list_by_agent(run.key.agent_id)}
     client: dict[str, Tool] = {}
     if run.client_tools is not None:
         specs = client_specs(tx, run.key.agent_id, run.client_tools)

@@ -46,7 +46,7 @@ def split_repeated_answers(
     if not fresh:
         for key, answer in tx.runs.answers(conversation.agent_id, conversation.seq, limit=LATEST_ANSWERS):
             if ids <= {*answer["calls"]}:
-                run = tx.runs.at(key)
+                run = tx.runs.get_by_key(key)
                 if not ids <= {*(stored := _answers_in(_answered_rows(tx, run, len(answer["calls"]))))}:
                     break
                 _check_same(again, stored, waiting=waiting, most_chars=most_chars)

@@ -51,8 +51,8 @@ async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
 
 def _store_plan(tx: Tx, room: RoomPlan, summary: Summary | None, inputs: UnitInputs) -> Progress:
     """Store what the plan says, if the conversation's state is still that of the plan."""
-    log = replace(room.log, run=tx.runs.hold(room.log.run, until=inputs.until))
-    conversation = tx.conversations.at(room.agent.id, room.conversation.seq)
+    log = replace(room.log, run=tx.runs.keep_lease(room.log.run, until=inputs.until))
+    conversation = tx.conversations.get_by_seq(room.agent.id, room.conversation.seq)
     planned = (room.view.prefix.seq, room.conversation.stubs, room.agent.settings_revision)
     now = (conversation.prefix_seq, conversation.stubs, tx.agents.get(room.agent.id).settings_revision)
     if now != planned or not isinstance(next_action(log), MakeRequest):
@@ -103,7 +103,7 @@ def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, conversation: Conversation, 
     events: list[Event] = [RowsCut(changed)]
     if stub.sent:
         prefix = tx.prefixes.add(replace(view.prefix, reason="window", created_at=inputs.now))
-        tx.conversations.put_seen(room.agent.id, conversation.seq, conversation.seen, prefix=prefix)
+        tx.conversations.put_block_versions(room.agent.id, conversation.seq, conversation.seen, prefix=prefix)
         events.append(PrefixRewritten(prefix.seq, prefix.reason))
     rows = (*view.pinned, *view.rows)
     cut = [message for message in rows if message.seq in changed]

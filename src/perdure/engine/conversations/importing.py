@@ -22,7 +22,7 @@ from perdure.core.errors import IrreducibleFloor
 from perdure.core.ids import AgentId
 from perdure.core.messages import Draft, text_of
 from perdure.core.nodes import SummaryNode
-from perdure.domain.conversations.importing import Added, add_imported
+from perdure.domain.conversations.importing import ImportCounts, add_imported
 from perdure.engine.approvals.answers import approval_pending
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, extract_summary
@@ -45,7 +45,9 @@ class _ViewState:
     status: str
 
 
-async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports) -> Added:
+async def import_drafts(
+    agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports
+) -> ImportCounts:
     """Add the messages that are not there yet, in one transaction; then make room in the view.
 
     Raises: NotFound, ConversationBusy, ApprovalPending, StoreError: none of them was added.
@@ -59,7 +61,7 @@ async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequen
 
 def _add(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
-) -> Added:
+) -> ImportCounts:
     """Add the messages that are not there yet. Raises: NotFound, ConversationBusy, ApprovalPending."""
     tx.agents.lock(agent_id)
     conversation = tx.conversations.get_state(agent_id, conversation_seq).conversation  # not one that was deleted
@@ -96,14 +98,14 @@ def _load_if_full(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: Unit
     if conversation.prefix_seq is None:
         prefix = recompile_prefix(tx, agent, conversation, memory, inputs, None, reason="import", client_tools=None)
     else:
-        prefix = tx.prefixes.at(agent_id, conversation.prefix_seq)
+        prefix = tx.prefixes.get(agent_id, conversation.prefix_seq)
     window, reserve = inputs.window(agent)
     if prefix.tokens + conversation.view_tokens - conversation.overcount <= window - reserve:
         return None
-    pinned = tx.messages.by_seqs(agent_id, prefix.pinned)
+    pinned = tx.messages.list_by_seqs(agent_id, prefix.pinned)
     rows = tx.messages.view(agent_id, conversation_seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
     view = View.of(prefix, pinned, conversation.stubs).with_rows(rows)
-    nodes = tx.nodes.by_seqs(agent_id, conversation_seq, prefix.nodes)
+    nodes = tx.nodes.list_by_seqs(agent_id, conversation_seq, prefix.nodes)
     status = tail(inputs.now, agent.timezone, memory.counts, marker=prefix.marker)
     return _ViewState(agent, conversation, view, tuple(nodes), status)
 
@@ -139,8 +141,8 @@ def _store_plan(tx: Tx, state: _ViewState, removal: Evict | Merge, summary: Summ
     """Carry out the plan. Returns False if the conversation has changed since; its next run then makes room itself."""
     agent_id, planned = state.agent.id, state.conversation
     tx.agents.lock(agent_id)
-    now = tx.conversations.at(agent_id, planned.seq)
-    if now != planned or tx.runs.active(agent_id, planned.seq) is not None:
+    now = tx.conversations.get_by_seq(agent_id, planned.seq)
+    if now != planned or tx.runs.find_active(agent_id, planned.seq) is not None:
         return False
     compact_view(tx, state.agent, now, state.view, state.nodes, removal, summary, inputs, reason="import")
     return True

@@ -93,7 +93,7 @@ async def carry_out_left(ports: Ports) -> None:
     if await ports.store.read(lambda tx: tx.upkeep.unfinished_deletes()):
         await _carry_out_deletes(ports)
     damaged: set[AgentId] = set()
-    while agents := set(await ports.store.read(lambda tx: tx.resets.unfinished())) - damaged:
+    while agents := set(await ports.store.read(lambda tx: tx.resets.list_agents())) - damaged:
         for agent_id in sorted(agents):
             try:
                 await _carry_out(agent_id, ports)
@@ -149,7 +149,7 @@ def _uncaptured(tx: Tx, agent_id: AgentId, conversations: Sequence[Conversation]
     """Up to which row each conversation waits for capture; none if a run goes on in one, for then none is reset."""
     if auto_capture_of(tx.agents.get(agent_id).settings) is None:
         return {}
-    if any(tx.runs.active(agent_id, conversation.seq) is not None for conversation in conversations):
+    if any(tx.runs.find_active(agent_id, conversation.seq) is not None for conversation in conversations):
         return {}
     due = {conversation.seq: capture_due(tx, agent_id, conversation.seq, force=True) for conversation in conversations}
     return {seq: upto for seq, upto in due.items() if upto is not None}
@@ -160,7 +160,7 @@ def _reset(
 ) -> Sequence[Reset]:
     """Reset these conversations of one agent. The caller holds the agent's lock. Raises: ConversationBusy."""
     for conversation in conversations:
-        if (busy := tx.runs.active(conversation.agent_id, conversation.seq)) is not None:
+        if (busy := tx.runs.find_active(conversation.agent_id, conversation.seq)) is not None:
             raise ConversationBusy(busy.id)
     for conversation in conversations:
         give_up_pending(tx, conversation, "the conversation was reset", inputs)
@@ -189,7 +189,7 @@ def _add_context(tx: Tx, reset: Reset, texts: Sequence[str], inputs: UnitInputs)
     tx.agents.lock(reset.agent_id)
     conversation = tx.conversations.get(reset.conversation_id)
     agent_id, seq = conversation.agent_id, conversation.seq
-    if tx.runs.active(agent_id, seq) is not None or conversation.pending_run_seq is not None:
+    if tx.runs.find_active(agent_id, seq) is not None or conversation.pending_run_seq is not None:
         # It would stand between that run's calls and their results.
         log.warning("what a hook adds at the reset of %s is left out: a run has begun since", conversation.id)
         return
@@ -200,7 +200,7 @@ def _add_context(tx: Tx, reset: Reset, texts: Sequence[str], inputs: UnitInputs)
 def _conversations(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Sequence[Conversation]:
     """The conversation with this number, or with None all of the agent's. Raises: NotFound."""
     if conversation_seq is not None:
-        return [tx.conversations.at(agent_id, conversation_seq)]
+        return [tx.conversations.get_by_seq(agent_id, conversation_seq)]
     found: list[Conversation] = []
     while page := tx.conversations.list(agent_id, limit=PAGE, after_seq=found[-1].seq if found else -1):
         found += page

@@ -34,7 +34,7 @@ async def at_run_start(request: Request, ports: Ports) -> Request:
     """
 
     def load(tx: Tx) -> tuple[ConversationId, bool, bool]:
-        conversation = tx.conversations.at(request.agent_id, request.conversation_seq)
+        conversation = tx.conversations.get_by_seq(request.agent_id, request.conversation_seq)
         key = request.idempotency_key
         run = None if key is None else tx.runs.find_by_key(request.agent_id, request.conversation_seq, key)
         return conversation.id, conversation.last_message_at is None, run is not None
@@ -199,7 +199,7 @@ async def store_answers(log: RunLog, answers: HookOutcome, ports: Ports) -> Prog
 
 
 def _store(tx: Tx, log: RunLog, answers: HookOutcome, *, now: datetime) -> Progress:
-    run = tx.runs.hold(log.run)
+    run = tx.runs.keep_lease(log.run)
     if answers.context:
         run = tx.runs.set_context(run, (*run.context, *answers.context))
     return Progress(replace(log, run=run), tx.events.add(run.key, answers.events, at=now))
@@ -207,7 +207,7 @@ def _store(tx: Tx, log: RunLog, answers: HookOutcome, *, now: datetime) -> Progr
 
 def _end_run(tx: Tx, log: RunLog, answers: HookOutcome, why: str, inputs: UnitInputs) -> Progress:
     """End a run that a hook has blocked, unless it has something else to do by now."""
-    log = run_log_of(tx, tx.runs.hold(log.run))
+    log = run_log_of(tx, tx.runs.keep_lease(log.run))
     if not isinstance(next_action(log), MakeRequest):
         return Progress(log, tx.events.add(log.run.key, answers.events, at=inputs.now))
     end = Finish("error", Failure(kind=HookBlocked.code, message=why))

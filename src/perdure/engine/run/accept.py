@@ -199,7 +199,7 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
         raise approval_pending(tx, opening.conversation)
     busy = opening.active_run_seq is not None
     if opening.active_run_seq is not None and request.if_busy == "reject":
-        raise ConversationBusy(tx.runs.at(RunKey(request.agent_id, opening.active_run_seq)).id)
+        raise ConversationBusy(tx.runs.get_by_key(RunKey(request.agent_id, opening.active_run_seq)).id)
     run = _add_run(
         tx,
         request,

@@ -26,7 +26,7 @@ async def finish(log: RunLog, ports: Ports) -> Progress:
 
 def _finish(tx: Tx, log: RunLog, inputs: UnitInputs) -> Progress:
     """End the run in the transaction, unless its log now says otherwise."""
-    log = run_log_of(tx, tx.runs.hold(log.run))
+    log = run_log_of(tx, tx.runs.keep_lease(log.run))
     if not isinstance(action := next_action(log), Finish):
         return Progress(log)
     events: list[Event] = []

@@ -63,7 +63,7 @@ async def _beat(run: Run, ports: Ports, interrupt: Interrupt) -> None:
 
 
 def _extend_lease(tx: Tx, run: Run, until: datetime) -> Run:
-    return tx.runs.hold(run, until=until)
+    return tx.runs.keep_lease(run, until=until)
 
 
 def process_owner(token: str = "") -> str:

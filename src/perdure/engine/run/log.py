@@ -43,7 +43,7 @@ class RunLog:
 
     It is never changed. Every transaction of the loop returns the log that it leaves in the store. Most make it from
     the log before: under the lease nobody else writes to it, but for the run's own row, which
-    `tx.runs.hold` reads anew.
+    `tx.runs.keep_lease` reads anew.
 
     Args:
         rule_scope: what the run's calls are judged by; None: the agent has no rules about what may follow what.
@@ -138,7 +138,7 @@ def load_run_log(tx: Tx, log: RunLog) -> RunLog:
     Raises: NotFound; LeaseLost: another process has taken the run. Without this check the new log would carry the
         other's lease, and this process would go on under it.
     """
-    run, held = tx.runs.at(log.run.key), log.run
+    run, held = tx.runs.get_by_key(log.run.key), log.run
     if run.lease_number != held.lease_number or (not run.ended and run.lease_owner != held.lease_owner):
         raise LeaseLost(f"{run.id} is no longer held by {held.lease_owner} ({held.lease_number})")
     return run_log_of(tx, run)
@@ -148,9 +148,9 @@ def run_log_of(tx: Tx, run: Run) -> RunLog:
     """The log of a run whose row was read in this transaction."""
     return RunLog(
         run=run,
-        messages=tuple(tx.messages.of_run(run)),
-        steps=tuple(tx.steps.of_run(run.key)),
-        started=tx.runs.started_calls(run.key),
+        messages=tuple(tx.messages.list_by_run(run)),
+        steps=tuple(tx.steps.list_by_run(run.key)),
+        started=tx.runs.get_call_leases(run.key),
         rule_scope=rule_scope_of(tx, run, tx.agents.tool_rules(run.key.agent_id)),
     )
 
@@ -160,7 +160,7 @@ def rule_scope_of(tx: Tx, run: Run, settings: Mapping[str, Any]) -> RuleScope | 
     if not settings.get("tool_rules") or not (rules := rules_in(settings)).ordered:
         return None
     agent_id = run.key.agent_id
-    names = {tool.spec.name for tool in tx.tools.of_agent(agent_id)}
+    names = {tool.spec.name for tool in tx.tools.list_by_agent(agent_id)}
     if run.client_tools is not None:
         brought = tx.runs.client_tools(agent_id, run.client_tools)
         names |= {shape["name"] for shape in brought if shape.get("type") != "skill"}

@@ -132,7 +132,7 @@ def _store_reply(
     ends: bool,
 ) -> Progress:
     """Store the model's answer (T5), with results of the calls that are refused: call id -> why."""
-    run = tx.runs.hold(log.run)
+    run = tx.runs.keep_lease(log.run)
     log = replace(log, run=run)
     overcount = _learn_measured(tx, log, step, reply, inputs.window(agent)[0])
     results: list[Draft] = []
@@ -174,7 +174,7 @@ def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_t
         ratio, known = measured / recipe.tokens, max(1.0, recipe.estimator)
         if ratio > known * FACTOR_CHANGE or ratio < known / FACTOR_CHANGE < known:
             # Up at once, as too low a factor costs a refused request; down by halves.
-            tx.steps.learn_factor(step.model, ratio if ratio > known else max(1.0, (known + ratio) / 2))
+            tx.steps.put_factor(step.model, ratio if ratio > known else max(1.0, (known + ratio) / 2))
     return overcount
 
 
@@ -190,7 +190,7 @@ def _store_failure(
     ends: bool,
 ) -> Progress:
     """Store why a model call failed."""
-    run = tx.runs.hold(log.run)
+    run = tx.runs.keep_lease(log.run)
     step = tx.steps.end(step, status="failed", at=inputs.now, stop_reason=reason, failure=failure)
     if exchange is not None:
         tx.steps.put_exchange(step, exchange)
@@ -332,7 +332,7 @@ class _Previews:
         run = self._log.run
 
         def store(tx: Tx) -> Sequence[StoredEvent]:
-            tx.runs.hold(run, until=until)
+            tx.runs.keep_lease(run, until=until)
             return tx.events.add(run.key, [DeltaStreamed(delta) for delta in waiting], at=now)
 
         return await to_the_end(self._ports.store.write(store))

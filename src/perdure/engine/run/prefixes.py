@@ -63,7 +63,7 @@ def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Pre
     # What the log has shown stays as it was: an older delta or result may be in view behind this prefix, and what is
     # said last counts, so what it shows is said once more behind them.
     seen = memory.versions if conversation.prefix_seq is None else conversation.seen
-    tx.conversations.put_seen(prefix.agent_id, conversation.seq, seen, prefix=prefix)
+    tx.conversations.put_block_versions(prefix.agent_id, conversation.seq, seen, prefix=prefix)
     return prefix
 
 
@@ -87,14 +87,14 @@ def compile_prefix(
         marker: of the prefix before; it stays as long as neither memory nor tools contain it.
     """
     counter = inputs.counter
-    archives = tx.archives.of_agent(agent.id)
+    archives = tx.archives.list_by_agent(agent.id)
     tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
-    blocks = tx.blocks.of_agent(agent.id)
+    blocks = tx.blocks.list_by_agent(agent.id)
     counts = replace(memory.counts, tags=tuple(tags)[:20])
     rules = tool_rules_section(rules_in(agent.settings))
     skills = "" if client_tools is None else skills_section(client_skills(tx, agent.id, client_tools))
     client = () if client_tools is None else tuple(client_specs(tx, agent.id, client_tools).values())
-    tools = compile_tools(tx.tools.of_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()), client)
+    tools = compile_tools(tx.tools.list_by_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()), client)
     bare = compile_system(agent.system, blocks, counts, rules=rules, skills=skills)
     if not marker or marker in bare or marker in tools_text(tools):  # one that others know is no marker any more
         marker = new_marker(inputs.ids)
@@ -155,7 +155,7 @@ def recompile_prefix(
         reason=reason,
         from_seq=current.from_message_seq,
         pinned=current.pinned,
-        nodes=tx.nodes.by_seqs(agent.id, conversation.seq, current.nodes),
+        nodes=tx.nodes.list_by_seqs(agent.id, conversation.seq, current.nodes),
         client_tools=client_tools,
         marker=current.marker,
     )
@@ -177,7 +177,7 @@ def delta_texts(
         prefix: of the conversation.
         folded: the prefix shows the new values already, so the deltas only say that these hold now.
     """
-    blocks = tx.blocks.of_agent(agent.id)
+    blocks = tx.blocks.list_by_agent(agent.id)
     seen_blocks = {key: version for key, version in seen.items() if not is_file_key(key)}
     texts = memory_deltas(seen_blocks, blocks, labels=_seen_labels(tx, seen_blocks, blocks), folded=folded)
     window, _ = inputs.window(agent)
@@ -216,7 +216,7 @@ def overcount_behind(
     Parts that both have were measured, and stay so; but for another model nothing was measured yet.
     """
     if current is None or _last_model(tx, agent, conversation) != agent.model:
-        return -int((tx.steps.factor(agent.model) - 1) * (prefix.tokens + conversation.view_tokens))
+        return -int((tx.steps.get_factor(agent.model) - 1) * (prefix.tokens + conversation.view_tokens))
     overcount = conversation.overcount
     for old, new in zip(_texts(current), _texts(prefix), strict=True):
         if dropped := _dropped_text(old, new):

@@ -50,18 +50,18 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
     """Build the next request of a conversation, with the certificate of its size."""
     counter, stubs = inputs.counter, conversation.stubs
     memory = read_memory(tx, tx.conversations.get_state(agent.id, conversation.seq))
-    current = None if conversation.prefix_seq is None else tx.prefixes.at(agent.id, conversation.prefix_seq)
+    current = None if conversation.prefix_seq is None else tx.prefixes.get(agent.id, conversation.prefix_seq)
     seen_changed = current is not None and current.seen != memory.versions
     reason = rewrite_reason(
         current,
         settings_revision=agent.settings_revision,
         seen_changed=seen_changed,
-        last_used_at=tx.steps.last_at(agent.id) if seen_changed else None,
+        last_used_at=tx.steps.find_last_time(agent.id) if seen_changed else None,
         now=inputs.now,
         client_tools=current.client_tools if current else None,
         reset=conversation.first_seq > 0,
     )
-    nodes = tuple(tx.nodes.by_seqs(agent.id, conversation.seq, current.nodes)) if current else ()
+    nodes = tuple(tx.nodes.list_by_seqs(agent.id, conversation.seq, current.nodes)) if current else ()
     overcount = conversation.overcount
     prefix = current
     if prefix is None or reason is not None:
@@ -70,12 +70,12 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
             tx, agent, conversation, memory, inputs, current, reason=reason or "first", client_tools=client_tools
         )
         overcount = overcount_behind(tx, agent, conversation, current, prefix, counter)
-    pinned = tx.messages.by_seqs(agent.id, prefix.pinned) if prefix.pinned else ()
+    pinned = tx.messages.list_by_seqs(agent.id, prefix.pinned) if prefix.pinned else ()
     rows = tx.messages.view(agent.id, conversation.seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
     view = View.of(prefix, pinned, stubs).with_rows(_without_open_calls(rows))
     deltas = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs) if current is not None else ()
     status = tail(inputs.now, agent.timezone, memory.counts, marker=prefix.marker)
-    active = tx.runs.active(agent.id, conversation.seq)
+    active = tx.runs.find_active(agent.id, conversation.seq)
     parts = segments(view, stubs=stubs, status=status, run_seq=active.key.seq if active else None, counter=counter)
     window, reserve = inputs.window(agent)
     return Preview(

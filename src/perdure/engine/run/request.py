@@ -96,7 +96,7 @@ async def record_request(log: RunLog, ports: Ports) -> Progress:
 
 def _record_request(tx: Tx, log: RunLog, inputs: UnitInputs) -> Progress:
     """Record the next model call, unless the run has been asked to stop meanwhile."""
-    log = replace(log, run=tx.runs.hold(log.run, until=inputs.until))
+    log = replace(log, run=tx.runs.keep_lease(log.run, until=inputs.until))
     # Between the last transaction and this one the run may have been asked to stop.
     if isinstance(action := next_action(log), MakeRequest):
         return make_request(tx, log, action, inputs, [])
@@ -195,14 +195,14 @@ def _select_prefix(making: _Making) -> Prefix:
         current = (
             cached.prefix
             if cached is not None and cached.prefix.seq == conversation.prefix_seq
-            else tx.prefixes.at(agent.id, conversation.prefix_seq)
+            else tx.prefixes.get(agent.id, conversation.prefix_seq)
         )
     seen_changed = current is not None and current.seen != making.memory.versions
     reason = rewrite_reason(
         current,
         settings_revision=agent.settings_revision,
         seen_changed=seen_changed,
-        last_used_at=tx.steps.last_at(agent.id) if seen_changed else None,
+        last_used_at=tx.steps.find_last_time(agent.id) if seen_changed else None,
         now=inputs.now,
         client_tools=making.log.run.client_tools,
         reset=conversation.first_seq > 0,
@@ -242,7 +242,7 @@ def _add_deltas(making: _Making, prefix: Prefix) -> Prefix:
         texts = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs, folded=True)
     if texts:  # without any, all of it is in the prefix already
         _append(making, "memory_delta", texts)
-    tx.conversations.put_seen(agent.id, conversation.seq, memory.versions)
+    tx.conversations.put_block_versions(agent.id, conversation.seq, memory.versions)
     return prefix
 
 
@@ -251,7 +251,7 @@ def _build_view(making: _Making, prefix: Prefix) -> View:
     tx, log, conversation = making.tx, making.log, making.conversation
     view = making.inputs.cached_view
     if view is None or view.prefix.seq != prefix.seq:
-        pinned = tx.messages.by_seqs(prefix.agent_id, prefix.pinned) if prefix.pinned else ()
+        pinned = tx.messages.list_by_seqs(prefix.agent_id, prefix.pinned) if prefix.pinned else ()
         view = View.of(prefix, pinned, conversation.stubs)
     rows = view.following(log.messages)
     if not rows and log.messages:  # none, if all that the run was asked has been removed
@@ -294,7 +294,7 @@ def _make_room(making: _Making, view: View, size: _Size) -> Progress | None:
     tx, agent, conversation, inputs = making.tx, making.agent, making.conversation, making.inputs
     window, reserve = inputs.window(agent)
     log, run, stubs, counter = making.log, making.log.run, conversation.stubs, inputs.counter
-    nodes = tx.nodes.by_seqs(agent.id, conversation.seq, view.prefix.nodes)
+    nodes = tx.nodes.list_by_seqs(agent.id, conversation.seq, view.prefix.nodes)
     certificate = Certificate(
         window_tokens=window,
         reserve_tokens=reserve,
@@ -395,7 +395,7 @@ def load_view(tx: Tx, run: Run, recipe: Recipe) -> View:
             settings_revision=recipe.settings_revision,
         )
 
-    prefix = tx.prefixes.at(agent_id, recipe.prefix_seq)
+    prefix = tx.prefixes.get(agent_id, recipe.prefix_seq)
     pinned = [message for seq in prefix.pinned for message in rows(seq, seq)]
     following = rows(prefix.from_message_seq, recipe.upto_message_seq)
     return View.of(prefix, pinned, recipe.stubs).with_rows(following)

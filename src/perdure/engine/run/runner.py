@@ -356,15 +356,15 @@ class _Turn:
 
 def _turn_of(tx: Tx, key: RunKey, line: Line) -> _Turn:
     """Whose turn it is in a conversation. Raises: NotFound."""
-    waits = tx.conversations.at(*line).pending_run_seq is not None
-    return _Turn(tx.runs.at(key), tx.runs.active(*line), tx.agents.model(key.agent_id), waits)
+    waits = tx.conversations.get_by_seq(*line).pending_run_seq is not None
+    return _Turn(tx.runs.get_by_key(key), tx.runs.find_active(*line), tx.agents.model(key.agent_id), waits)
 
 
 def _events_after(tx: Tx, key: RunKey, after: int) -> Sequence[StoredEvent]:
     """A page of a run's events. Raises: NotFound."""
     events = tx.events.list(key, after=after, limit=PAGE)
     if not events:
-        tx.runs.at(key)  # a run that was deleted with its agent has no more to tell, and no end to wait for
+        tx.runs.get_by_key(key)  # a run that was deleted with its agent has no more to tell, and no end to wait for
     return events
 
 
@@ -374,13 +374,13 @@ def _request_cancel(tx: Tx, run_id: RunId, inputs: UnitInputs) -> tuple[Run, Seq
     if not run.ended:
         requested = tx.runs.request_cancel(run.key)
         events = tx.events.add(run.key, [RunCancelRequested(run.id)], at=inputs.now) if requested else ()
-        return tx.runs.at(run.key), events, None
+        return tx.runs.get_by_key(run.key), events, None
     tx.agents.lock(run.key.agent_id)
-    conversation = tx.conversations.at(run.key.agent_id, run.conversation_seq)
+    conversation = tx.conversations.get_by_seq(run.key.agent_id, run.conversation_seq)
     if conversation.pending_run_seq == run.key.seq:
         given_up = give_up_pending(tx, conversation, "the request was cancelled", inputs)
         if given_up is not None:
-            return *given_up, tx.runs.active(run.key.agent_id, run.conversation_seq)
+            return *given_up, tx.runs.find_active(run.key.agent_id, run.conversation_seq)
     return run, (), None
 
 
@@ -393,7 +393,7 @@ def _unended(tx: Tx, *, now: datetime) -> list[tuple[Run, str]]:
 
 def _fail(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None, failure: Failure) -> Progress | None:
     """End a run with a failure, if this process holds it or can claim it; else None."""
-    run = tx.runs.at(key)
+    run = tx.runs.get_by_key(key)
     if run.ended:
         return None
     if run.status != "running" or run.lease_owner != inputs.owner:

@@ -35,7 +35,7 @@ def result_tokens(window_tokens: int) -> int:
 
 def store_started(tx: Tx, log: RunLog, calls: Sequence[ToolCall], inputs: UnitInputs) -> Progress:
     """Record foreign calls as started (T6); after a cancel request nothing is recorded."""
-    if tx.runs.hold(log.run, until=inputs.until).cancel_requested:
+    if tx.runs.keep_lease(log.run, until=inputs.until).cancel_requested:
         return Progress(load_run_log(tx, log))
     tx.runs.start_calls(log.run, [call.call_id for call in calls], at=inputs.now)
     events = tx.events.add(log.run.key, [ToolStarted(call.call_id, call.name) for call in calls], at=inputs.now)
@@ -55,7 +55,7 @@ def store_edit(
 
     Raises: LeaseLost; and whatever `edit` raises when it refuses, such as BlockLimitExceeded.
     """
-    run = tx.runs.hold(log.run, until=inputs.until)
+    run = tx.runs.keep_lease(log.run, until=inputs.until)
     if run.cancel_requested:  # the end of the run gives each open call its result
         return Progress(load_run_log(tx, log))
     agent = tx.agents.get(run.key.agent_id)
@@ -80,7 +80,7 @@ def store_outcome(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome
 
     Raises: LeaseLost; BlockError, VersionConflict and others: a block does not take the change.
     """
-    run = tx.runs.hold(log.run, until=inputs.until)
+    run = tx.runs.keep_lease(log.run, until=inputs.until)
     count_use(tx, outcome.passages)
     if outcome.blocks:
         agent_id = run.key.agent_id
@@ -95,14 +95,14 @@ def _mark_seen(tx: Tx, run: Run, outcome: ToolOutcome) -> None:
     if not outcome.edits and not outcome.files:
         return
     agent_id, seq = run.key.agent_id, run.conversation_seq
-    seen = dict(tx.conversations.at(agent_id, seq).seen)
+    seen = dict(tx.conversations.get_by_seq(agent_id, seq).seen)
     shown: dict[str, int | None] = {edit.block.id: None if edit.gone else edit.block.version for edit in outcome.edits}
     for key, version in (shown | dict(outcome.files)).items():
         if version is None:
             seen.pop(key, None)
         else:
             seen[key] = version
-    tx.conversations.put_seen(agent_id, seq, seen)
+    tx.conversations.put_block_versions(agent_id, seq, seen)
 
 
 def _store_result(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome, inputs: UnitInputs) -> Progress:

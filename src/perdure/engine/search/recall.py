@@ -146,7 +146,7 @@ def _rows_in_view(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> tup
     if cached is not None and cached.prefix.seq == conversation.prefix_seq:
         prefix = cached.prefix
     else:
-        prefix = tx.prefixes.at(conversation.agent_id, conversation.prefix_seq)
+        prefix = tx.prefixes.get(conversation.agent_id, conversation.prefix_seq)
     return prefix.from_message_seq, frozenset(prefix.pinned)
 
 
@@ -155,5 +155,5 @@ def _has_more(tx: Tx, agent: Agent, conversation: Conversation) -> bool:
     one."""
     others = tx.conversations.list(agent.id, limit=OTHERS)
     return any(other.last_message_at is not None for other in others if other.seq != conversation.seq) or any(
-        folder.file_count for folder in tx.folders.of_agent(agent.id)
+        folder.file_count for folder in tx.folders.list_by_agent(agent.id)
     )

@@ -121,7 +121,7 @@ async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -
     """Search the passages of the agent's files."""
     if not query.strip():
         raise ToolError("the query is empty: say what to look for")
-    folders = await call.store.read(lambda tx: tx.folders.of_agent(call.run.key.agent_id))
+    folders = await call.store.read(lambda tx: tx.folders.list_by_agent(call.run.key.agent_id))
     archives, limit = [folder.archive_id for folder in folders], max(1, min(limit, MAX_RESULTS))
     hits = await call.search.passages(archives, query, limit=limit, timezone=call.timezone, skip_deleted=True)
     passages = tuple(hit.passage for hit in hits)
@@ -146,7 +146,7 @@ def _ago(now: datetime, then: datetime) -> str:
 def count_use(tx: Tx, passages: Sequence[Passage]) -> None:
     """Count that the passages were shown: what is used often comes a little earlier."""
     for archive_id in dict.fromkeys(passage.archive_id for passage in passages):
-        tx.passages.use(archive_id, [passage.seq for passage in passages if passage.archive_id == archive_id])
+        tx.passages.count_use(archive_id, [passage.seq for passage in passages if passage.archive_id == archive_id])
 
 
 SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {

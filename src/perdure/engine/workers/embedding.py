@@ -1,4 +1,4 @@
-"""The embedding worker: claims texts that wait for their vectors in the store's queue, and has them embedded.
+"""The embedding worker: claims texts in the store's queue and embeds them.
 
 The queue is durable and a claim ends by itself, so a kill loses nothing and several processes share the work. A write
 never waits for a vector, and never fails for lack of one.
@@ -34,22 +34,31 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LEASE_S = 15.0
+"""How long a claim lasts; a third of it passes between renewals."""
+
 POLL_S = 1.0
 """How often the queue is checked for texts of another process."""
 
 DOWN_S, DOWN_MAX_S = 0.25, 1.0
-"""Pauses while an endpoint does not answer. It is tried with one text, which costs little."""
+"""The first and the longest pause while an endpoint does not answer. Each try sends one text."""
 
 REFUSED_S = 30.0
 """The pause when the endpoint refuses everything: a wrong key, no credit, no such model."""
 
 TEXTS, LANES = 64, 4
-"""Texts of one request, and requests at once, where waiting for the network is most of the time."""
+"""Texts of one request, and concurrent requests, to an embedder behind a network."""
 
 LOCAL_TEXTS = 32
+"""Texts of one request to an embedder in this process: one batch of its model."""
+
 FILL_TEXTS = 1_000
+"""How many texts of a scope enter the queue in one transaction, so that it stays short."""
+
 TRIES, TRY_AGAIN_S = 3, 5.0
+"""Tries of a text that the provider refuses; before each next one it waits this long, times the tries so far."""
+
 PROBE = "text"
+"""A text that every provider embeds unless it refuses all requests."""
 
 
 class _Unavailable(Exception):
@@ -62,15 +71,15 @@ class _Unavailable(Exception):
 
 @dataclass(slots=True)
 class _Batch:
-    """Texts of one request, claimed until `claimed`; `renewing` is held while the claim is renewed or used."""
+    """Texts of one request, claimed until `claimed_until`. `lock` guards that time while it is renewed or used."""
 
-    waiting: list[ClaimedText]
-    claimed: datetime
-    renewing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    texts: list[ClaimedText]
+    claimed_until: datetime
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class WatchedStore:
-    """`Store` that has new agents and archives embedded by a model, and calls `on_queued` when texts were queued."""
+    """`Store` that embeds new agents and archives with `model`, and calls `on_queued` when texts were queued."""
 
     def __init__(self, store: Store, model: str, on_queued: Callable[[], None]) -> None:
         self._store, self._model, self._on_queued = store, model, on_queued
@@ -83,10 +92,10 @@ class WatchedStore:
 
         def watched(tx: Tx) -> T:
             nonlocal queued
-            with tx.vectors.embedding_new(self._model):
-                before = tx.vectors.queued
+            with tx.vectors.use_embedding(self._model):
+                before = tx.vectors.queue_count
                 result = unit(tx, *args, **kwargs)
-                queued = tx.vectors.queued != before
+                queued = tx.vectors.queue_count != before
             return result
 
         result = await self._store.write(watched)
@@ -99,9 +108,9 @@ class WatchedStore:
 
 
 class EmbeddingWorker:
-    """Embeds what waits, in a task of its own from `start` to `close`.
+    """Embeds queued texts, in a task of its own from `start` to `close`.
 
-    `trouble` is why it can't go on just now, in plain words; None while all is well.
+    `trouble` says why it waits, for people; None: it works.
     """
 
     def __init__(self, store: Store, embedder: Embedder, *, clock: Clock, randomness: Randomness) -> None:
@@ -120,14 +129,14 @@ class EmbeddingWorker:
         self._nudged.set()
 
     async def close(self) -> None:
-        """Stop; claimed texts are released."""
+        """Stop, and release claimed texts."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
     async def _work_for_ever(self) -> None:
-        """Embed what waits, again and again, until the store is closed."""
+        """Embed queued texts until the store is closed."""
         while True:
             pause = POLL_S
             try:
@@ -140,7 +149,7 @@ class EmbeddingWorker:
                 pause = self._pause(error)
             except StoreError as error:
                 log.warning("embedding waits for the store: %s", error)
-            except Exception as error:  # whatever it is, it must not end the worker
+            except Exception as error:  # no defect ends the worker
                 log.exception("embedding stopped at a defect")
                 pause = self._pause(_Unavailable(error, None))
             if self._failures:
@@ -163,11 +172,11 @@ class EmbeddingWorker:
         self.trouble = str(error)
         longest = min(DOWN_MAX_S, DOWN_S * 2.0 ** min(self._failures, 10))
         self._failures += 1
-        # Not in step with other processes that ask the same endpoint.
+        # Random, so that processes do not ask the same endpoint in step.
         return max(error.pause_s or 0.0, longest * (0.5 + self._randomness.random() / 2))
 
     async def _drain(self) -> None:
-        """Embed until nothing waits. Raises: _Unavailable."""
+        """Embed until the queue is empty. Raises: _Unavailable."""
         requests: set[asyncio.Task[None]] = set()
         try:
             while True:
@@ -182,7 +191,7 @@ class EmbeddingWorker:
                         return
                     continue
                 done, requests = await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
-                for error in [task.exception() for task in done]:  # each is looked at, or asyncio complains
+                for error in [task.exception() for task in done]:  # asyncio warns of errors that nobody reads
                     if error is not None:
                         raise error
         finally:
@@ -191,83 +200,89 @@ class EmbeddingWorker:
             await asyncio.gather(*requests, return_exceptions=True)
 
     async def _claim(self) -> _Batch | None:
-        """Claim texts to embed; None: none wait."""
+        """Claim texts to embed; None: the queue is empty."""
         limit = 1 if self._failures else LOCAL_TEXTS if self._embedder.local else TEXTS
         while True:
             now = self._clock.now()
             until = now + timedelta(seconds=LEASE_S)
-            count, waiting = await self._store.write(
-                claim_texts, self._embedder.handle, at=now, until=until, limit=limit
-            )
-            if waiting:
-                return _Batch(waiting, until)
+            count, texts = await self._store.write(claim_texts, self._embedder.handle, at=now, until=until, limit=limit)
+            if texts:
+                return _Batch(texts, until)
             if not count:
                 return None
 
     async def _embed(self, batch: _Batch) -> None:
-        """Embed and store; whatever happens, no text stays claimed. Raises: _Unavailable."""
+        """Embed and store a batch; after a failure, release its claims. Raises: _Unavailable."""
         keeper = asyncio.create_task(self._renew_for_ever(batch))
         try:
-            await self._embed_some(batch, batch.waiting)
+            await self._embed_texts(batch, batch.texts)
         except BaseException:
-            async with batch.renewing:
+            async with batch.lock:
                 keeper.cancel()
                 with contextlib.suppress(StoreError):
-                    claims = [text.claim for text in batch.waiting]
-                    await to_the_end(self._store.write(lambda tx: tx.vectors.release(claims, claimed=batch.claimed)))
+                    claims = [text.claim for text in batch.texts]
+                    await to_the_end(
+                        self._store.write(lambda tx: tx.vectors.release(claims, claimed=batch.claimed_until))
+                    )
             raise
         finally:
             keeper.cancel()
 
-    async def _embed_some(self, batch: _Batch, waiting: Sequence[ClaimedText]) -> None:
-        """Embed and store some texts of a batch; those of a refused request by halves. Raises: _Unavailable."""
-        texts = list(dict.fromkeys(one.text for one in waiting))
+    async def _embed_texts(self, batch: _Batch, texts: Sequence[ClaimedText]) -> None:
+        """Embed and store texts of a batch; after a refused request, by halves. Raises: _Unavailable."""
+        contents = list(dict.fromkeys(text.text for text in texts))
         try:
-            vectors = await self._embedder.embed(texts, purpose="document")
+            vectors = await self._embedder.embed(contents, purpose="document")
         except ModelError as error:
             if error.retryable:
                 raise _Unavailable(error, error.retry_after_s) from error
             if isinstance(error, (ModelAuthenticationFailed, ModelQuotaExceeded, ModelNotFound)):
                 raise _Unavailable(error, REFUSED_S) from error
-            if len(waiting) > 1:  # one of them is at fault: which, is found by halves
-                await self._embed_some(batch, waiting[: len(waiting) // 2])
-                await self._embed_some(batch, waiting[len(waiting) // 2 :])
+            if len(texts) > 1:  # halves find the text at fault
+                await self._embed_texts(batch, texts[: len(texts) // 2])
+                await self._embed_texts(batch, texts[len(texts) // 2 :])
                 return
-            await self._retry_or_give_up(batch, waiting[0], error)
+            await self._retry_or_give_up(batch, texts[0], error)
             return
         self._failures, self.trouble = 0, None
-        blobs = {text: vector.astype("<f2").tobytes() for text, vector in zip(texts, vectors, strict=True)}
-        async with batch.renewing:
+        blobs = {text: vector.astype("<f2").tobytes() for text, vector in zip(contents, vectors, strict=True)}
+        async with batch.lock:
             await self._store.write(
                 store_vectors,
                 self._embedder.handle,
-                [(one, blobs[one.text]) for one in waiting],
-                claimed_until=batch.claimed,
+                [(text, blobs[text.text]) for text in texts],
+                claimed_until=batch.claimed_until,
             )
 
-    async def _retry_or_give_up(self, batch: _Batch, waiting: ClaimedText, error: ModelError) -> None:
-        """A text was refused by itself: give it up after some tries, unless any other text would be refused too."""
+    async def _retry_or_give_up(self, batch: _Batch, text: ClaimedText, error: ModelError) -> None:
+        """Count a refused text's try, and give it up after `TRIES`, unless the provider refuses any text."""
         try:
             await self._embedder.embed([PROBE], purpose="document")
         except ModelError as other:
             raise _Unavailable(other, REFUSED_S) from other
-        tries = waiting.claim.tries
+        tries = text.claim.tries
         again = self._clock.now() + timedelta(seconds=TRY_AGAIN_S * tries) if tries < TRIES else None
-        async with batch.renewing:
+        async with batch.lock:
             await self._store.write(
-                lambda tx: tx.vectors.fail(waiting.claim, str(error), claimed=batch.claimed, again=again)
+                lambda tx: tx.vectors.fail(text.claim, str(error), claimed=batch.claimed_until, again=again)
             )
 
     async def _renew_for_ever(self, batch: _Batch) -> None:
         """Renew the claim of a batch for ever."""
         while True:
             await asyncio.sleep(LEASE_S / 3)
-            async with batch.renewing:
+            async with batch.lock:
                 until = self._clock.now() + timedelta(seconds=LEASE_S)
                 with contextlib.suppress(StoreError):
-                    await self._store.write(_renew, batch.waiting, claimed=batch.claimed, until=until)
-                    batch.claimed = until
+                    await self._store.write(_renew, batch, until=until)
+                    batch.claimed_until = until
 
 
-def _renew(tx: Tx, waiting: Sequence[ClaimedText], *, claimed: datetime, until: datetime) -> None:
-    tx.vectors.renew([one.claim for one in waiting], claimed=claimed, until=until)
+def _renew(tx: Tx, batch: _Batch, *, until: datetime) -> None:
+    """Extend the claims of a batch's texts."""
+    tx.vectors.renew([text.claim for text in batch.texts], claimed=batch.claimed_until, until=until)
+
+
+def _release(tx: Tx, batch: _Batch) -> None:
+    """Release the claims of a batch's texts."""
+    tx.vectors.release([text.claim for text in batch.texts], claimed=batch.claimed_until)

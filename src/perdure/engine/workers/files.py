@@ -77,7 +77,7 @@ class FileWorker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         with contextlib.suppress(StoreError):
-            await self._ports.store.write(lambda tx: tx.files.release(self._owner))
+            await self._ports.store.write(lambda tx: tx.files.release_all(self._owner))
 
     async def _work_for_ever(self) -> None:
         """Claim files and read them, some at a time, until the store is closed."""
@@ -85,7 +85,7 @@ class FileWorker:
         while True:
             self._wake.clear()
             try:
-                while len(self._working) < FILES_AT_ONCE and await store.read(lambda tx: tx.files.unended()):
+                while len(self._working) < FILES_AT_ONCE and await store.read(lambda tx: tx.files.has_work()):
                     file = await self._claim()
                     if file is None:
                         break
@@ -110,7 +110,7 @@ class FileWorker:
 
     async def _claim(self) -> File | None:
         """Claim a file that waits, or that a dead process has left; None: there is none."""
-        dead = [owner for owner in await self._ports.store.read(lambda tx: tx.files.holders()) if is_dead(owner)]
+        dead = [owner for owner in await self._ports.store.read(lambda tx: tx.files.list_owners()) if is_dead(owner)]
         now = self._ports.clock.now()
         return await self._ports.store.write(
             lambda tx: tx.files.claim(owner=self._owner, at=now, until=now + self._lease, dead_owners=dead)
@@ -154,7 +154,7 @@ class FileWorker:
         """Let the file be tried again after a while, since an error of the store is not the file's fault."""
         await asyncio.sleep(self._ports.settings.lease_s / 2)  # before the claim runs out: then it would count
         with contextlib.suppress(StoreError):
-            await self._ports.store.write(lambda tx: tx.files.give_back(file))
+            await self._ports.store.write(lambda tx: tx.files.release_claim(file))
 
     async def _read(self, file: File, progress: _Progress) -> File:
         """Convert and store a file; its row as it ends, completed or with an error. Raises: LeaseLost, StoreError."""
@@ -202,7 +202,7 @@ class FileWorker:
         """The document of a file: converted, or copied from a file with the same content."""
         store = self._ports.store
         suffix = PurePosixPath(file.name).suffix
-        twin = await store.read(lambda tx: tx.files.same_content(file.digest, suffix=suffix)) if suffix else None
+        twin = await store.read(lambda tx: tx.files.find_by_digest(file.digest, suffix=suffix)) if suffix else None
         if twin is not None:
             parts: list[FilePart] = []
             while page := await store.read(_parts_after, twin.id, parts[-1].seq if parts else -1):
@@ -252,7 +252,7 @@ class FileWorker:
         for step in (_drop, _drop_views):
             while await self._ports.store.write(step, file, until=self._ports.clock.now() + self._lease):
                 pass
-        await self._ports.store.write(lambda tx: tx.files.forget(file))
+        await self._ports.store.write(lambda tx: tx.files.purge(file))
 
     async def _beat(self, file: File, progress: _Progress) -> None:
         """Renew the claim, and store the progress, for ever."""
@@ -266,7 +266,7 @@ class FileWorker:
             until = self._ports.clock.now() + self._lease
             try:
                 await self._ports.store.write(
-                    lambda tx, until=until, done=stored: tx.files.hold(file, until=until, done=done, total=STEPS)  # type: ignore[misc]
+                    lambda tx, until=until, done=stored: tx.files.renew(file, until=until, done=done, total=STEPS)  # type: ignore[misc]
                 )
             except LeaseLost:
                 return  # the next thing that is stored says so too
@@ -290,7 +290,7 @@ class _Progress:
 
 
 def _bytes(tx: Tx, file_id: FileId, seq: int) -> bytes | None:
-    return tx.files.bytes_of(file_id, seq)
+    return tx.files.get_bytes(file_id, seq)
 
 
 def _parts_after(tx: Tx, file_id: FileId, after: int) -> Sequence[FilePart]:
@@ -299,25 +299,25 @@ def _parts_after(tx: Tx, file_id: FileId, after: int) -> Sequence[FilePart]:
 
 def _put_parts(tx: Tx, file: File, parts: Sequence[FilePart], starts: Sequence[int], *, until: datetime) -> None:
     """Store parts of a file's text."""
-    tx.files.hold(file, until=until)
+    tx.files.renew(file, until=until)
     tx.files.put_parts(file.id, parts, starts)
 
 
 def _put_chunks(tx: Tx, file: File, some: Sequence[Chunk], *, ids: Ids, at: datetime, until: datetime) -> None:
     """Store some of a file's chunks, to be searched."""
-    tx.files.hold(file, until=until)
+    tx.files.renew(file, until=until)
     add_chunks(tx, file, some, ids=ids, at=at)
 
 
 def _drop(tx: Tx, file: File, *, until: datetime) -> int:
     """Drop some of the chunks that an earlier try has stored; how many."""
-    tx.files.hold(file, until=until)
+    tx.files.renew(file, until=until)
     return drop_chunks(tx, file, limit=CHUNKS_A_STEP)
 
 
 def _drop_views(tx: Tx, file: File, *, until: datetime) -> int:
     """Close some of the agents' views of a deleted file; how many."""
-    tx.files.hold(file, until=until)
+    tx.files.renew(file, until=until)
     return tx.files.drop_views(file.id, limit=CHUNKS_A_STEP)
 
 
@@ -327,7 +327,7 @@ def _end(tx: Tx, file: File, ports: Ports) -> None:
     tx.files.drop_bytes(file.id)
     if file.status != "completed":
         return
-    for agent_id in tx.folders.agents(file.folder_id, opening=True):
+    for agent_id in tx.folders.list_agents(file.folder_id, opening=True):
         agent = tx.agents.get(agent_id)
         limits = limits_of(agent, ports.inputs().window(agent)[0])
         open_if_room(tx, agent_id, [file], limits, counter=ports.counter, at=file.updated_at)

@@ -145,7 +145,7 @@ class AgentService:
 
     async def find_last_used(self) -> Agent | None:
         """The agent with the newest run, else the newest agent; None when there is none."""
-        return await self._ports.store.read(lambda tx: tx.agents.last_used())
+        return await self._ports.store.read(lambda tx: tx.agents.find_latest())
 
     async def get_state(self, agent_id: AgentId) -> AgentState:
         """The agent with everything that belongs to it. Raises: NotFound."""
@@ -153,7 +153,7 @@ class AgentService:
 
     async def get_memory(self, agent_id: AgentId) -> tuple[Agent, Sequence[Block]]:
         """The agent and its blocks. Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: (tx.agents.get(agent_id), tx.blocks.of_agent(agent_id)))
+        return await self._ports.store.read(lambda tx: (tx.agents.get(agent_id), tx.blocks.list_by_agent(agent_id)))
 
     async def list(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[Agent]:
         """A page of agents. Raises: InvalidInput; NotFound: the page begins at no agent."""
@@ -207,7 +207,7 @@ class AgentService:
 
         def read(tx: Tx) -> Sequence[str]:
             rules = rules_in(tx.agents.get(agent_id).settings)
-            present = {tool.spec.name for tool in tx.tools.of_agent(agent_id)} | {*CONTEXT_TOOL_SPECS}
+            present = {tool.spec.name for tool in tx.tools.list_by_agent(agent_id)} | {*CONTEXT_TOOL_SPECS}
             return [name for name in rules.names if name not in present]
 
         return await self._ports.store.read(read)
@@ -226,17 +226,17 @@ class AgentService:
         """Have the agent own these things and no others. Raises: NotFound, AlreadyExists."""
         if (tool_ids := belongings.tool_ids) is not None:
             wanted = {tx.tools.get(tool_id).spec.name for tool_id in tool_ids}
-            present = {tool.spec.name for tool in tx.tools.of_agent(agent_id)}
+            present = {tool.spec.name for tool in tx.tools.list_by_agent(agent_id)}
             for name in sorted(present - wanted):
                 tx.tools.detach(agent_id, name)
             tx.tools.attach(agent_id, *sorted(wanted - present))
         if (block_ids := belongings.block_ids) is not None:
-            for block in tx.blocks.of_agent(agent_id):
+            for block in tx.blocks.list_by_agent(agent_id):
                 if block.id not in block_ids:
                     tx.blocks.detach(agent_id, block.id)
             tx.blocks.attach(agent_id, *block_ids)
         if (folder_ids := belongings.folder_ids) is not None:
-            for folder in tx.folders.of_agent(agent_id):
+            for folder in tx.folders.list_by_agent(agent_id):
                 if folder.id not in folder_ids:
                     detach_folder(tx, agent_id, folder.id)
             for folder_id in dict.fromkeys(folder_ids):
@@ -264,15 +264,15 @@ def _load_page(tx: Tx, where: AgentFilter, page: Page, order: AgentOrder) -> Seq
 
 def _load_state(tx: Tx, agent: Agent) -> AgentState:
     """The agent with everything that belongs to it."""
-    tools = tx.tools.of_agent(agent.id)
-    first = tx.conversations.at(agent.id, 0)
+    tools = tx.tools.list_by_agent(agent.id)
+    first = tx.conversations.get_by_seq(agent.id, 0)
     pending = find_pending(tx, first)
     return AgentState(
         agent=agent,
-        blocks=tx.blocks.of_agent(agent.id),
+        blocks=tx.blocks.list_by_agent(agent.id),
         tools=tools,
         codes=tx.tools.codes([tool.id for tool in tools if tool.spec.kind == "custom"]),
-        folders=tx.folders.of_agent(agent.id),
+        folders=tx.folders.list_by_agent(agent.id),
         message_ids=ids_in_view(tx, first, pending),
         run=next((run for run in tx.runs.list(agent.id, limit=2) if run.ended), None),
         secrets=tx.secrets.list(agent.id),

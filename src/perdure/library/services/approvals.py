@@ -88,7 +88,7 @@ class ApprovalService:
 
 def _approval_settings(tx: Tx, agent: Agent, name: str, *, required: bool) -> dict[str, object]:
     """The agent's settings, in which calls of this tool need a person's approval, or do not."""
-    tool = next((tool for tool in tx.tools.of_agent(agent.id) if tool.spec.name == name), None)
+    tool = next((tool for tool in tx.tools.list_by_agent(agent.id) if tool.spec.name == name), None)
     if tool is None:
         raise NotFound("tool", name, hint=f"agent {agent.name!r} has no such tool")
     rules = [

@@ -67,7 +67,7 @@ class ArchiveService:
 
         def load(tx: Tx) -> Sequence[Archive]:
             tx.agents.model(agent_id)
-            return tx.archives.of_agent(agent_id)
+            return tx.archives.list_by_agent(agent_id)
 
         return await self._ports.store.read(load)
 

@@ -61,7 +61,7 @@ class BlockService:
 
         def select(tx: Tx) -> Sequence[Block]:
             tx.agents.model(agent_id)
-            blocks = tx.blocks.of_agent(agent_id)
+            blocks = tx.blocks.list_by_agent(agent_id)
             return blocks if page is None else page.select(blocks, kind="block of this agent", id_of=lambda one: one.id)
 
         return await self._ports.store.read(select)

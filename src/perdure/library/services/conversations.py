@@ -121,7 +121,7 @@ def find_conversation(tx: Tx, agent_id: AgentId | None, conversation: Conversati
         if agent_id is None:
             raise InvalidInput("agent_id: the conversation 'default' needs one")
         tx.agents.model(agent_id)
-        return tx.conversations.at(agent_id, 0)
+        return tx.conversations.get_by_seq(agent_id, 0)
     check_text("conversation", conversation)
     found = tx.conversations.get(conversation)
     if agent_id is not None and agent_id != found.agent_id:

@@ -173,7 +173,7 @@ class AgentFileService:
 
         def load(tx: Tx) -> AgentFilePage:
             limits = self._limits(tx, agent_id)
-            numbers = {folder.id: folder.number for folder in tx.folders.of_agent(agent_id)}
+            numbers = {folder.id: folder.number for folder in tx.folders.list_by_agent(agent_id)}
 
             def place(file_id: str) -> tuple[int, int]:
                 file = tx.agent_files.get(agent_id, FileId(file_id)).file
@@ -264,7 +264,7 @@ def _check_lines(first_line: int, last_line: int | None) -> None:
 
 def _load_states(tx: Tx, folder_id: FolderId, files: Sequence[File], *, max_chars: int) -> list[FileState]:
     """The files as they stand, with the texts that fit into `max_chars` together."""
-    waiting, chars_left = tx.files.unembedded(folder_id), max_chars
+    waiting, chars_left = tx.files.count_queued_passages(folder_id), max_chars
     states: list[FileState] = []
     for file in files:
         text = read_text(tx, file.id, max_chars=chars_left) if max_chars and file.char_count <= chars_left else None

@@ -92,7 +92,7 @@ class FolderService:
 
     async def list_agents(self, folder_id: FolderId, page: Page | None = None) -> Sequence[AgentId]:
         """The agents that have the folder, or a page of them, oldest first. Raises: NotFound."""
-        agents = await self._ports.store.read(lambda tx: tx.folders.agents(folder_id))
+        agents = await self._ports.store.read(lambda tx: tx.folders.list_agents(folder_id))
         return agents if page is None else page.select(agents, kind="agent of this folder", id_of=str)
 
     async def list_passages(self, folder_id: FolderId, page: Page) -> Sequence[Passage]:
@@ -106,7 +106,7 @@ class FolderService:
 
         def load(tx: Tx) -> Sequence[Folder]:
             tx.agents.model(agent_id)
-            found = tx.folders.of_agent(agent_id)
+            found = tx.folders.list_by_agent(agent_id)
             return found if page is None else page.select(found, kind="folder of this agent", id_of=lambda one: one.id)
 
         return await self._ports.store.read(load)
@@ -142,7 +142,7 @@ def attach_and_open(tx: Tx, ports: Ports, agent_id: AgentId, folder_id: FolderId
 
 def _detach_next_agents(tx: Tx, folder_id: FolderId) -> int:
     """Detach the folder from its next agents. Returns how many there were; 0: no agent has the folder any more."""
-    agents = tx.folders.agents(folder_id, limit=AGENTS_PER_STEP)
+    agents = tx.folders.list_agents(folder_id, limit=AGENTS_PER_STEP)
     for agent_id in agents:
         detach_folder(tx, agent_id, folder_id)
     return len(agents)

@@ -95,7 +95,7 @@ def _continues_page(
     That is so for the first message of the history, and for a message at which a whole, long page ends. No page ends at
     a message that is out of view.
     """
-    if not tx.messages.by_seqs(agent_id, [seq]):
+    if not tx.messages.list_by_seqs(agent_id, [seq]):
         return False
     older = tx.messages.list(
         agent_id, conversation_seq=conversation_seq, before_seq=seq, limit=FIRST_SCANNED, newest_first=True

@@ -216,7 +216,7 @@ def _load_stopped(
     tx: Tx, agent_id: AgentId, conversation_seq: int, requests: Iterable[str]
 ) -> tuple[Mapping[str, Sequence[str]], int | None]:
     """The calls of each request, and the limit of steps of the run that stopped, if one did."""
-    conversation = tx.conversations.at(agent_id, conversation_seq)
+    conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
     pending = find_pending(tx, conversation)
     calls = {request: calls_of_request(tx, conversation, request) for request in requests}
     return calls, None if pending is None else pending.run.max_steps

@@ -161,7 +161,7 @@ def passages_page(
 def _load_agent_page(tx: Tx, agent_id: AgentId, page: Page, text: str | None) -> Sequence[Passage]:
     """A page over the agent's archives. Raises: NotFound."""
     tx.agents.model(agent_id)
-    archives = [archive.id for archive in tx.archives.of_agent(agent_id)]
+    archives = [archive.id for archive in tx.archives.list_by_agent(agent_id)]
 
     def place_of(cursor: str) -> tuple[int, int]:
         """The archive's place among the agent's, and the passage's number in it."""

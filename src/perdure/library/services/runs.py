@@ -58,7 +58,7 @@ class RunService:
             run = tx.runs.get(run_id)
             found = [
                 parts
-                for message in tx.messages.of_run(run, reset=True)
+                for message in tx.messages.list_by_run(run, reset=True)
                 # A run that goes on with answered calls begins with the message of the run before.
                 if message.kind in ("message", "approval") and message.run_seq == run.key.seq
                 if (parts := show(message))
@@ -165,7 +165,7 @@ def _list_unended(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Se
     """The runs that have not ended, then those that have stopped at calls which wait for somebody."""
     where = RunFilter(agent_ids=(agent_id,), conversation_seq=conversation_seq, statuses=("queued", "running"))
     stopped = [
-        tx.runs.at(RunKey(agent_id, line.pending_run_seq))
+        tx.runs.get_by_key(RunKey(agent_id, line.pending_run_seq))
         for line in tx.conversations.list_pending(agent_id, limit=UNENDED_MAX)
         if line.pending_run_seq is not None and conversation_seq in (None, line.seq)
     ]
@@ -175,4 +175,4 @@ def _list_unended(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Se
 def _load_steps(tx: Tx, run_id: RunId) -> tuple[Run, Sequence[Step]]:
     """The run and its steps. Raises: NotFound."""
     run = tx.runs.get(run_id)
-    return run, tx.steps.of_run(run.key)
+    return run, tx.steps.list_by_run(run.key)

@@ -153,8 +153,8 @@ class SearchService:
         ]
         hits = _by_cosine(found) if by_vector else _by_score(found)
         del hits[limit:]
-        places = sorted({(hit.message.agent_id, hit.message.conversation_seq) for hit in hits})
-        conversations = await self._store.read(lambda tx: {place: tx.conversations.at(*place).id for place in places})
+        keys = sorted({(hit.message.agent_id, hit.message.conversation_seq) for hit in hits})
+        conversations = await self._store.read(lambda tx: {key: tx.conversations.get_by_seq(*key).id for key in keys})
         return FoundMessages(hits, conversations)
 
     async def recall(

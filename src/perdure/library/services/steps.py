@@ -135,7 +135,7 @@ def overview_of(next_request: Preview) -> ContextOverview:
 def _load_with_run(tx: Tx, step_id: StepId) -> tuple[Run, Step]:
     """The run of a step, and the step. Raises: NotFound."""
     step = tx.steps.get(step_id)
-    return tx.runs.at(RunKey(step.agent_id, step.run_seq)), step
+    return tx.runs.get_by_key(RunKey(step.agent_id, step.run_seq)), step
 
 
 def _find_step(tx: Tx, agent_id: AgentId, step_id: StepId) -> Step:
@@ -167,10 +167,10 @@ def _list_steps(
     else:
         steps = [
             step
-            for step in reversed(tx.steps.of_run(run.key))
+            for step in reversed(tx.steps.list_by_run(run.key))
             if older is None or _step_place(step) < _step_place(older)
         ][:limit]
-    runs = {key: tx.runs.at(key) for key in dict.fromkeys(RunKey(agent_id, step.run_seq) for step in steps)}
+    runs = {key: tx.runs.get_by_key(key) for key in dict.fromkeys(RunKey(agent_id, step.run_seq) for step in steps)}
     prices = {model: _prices_of(model) for model in dict.fromkeys(step.model for step in steps)}
     infos: list[StepInfo] = []
     for place, step in enumerate(steps):
@@ -194,7 +194,7 @@ def _list_steps(
                 usage=step.usage,
                 price=prices[step.model].price(step.usage),
                 prefix_seq=prefix_seq,
-                rewritten=tx.prefixes.at(agent_id, prefix_seq).reason if is_new else None,
+                rewritten=tx.prefixes.get(agent_id, prefix_seq).reason if is_new else None,
                 stop_reason=step.stop_reason,
                 failure=step.failure,
                 created_at=step.created_at,
@@ -219,7 +219,7 @@ def _build_request(tx: Tx, step: Step) -> tuple[View, ModelRequest]:
     """A step's view and request, built from the log. Raises: ReplayMismatch."""
     recipe = step.recipe
     now = tx.agents.get(step.agent_id)
-    run = tx.runs.at(RunKey(step.agent_id, step.run_seq))
+    run = tx.runs.get_by_key(RunKey(step.agent_id, step.run_seq))
     try:
         view = load_view(tx, run, recipe)
     except (IllegalLog, NotFound) as error:

@@ -147,7 +147,7 @@ class ToolService:
 
         def load(tx: Tx) -> Sequence[ToolState]:
             tx.agents.model(agent_id)
-            tools = tx.tools.of_agent(agent_id)
+            tools = tx.tools.list_by_agent(agent_id)
             if page is not None:
                 tools = page.select(tools, kind="tool of this agent", id_of=lambda tool: tool.id)
             return _load_states(tx, tools)
@@ -184,7 +184,7 @@ class ToolService:
 
         def find(tx: Tx) -> ToolState:
             tx.agents.model(agent_id)
-            tools = tx.tools.of_agent(agent_id)
+            tools = tx.tools.list_by_agent(agent_id)
             for tool in tools:
                 if name_or_id in (tool.id, tool.spec.name):
                     return _load_states(tx, [tool])[0]

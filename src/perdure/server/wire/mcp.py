@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import Field
 
 from perdure.core.errors import InvalidInput
-from perdure.core.mcp import SERVER_NAME_PATTERN, Definition, LeftOut, McpServer, McpTool, Transport
+from perdure.core.mcp import SERVER_NAME_PATTERN, Definition, InvalidEntry, McpServer, McpTool, Transport
 from perdure.domain.mcp import ServerOptions, ToolsByStatus
 from perdure.server.wire.base import MASKED, WireRequest
 from perdure.server.wire.fields import Items, ItemsByName, JsonObject, keywords
@@ -168,7 +168,7 @@ def known_tool_shape(tool: McpTool) -> dict[str, Any]:
     }
 
 
-def left_out_shape(entry: LeftOut) -> dict[str, Any]:
+def left_out_shape(entry: InvalidEntry) -> dict[str, Any]:
     """An entry of a server's listing that is no tool, in the shape of those that are."""
     empty = dict.fromkeys(("tool_name", "tool_id", "approved", "offered"))
     return {"name": entry.name, "status": "left_out", "problem": entry.reason, **empty}

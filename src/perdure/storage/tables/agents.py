@@ -136,7 +136,7 @@ class Agents(Table):
         conditions = _conditions(where)
         return int(self._rows(f"SELECT COUNT(*) FROM {AGENT_SOURCE} WHERE {conditions}", **conditions.params)[0][0])
 
-    def last_used(self) -> Agent | None:
+    def find_latest(self) -> Agent | None:
         """The agent with the newest run; without any run, the newest agent."""
         used = self._newest("a.last_run_at IS NOT NULL", "a.last_run_at DESC, a.number")
         return used or self._newest("1 = 1", "a.number")

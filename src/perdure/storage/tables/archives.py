@@ -92,7 +92,7 @@ class Archives(Table):
             agent_id=own_agent(self._db, self._org_id, agent_id),
             archive_id=archive_id,
         ):
-            self._limits.check("archives_per_agent", len(self.of_agent(agent_id)))
+            self._limits.check("archives_per_agent", len(self.list_by_agent(agent_id)))
 
     def detach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
         """Raises: NotFound. Detaching an archive that is not attached is not an error."""
@@ -111,7 +111,7 @@ class Archives(Table):
             f"DELETE FROM agent_archives WHERE archive_id = :id AND agent_id IN ({some})", id=archive_id, limit=limit
         )
 
-    def of_agent(self, agent_id: AgentId) -> Sequence[Archive]:
+    def list_by_agent(self, agent_id: AgentId) -> Sequence[Archive]:
         """The agent's archives in order of attachment; the agent inserts into the first."""
         rows = self._rows(
             f"SELECT {_ARCHIVE.columns_of('a')} FROM agent_archives x JOIN archives a ON a.id = x.archive_id"

@@ -177,7 +177,7 @@ class Blocks(Table):
         ):
             raise NotFound("block of this agent", block_id)
 
-    def of_agent(self, agent_id: AgentId) -> Sequence[Block]:
+    def list_by_agent(self, agent_id: AgentId) -> Sequence[Block]:
         """In the order they were attached."""
         return [_BLOCK.read(row) for row in self._attached(_BLOCK.columns_of("b"), agent_id, "ORDER BY x.position")]
 
@@ -191,7 +191,7 @@ class Blocks(Table):
         rows = self._attached(_BLOCK.columns_of("b"), agent_id, more, label=storable(label))
         return _BLOCK.read(rows[0]) if rows else None
 
-    def agents_of(self, block_id: BlockId) -> Sequence[AgentId]:
+    def list_agents(self, block_id: BlockId) -> Sequence[AgentId]:
         """The agents that have it, oldest first."""
         rows = self._rows(
             "SELECT a.id FROM agent_blocks x JOIN agents a ON a.id = x.agent_id JOIN blocks b ON b.id = x.block_id"

@@ -188,7 +188,7 @@ class Conversations(Table):
         )
         return [row[0] for row in reversed(rows)]
 
-    def at(self, agent_id: AgentId, seq: int) -> Conversation:
+    def get_by_seq(self, agent_id: AgentId, seq: int) -> Conversation:
         """Raises: NotFound."""
         sql = f"SELECT {_CONVERSATION.columns} FROM conversations WHERE {_OWN}"
         rows = self._rows(sql, agent_id=agent_id, seq=seq)
@@ -230,7 +230,9 @@ class Conversations(Table):
         )
         return [_CONVERSATION.read(row) for row in rows]
 
-    def put_seen(self, agent_id: AgentId, seq: int, seen: Mapping[str, int], *, prefix: Prefix | None = None) -> None:
+    def put_block_versions(
+        self, agent_id: AgentId, seq: int, seen: Mapping[str, int], *, prefix: Prefix | None = None
+    ) -> None:
         """Store the block versions that the conversation's log now shows, and its new prefix if there is one.
 
         With a prefix, the tokens of the view are counted anew, over all the rows that follow it.

@@ -77,7 +77,7 @@ class Files(Table):
         files = self._read("folder_id = :folder_id AND name = :name", folder_id=folder_id, name=storable(name))
         return files[0] if files else None
 
-    def same_content(self, digest: str, *, suffix: str) -> File | None:
+    def find_by_digest(self, digest: str, *, suffix: str) -> File | None:
         """A converted file with these bytes whose name ends in `suffix`."""
         files = self._read(
             "digest = :digest AND status = 'completed' AND substr(name, length(name) - :more) = :suffix LIMIT 1",
@@ -112,7 +112,7 @@ class Files(Table):
         )
         return {row[0]: row[1] for row in rows}
 
-    def unembedded(self, folder_id: FolderId) -> Mapping[FileId, int]:
+    def count_queued_passages(self, folder_id: FolderId) -> Mapping[FileId, int]:
         """File -> how many of its passages wait for vectors, without zeros."""
         # The statement starts at the queue, which is empty most of the time.
         rows = self._rows(
@@ -151,7 +151,7 @@ class Files(Table):
         sql = f"DELETE FROM agent_files WHERE agent_id IN ({some}) AND {_OWN_FILE}"
         return self._run(sql, file_id=file_id, limit=limit)
 
-    def forget(self, file: File) -> None:
+    def purge(self, file: File) -> None:
         """Remove the row and text of a deleted file whose passages and views are removed. Raises: LeaseLost."""
         sql = f"DELETE FROM files WHERE {_LEASE_HOLDS} AND status = 'deleted'"
         if not self._run(sql, id=file.id, owner=file.lease_owner, tries=file.tries):
@@ -166,7 +166,7 @@ class Files(Table):
         sql = insert_into("file_uploads", "file_id, seq, bytes, created_at")
         self._run(sql, file_id=file_id, seq=seq, bytes=data, created_at=iso(at))
 
-    def bytes_of(self, file_id: FileId, seq: int) -> bytes | None:
+    def get_bytes(self, file_id: FileId, seq: int) -> bytes | None:
         """A part of the bytes; None after the last."""
         rows = self._rows(f"SELECT bytes FROM file_uploads WHERE seq = :seq AND {_OWN_FILE}", file_id=file_id, seq=seq)
         return bytes(rows[0][0]) if rows else None
@@ -184,7 +184,7 @@ class Files(Table):
 
     # -- its processing ------------------------------------------------------------------------------------------------
 
-    def unended(self) -> bool:
+    def has_work(self) -> bool:
         """Whether a file is unfinished, claimed or not."""
         return bool(self._rows(f"SELECT 1 FROM files WHERE org_id = :org_id AND {_UNENDED} LIMIT 1"))
 
@@ -209,14 +209,14 @@ class Files(Table):
         )
         return FILE.read(rows[0]) if rows else None
 
-    def holders(self) -> Sequence[str]:
+    def list_owners(self) -> Sequence[str]:
         """The owners of all claims."""
         rows = self._rows(
             f"SELECT DISTINCT lease_owner FROM files WHERE org_id = :org_id AND {_UNENDED} AND lease_owner IS NOT NULL"
         )
         return [row[0] for row in rows]
 
-    def hold(
+    def renew(
         self,
         file: File,
         *,
@@ -250,11 +250,11 @@ class Files(Table):
         if not self._run(f"UPDATE files SET {changes} WHERE {_LEASE_HOLDS}", **{**params, **lease}):
             raise LeaseLost(f"{file.id} is not ours to process any more")
 
-    def release(self, owner: str) -> None:
+    def release_all(self, owner: str) -> None:
         """Release all files of `owner`; these tries are not counted."""
         self._run(f"{_RELEASE} WHERE org_id = :org_id AND lease_owner = :owner AND {_UNENDED}", owner=owner)
 
-    def give_back(self, file: File) -> None:
+    def release_claim(self, file: File) -> None:
         """Release this claim if it still holds; the try is not counted."""
         self._run(f"{_RELEASE} WHERE {_LEASE_HOLDS}", id=file.id, owner=file.lease_owner, tries=file.tries)
 

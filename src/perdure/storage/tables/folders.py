@@ -41,7 +41,7 @@ class Folders(Table):
     def find(self, name: str) -> Folder | None:
         return next(iter(self._read("name = :name", name=storable(name))), None)
 
-    def of_archive(self, archive_id: ArchiveId) -> Folder | None:
+    def find_by_archive(self, archive_id: ArchiveId) -> Folder | None:
         """The folder whose files' passages this archive holds; None for all other archives."""
         return next(iter(self._read("archive_id = :archive_id", archive_id=storable(archive_id))), None)
 
@@ -104,7 +104,7 @@ class Folders(Table):
                 "UPDATE agent_folders SET opens = :opens WHERE agent_id = :agent_id AND folder_id = :folder_id", **link
             )
             return False
-        self._limits.check("folders_per_agent", len(self.of_agent(agent_id)))
+        self._limits.check("folders_per_agent", len(self.list_by_agent(agent_id)))
         revise_settings(self._db, own)
         return True
 
@@ -123,7 +123,7 @@ class Folders(Table):
         revise_settings(self._db, own)
         return True
 
-    def of_agent(self, agent_id: AgentId) -> Sequence[Folder]:
+    def list_by_agent(self, agent_id: AgentId) -> Sequence[Folder]:
         """The agent's folders in order of attachment."""
         rows = self._rows(
             f"SELECT {_FOLDER.columns_of('f')} FROM agent_folders x JOIN folders f ON f.id = x.folder_id"
@@ -132,7 +132,7 @@ class Folders(Table):
         )
         return [_FOLDER.read(row) for row in rows]
 
-    def agents(self, folder_id: FolderId, *, opening: bool = False, limit: int | None = None) -> Sequence[AgentId]:
+    def list_agents(self, folder_id: FolderId, *, opening: bool = False, limit: int | None = None) -> Sequence[AgentId]:
         """The agents that have it, oldest first; with `limit`, some of them in order of ids.
 
         Args:

@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import McpServerId, ToolId
-from perdure.core.mcp import Definition, LeftOut, McpServer, McpTool
+from perdure.core.mcp import Definition, InvalidEntry, McpServer, McpTool
 from perdure.core.text.words import storable
 from perdure.storage.database.base import OwnId, next_number
 from perdure.storage.database.row_format import (
@@ -41,7 +41,7 @@ def _build_server(config: dict[str, Any], **columns: Any) -> McpServer:
 
 _LEFT_OUT = Codec(
     lambda entries: dump([[entry.name, entry.reason] for entry in entries]),
-    lambda text: tuple(LeftOut(name=name, reason=reason) for name, reason in load(text)),
+    lambda text: tuple(InvalidEntry(name=name, reason=reason) for name, reason in load(text)),
 )
 _SERVER = RowFormat(
     _build_server,
@@ -96,7 +96,7 @@ class Mcp(Table):
         )
 
     def put_listing(
-        self, server_id: McpServerId, *, failure: str, at: datetime, left_out: Sequence[LeftOut] = ()
+        self, server_id: McpServerId, *, failure: str, at: datetime, left_out: Sequence[InvalidEntry] = ()
     ) -> None:
         """Store a listing of a server's tools with the entries that were left out, or a failure, which keeps the last
         listing. Raises: NotFound."""

@@ -7,7 +7,7 @@ from perdure.storage.database.row_format import iso
 from perdure.storage.tables.conditions import Conditions
 
 
-def being_reset(table: str) -> str:
+def reset_pending(table: str) -> str:
     """The condition that a message is out of view by a reset that has not updated the message's row yet."""
     return (
         f"EXISTS (SELECT 1 FROM resetting x WHERE x.agent_id = {table}.agent_id"
@@ -17,7 +17,7 @@ def being_reset(table: str) -> str:
 
 IN_VIEW = (
     "removed = 0 AND (NOT EXISTS (SELECT 1 FROM resetting WHERE agent_id = :agent_id)"
-    f" OR NOT {being_reset('messages')})"
+    f" OR NOT {reset_pending('messages')})"
 )
 """The condition that a message of `:agent_id` is in view. The first EXISTS reads `resetting`, nearly always empty, once
 per statement."""

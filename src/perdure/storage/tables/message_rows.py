@@ -87,7 +87,7 @@ def revised_parts(db: Database, agent_id: AgentId, seq: int, revision: int) -> s
     return text
 
 
-def as_of_settings(db: Database, message: Message, settings_revision: int) -> Message | None:
+def load_revision(db: Database, message: Message, settings_revision: int) -> Message | None:
     """The message as a request with this settings revision showed it; None if it was removed before."""
     if not message.revision:
         return message

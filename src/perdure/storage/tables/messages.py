@@ -37,12 +37,12 @@ from perdure.storage.database.row_format import from_iso, insert_into, iso
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.candidates import matches
 from perdure.storage.tables.conditions import Conditions
-from perdure.storage.tables.message_filters import BEFORE_NEXT_RUN, IN_VIEW, being_reset, conditions_of, in_view
+from perdure.storage.tables.message_filters import BEFORE_NEXT_RUN, IN_VIEW, conditions_of, in_view, reset_pending
 from perdure.storage.tables.message_ids import place_of, places_of
 from perdure.storage.tables.message_rows import (
     MESSAGE,
     PARTS,
-    as_of_settings,
+    load_revision,
     parts_of,
     read_rows,
     revised_parts,
@@ -149,7 +149,7 @@ class Messages(Table):
     def get(self, message_id: MessageId) -> Message:
         """Raises: NotFound."""
         agent_id, seq = self.place(message_id)
-        return first(self.by_seqs(agent_id, [seq]), "message", message_id, hint="it was removed")
+        return first(self.list_by_seqs(agent_id, [seq]), "message", message_id, hint="it was removed")
 
     def place(self, message_id: MessageId) -> tuple[AgentId, int]:
         """The agent and number of a message, also of one out of view. Raises: NotFound."""
@@ -169,7 +169,7 @@ class Messages(Table):
             condition, params = self._db.in_numbers("seq", "seqs", seqs)
             rows = self._rows(
                 f"SELECT id FROM messages WHERE agent_id = :agent_id AND {condition}"
-                f" AND (removed = 2 OR removed = 0 AND {being_reset('messages')})",
+                f" AND (removed = 2 OR removed = 0 AND {reset_pending('messages')})",
                 agent_id=agent_id,
                 **params,
             )
@@ -221,10 +221,10 @@ class Messages(Table):
         rows = self._rows(
             f"SELECT {MESSAGE.columns} FROM {source} WHERE {OWN_AGENT} AND {where} ORDER BY seq", **params
         )
-        messages = (as_of_settings(self._db, MESSAGE.read(row), settings_revision) for row in rows)
+        messages = (load_revision(self._db, MESSAGE.read(row), settings_revision) for row in rows)
         return [message for message in messages if message is not None]
 
-    def of_run(self, run: Run, *, reset: bool = False) -> Sequence[Message]:
+    def list_by_run(self, run: Run, *, reset: bool = False) -> Sequence[Message]:
         """The run's input and all its other messages; `reset` includes those that a reset took out of view."""
         # By the conversation's index, from the run's first message to the next run's. An index by run would cost every
         # message something for the sake of runs long ended.
@@ -275,7 +275,7 @@ class Messages(Table):
         # that is still carried out took it out of view.
         conditions = conditions_of(replace(where, roles=(), before_seq=None), "m.")
         if resetting:
-            conditions.add(f"NOT {being_reset('m')}")
+            conditions.add(f"NOT {reset_pending('m')}")
         conditions.params["agent_id"] = agent_id
         return matches(
             self._db,
@@ -341,7 +341,7 @@ class Messages(Table):
         )
         texts = {row[0]: row_text(row[1]) for row in rows if not row[2]}
         if revised := [row[0] for row in rows if row[2]]:
-            texts |= {message.seq: message.text for message in self.by_seqs(agent_id, revised)}
+            texts |= {message.seq: message.text for message in self.list_by_seqs(agent_id, revised)}
         return texts
 
     def newest(self, agent_id: AgentId, *, where: MessageFilter, limit: int) -> Sequence[Message]:
@@ -354,7 +354,7 @@ class Messages(Table):
             **conditions.params,
         )
 
-    def by_seqs(self, agent_id: AgentId, seqs: Sequence[int]) -> Sequence[Message]:
+    def list_by_seqs(self, agent_id: AgentId, seqs: Sequence[int]) -> Sequence[Message]:
         """The messages with these numbers that are in view, in the order of `seqs`."""
         messages = read_messages(self._db, self._org_id, agent_id, seqs)
         return [messages[seq] for seq in seqs if seq in messages]

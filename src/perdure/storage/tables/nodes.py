@@ -35,9 +35,9 @@ class Nodes(Table):
 
     def get(self, agent_id: AgentId, conversation_seq: int, seq: int) -> SummaryNode:
         """Raises: NotFound."""
-        return first(self.by_seqs(agent_id, conversation_seq, [seq]), "summary node", node_handle(seq))
+        return first(self.list_by_seqs(agent_id, conversation_seq, [seq]), "summary node", node_handle(seq))
 
-    def by_seqs(self, agent_id: AgentId, conversation_seq: int, seqs: Sequence[int]) -> Sequence[SummaryNode]:
+    def list_by_seqs(self, agent_id: AgentId, conversation_seq: int, seqs: Sequence[int]) -> Sequence[SummaryNode]:
         """The nodes with these numbers that exist, in the order of `seqs`."""
         if not seqs:
             return []

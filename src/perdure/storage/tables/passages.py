@@ -80,7 +80,7 @@ class Passages(Table):
     def get(self, passage_id: PassageId) -> Passage:
         """Raises: NotFound."""
         archive_id, seq = locate(self._db, self._org_id, "passage", passage_id)
-        return self.by_seqs(ArchiveId(archive_id), [seq])[0]
+        return self.list_by_seqs(ArchiveId(archive_id), [seq])[0]
 
     def find_archives(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
         """Id -> archive, of those of these passages that exist."""
@@ -115,7 +115,7 @@ class Passages(Table):
         """Delete passages; return how many existed. Raises: NotFound: no such archive."""
         if not self._rows(f"SELECT 1 WHERE {OWN_ARCHIVE}", archive_id=archive_id):
             raise NotFound("archive", archive_id)
-        deleted = self.by_seqs(archive_id, list(dict.fromkeys(seqs)))
+        deleted = self.list_by_seqs(archive_id, list(dict.fromkeys(seqs)))
         if not deleted:
             return 0
         number, is_embedded = self._update_counts(archive_id, -len(deleted))
@@ -253,7 +253,7 @@ class Passages(Table):
             _PASSAGE.read,
         )
 
-    def use(self, archive_id: ArchiveId, seqs: Sequence[int]) -> None:
+    def count_use(self, archive_id: ArchiveId, seqs: Sequence[int]) -> None:
         """Increment the uses of passages that a search returned to an agent."""
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
         self._run(
@@ -280,7 +280,7 @@ class Passages(Table):
         rows = self._matching(archive_id, where, "p.occurred_at DESC, p.seq DESC LIMIT :limit", limit=limit)
         return [row[0] for row in rows]
 
-    def by_seqs(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[Passage]:
+    def list_by_seqs(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Sequence[Passage]:
         """The passages with these numbers that exist, in the order of `seqs`."""
         condition, params = self._db.in_numbers("p.seq", "seqs", seqs)
         passages = self._read(f"p.archive_id = :archive_id AND {condition}", archive_id=archive_id, **params)

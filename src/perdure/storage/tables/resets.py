@@ -163,7 +163,7 @@ class Resets(Table):
             self._run(f"DELETE FROM resetting {conversation}", **params)
         return bool(self._rows("SELECT 1 FROM resetting WHERE agent_id = :agent_id LIMIT 1", agent_id=agent_id))
 
-    def unfinished(self, *, limit: int = 100) -> Sequence[AgentId]:
+    def list_agents(self, *, limit: int = 100) -> Sequence[AgentId]:
         """Agents with resets that are not carried out yet."""
         rows = self._rows(
             "SELECT DISTINCT r.agent_id FROM resetting r JOIN agents a ON a.id = r.agent_id"
@@ -172,12 +172,12 @@ class Resets(Table):
         )
         return [AgentId(row[0]) for row in rows]
 
-    def unfinished_seqs(self, agent_id: AgentId) -> dict[int, int]:
+    def get_pending_seqs(self, agent_id: AgentId) -> dict[int, int]:
         """Conversation -> the last message out of view, of resets that are not carried out yet."""
         sql = f"SELECT conversation_seq, upto_seq FROM resetting WHERE agent_id = :agent_id AND {OWN_AGENT}"
         return {row[0]: row[1] for row in self._rows(sql, agent_id=agent_id)}
 
-    def last_seqs(self, agent_id: AgentId) -> dict[int, int]:
+    def get_last_seqs(self, agent_id: AgentId) -> dict[int, int]:
         """Conversation -> the last message out of view, of all its resets."""
         sql = "SELECT seq, first_seq - 1 FROM conversations WHERE agent_id = :agent_id AND first_seq > 0"
         return {row[0]: row[1] for row in self._rows(f"{sql} AND {OWN_AGENT}", agent_id=agent_id)}

@@ -167,9 +167,9 @@ class Runs(Table):
     def get(self, run_id: RunId) -> Run:
         """Raises: NotFound."""
         agent_id, seq = locate(self._db, self._org_id, "run", run_id)
-        return self.at(RunKey(AgentId(agent_id), seq))
+        return self.get_by_key(RunKey(AgentId(agent_id), seq))
 
-    def at(self, key: RunKey) -> Run:
+    def get_by_key(self, key: RunKey) -> Run:
         """Raises: NotFound."""
         runs = self._read("r.agent_id = :agent_id AND r.seq = :seq", **key._asdict())
         return first(runs, "run", f"{key.seq} of {key.agent_id}")
@@ -210,7 +210,7 @@ class Runs(Table):
         )
         return [_RUN.read(row) for row in rows]
 
-    def active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:
+    def find_active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:
         """The only run of a conversation that may be claimed: one that goes on with answered calls, else the oldest
         that has not ended, unless calls wait for an answer."""
         runs = self._read(
@@ -246,7 +246,7 @@ class Runs(Table):
         )
         return _RUN.read(rows[0]) if rows else None
 
-    def hold(self, run: Run, *, until: datetime | None = None) -> Run:
+    def keep_lease(self, run: Run, *, until: datetime | None = None) -> Run:
         """Check that the run's lease still holds, and extend it to `until` if given; no other process can claim the run
         within this transaction. Returns the run as stored now.
 
@@ -352,7 +352,7 @@ class Runs(Table):
 
     def spend(self, key: RunKey, usage: Usage) -> None:
         """Add usage from outside the run's steps to its usage."""
-        run = self.at(key)
+        run = self.get_by_key(key)
         # The look-up has found the run in this organisation.
         self._run(
             "UPDATE runs SET usage = :usage WHERE agent_id = :agent_id AND seq = :seq",
@@ -378,7 +378,7 @@ class Runs(Table):
         )
         sql = f"UPDATE runs SET {assignments(_END_COLUMNS)} WHERE {_OWN_RUN} AND {_UNENDED}"
         params = _RUN.params(ended, f"agent_id, seq, {_END_COLUMNS}")
-        return ended if self._run(sql, **params) else self.at(run.key)
+        return ended if self._run(sql, **params) else self.get_by_key(run.key)
 
     def cancel_stopped(self, key: RunKey) -> Run:
         """Cancel a run that stopped at calls which wait for an answer; any other run stays as it is. Raises:
@@ -388,7 +388,7 @@ class Runs(Table):
             f" WHERE {_OWN_RUN} AND stop_reason = 'requires_approval'",
             **key._asdict(),
         )
-        return self.at(key)
+        return self.get_by_key(key)
 
     def remember_key(self, key: RunKey, conversation_seq: int, idempotency_key: str, *, digest: str) -> None:
         """Store the idempotency key of a run, with the digest of its input."""
@@ -410,7 +410,7 @@ class Runs(Table):
             conversation=conversation_seq,
             key=storable(idempotency_key),
         )
-        return (self.at(RunKey(agent_id, rows[0][0])), rows[0][1]) if rows else None
+        return (self.get_by_key(RunKey(agent_id, rows[0][0])), rows[0][1]) if rows else None
 
     def start_calls(self, run: Run, call_ids: Sequence[str], *, at: datetime) -> None:
         """Store that external calls are about to run under the run's lease."""
@@ -424,7 +424,7 @@ class Runs(Table):
                 **run.key._asdict(),
             )
 
-    def started_calls(self, key: RunKey) -> Mapping[str, int]:
+    def get_call_leases(self, key: RunKey) -> Mapping[str, int]:
         """call id -> number of the lease under which it was last started."""
         rows = self._rows(
             "SELECT call_id, MAX(lease_number) FROM call_starts WHERE agent_id = :agent_id AND run_seq = :seq"

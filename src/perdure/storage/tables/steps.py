@@ -119,7 +119,7 @@ class Steps(Table):
         steps = place and self._read(where, agent_id=place[0], run_seq=place[1], id=storable(step_id))
         return first(steps or (), "step", step_id)
 
-    def of_run(self, key: RunKey) -> Sequence[Step]:
+    def list_by_run(self, key: RunKey) -> Sequence[Step]:
         return self._read(
             "agent_id = :agent_id AND run_seq = :run_seq ORDER BY step_index", agent_id=key.agent_id, run_seq=key.seq
         )
@@ -144,7 +144,7 @@ class Steps(Table):
         order = "ORDER BY run_seq DESC, step_index DESC LIMIT :limit"
         return self._read(f"{where} {order}", agent_id=agent_id, limit=limit, **where.params)
 
-    def last_at(self, agent_id: AgentId) -> datetime | None:
+    def find_last_time(self, agent_id: AgentId) -> datetime | None:
         """The start time of the agent's last model call."""
         rows = self._rows(
             f"SELECT created_at FROM steps WHERE agent_id = :agent_id AND {OWN_AGENT}"
@@ -168,13 +168,13 @@ class Steps(Table):
         self._run(_END, **_STEP.params(ended, f"agent_id, run_seq, step_index, {_END_COLUMNS}"))
         return ended
 
-    def factor(self, model: str) -> float:
+    def get_factor(self, model: str) -> float:
         """The tokens that the model's provider counts for each estimated one, at least 1."""
         sql = "SELECT factor FROM token_factors WHERE org_id = :org_id AND model = :model"
         rows = self._rows(sql, model=storable(model))
         return float(rows[0][0]) if rows else 1.0
 
-    def learn_factor(self, model: str, factor: float) -> None:
+    def put_factor(self, model: str, factor: float) -> None:
         """Store the factor of a model."""
         self._run(
             f"{insert_into('token_factors', 'org_id, model, factor')}"
@@ -225,7 +225,7 @@ class Prefixes(Table):
         self._run(insert_into("prefixes", _PREFIX.columns), **_PREFIX.params(prefix))
         return prefix
 
-    def at(self, agent_id: AgentId, seq: int) -> Prefix:
+    def get(self, agent_id: AgentId, seq: int) -> Prefix:
         """Raises: NotFound."""
         sql = f"SELECT {_PREFIX.columns} FROM prefixes WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}"
         return _PREFIX.read(first(self._rows(sql, agent_id=agent_id, seq=seq), "prefix", f"{seq} of {agent_id}"))

@@ -180,12 +180,12 @@ class Tools(Table):
         rows = self._rows("SELECT id FROM tools WHERE org_id = :org_id AND name = :name", name=storable(name))
         return OwnId(rows[0][0]) if rows else None
 
-    def of_agent(self, agent_id: AgentId) -> Sequence[Tool]:
+    def list_by_agent(self, agent_id: AgentId) -> Sequence[Tool]:
         """Sorted by name."""
         attached = "SELECT tool_id FROM agent_tools WHERE agent_id = :agent_id"
         return self._read(f"id IN ({attached}) ORDER BY name", agent_id=agent_id)
 
-    def agents_of(self, tool_id: ToolId, *, limit: int = 100) -> Sequence[AgentId]:
+    def list_agents(self, tool_id: ToolId, *, limit: int = 100) -> Sequence[AgentId]:
         """The agents that have it, sorted by id. Raises: NotFound."""
         self.get(tool_id)
         sql = "SELECT agent_id FROM agent_tools WHERE tool_id = :id ORDER BY agent_id LIMIT :limit"

@@ -92,12 +92,12 @@ def open_scope_of(db: Database, org_id: OrgId, number: int, owner_kind: OwnerKin
 
 class Vectors(Table):
     @property
-    def queued(self) -> int:
+    def queue_count(self) -> int:
         """How many texts were queued through this connection so far."""
         return self._db.queued_texts
 
     @contextlib.contextmanager
-    def embedding_new(self, model: str) -> Iterator[None]:
+    def use_embedding(self, model: str) -> Iterator[None]:
         """Inside the context, new agents and archives get a scope with this model."""
         self._db.embedding = model
         try:

@@ -17,7 +17,7 @@ from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import load
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.rebuild import LAST, ROWS, TABLES, rebuild_words, rebuilding, words_of
-from perdure.storage.tables.message_filters import IN_VIEW, being_reset
+from perdure.storage.tables.message_filters import IN_VIEW, reset_pending
 from perdure.storage.tables.messages import embedded_texts_of
 from perdure.storage.tables.table import Table
 from perdure.storage.tables.vectors import forget_texts, queue_texts
@@ -250,7 +250,7 @@ class _Part:
             return set()
         rows = self._db.rows(
             "SELECT seq FROM messages WHERE agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0"
-            f" AND {being_reset('messages')}",
+            f" AND {reset_pending('messages')}",
             self._params,
         )
         return {row[0] for row in rows}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.errors import ExtraMissing
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.core.mcp import McpServer, ServerSecrets
-from perdure.toolbox.mcp.listing import LeftOutTools, filter_listings
+from perdure.toolbox.mcp.listing import InvalidEntries, filter_listings
 
 if TYPE_CHECKING:
     import httpx2
@@ -76,7 +76,7 @@ async def connect(
     secrets: ServerSecrets,
     *,
     tail: StderrTail,
-    left_out: LeftOutTools,
+    invalid: InvalidEntries,
     on_tools_changed: Callable[[], None],
     on_address: Callable[[bool], None],
     on_too_large: Callable[[], None],
@@ -85,7 +85,7 @@ async def connect(
 
     Args:
         tail: gets what a child process writes to stderr.
-        left_out: gets the entries of listings that can't be tools.
+        invalid: gets the entries of listings that can't be tools.
         on_tools_changed: called when the server reports that its tools have changed.
         on_address: called with whether a server over HTTP is on this machine or in a private network.
         on_too_large: called when a child process wrote a line that is too large to be read.
@@ -111,7 +111,7 @@ async def connect(
     async with contextlib.AsyncExitStack() as stack:
         transport = await _transport(server, secrets, tail, on_address, stack)
         client = Client(
-            filter_listings(transport, left_out, version),
+            filter_listings(transport, invalid, version),
             message_handler=on_message,
             client_info=Implementation(name="perdure", version="1"),
             cache=None,  # what was listed is kept in the store

@@ -11,7 +11,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import InvalidInput
-from perdure.core.mcp import LEFT_OUT_MAX, SERVER_TOOLS_MAX, Definition, LeftOut, ToolListing, parse_definition
+from perdure.core.mcp import (
+    INVALID_ENTRIES_MAX,
+    SERVER_TOOLS_MAX,
+    Definition,
+    InvalidEntry,
+    ToolListing,
+    parse_definition,
+)
 from perdure.toolbox.mcp.errors import describe_error
 
 if TYPE_CHECKING:
@@ -22,14 +29,14 @@ PAGES_MAX = 50
 NAME_CHARS = 80
 
 
-class LeftOutTools:
-    """The entries left out of the current listing: name -> the first reason."""
+class InvalidEntries:
+    """The entries of the current listing that can't be tools: name -> the first reason."""
 
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}
         self._more = 0
         self.page_names: list[str] = []
-        """The names of the last page's entries that were not left out."""
+        """The names of the last page's valid entries."""
 
     def clear(self) -> None:
         self._reasons.clear()
@@ -39,29 +46,29 @@ class LeftOutTools:
         """Note an entry; without a name it gets its `place` in the listing, from 1 on."""
         key = " ".join(name.split())[:NAME_CHARS] if isinstance(name, str) else ""
         key = key or f"#{place}"
-        if len(self._reasons) < LEFT_OUT_MAX - 1:
+        if len(self._reasons) < INVALID_ENTRIES_MAX - 1:
             self._reasons.setdefault(key, reason)
         elif key not in self._reasons:
             self._more += 1
 
-    def all(self) -> tuple[LeftOut, ...]:
-        """The entries in the order of the listing; those beyond `LEFT_OUT_MAX` are only counted."""
-        entries = tuple(LeftOut(name=name, reason=reason) for name, reason in self._reasons.items())
-        return entries if not self._more else (*entries, LeftOut(name="…", reason=f"{self._more:,} more"))
+    def all(self) -> tuple[InvalidEntry, ...]:
+        """The entries in the order of the listing; those beyond `INVALID_ENTRIES_MAX` are only counted."""
+        entries = tuple(InvalidEntry(name=name, reason=reason) for name, reason in self._reasons.items())
+        return entries if not self._more else (*entries, InvalidEntry(name="…", reason=f"{self._more:,} more"))
 
 
 @contextlib.asynccontextmanager
-async def filter_listings(transport: Any, left_out: LeftOutTools, version: Callable[[], str]) -> AsyncIterator[Any]:
+async def filter_listings(transport: Any, invalid: InvalidEntries, version: Callable[[], str]) -> AsyncIterator[Any]:
     """The transport, with listings of tools that hold only what the protocol of this version accepts."""
     async with transport as (read_stream, write_stream):
-        yield _FilteredStream(read_stream, left_out, version), write_stream
+        yield _FilteredStream(read_stream, invalid, version), write_stream
 
 
 class _FilteredStream:
     """The stream of a server's messages, with invalid entries removed from listings of tools."""
 
-    def __init__(self, inner: Any, left_out: LeftOutTools, version: Callable[[], str]) -> None:
-        self._inner, self._left_out, self._version = inner, left_out, version
+    def __init__(self, inner: Any, invalid: InvalidEntries, version: Callable[[], str]) -> None:
+        self._inner, self._invalid, self._version = inner, invalid, version
 
     @property
     def last_context(self) -> Any:
@@ -98,14 +105,14 @@ class _FilteredStream:
     def _select_usable(self, entries: list[Any]) -> list[Any]:
         """The valid entries of a page; the others are noted with the reason."""
         usable = []
-        self._left_out.page_names.clear()
+        self._invalid.page_names.clear()
         for place, entry in enumerate(entries, 1):
             if (reason := _find_error(entry, self._version())) is None:
                 usable.append(entry)
-                self._left_out.page_names.append(entry["name"])
+                self._invalid.page_names.append(entry["name"])
             else:
                 name = entry.get("name") if isinstance(entry, Mapping) else None
-                self._left_out.add(name, reason, place=place)
+                self._invalid.add(name, reason, place=place)
         return usable
 
 
@@ -133,31 +140,31 @@ def _find_error(entry: Any, version: str) -> str | None:
     return None
 
 
-async def read_listing(client: Client, left_out: LeftOutTools) -> ToolListing:
+async def read_listing(client: Client, invalid: InvalidEntries) -> ToolListing:
     """All tools of a server that can be used, at most `SERVER_TOOLS_MAX`, and the entries left out with the reasons.
 
     Args:
-        left_out: the one of `filter_listings`. It is cleared first.
+        invalid: the one of `filter_listings`. It is cleared first.
     Raises: what the SDK raises.
     """
-    left_out.clear()
+    invalid.clear()
     definitions: dict[str, Definition] = {}
     cursor: str | None = None
     for _ in range(PAGES_MAX):
         page = await client.list_tools(cursor=cursor)
         for tool in page.tools:
-            _add_tool(tool, definitions, left_out)
-        for name in set(left_out.page_names).difference(tool.name for tool in page.tools):
-            left_out.add(name, "its x-mcp-header can't be used, so the protocol has it left out")
+            _add_tool(tool, definitions, invalid)
+        for name in set(invalid.page_names).difference(tool.name for tool in page.tools):
+            invalid.add(name, "its x-mcp-header can't be used, so the protocol has it left out")
         cursor = page.next_cursor
         if cursor is None or len(definitions) >= SERVER_TOOLS_MAX:
             break
     if cursor is not None:
-        left_out.add("…", f"the listing has more pages than were read, for {SERVER_TOOLS_MAX} tools at most")
-    return ToolListing(definitions=tuple(definitions.values()), left_out=left_out.all())
+        invalid.add("…", f"the listing has more pages than were read, for {SERVER_TOOLS_MAX} tools at most")
+    return ToolListing(definitions=tuple(definitions.values()), left_out=invalid.all())
 
 
-def _add_tool(tool: Tool, definitions: dict[str, Definition], left_out: LeftOutTools) -> None:
+def _add_tool(tool: Tool, definitions: dict[str, Definition], invalid: InvalidEntries) -> None:
     """Add a tool's definition, or note why it is left out."""
     entry = {
         "name": tool.name,
@@ -168,11 +175,11 @@ def _add_tool(tool: Tool, definitions: dict[str, Definition], left_out: LeftOutT
     try:
         definition = parse_definition(entry)
     except InvalidInput as error:
-        left_out.add(tool.name, str(error))
+        invalid.add(tool.name, str(error))
         return
     if definition.name in definitions:
-        left_out.add(definition.name, "it is listed twice: the first one counts")
+        invalid.add(definition.name, "it is listed twice: the first one counts")
     elif len(definitions) >= SERVER_TOOLS_MAX:
-        left_out.add(definition.name, f"the server has more than {SERVER_TOOLS_MAX} tools: the first ones count")
+        invalid.add(definition.name, f"the server has more than {SERVER_TOOLS_MAX} tools: the first ones count")
     else:
         definitions[definition.name] = definition

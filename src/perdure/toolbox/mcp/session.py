@@ -17,7 +17,7 @@ from perdure.core.errors import McpUnreachable
 from perdure.core.mcp import McpServer, ServerSecrets, ToolListing
 from perdure.toolbox.mcp.connect import StderrTail, connect, load_sdk
 from perdure.toolbox.mcp.errors import McpGone, McpLate, describe_error, secret_values
-from perdure.toolbox.mcp.listing import LeftOutTools, read_listing
+from perdure.toolbox.mcp.listing import InvalidEntries, read_listing
 from perdure.toolbox.mcp.registry import McpRegistry
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Session:
     async def _read_listing(self, connection: _Connection) -> None:
         """Read the server's listing and store it."""
         try:
-            listing = await connection.request(lambda client: read_listing(client, connection.left_out), LIST_S)
+            listing = await connection.request(lambda client: read_listing(client, connection.invalid), LIST_S)
         except McpUnreachable:
             raise
         except Exception as error:
@@ -171,7 +171,7 @@ class _Connection:
     """One connection, from its opening to its end."""
 
     def __init__(self, server: McpServer, secrets: ServerSecrets, on_tools_changed: Callable[[], None]) -> None:
-        self.tail, self.left_out = StderrTail(), LeftOutTools()
+        self.tail, self.invalid = StderrTail(), InvalidEntries()
         self.inside: bool | None = None
         self.ended = asyncio.Event()
         self._server, self._secrets, self._on_tools_changed = server, secrets, on_tools_changed
@@ -247,7 +247,7 @@ class _Connection:
                     self._server,
                     self._secrets,
                     tail=self.tail,
-                    left_out=self.left_out,
+                    invalid=self.invalid,
                     on_tools_changed=self._on_tools_changed,
                     on_address=self._note_address,
                     on_too_large=self._end_too_large,

@@ -80,7 +80,7 @@ def week(of: date, shift: int = 0) -> Period:
 
 
 def relative(unit: str, shift: int | None) -> Resolve:
-    """Return the calendar unit so many after the clock's: ("week", -1) is last week; None is the latest that began."""
+    """Return the calendar unit `shift` units after the current one: ("week", -1) is last week; None: the last begun."""
 
     def resolve(clock: Clock) -> Period:
         today = clock.today
