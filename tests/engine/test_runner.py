@@ -58,7 +58,7 @@ async def test_runs_are_taken_over_while_a_long_reset_is_carried_out(monkeypatch
         begun += 1
         await may_end.wait()
 
-    monkeypatch.setattr("perdure.engine.run.runner.carry_out_left", long)
+    monkeypatch.setattr("perdure.engine.run.runner.finish_removals", long)
     async with await open_library(ScriptedModel()) as perdure:
         for _ in range(2):
             async with asyncio.timeout(5):

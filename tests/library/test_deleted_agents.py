@@ -13,7 +13,7 @@ import pytest
 
 from perdure import AsyncPerdure, NotFound
 from perdure.core.errors import StoreDamaged, StoreFull
-from perdure.engine.conversations.reset import carry_out_left
+from perdure.engine.conversations.reset import finish_removals
 from perdure.library.checks import USER
 from perdure.testing import ScriptedModel
 from perdure.testing.clock import START
@@ -113,7 +113,7 @@ async def test_a_full_disk_behind_the_delete_is_no_failure_of_it(
         await perdure.agent(agent_id)
     assert rows_of(tmp_path, agent_id) > 0
 
-    await carry_out_left(perdure.app.ports)
+    await finish_removals(perdure.app.ports)
     assert rows_of(tmp_path, agent_id) == 0
     await perdure.close()
 
@@ -148,7 +148,7 @@ async def test_a_reset_that_is_stored_is_no_failure_on_a_full_disk(
     write = perdure.app.store.write
 
     async def full(unit: Any, *args: Any, **kwargs: Any) -> Any:
-        if unit.__qualname__.startswith("_carry_out"):
+        if unit.__qualname__.startswith("_finish_reset"):
             raise StoreFull("no space left")
         return await write(unit, *args, **kwargs)
 
@@ -158,7 +158,7 @@ async def test_a_reset_that_is_stored_is_no_failure_on_a_full_disk(
     assert await agent.message_count() == 0
     assert await perdure.app.store.read(lambda tx: tx.resets.list_agents()) == [agent.id]
 
-    await carry_out_left(perdure.app.ports)
+    await finish_removals(perdure.app.ports)
     assert await perdure.app.store.read(lambda tx: tx.resets.list_agents()) == []
     await perdure.close()
 
@@ -175,7 +175,7 @@ async def test_a_reset_of_damaged_messages_keeps_no_other_waiting(tmp_path: Path
         conversation = (await agent.conversations())[0]
         await perdure.app.store.write(lambda tx, one=conversation: tx.resets.add(one, author=USER, at=START))  # type: ignore[misc]
 
-    await carry_out_left(perdure.app.ports)
+    await finish_removals(perdure.app.ports)
 
     assert await perdure.app.store.read(lambda tx: tx.resets.list_agents()) == [first.id]
     await perdure.close()

@@ -19,7 +19,7 @@ from perdure.core.ids import AgentId, McpServerId, ToolId
 from perdure.core.mcp import Definition, McpServer, ToolListing
 from perdure.core.tools.spec import Tool, ToolSpec
 from perdure.domain.mcp import sync_tools
-from perdure.engine.conversations.reset import carry_out_left
+from perdure.engine.conversations.reset import finish_removals
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel
 from perdure.testing.clock import START, SequentialIds
@@ -222,5 +222,5 @@ async def test_what_a_full_disk_leaves_of_a_block_goes_later(tmp_path: Path, mon
             await shared.perdure.blocks.get(block.id)
         assert rows_left(tmp_path, "agent_blocks") > 0
 
-        await carry_out_left(shared.perdure.app.ports)
+        await finish_removals(shared.perdure.app.ports)
     assert rows_left(tmp_path, "blocks agent_blocks block_versions") == 0

@@ -97,7 +97,7 @@ class ToolFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxResult:
-    """What came of a job. Everything in it but `seconds` is the code's own claim: treat it as untrusted text.
+    """The result of a job. Everything in it but `seconds` is the code's own claim: treat it as untrusted text.
 
     Args:
         value: what was returned: None, bool, int, float, str, list, dict with str keys.
@@ -120,7 +120,7 @@ class SandboxResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One thing that holds code back, whether it works on this machine, and what that means in plain words."""
+    """A protection of the sandbox, whether it works on this machine, and what that means in plain words."""
 
     name: str
     held: bool
@@ -129,13 +129,13 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """What this machine holds code back with, found by trying.
+    """Which protections of the sandbox work on this machine; each was tried.
 
     Args:
         backend: "linux", or "none" where there is no sandbox.
-        enough: whether somebody's code may be run. If not, `run` raises `SandboxUnavailable`.
+        enough: whether they suffice to run untrusted code. If not, `run` raises `SandboxUnavailable`.
         summary: one sentence.
-        unsafe: code is run although the isolation is not enough, because somebody has asked for that.
+        unsafe: code runs although they do not suffice, because a setting allows it.
     """
 
     backend: str
@@ -146,7 +146,7 @@ class Isolation:
 
 
 class Sandbox(Protocol):
-    """A place to run code in that is not trusted."""
+    """Runs untrusted code."""
 
     async def run(
         self,
@@ -158,19 +158,19 @@ class Sandbox(Protocol):
         """Run a job to its end. Whatever the code does is a result; cancelling ends the code.
 
         Args:
-            lines: is given each line that the code prints, as it comes, within the limit of output.
-            progress: is told lines about what is waited for, such as the installation of requirements.
+            lines: gets each line that the code prints, at once, within the limit of output.
+            progress: gets lines about longer steps, such as the installation of requirements.
 
-        Raises: SandboxUnavailable: this machine can't hold code back well enough, or the sandbox can't be started.
+        Raises: SandboxUnavailable: the isolation does not suffice, or the sandbox can't be started.
         """
         ...
 
     async def isolation(self) -> Isolation:
-        """What holds here. The first call tries it out, which takes about 0.1 s."""
+        """Return the isolation of this machine. The first call tries it, which takes about 0.1 s."""
         ...
 
     async def close(self) -> None:
-        """End every job and let go of all processes."""
+        """End every job and all processes."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Answers that are sent again: the first decision about a call counts, and the same answer again changes nothing."""
+"""Repeated answers: the first decision about a call counts, and the same answer again changes nothing."""
 
 from __future__ import annotations
 
@@ -27,29 +27,28 @@ def split_repeated_answers(
     message_digest: str | None,
     most_chars: int,
 ) -> tuple[tuple[Answer, ...], Run | None]:
-    """Split off the answers that were given before; the others, and if there are none, the run that went on with those
-    answers or still waits for more.
+    """Return the answers that are new, and if none is, the run that uses the stored ones or waits for more.
 
     Args:
-        message_digest: of the messages that come with them; None: none do.
-    Raises: AnswerInvalid: one says something else than was decided, or something else was said with it then.
+        message_digest: of the messages that come with the answers; None: without messages.
+    Raises: AnswerInvalid: an answer contradicts the stored one, or other messages came with that.
     """
     waiting = () if pending is None else [one.call.call_id for one in pending.waiting]
-    fresh = tuple(answer for answer in answers if answer.call_id in waiting)
-    again = [answer for answer in answers if answer.call_id not in waiting]
-    ids = {answer.call_id for answer in again}
-    if not again:
-        return fresh, None
+    new = tuple(answer for answer in answers if answer.call_id in waiting)
+    repeated = [answer for answer in answers if answer.call_id not in waiting]
+    ids = {answer.call_id for answer in repeated}
+    if not repeated:
+        return new, None
     if pending is not None and ids <= {*(stored := _answers_in(pending.rows))}:
-        _check_same(again, stored, waiting=waiting, most_chars=most_chars)
-        return fresh, None if fresh else pending.run
-    if not fresh:
+        _check_same(repeated, stored, waiting=waiting, most_chars=most_chars)
+        return new, None if new else pending.run
+    if not new:
         for key, answer in tx.runs.answers(conversation.agent_id, conversation.seq, limit=LATEST_ANSWERS):
             if ids <= {*answer["calls"]}:
                 run = tx.runs.get_by_key(key)
                 if not ids <= {*(stored := _answers_in(_answered_rows(tx, run, len(answer["calls"]))))}:
                     break
-                _check_same(again, stored, waiting=waiting, most_chars=most_chars)
+                _check_same(repeated, stored, waiting=waiting, most_chars=most_chars)
                 if message_digest is not None and answer.get("said") != message_digest:
                     raise AnswerInvalid(
                         "these answers were given before, without this message: send it by itself, as any message"
@@ -59,8 +58,8 @@ def split_repeated_answers(
 
 
 def last_decisions(tx: Tx, conversation: Conversation) -> tuple[str, ...]:
-    """The calls that a person decided last, if no message came after: those of the calls that wait, or of the newest
-    run if it resumed with answers."""
+    """Return the calls that a person decided last: among the calls that wait, else before the newest run if it resumed
+    with answers; empty after another message."""
     pending = find_pending(tx, conversation)
     if pending is not None:
         return _decision_ids(pending.rows)
@@ -73,7 +72,7 @@ def last_decisions(tx: Tx, conversation: Conversation) -> tuple[str, ...]:
 
 
 def find_decisions(tx: Tx, conversation: Conversation, call_id: str | None) -> tuple[str, ...]:
-    """This call, if it was answered; without one the calls of `last_decisions`."""
+    """Return this call if it is answered, else nothing; for None the calls that a person decided last."""
     if call_id is None:
         return last_decisions(tx, conversation)
     pending = find_pending(tx, conversation)
@@ -84,8 +83,8 @@ def find_decisions(tx: Tx, conversation: Conversation, call_id: str | None) -> t
 
 
 def calls_of_request(tx: Tx, conversation: Conversation, request: str) -> tuple[str, ...]:
-    """The calls that a request for approval is about, by the id of its message, or for an empty one the newest: those
-    that wait, else those that were decided."""
+    """Return the calls of a request for approval, by the id of its message; for an empty id the calls that wait, else
+    those that were decided last."""
     pending = find_pending(tx, conversation)
     if pending is not None and pending.waiting and request in ("", pending.message.id):
         return tuple(one.call.call_id for one in pending.waiting)
@@ -101,14 +100,14 @@ def calls_of_request(tx: Tx, conversation: Conversation, request: str) -> tuple[
 
 
 def _answered_rows(tx: Tx, run: Run, calls: int) -> Sequence[Message]:
-    """The rows from the calls that a run goes on with to the last row of their answers."""
+    """Return the rows from the calls that a run resumes with to the last row of their answers."""
     begins_at = run.begins_at or 0
     last = max(begins_at, run.first_message_seq or 0) + calls + 1
     return tx.messages.view(run.key.agent_id, run.conversation_seq, from_seq=begins_at, upto_seq=last)
 
 
 def _answers_in(rows: Iterable[Message]) -> StoredAnswers:
-    """call id -> the answer, from the rows that begin with the calls."""
+    """Return call id -> its stored answer, from the rows that begin with the calls."""
     stored: dict[str, ToolDecision | ToolResult] = {}
     for row in rows:
         stored |= {decision.call_id: decision for decision in row.decisions}
@@ -118,7 +117,7 @@ def _answers_in(rows: Iterable[Message]) -> StoredAnswers:
 
 
 def _decision_ids(rows: Iterable[Message]) -> tuple[str, ...]:
-    """The ids of the calls that a person decided, in these rows."""
+    """Return the ids of the calls that a person decided, in these rows."""
     return tuple(decision.call_id for row in rows for decision in row.decisions)
 
 

@@ -54,7 +54,7 @@ async def reset_conversations(
         answers = await ports.hooks.fire(hooks.Reset(agent_id=agent_id, conversation_id=reset.conversation_id))
         if answers.context:
             await ports.store.write(_add_context, reset, answers.context, inputs)
-    await _carry_out_now_or_later(agent_id, ports)
+    await _try_to_finish_reset(agent_id, ports)
     return resets
 
 
@@ -68,56 +68,55 @@ async def delete_conversation(conversation_id: ConversationId, ports: Ports, *, 
     )
     agent_id = await ports.store.write(_delete, conversation_id, ports.inputs(), author=author, counted=counted)
     await ports.hooks.fire(hooks.ConversationEnd(agent_id=agent_id, conversation_id=conversation_id))
-    await _carry_out_now_or_later(agent_id, ports)
+    await _try_to_finish_reset(agent_id, ports)
 
 
 async def delete(ports: Ports, unit: Callable[[Tx], T]) -> T:
-    """Run a unit that deletes, and remove what it leaves behind, some rows at a time; what the unit gives. From its
-    transaction on nobody sees what is deleted.
+    """Run a unit that deletes, remove the rows that it hides, some at a time, and return the unit's result.
 
-    What can't be removed now, such as on a full disk, is removed by the next recovery of runs, in whichever process.
+    After a failure, such as a full disk, the next recovery of runs in any process removes the rest.
 
     Raises: what the unit raises; StoreError: nothing was done.
     """
     result = await ports.store.write(unit)
     try:
         if await ports.store.read(lambda tx: tx.upkeep.unfinished_deletes()):
-            await _carry_out_deletes(ports)
+            await _finish_deletes(ports)
     except StoreError as error:
         log.warning("what was deleted is gone for everybody, and removing its last rows waits: %s", error)
     return result
 
 
-async def carry_out_left(ports: Ports) -> None:
-    """Finish the resets and deletes that a dead process has begun. Raises: StoreError."""
+async def finish_removals(ports: Ports) -> None:
+    """Finish the resets and deletes that a dead process began. Raises: StoreError."""
     if await ports.store.read(lambda tx: tx.upkeep.unfinished_deletes()):
-        await _carry_out_deletes(ports)
+        await _finish_deletes(ports)
     damaged: set[AgentId] = set()
     while agents := set(await ports.store.read(lambda tx: tx.resets.list_agents())) - damaged:
         for agent_id in sorted(agents):
             try:
-                await _carry_out(agent_id, ports)
-            except StoreDamaged as error:  # it must not keep the others waiting
+                await _finish_reset(agent_id, ports)
+            except StoreDamaged as error:  # the others go on
                 log.error("a reset of %s can't be carried out: %s", agent_id, error)
                 damaged.add(agent_id)
 
 
-async def _carry_out_deletes(ports: Ports) -> None:
-    """Remove what deletes leave behind, some rows at a time. Raises: StoreError."""
+async def _finish_deletes(ports: Ports) -> None:
+    """Remove rows of deleted things, some at a time. Raises: StoreError."""
     while await ports.store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=ports.settings.rows_a_step)):
         pass
 
 
-async def _carry_out_now_or_later(agent_id: AgentId, ports: Ports) -> None:
-    """Carry out a stored reset: what fails now, such as on a full disk, is done by the next recovery."""
+async def _try_to_finish_reset(agent_id: AgentId, ports: Ports) -> None:
+    """Finish a stored reset; after a failure, such as a full disk, leave it to the next recovery."""
     try:
-        await _carry_out(agent_id, ports)
+        await _finish_reset(agent_id, ports)
     except StoreError as error:
         log.warning("the messages of %s are out of view, and what is left to do waits: %s", agent_id, error)
 
 
-async def _carry_out(agent_id: AgentId, ports: Ports) -> None:
-    """Remove what the index holds of messages out of view, some at a time. Raises: StoreError."""
+async def _finish_reset(agent_id: AgentId, ports: Ports) -> None:
+    """Remove messages out of view from the full-text index, some at a time. Raises: StoreError."""
     while await ports.store.write(lambda tx: tx.resets.carry_out(agent_id, limit=ports.settings.rows_a_step)):
         pass
 

@@ -43,8 +43,8 @@ _PLAN_NAMES: dict[type[Plan], Literal["evict", "merge", "stub"]] = {Evict: "evic
 
 
 @dataclass(slots=True, kw_only=True)
-class _Making:
-    """A request in the making, inside one transaction.
+class _Builder:
+    """The state of building a request inside one transaction.
 
     Args:
         log: with all rows that were added.
@@ -135,7 +135,7 @@ def make_request(
         opening = opening.with_messages(added) if opening is not None else None
     opening = opening or tx.conversations.get_state(log.run.key.agent_id, log.run.conversation_seq)
     conversation = opening.conversation
-    making = _Making(
+    builder = _Builder(
         tx=tx,
         inputs=inputs,
         log=log,
@@ -146,49 +146,49 @@ def make_request(
         view_tokens=conversation.view_tokens,
         overcount=conversation.overcount,
     )
-    has_news = making.memory.versions != conversation.seen
+    has_news = builder.memory.versions != conversation.seen
     if has_news:
         try:  # reading a larger memory would hold up everybody else who writes
-            tx.limits.check("memory_limit_chars", tx.blocks.size(making.agent.id))
+            tx.limits.check("memory_limit_chars", tx.blocks.size(builder.agent.id))
         except TooMany as error:
-            return _end(making, error)
+            return _end(builder, error)
     # What the run's requests show of memory in their tail is the same in each.
     recalled = (
         AutoRecalled(parse_recalled(log.steps[-1].recipe.tail), None) if log.steps else inputs.recalled or NO_RECALL
     )
     if action.abandoned is not None:
         abandoned = tx.steps.end(action.abandoned, status="abandoned", at=inputs.now)
-        making.log = replace(making.log, steps=(*log.steps[:-1], abandoned))
+        builder.log = replace(builder.log, steps=(*log.steps[:-1], abandoned))
         events.append(StepAbandoned(abandoned.id))
     if action.reminder is not None:
         time = inputs.now.isoformat(timespec="seconds")
-        _append(making, "heartbeat", [envelope("heartbeat", reason=action.reminder, time=time)])
-    prefix = _select_prefix(making)
+        _append(builder, "heartbeat", [envelope("heartbeat", reason=action.reminder, time=time)])
+    prefix = _select_prefix(builder)
     if has_news and conversation.prefix_seq is not None:
-        prefix = _add_deltas(making, prefix)
+        prefix = _add_deltas(builder, prefix)
     if log.run.context:
-        run, added = add_hook_context(tx, making.log.run, inputs)
-        making.log = replace(making.log, run=run)
-        making.add(added)
-    view = _build_view(making, prefix)
-    size = _measure(making, prefix, recalled)
+        run, added = add_hook_context(tx, builder.log.run, inputs)
+        builder.log = replace(builder.log, run=run)
+        builder.add(added)
+    view = _build_view(builder, prefix)
+    size = _measure(builder, prefix, recalled)
     if not size.fits and recalled.text:  # the first to go
         recalled = NO_RECALL
-        size = _measure(making, prefix, recalled)
-    if not size.fits and (progress := _make_room(making, view, size)) is not None:
+        size = _measure(builder, prefix, recalled)
+    if not size.fits and (progress := _make_room(builder, view, size)) is not None:
         return progress
     if recalled.event is not None:
         events.append(recalled.event)
-    step = _add_step(making, view, size)
+    step = _add_step(builder, view, size)
     events.append(StepStarted(step.id, step.index))
     stored = tx.events.add(log.run.key, events, at=inputs.now)
-    log = replace(making.log, steps=(*making.log.steps, step))
-    return Progress(log, stored, request=RequestParts(making.agent, view))
+    log = replace(builder.log, steps=(*builder.log.steps, step))
+    return Progress(log, stored, request=RequestParts(builder.agent, view))
 
 
-def _select_prefix(making: _Making) -> Prefix:
+def _select_prefix(builder: _Builder) -> Prefix:
     """The conversation's prefix, rewritten if there is a reason."""
-    tx, agent, conversation, inputs = making.tx, making.agent, making.conversation, making.inputs
+    tx, agent, conversation, inputs = builder.tx, builder.agent, builder.conversation, builder.inputs
     current: Prefix | None = None
     if conversation.prefix_seq is not None:
         cached = inputs.cached_view
@@ -197,103 +197,103 @@ def _select_prefix(making: _Making) -> Prefix:
             if cached is not None and cached.prefix.seq == conversation.prefix_seq
             else tx.prefixes.get(agent.id, conversation.prefix_seq)
         )
-    seen_changed = current is not None and current.seen != making.memory.versions
+    seen_changed = current is not None and current.seen != builder.memory.versions
     reason = rewrite_reason(
         current,
         settings_revision=agent.settings_revision,
         seen_changed=seen_changed,
         last_used_at=tx.steps.find_last_time(agent.id) if seen_changed else None,
         now=inputs.now,
-        client_tools=making.log.run.client_tools,
+        client_tools=builder.log.run.client_tools,
         reset=conversation.first_seq > 0,
     )
     if current is not None and reason is None:
         return current
-    return _rewrite_prefix(making, current, reason or "first")
+    return _rewrite_prefix(builder, current, reason or "first")
 
 
-def _rewrite_prefix(making: _Making, current: Prefix | None, reason: str) -> Prefix:
+def _rewrite_prefix(builder: _Builder, current: Prefix | None, reason: str) -> Prefix:
     """A new prefix before the same rows."""
-    tx, agent, conversation = making.tx, making.agent, making.conversation
-    client_tools = making.log.run.client_tools
+    tx, agent, conversation = builder.tx, builder.agent, builder.conversation
+    client_tools = builder.log.run.client_tools
     compiled = recompile_prefix(
-        tx, agent, conversation, making.memory, making.inputs, current, reason=reason, client_tools=client_tools
+        tx, agent, conversation, builder.memory, builder.inputs, current, reason=reason, client_tools=client_tools
     )
-    prefix = store_prefix(tx, conversation, making.memory, compiled)
-    making.overcount = overcount_behind(tx, agent, conversation, current, prefix, making.inputs.counter)
-    making.rewrite_reason = reason
+    prefix = store_prefix(tx, conversation, builder.memory, compiled)
+    builder.overcount = overcount_behind(tx, agent, conversation, current, prefix, builder.inputs.counter)
+    builder.rewrite_reason = reason
     return prefix
 
 
-def _add_deltas(making: _Making, prefix: Prefix) -> Prefix:
+def _add_deltas(builder: _Builder, prefix: Prefix) -> Prefix:
     """Append memory edits from outside that the log has not shown yet; the prefix, rewritten if they don't fit.
 
     Also behind a new prefix that shows them already: an older delta or result may be in view after that prefix, and
     what is said last counts.
     """
-    tx, agent, conversation, memory = making.tx, making.agent, making.conversation, making.memory
-    inputs = making.inputs
+    tx, agent, conversation, memory = builder.tx, builder.agent, builder.conversation, builder.memory
+    inputs = builder.inputs
     texts = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs)
     window, reserve = inputs.window(agent)
     tokens = sum(engine_tokens(text, inputs.counter) for text in texts)
-    if prefix.tokens + making.view_tokens + tokens - making.overcount > window - reserve:
-        if making.rewrite_reason is None:
-            prefix = _rewrite_prefix(making, prefix, "window")
+    if prefix.tokens + builder.view_tokens + tokens - builder.overcount > window - reserve:
+        if builder.rewrite_reason is None:
+            prefix = _rewrite_prefix(builder, prefix, "window")
         texts = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs, folded=True)
     if texts:  # without any, all of it is in the prefix already
-        _append(making, "memory_delta", texts)
+        _append(builder, "memory_delta", texts)
     tx.conversations.put_block_versions(agent.id, conversation.seq, memory.versions)
     return prefix
 
 
-def _build_view(making: _Making, prefix: Prefix) -> View:
+def _build_view(builder: _Builder, prefix: Prefix) -> View:
     """The view up to the newest row of the log. Behind a new prefix the conversation's estimate is stored anew."""
-    tx, log, conversation = making.tx, making.log, making.conversation
-    view = making.inputs.cached_view
+    tx, log, conversation = builder.tx, builder.log, builder.conversation
+    view = builder.inputs.cached_view
     if view is None or view.prefix.seq != prefix.seq:
         pinned = tx.messages.list_by_seqs(prefix.agent_id, prefix.pinned) if prefix.pinned else ()
         view = View.of(prefix, pinned, conversation.stubs)
     rows = view.following(log.messages)
     if not rows and log.messages:  # none, if all that the run was asked has been removed
         upto_seq = log.messages[-1].seq
-        rows = tx.messages.view(making.agent.id, conversation.seq, from_seq=view.next_seq, upto_seq=upto_seq)
+        rows = tx.messages.view(builder.agent.id, conversation.seq, from_seq=view.next_seq, upto_seq=upto_seq)
     if view.stubs != conversation.stubs:
         view = view.with_stubs(conversation.stubs)
     view = view.with_rows(rows)
-    if making.rewrite_reason is not None:
-        making.events.append(PrefixRewritten(prefix.seq, making.rewrite_reason))
-        if making.rewrite_reason != "first":  # a message that was revised takes more or less than when it was written
-            making.view_tokens = rows_tokens(view, conversation.stubs, making.inputs.counter)
+    if builder.rewrite_reason is not None:
+        builder.events.append(PrefixRewritten(prefix.seq, builder.rewrite_reason))
+        if builder.rewrite_reason != "first":  # a message that was revised takes more or less than when it was written
+            builder.view_tokens = rows_tokens(view, conversation.stubs, builder.inputs.counter)
         tx.conversations.put_view(
-            making.agent.id,
+            builder.agent.id,
             conversation.seq,
-            view_tokens=making.view_tokens,
+            view_tokens=builder.view_tokens,
             stubs=conversation.stubs,
-            overcount=making.overcount,
+            overcount=builder.overcount,
         )
     return view
 
 
-def _measure(making: _Making, prefix: Prefix, recalled: AutoRecalled) -> _Size:
+def _measure(builder: _Builder, prefix: Prefix, recalled: AutoRecalled) -> _Size:
     """The size of the request with what was recalled in its tail."""
-    inputs, agent = making.inputs, making.agent
-    status = tail(inputs.now, agent.timezone, making.memory.counts, recalled.text, marker=prefix.marker)
+    inputs, agent = builder.inputs, builder.agent
+    status = tail(inputs.now, agent.timezone, builder.memory.counts, recalled.text, marker=prefix.marker)
     window, reserve = inputs.window(agent)
-    estimated = prefix.tokens + making.view_tokens + inputs.counter.count(status)
+    estimated = prefix.tokens + builder.view_tokens + inputs.counter.count(status)
     factor = 1.0
-    if overflows := making.log.overflows:  # the provider has refused a request of this run
+    if overflows := builder.log.overflows:  # the provider has refused a request of this run
         refused = overflows[-1].recipe
         factor = factor_after_overflow(window - reserve, refused.tokens - refused.overcount)
-    fits = (estimated - making.overcount) * factor <= window - reserve
-    return _Size(status, estimated, making.overcount, factor, fits)
+    fits = (estimated - builder.overcount) * factor <= window - reserve
+    return _Size(status, estimated, builder.overcount, factor, fits)
 
 
-def _make_room(making: _Making, view: View, size: _Size) -> Progress | None:
+def _make_room(builder: _Builder, view: View, size: _Size) -> Progress | None:
     """The plan that makes room for a request that does not fit; None if it is sent as it is after all. A run whose
     request can't be made to fit is ended."""
-    tx, agent, conversation, inputs = making.tx, making.agent, making.conversation, making.inputs
+    tx, agent, conversation, inputs = builder.tx, builder.agent, builder.conversation, builder.inputs
     window, reserve = inputs.window(agent)
-    log, run, stubs, counter = making.log, making.log.run, conversation.stubs, inputs.counter
+    log, run, stubs, counter = builder.log, builder.log.run, conversation.stubs, inputs.counter
     nodes = tx.nodes.list_by_seqs(agent.id, conversation.seq, view.prefix.nodes)
     certificate = Certificate(
         window_tokens=window,
@@ -318,7 +318,7 @@ def _make_room(making: _Making, view: View, size: _Size) -> Progress | None:
     try:
         found = plan(situation)
     except IrreducibleFloor as floor:
-        return _end(making, floor)
+        return _end(builder, floor)
     if found is None:
         # Nothing but a correction says that it is too large; or the rows were estimated by another counter before.
         tx.conversations.put_view(
@@ -329,8 +329,8 @@ def _make_room(making: _Making, view: View, size: _Size) -> Progress | None:
             overcount=max(0, size.overcount),
         )
         return None
-    making.events.append(ViewFull(certificate.tokens, certificate.budget_tokens, _PLAN_NAMES[type(found)]))
-    stored = tx.events.add(run.key, making.events, at=inputs.now)
+    builder.events.append(ViewFull(certificate.tokens, certificate.budget_tokens, _PLAN_NAMES[type(found)]))
+    stored = tx.events.add(run.key, builder.events, at=inputs.now)
     room = RoomPlan(
         log=log,
         agent=agent,
@@ -343,9 +343,9 @@ def _make_room(making: _Making, view: View, size: _Size) -> Progress | None:
     return Progress(log, stored, room=room)
 
 
-def _add_step(making: _Making, view: View, size: _Size) -> Step:
+def _add_step(builder: _Builder, view: View, size: _Size) -> Step:
     """The pending step with its recipe."""
-    log, agent, inputs = making.log, making.agent, making.inputs
+    log, agent, inputs = builder.log, builder.agent, builder.inputs
     rules = None if log.rule_scope is None else rule_state(log.rule_scope, log.past_calls)
     recipe = Recipe(
         prefix_seq=view.prefix.seq,
@@ -353,14 +353,14 @@ def _add_step(making: _Making, view: View, size: _Size) -> Step:
         tail=size.status,
         settings_revision=agent.settings_revision,
         estimator=round((size.estimated - size.overcount) * size.factor / max(1, size.estimated), 4),
-        stubs=making.conversation.stubs,
+        stubs=builder.conversation.stubs,
         digest=view.digest(size.status),
         tokens=size.estimated,
         overcount=size.overcount,
         tool_choice=None if rules is None else rules.choice,
         single_calls=rules is not None,
     )
-    return making.tx.steps.add(
+    return builder.tx.steps.add(
         log.run,
         step_id(log.run.id, len(log.steps), inputs.ids),
         index=len(log.steps),
@@ -370,16 +370,16 @@ def _add_step(making: _Making, view: View, size: _Size) -> Step:
     )
 
 
-def _end(making: _Making, error: Exception) -> Progress:
-    """The run, ended because its request can't be made small enough."""
+def _end(builder: _Builder, error: Exception) -> Progress:
+    """End the run, because its request can't be made small enough."""
     end = Finish(IrreducibleFloor.stop_reason, Failure(kind=IrreducibleFloor.kind, message=str(error)))
-    return end_run(making.tx, making.log, end, making.events, making.inputs)
+    return end_run(builder.tx, builder.log, end, builder.events, builder.inputs)
 
 
-def _append(making: _Making, kind: MessageKind, texts: Sequence[str]) -> None:
+def _append(builder: _Builder, kind: MessageKind, texts: Sequence[str]) -> None:
     """Append the engine's own envelopes to the run's log."""
-    drafts, tokens = engine_drafts(kind, texts, making.inputs)
-    making.add(append_rows(making.tx, making.log.run, drafts, tokens, at=making.inputs.now))
+    drafts, tokens = engine_drafts(kind, texts, builder.inputs)
+    builder.add(append_rows(builder.tx, builder.log.run, drafts, tokens, at=builder.inputs.now))
 
 
 def load_view(tx: Tx, run: Run, recipe: Recipe) -> View:

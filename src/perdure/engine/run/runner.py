@@ -20,7 +20,7 @@ from perdure.core.events import Delta, Event, MessageAdded, RunCancelRequested, 
 from perdure.core.ids import RunId, StepId
 from perdure.core.runs import Failure, Run, RunKey
 from perdure.engine.approvals.answers import give_up_pending
-from perdure.engine.conversations.reset import carry_out_left
+from perdure.engine.conversations.reset import finish_removals
 from perdure.engine.hooks.points import at_run_end, at_run_start
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.accept import Accepted, Request, begin_run, check_input, claim_run
@@ -67,7 +67,7 @@ class Runner:
         """Take over what other processes left, now and from time to time."""
         works: dict[str, Callable[[], Awaitable[None]]] = {
             "taking over unfinished runs": self.recover,
-            "removing what was deleted or reset": partial(carry_out_left, self._ports),
+            "removing what was deleted or reset": partial(finish_removals, self._ports),
         }
         for name, work in works.items():
             self._background.append(asyncio.create_task(self._repeat(work, name)))
@@ -193,7 +193,7 @@ class Runner:
         """Take over runs that nobody drives any more, as far as their models can be reached from here."""
         now = self._ports.clock.now()
         for run, model in await self._ports.store.read(_unended, now=now):
-            free = run.lease_until is None or run.lease_until < now or self._is_left(run)
+            free = run.lease_until is None or run.lease_until < now or self._is_abandoned(run)
             line = (run.key.agent_id, run.conversation_seq)
             if free and line not in self._drivers and self._ports.models.find(model) is not None:
                 self._want(run)
@@ -285,7 +285,7 @@ class Runner:
                 await at_run_end(ended.log, self._ports)
 
     async def _after_run(self, run: Run, line: Line) -> None:
-        """Let go of a run that this process no longer drives, and go on with those that waited behind it."""
+        """Forget a run that this process no longer drives, and start the runs that waited behind it."""
         parts = self._ports.views.get(line)
         if parts is None or parts.agent.settings.get("auto_capture"):
             self._captures.after_run(line)
@@ -296,9 +296,8 @@ class Runner:
             if turn.active is not None:
                 self._want(turn.active)
 
-    def _is_left(self, run: Run) -> bool:
-        """Whether the holder of a run is known not to work on it: a process that is gone, or this one after its driver
-        failed."""
+    def _is_abandoned(self, run: Run) -> bool:
+        """Return whether no process works on a claimed run: its process is dead, or its driver in this one failed."""
         if run.lease_owner != self._ports.owner:
             return run.lease_owner is not None and self._is_dead(run.lease_owner)
         line = (run.key.agent_id, run.conversation_seq)
@@ -314,7 +313,7 @@ class Runner:
             return None
         if self._ports.models.find(turn.model) is None:  # another program's agent: left to it
             return None
-        dead_owner = turn.active.lease_owner if self._is_left(turn.active) else None
+        dead_owner = turn.active.lease_owner if self._is_abandoned(turn.active) else None
         return await self._claim(turn.active.key, dead_owner=dead_owner)
 
     async def _claim(self, key: RunKey, *, dead_owner: str | None = None) -> Progress | None:

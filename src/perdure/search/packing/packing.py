@@ -315,7 +315,7 @@ class _Packer:
         return self.counter.estimate(self._lines(Excerpt(candidate, 0, len(candidate.text))))
 
     def _lines(self, each: Excerpt) -> str:
-        """Render the lines of an excerpt, with the widest number."""
+        """Render an excerpt as number 100, so that its tokens are measured with a wide number."""
         return item(each, 100, self.home) + "\n"
 
     def _cut_part(self, candidate: Candidate, room: int, tokens: int) -> _Part | None:

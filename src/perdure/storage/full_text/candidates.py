@@ -46,7 +46,7 @@ def matches(
     few: bool = False,
     waiting: Sequence[tuple[int, str]] = (),
 ) -> Matches:
-    """The best `limit` candidates of one scope.
+    """Return the best `limit` candidates of one scope.
 
     Args:
         number: the scope's number.

@@ -104,11 +104,11 @@ class Archives(Table):
         )
 
     def detach_all(self, archive_id: ArchiveId, *, limit: int) -> int:
-        """Detach it from up to `limit` of its agents; return from how many. Raises: NotFound."""
+        """Detach an archive from up to `limit` agents; return from how many. Raises: NotFound."""
         self.get(archive_id)
-        some = "SELECT agent_id FROM agent_archives WHERE archive_id = :id ORDER BY agent_id LIMIT :limit"
+        agents = "SELECT agent_id FROM agent_archives WHERE archive_id = :id ORDER BY agent_id LIMIT :limit"
         return self._run(
-            f"DELETE FROM agent_archives WHERE archive_id = :id AND agent_id IN ({some})", id=archive_id, limit=limit
+            f"DELETE FROM agent_archives WHERE archive_id = :id AND agent_id IN ({agents})", id=archive_id, limit=limit
         )
 
     def list_by_agent(self, agent_id: AgentId) -> Sequence[Archive]:
