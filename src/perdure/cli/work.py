@@ -1,4 +1,4 @@
-"""What the work of commands shares: the view and its errors, the open store, whole lists, questions to a person."""
+"""Helpers of commands: the view and its errors, the open store, whole lists, questions to a person."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def _table(
 
 
 def _value(text: str, cell: dict[str, str], strings: list[str], dates: frozenset[int], epoch: datetime) -> str:
-    """What a cell shows; empty: nothing."""
+    """The text that a cell shows; empty if it shows none."""
     match cell.get("t", "n"):
         case "s":
             at = _integer(text)

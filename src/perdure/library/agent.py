@@ -138,7 +138,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         return await self._services.runs.get(run_id, self.id)
 
     async def exchange(self, step_id: StepId) -> Exchange | None:
-        """What went over the wire at a step of this agent, keys masked; None for a model that has no wire.
+        """What a step of this agent sent and received, with keys masked; None for a model without HTTP.
 
         The messages of the request are not in it: they are in the log. Raises: NotFound, also for another agent's.
         """

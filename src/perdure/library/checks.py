@@ -15,7 +15,7 @@ USER = Author(kind="user", id=DEFAULT_USER)
 """The author of changes through the library: a person or program from outside."""
 
 LIMIT_MAX = 10_000
-"""Of one page or search, which stands in memory as a whole."""
+"""The most items of one page or search: it is in memory as a whole."""
 
 KEY_MAX_CHARS = 255
 NUMBER_MAX = 2**63 - 1  # what an integer column holds

@@ -24,7 +24,7 @@ description and parameters (a JSON schema), whose calls are left to the caller."
 CLIENT_TOOLS_MAX = 1_000
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
-"""What every provider takes."""
+"""The names of tools that every provider takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ClientTools:
 
 
 def client_tools_of(tools: Sequence[ClientTool]) -> ClientTools:
-    """Raises: InvalidInput: no tool can be made of one, a provider would refuse it, or two have one name."""
+    """The tools that the caller runs. Raises: InvalidInput: one is no tool that all providers take; a name twice."""
     if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
         raise InvalidInput(f"client_tools is {tools!r:.80}: give a list of tools")
     tools = list(tools)

@@ -1,4 +1,4 @@
-"""What comes back from a message."""
+"""The reply to a message."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class ModelFacts:
 
 
 def facts_of(handle: str) -> ModelFacts:
-    """What is known of the model `provider/name`; of several patterns that match it the longest wins.
+    """The facts about the model `provider/name`. If several patterns match it, the longest wins.
 
     Raises: InvalidInput: the file that PERDURE_CATALOG names can't be read as a catalog.
     """

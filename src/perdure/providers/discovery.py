@@ -115,7 +115,7 @@ ALIASES: Mapping[str, str] = {
 """Other names for a provider that handles may begin with."""
 
 LOCAL_PORTS: Mapping[str, int] = {"ollama": 11434, "lmstudio": 1234}
-"""Where servers on this machine listen unless told otherwise."""
+"""The default ports of servers on this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ class Endpoint:
 
     @property
     def local(self) -> bool:
-        """Whether it runs models that the user chooses: a local kind of server, or one without a key."""
+        """Whether the user chooses its models: a kind of local server, or a server without a key."""
         return PROVIDERS[self.provider].local or not self.has_key
 
 
@@ -187,7 +187,7 @@ def may_probe() -> bool:
 async def probe_local(
     candidates: Sequence[Endpoint] | None = None, *, timeout_s: float = PROBE_TIMEOUT_S
 ) -> list[tuple[Endpoint, Listing]]:
-    """Those of the candidates (default: Ollama and LM Studio on their own ports) that answer, with their models.
+    """The candidates (default: Ollama and LM Studio on their own ports) that answer, each with its models.
 
     All are probed at once, each for at most `timeout_s`; none with `PERDURE_PROBE_LOCAL=0` in the environment.
     """
@@ -423,7 +423,7 @@ def _names(answer: Any) -> tuple[str, ...]:
 
 
 def _refusal(endpoint: Endpoint, status: int) -> str:
-    """What a refusal to list models means, by its HTTP status."""
+    """Words for the HTTP status with which a server refuses to list its models."""
     match status:
         case 401 | 403 if endpoint.has_key:
             return (

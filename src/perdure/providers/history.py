@@ -1,4 +1,4 @@
-"""What every adapter does to the messages of a request: positions of cache marks, arguments that servers accept.
+"""Messages of a request for every adapter: the positions of cache marks, and arguments that servers accept.
 
 A provider that takes marks takes four: after the tools, after the system text (both are settings), after the last
 message of the previous turn, and after the last message of the log. The volatile tail stands behind them all.

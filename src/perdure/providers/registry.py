@@ -113,7 +113,7 @@ class ModelRegistry:
         return Handles(sorted({EXTRACTIVE, *self._models, *listed}), self.takes)
 
     def window_tokens(self, handle: str) -> int | None:
-        """What the catalog says, a cautious guess for a model that it does not have; None for a program's own model and
+        """The window by the catalog, or a cautious guess if it lacks the model; None for a program's own model and
         the built-in one, which need no catalog. Raises: InvalidInput: a catalog of the user's that can't be read."""
         return None if handle == EXTRACTIVE or handle in self._own_handles else facts_of(handle).window_tokens
 
@@ -154,7 +154,7 @@ class ModelRegistry:
         return ModelNotFound(handle, known=self.handles(), helps=self.what_helps(handle))
 
     def what_helps(self, handle: str) -> str:
-        """What to do to make this model available; empty for an unknown provider."""
+        """Advice that makes this model available; empty for an unknown provider."""
         prefix, _, name = handle.partition("/")
         provider = PROVIDERS.get(ALIASES.get(prefix, prefix))
         if provider is None:

@@ -69,7 +69,7 @@ class Retrying:
             await close()
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
-        """As the model itself. Raises: ModelError: the last one."""
+        """Answer a request by the model, with retries. Raises: ModelError: that of the last try."""
         clock = asyncio.get_running_loop().time
         start = clock()
         deadline = start + self.policy.deadline_s

@@ -23,7 +23,7 @@ CACHE_VARIABLES = ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR")
 """The folders that tiktoken itself keeps ranks in; without either one in the folder for temporary files."""
 
 RANKS_FILES = ("fb374d419588a4632f3f557e76b4b70aebbca790", "o200k_base.tiktoken")
-"""What the ranks are called: by tiktoken's cache (the SHA-1 of their address), and where they are published."""
+"""The file names of the ranks: in tiktoken's cache (the SHA-1 of their address), and as published."""
 
 _RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 
@@ -75,7 +75,7 @@ class TiktokenCounter:
         )
 
     def at_least(self, text: str) -> int:
-        """The same number: the count is exact."""
+        """The same number as `count`, which is exact."""
         return self.count(text)
 
 

@@ -36,7 +36,6 @@ from perdure.settings import Settings
 if TYPE_CHECKING:
     from perdure.server.config import ServerConfig
 
-DEFAULT_PORT = 8283
 ASK_TIMEOUT_S = 2.0
 EMBED_TIMEOUT_S = 10.0
 MODELS_MAX = 3

@@ -15,7 +15,7 @@ from perdure.cli.views.fold import plural, visible
 from perdure.cli.views.view import View
 from perdure.cli.work import no_store, open_store
 from perdure.core.errors import PerdureError
-from perdure.library.services.upkeep import Comparison, Reindexed
+from perdure.library.services.upkeep import Comparison, EmbeddingReport
 from perdure.settings import Settings
 
 RESTORE = "What was damaged can't be made anew: restore a backup, see docs/operations.md, a damaged file."
@@ -82,10 +82,10 @@ async def reindex(view: View, *, archive: str | None, agent: str | None, again: 
         except asyncio.CancelledError:
             view.hint("Stopped. What is done stays; `perdure reindex` goes on, and so does any process with the store.")
             raise
-        return _show_reindexed(view, result, seconds=time.monotonic() - start)
+        return _show_embedding_report(view, result, seconds=time.monotonic() - start)
 
 
-def _show_reindexed(view: View, result: Reindexed, *, seconds: float) -> int:
+def _show_embedding_report(view: View, result: EmbeddingReport, *, seconds: float) -> int:
     """Print how many texts have a vector, and which failed; return the exit code."""
     rate = (
         f", {result.made:,} of them now ({result.made / max(seconds, 0.001):,.0f} a second)" if result.made > 0 else ""

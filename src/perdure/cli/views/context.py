@@ -79,7 +79,7 @@ class _Bar:
 
 
 def _remarks(overview: ContextOverview) -> Iterator[Text]:
-    """What the numbers stand on, and what is unusual about the window."""
+    """Remarks: how the numbers were measured, and what is unusual about the window."""
     estimated, used = overview.estimated_tokens, overview.used_tokens
     if overview.measured_tokens is not None:
         yield Text(

@@ -1,4 +1,4 @@
-"""What a chat or a command shows its results on: `TextView` is for people, `JsonView` for programs."""
+"""Where a chat or a command shows its results: `TextView` is for people, `JsonView` for programs."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ Changes = AgentChanges | Callable[[Agent], AgentChanges]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belongings:
-    """What an agent is to have besides its own fields: each the whole new set; None leaves what there is.
+    """New blocks, tools, folders and secrets of an agent. Each is the whole new set; None leaves the current one.
 
     Args:
         secrets: name -> value; an empty value leaves a secret that is there as it is.

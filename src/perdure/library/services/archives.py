@@ -63,7 +63,7 @@ class ArchiveService:
         return await self._ports.store.read(load)
 
     async def list_of_agent(self, agent_id: AgentId) -> Sequence[Archive]:
-        """In the order in which they were attached; the first takes what the agent puts away. Raises: NotFound."""
+        """The agent's archives, in the order of attachment; the first takes its texts. Raises: NotFound."""
 
         def load(tx: Tx) -> Sequence[Archive]:
             tx.agents.model(agent_id)

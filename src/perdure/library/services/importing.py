@@ -17,12 +17,12 @@ from perdure.engine.ports import Ports
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
-    """What came of an import.
+    """The result of an import.
 
     Args:
         skipped: messages that were there already, from an earlier import of the same history.
-        reset: so many of the skipped ones are out of view, since the conversation was reset.
-        out_of_order: messages that were said before one that stands in front of them; their order is kept as given.
+        reset: how many of the skipped ones a reset has taken out of view.
+        out_of_order: messages that are older than one before them; they keep the order of the import.
     """
 
     conversation_id: ConversationId
@@ -33,7 +33,7 @@ class ImportResult:
 
     @property
     def hint(self) -> str:
-        """What helps, where something is not as one might think; empty if nothing is."""
+        """Advice if a reset hides imported messages; else empty."""
         if not self.reset:
             return ""
         subject = "1 of the skipped messages was" if self.reset == 1 else f"{self.reset:,} of the skipped messages were"

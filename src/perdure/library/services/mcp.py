@@ -37,7 +37,7 @@ from perdure.storage.tx import Tx
 log = logging.getLogger(__name__)
 
 TOOLS_PER_STEP = 50
-"""Of a server that is removed, in one transaction."""
+"""How many tools of a server one transaction removes."""
 
 FIRST_READ_S = 30.0
 

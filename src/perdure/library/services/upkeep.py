@@ -1,4 +1,4 @@
-"""Upkeep of a store: comparing what is derived with the texts, making it anew, and having every text embedded."""
+"""The service of upkeep: compare derived data with the texts, rebuild it, and embed every text."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Unit = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What was compared, and what differs.
+    """The compared owners, and what differs.
 
     Args:
-        unfinished: of whose texts a new full-text index was begun that is not done.
-        without_checksum: how many rows have none.
+        unfinished: the kinds of owner whose new full-text index is not complete.
+        without_checksum: how many rows have no checksum.
     """
 
     owners: Sequence[Owner]
@@ -46,8 +46,8 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Reindexed:
-    """How far each agent and archive is with vectors of `model`, and how many were made meanwhile."""
+class EmbeddingReport:
+    """How many texts of each agent and archive have a vector of `model`, and how many vectors are new."""
 
     model: str
     counts: Sequence[ScopeCounts]
@@ -55,17 +55,17 @@ class Reindexed:
 
 
 class UpkeepService:
-    """What keeps a store whole. All of it goes in small transactions, so that others can write meanwhile."""
+    """Checks and repairs of a store. All work in small transactions, so that others can write meanwhile."""
 
     def __init__(self, app: App) -> None:
         self._app, self._store = app, app.store
 
     async def find_damage(self) -> Sequence[str]:
-        """What the database finds wrong with its own file; then nothing in it can be trusted."""
+        """The damage that the database finds in its own file; if there is any, nothing in the file can be trusted."""
         return await self._store.read(lambda tx: tx.upkeep.integrity())
 
     async def compare(self, *, repair: bool, progress: Progress) -> Comparison:
-        """Compare all that is derived from texts with them, and the texts with their checksums; repair what can be.
+        """Compare derived data with the texts, and the texts with their checksums; with `repair`, rebuild derived data.
 
         Raises: StoreError.
         """
@@ -100,7 +100,7 @@ class UpkeepService:
             await self._rebuild_words(kind, owners, progress)
         return Comparison(owners, [replace(one, repaired=one.kind != "damage") for one in faults], set(), 0)
 
-    async def reindex(self, owner_ids: Sequence[str] = (), *, again: bool, progress: Progress) -> Reindexed:
+    async def reindex(self, owner_ids: Sequence[str] = (), *, again: bool, progress: Progress) -> EmbeddingReport:
         """Have every text of these agents and archives, or of all, embedded by the embedder in use; wait for it.
 
         Args:
@@ -124,7 +124,7 @@ class UpkeepService:
             total = sum(_count_texts(one, texts[one.scope.number]) for one in counts)
             progress(worker.trouble or embedder.handle, done, total)
             if all(not one.waiting and one.scope.fill_from is None for one in counts):
-                return Reindexed(embedder.handle, counts, done - before)
+                return EmbeddingReport(embedder.handle, counts, done - before)
             await asyncio.sleep(POLL_S)
 
     async def _owners(self) -> list[Owner]:
@@ -141,7 +141,7 @@ class UpkeepService:
         return items
 
     async def _rebuild_words(self, kind: OwnerKind, owners: Sequence[Owner], progress: Progress) -> None:
-        """Make the full-text index anew; search goes by the old one until all is done."""
+        """Build the full-text index again; search uses the old one until the new one is complete."""
         what, of_kind = f"making the index of {TEXTS[kind]} anew", [owner for owner in owners if owner.kind == kind]
         total = sum(owner.rows for owner in of_kind)
         while place := await self._store.write(lambda tx: tx.upkeep.rebuild_words(kind)):

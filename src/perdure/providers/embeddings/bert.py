@@ -97,7 +97,7 @@ def hidden_states(bert: Bert, texts: Sequence[Sequence[int]]) -> list[Array]:
 
 
 def _attention(qkv: Array, mask: Array, heads: int) -> Array:
-    """What each piece takes from the others of its text, shape (all pieces, dimensions).
+    """The attention of each piece to the others of its text, shape (all pieces, dimensions).
 
     Args:
         mask: 0 for each piece of each text, minus infinity for padding; shape (texts, 1, 1, pieces).

@@ -1,4 +1,4 @@
-"""What is equal for every embedder: the prefixes that some models need, and the check of vectors."""
+"""Shared by all embedders: the prefixes that some models need, and the check of vectors."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class Keywords:
 
     @property
     def query(self) -> str:
-        """What to search for."""
+        """The query to search with."""
         return " ".join(self.words)
 
     @property

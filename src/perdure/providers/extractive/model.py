@@ -124,7 +124,7 @@ class Step:
         return calls
 
     def reply(self) -> str:
-        """What to say when nothing is left to do."""
+        """The text of the reply when no call is left to make."""
         if lines := [*self._report_on_facts(), *map(self._answer, self.questions)]:
             return "\n".join(lines)
         text = self.turn.text[:200]
@@ -137,7 +137,7 @@ class Step:
         return say(phrase, self.language, *values)
 
     def _edit_call(self, edit: Edit) -> Call | None:
-        """The call that makes the edit, by the first tool for it that is offered."""
+        """The call that makes the edit, with the first fitting tool of the request."""
         for tool, (old, new) in EDITS.items():
             if tool in self.tools and (old is None) == (edit.old is None):
                 place = {"insert_line": -1} if tool == "memory_insert" else {} if old is None else {old: edit.old}
@@ -145,7 +145,7 @@ class Step:
         return None
 
     def _attempt(self, fact: Fact) -> tuple[ToolCall, ToolResult | None] | None:
-        """The call of this turn that was to note the fact, with its result."""
+        """The call of this turn that tried to note the fact, with its result."""
         for call, result in self.turn.done:
             text = arguments_of(call).get(EDITS.get(call.name, ("", ""))[1])
             if isinstance(text, str) and fact.line in text.split("\n"):
@@ -153,13 +153,13 @@ class Step:
         return None
 
     def _results(self, tool: str, query: str) -> list[ToolResult | None]:
-        """What the calls of this turn for this search brought; a call without a result counts as None."""
+        """The results of this turn's calls for this search; None for a call without a result."""
         return [
             result for call, result in self.turn.done if call.name == tool and arguments_of(call).get("query") == query
         ]
 
     def _report_on_facts(self) -> list[str]:
-        """What came of each fact: noted, known before, or refused and why."""
+        """Lines about each fact: noted, known before, or refused and why."""
         lines: dict[str, list[str]] = {"noted": [], "known": []}
         refusals: list[str] = []
         for fact in self.facts:

@@ -27,7 +27,7 @@ _OPENING = re.compile(r"<([^\s<>/][^\s<>]*)>")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What was said since the last reply, and what was done about it.
+    """The texts since the last reply, and the calls that followed.
 
     `done` pairs the calls made since the last of `texts` with their results (None: no result came), in order;
     `answers` counts the model answers that held them.

@@ -54,7 +54,7 @@ class ToolCalls:
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """In the order of their starts; a name can be missing, arguments can be invalid JSON."""
+        """The calls, in the order of their starts; a name can be missing, arguments can be invalid JSON."""
         return tuple(ToolCall(call.call_id, call.name, "".join(call.arguments)) for call in self._calls)
 
     def add(self, fragment: Mapping[str, Any], *, whole: bool = False) -> list[ModelDelta]:
@@ -101,7 +101,7 @@ class ToolCalls:
         return None if other_id or (arguments.strip() and self._is_whole(call)) else call
 
     def _is_whole(self, call: _Call) -> bool:
-        """Whether its arguments are a JSON object; false beyond a limit, or the time would be quadratic."""
+        """Whether the arguments of the call are a JSON object. False above a limit, which keeps the time linear."""
         arguments = "".join(call.arguments)
         self._parsed_chars += len(arguments)
         return self._parsed_chars <= PARSED_CHARS_MAX and is_object(arguments)

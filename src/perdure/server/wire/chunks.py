@@ -165,7 +165,7 @@ class Chunks:
                 yield shape
 
     def _rest(self, message: Message, group: Group, preview: _Preview | None, number: int) -> Iterator[Chunk]:
-        """What the deltas have not brought of a group: nothing as a rule, everything if there were none."""
+        """The chunks of a group that the deltas left out: usually none; all if there were no deltas."""
         if not self._display.includes(group.type):
             return
 
@@ -233,13 +233,13 @@ def _text_fields(delta: Delta, kind: GroupKind, preview: _Preview) -> dict[str, 
 
 
 def _rest_of_text(text: str, pieces: list[str]) -> str:
-    """What follows the pieces in a text; empty if it does not start with them."""
+    """The text after the pieces at its start; empty if it does not start with them."""
     start = "".join(pieces)
     return text[len(start) :] if text.startswith(start) else ""
 
 
 def _rest_of_call(call: ToolCall, sent: _CallPreview | None) -> dict[str, str] | None:
-    """What a client lacks of a call; None: nothing."""
+    """The fields of a call that the client has not received; None: it has all."""
     if sent is None:
         return {"name": call.name, "arguments": call.arguments, "tool_call_id": call.call_id}
     rest = _rest_of_text(call.arguments, sent.pieces)

@@ -15,7 +15,7 @@ ERROR_CHARS = 5_000
 FRAMES_MAX = 20
 LINE_CHARS = 200
 EXTRA_BYTES, EXTRA_CONTAINERS, EXTRA_DEPTH = 1 << 20, 1_000, 5
-"""What an honest answer may hold beside its value: an error, a traceback, and in each changed block so many bytes."""
+"""The most that an answer holds beside its value: an error, a traceback, and the text of each changed block."""
 
 BYTES_PER_CHARACTER = 4
 NOTICE_BYTES = 4_096

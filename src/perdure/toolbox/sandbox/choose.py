@@ -15,7 +15,7 @@ def open_sandbox(mode: str, **options: Any) -> Sandbox:
     """The sandbox of these settings. It starts nothing before it is used.
 
     Args:
-        mode: `auto`: code is run where it can be held back; `unsafe`: also where it can't; `off`: nowhere.
+        mode: `auto`: run code only if this machine can isolate it; `unsafe`: also if it can't; `off`: run none.
         options: those of `LinuxSandbox`.
     """
     if mode == "off":

@@ -58,7 +58,7 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """What a fork server has: namespaces, the version of Landlock (0: none), user ids of their own for its calls."""
+    """What a fork server can use: namespaces, the version of Landlock (0: none), a separate user id for each call."""
 
     namespaces: bool
     landlock: int

@@ -45,11 +45,11 @@ TIMEOUT_S = 600.0
 CHECK_TIMEOUT_S = 10.0
 END_TIMEOUT_S = 2.0
 OUTPUT_BYTES_MAX = 16 << 20
-"""A call that prints more, past the limit that `print` keeps to, is ended."""
+"""The most output of a call. `print` keeps a lower limit; a call that writes more than this is ended."""
 
 MEBIBYTE = 1 << 20
 SERVER_BYTES, SERVER_PROCESSES = 128 << 20, 16
-"""What the fork server itself gets beside its calls."""
+"""The memory and processes of the fork server itself, beside its calls."""
 
 LARGE_ANSWER_BYTES = 32 << 10
 """Longer answers are parsed in a thread, beside the event loop."""
@@ -66,9 +66,9 @@ log = logging.getLogger("perdure.sandbox")
 
 
 class LinuxSandbox:
-    """`Sandbox` behind namespaces, Landlock and a filter of system calls, in whichever of them this machine has.
+    """`Sandbox` that isolates by namespaces, Landlock and a filter of system calls, as far as this machine has them.
 
-    It is used from one event loop at a time. Nothing is started before the first job, or `isolation`.
+    It is used from one event loop at a time. It starts nothing before the first job or `isolation`.
 
     Args:
         cache: the folder where requirements are installed; None: jobs with requirements are refused.

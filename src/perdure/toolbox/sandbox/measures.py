@@ -1,4 +1,4 @@
-"""What holds code back on this machine, in plain words."""
+"""How this machine isolates code, in words for people."""
 
 from __future__ import annotations
 

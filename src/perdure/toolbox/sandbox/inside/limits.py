@@ -18,11 +18,11 @@ _UNUSED = (
 
 
 def set_limits(limits: Mapping[str, Any], *, count_processes: bool) -> None:
-    """Set the limits of every call, for this process and all that it starts, for good.
+    """Set the limits of a call on this process and all its children. They can't be raised again.
 
     Args:
         limits: `memory_mb`, `disk_mb`, `processes`.
-        count_processes: whether the user id is the call's own, so that its processes can be counted by it.
+        count_processes: whether the call has its own user id, by which the kernel counts its processes.
     """
     set_hard(
         {
