@@ -242,7 +242,7 @@ class VectorContract(Contract):
             block = await store.read(lambda tx: tx.vectors.block(scope_of(tx, number)))
 
             assert block == VectorBlock(
-                seqs=[0, 2], versions=[1, 1], vectors=vectors[0] + vectors[2], gone=[(1, 2), (3, 2)], last=3
+                seqs=[0, 2], versions=[1, 1], vectors=vectors[0] + vectors[2], removed=[(1, 2), (3, 2)], last=3
             )
 
     async def test_vectors_of_another_model_or_length_are_refused(self) -> None:

@@ -79,7 +79,7 @@ async def test_an_edit_answers_with_the_new_value(tool: str, arguments: dict[str
     assert (version.author.kind, version.author.agent_id) == ("agent", s.agent.id)
     assert (version.author.run_id, version.author.message_id) == (s.run.id, "message-of-the-call")
     (edit,) = result.edits
-    assert (edit.block, edit.diff, edit.gone) == (block, version.diff, False)
+    assert (edit.block, edit.diff, edit.deleted) == (block, version.diff, False)
 
 
 @pytest.mark.parametrize("tool", SOME_EDIT)

@@ -91,7 +91,7 @@ async def test_a_deleted_block_leaves_this_agents_memory_only() -> None:
     result = await s.call("memory", command="delete", path="/memories/human")
 
     assert await s.labels() == []
-    assert result.edits[0].gone
+    assert result.edits[0].deleted
     assert await s.store.read(lambda tx: tx.blocks.get(block.id)) == block
 
 

@@ -29,11 +29,11 @@ def courses(rules: ToolRules, longest: int = LONGEST) -> Iterator[tuple[str, ...
     while left:
         called = left.pop()
         now = rule_state(rule_scope, called, answer=len(called) - 1)
-        if now.stuck is not None:
+        if now.problem is not None:
             continue
         if _ends(now):
             yield tuple(call.name for call in called)
-        if (now.exited is None or now.missing) and len(called) < longest:
+        if (now.exit_tool is None or now.missing) and len(called) < longest:
             left += [
                 (*called, PastCall(name, output, answer=len(called)))
                 for name in now.allowed
@@ -46,7 +46,7 @@ def _ends(now: RuleState) -> bool:
     if now.missing:
         return False
     asked = any(isinstance(rule, (ChildTools, Conditional, RunFirst)) for rule, _ in now.active)
-    return now.exited is not None or not asked
+    return now.exit_tool is not None or not asked
 
 
 def impossible(why: str) -> str | None:

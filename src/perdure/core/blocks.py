@@ -73,11 +73,11 @@ class BlockVersion:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEdit:
-    """A block after an edit; `gone` when it is no longer the agent's."""
+    """A block after an edit; `deleted` when it is no longer the agent's."""
 
     block: Block
     diff: str
-    gone: bool = False
+    deleted: bool = False
 
     @classmethod
     def between(cls, before: Block | None, after: Block | None) -> MemoryEdit:
@@ -85,7 +85,7 @@ class MemoryEdit:
         block = after or before
         assert block is not None
         return cls(
-            block, unified_diff(before.value if before else "", after.value if after else ""), gone=after is None
+            block, unified_diff(before.value if before else "", after.value if after else ""), deleted=after is None
         )
 
 

@@ -125,8 +125,8 @@ class Definition:
     @property
     def digest(self) -> str:
         """SHA-256 of all that it says: what is approved is this."""
-        said = {name: getattr(self, name) for name in self.__slots__}
-        return hashlib.sha256(sorted_json(said).encode("utf-8", "surrogatepass")).hexdigest()
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return hashlib.sha256(sorted_json(fields).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,8 +241,8 @@ def check_server(server: McpServer, secrets: ServerSecrets) -> None:
             " beginning with a letter or digit"
         )
     if server.transport not in get_args(Transport):
-        known = ", ".join(get_args(Transport))
-        raise InvalidInput(f"MCP transport {server.transport!r:.80} is not known: use {known}")
+        names = ", ".join(get_args(Transport))
+        raise InvalidInput(f"MCP transport {server.transport!r:.80} is not known: use {names}")
     if server.transport == "stdio":
         _check_command(server, secrets.environment)
         if server.url or secrets.token or secrets.headers:

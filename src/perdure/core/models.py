@@ -115,7 +115,9 @@ class Models(Protocol):
         """Return the model of a handle `provider/model`; None: it is not available here."""
         ...
 
-    def handles(self) -> Sequence[str]: ...
+    def handles(self) -> Sequence[str]:
+        """Return the handles of all models."""
+        ...
 
     def window_tokens(self, handle: str) -> int | None:
         """Return the model's window; None: unknown."""

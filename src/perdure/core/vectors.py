@@ -49,14 +49,14 @@ class VectorBlock:
     Args:
         seqs, versions: of the rows with a vector of the scope's length.
         vectors: their vectors, end to end.
-        gone: (number, version) of the removed rows.
+        removed: (number, version) of the removed rows.
         last: the last number of the block; None: there are no more.
     """
 
     seqs: Sequence[int] = ()
     versions: Sequence[int] = ()
     vectors: bytes = b""
-    gone: Sequence[tuple[int, int]] = ()
+    removed: Sequence[tuple[int, int]] = ()
     last: int | None = None
 
 

@@ -119,9 +119,9 @@ def rank_messages(
 def read_messages(tx: Tx, ranking: RankedMessages, *, limit: int, explain: bool = False) -> Hits[MessageHit]:
     """Load the first `limit` hits, with near-duplicates merged."""
     scores = ranking.ranked.scores
-    shown = ranking.ranked.relevant | (scores >= NEIGHBOUR_SHARE * scores[0]) if len(scores) else scores > 0
-    order = ranking.ranked.order[shown][: max(2 * limit, limit + 20)]
-    best = scores[shown].tolist()
+    relevant = ranking.ranked.relevant | (scores >= NEIGHBOUR_SHARE * scores[0]) if len(scores) else scores > 0
+    order = ranking.ranked.order[relevant][: max(2 * limit, limit + 20)]
+    best = scores[relevant].tolist()
     seqs = ranking.seqs[order].tolist()
     chosen = merge_duplicates([ranking.texts[seq] for seq in seqs], seqs, limit=limit)
     messages = {

@@ -181,7 +181,7 @@ def test_the_sandbox_is_in_a_group_of_its_own(tmp_path: Path) -> None:
         pid = cage.sandbox.pid
         ran = cage.run("1 + 1")
 
-        assert measure.held
+        assert measure.works
         assert (folder / "cgroup.procs").read_text() == str(pid)
         assert (folder / "memory.max").read_text() == str(2 * (100 + 64) * (1 << 20) + (128 << 20))
         assert (folder / "pids.max").read_text() == str(4 * 5 + 16)
@@ -200,7 +200,7 @@ def test_the_sandbox_works_without_a_group_and_says_why(group: DelegatedGroup) -
             pytest.skip(cage.isolation.summary)
         (measure,) = [one for one in cage.isolation.measures if one.name == "control group"]
 
-        assert not measure.held
+        assert not measure.works
         assert (group.why or "/nowhere/at-all: No such file") in measure.meaning
         assert cage.run("1 + 1").value == 2
     finally:

@@ -157,7 +157,7 @@ def pooled() -> list:
 
 def test_processes_of_a_job_work_together(cage: Cage) -> None:
     """Pools, locks and shared memory; what they share is in the job's own folder, and no other job's."""
-    if not next(measure for measure in cage.isolation.measures if measure.name == "processes").held:
+    if not next(measure for measure in cage.isolation.measures if measure.name == "processes").works:
         pytest.skip("a job may start no process here")
     result = cage.run(POOLED, "pooled")
     remaining = cage.run("import os\nos.listdir('/dev/shm')")
@@ -187,7 +187,7 @@ with open("half", "wb") as file:
 with open("/dev/shm/more", "wb") as file:
     file.write(bytes(3 << 20))
 """
-    if not next(measure for measure in cage.isolation.measures if measure.name == "work folder").held:
+    if not next(measure for measure in cage.isolation.measures if measure.name == "work folder").works:
         pytest.skip("a job has no work folder here")
     result = cage.run(source, limits=SandboxLimits(wall_s=10, disk_mb=5))
 
@@ -202,7 +202,7 @@ kept = [SharedMemory(create=True, size=40 << 20) for _ in range(5)]
 for block in kept:
     block.buf[:] = bytes(40 << 20)
 """
-    if not next(measure for measure in cage.isolation.measures if measure.name == "work folder").held:
+    if not next(measure for measure in cage.isolation.measures if measure.name == "work folder").works:
         pytest.skip("a job has no work folder here")
     result = cage.run(source, limits=SandboxLimits(wall_s=10, disk_mb=64))
 

@@ -228,7 +228,7 @@ async def _sandbox_check(settings: Settings) -> Check:
         isolation = await sandbox.isolation()
     finally:
         await sandbox.close()
-    weaknesses = [f"{measure.name}: {measure.meaning}" for measure in isolation.measures if not measure.held]
+    weaknesses = [f"{measure.name}: {measure.meaning}" for measure in isolation.measures if not measure.works]
     text = "; ".join([isolation.summary, *(weaknesses if isolation.backend != "none" else [])])
     if settings.sandbox_network == "on" and isolation.backend != "none":
         text += "; tools may reach the hosts that they list"

@@ -146,14 +146,14 @@ class _Collector:
 
     def add(self, seq: int, text: str, worth: int) -> None:
         """Add a text of a message; one that is there already gains a little worth."""
-        known = self._items.get(text)
-        if known is None:
+        item = self._items.get(text)
+        if item is None:
             self._items[text] = Item(seq, text, worth)
-        elif known.seq != seq:
-            best = max(known.worth - (text in self._repeated), worth) + 1
+        elif item.seq != seq:
+            best = max(item.worth - (text in self._repeated), worth) + 1
             self._repeated.add(text)
-            if best > known.worth:
-                self._items[text] = Item(known.seq, text, best)
+            if best > item.worth:
+                self._items[text] = Item(item.seq, text, best)
 
     def items(self) -> tuple[Item, ...]:
         """Return the items in the order of their first appearance."""

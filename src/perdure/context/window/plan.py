@@ -173,8 +173,8 @@ class Situation:
     @property
     def room_tokens(self) -> int:
         """The budget's room for summaries and messages."""
-        taken = sum(segment.tokens for segment in self.certificate.segments if segment.name in FIXED)
-        return max(0, self.certificate.budget_tokens - taken)
+        fixed = sum(segment.tokens for segment in self.certificate.segments if segment.name in FIXED)
+        return max(0, self.certificate.budget_tokens - fixed)
 
 
 def plan(situation: Situation) -> Plan | None:
@@ -210,12 +210,12 @@ def plan(situation: Situation) -> Plan | None:
 def _least_tokens(situation: Situation) -> float:
     """Return the tokens that stay when all that can leave has left, by the lowest reading of the estimate."""
     certificate = situation.certificate
-    taken = sum(segment.tokens for segment in certificate.segments if segment.name in FIXED)
+    fixed = sum(segment.tokens for segment in certificate.segments if segment.name in FIXED)
     rows = 0
     for message in _rows_that_stay(situation):
         tokens = situation.tokens_of(message)
         rows += min(tokens, STUB_TOKENS) if situation.can_open and stub_chars(message) else tokens
-    return (taken + rows - max(0, certificate.overcount)) * certificate.factor
+    return (fixed + rows - max(0, certificate.overcount)) * certificate.factor
 
 
 def summary_limit(budget_tokens: int) -> int:

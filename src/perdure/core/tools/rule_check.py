@@ -80,8 +80,8 @@ def _check_values(rule: ToolRule, where: str) -> None:
         case ParentTool() | Conditional():
             names += rule.children
         case MaxCount(max_count_limit=limit) if limit > COUNT_MAX:
-            shown = str(limit) if limit < 10**20 else "a number of more than 20 digits"
-            raise ToolRulesInvalid(f"{where}.max_count_limit is {shown}: give at most {COUNT_MAX:,}")
+            number = str(limit) if limit < 10**20 else "a number of more than 20 digits"
+            raise ToolRulesInvalid(f"{where}.max_count_limit is {number}: give at most {COUNT_MAX:,}")
         case _:
             pass
     if len(names) > LISTED_MAX + 1:
@@ -206,8 +206,8 @@ class _Pairs:
             return f"max_count_per_step of {child} is 0"
         if (parents := self._parents.get(child)) and name not in parents:
             return f"{child} may come right after {_join_names(parents, ' or ')} only (parent_last_tool)"
-        for known in (self._children.get(name), self._heirs.get(name)):
-            if known is not None and child not in known:
+        for followers in (self._children.get(name), self._heirs.get(name)):
+            if followers is not None and child not in followers:
                 return f"another rule for {name} does not have {child}"
         return None
 

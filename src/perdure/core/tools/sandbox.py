@@ -123,7 +123,7 @@ class Measure:
     """A protection of the sandbox, whether it works on this machine, and what that means in plain words."""
 
     name: str
-    held: bool
+    works: bool
     meaning: str
 
 

@@ -227,19 +227,19 @@ def _check_schema(
     for name in required:
         if name not in properties:
             raise SchemaMismatch(str(name), "the schema requires it and does not describe it")
-    known = {argument.arg: (argument, default) for argument, default in arguments if argument.arg not in HIDDEN}
+    own = {argument.arg: (argument, default) for argument, default in arguments if argument.arg not in HIDDEN}
     for name, schema in properties.items():
         if name in HIDDEN:
             raise SchemaMismatch(name, "it is not filled by the model: leave it out of the schema")
-        if name not in known:
+        if name not in own:
             if function.args.kwarg is None:
-                names = ", ".join(known) or "none"
+                names = ", ".join(own) or "none"
                 raise SchemaMismatch(
                     name, f"the schema has it, function {function.name} does not; its own are: {names}"
                 )
             continue
-        _check_type(name, schema, known[name][0].annotation, types)
-    for name, (_, default) in known.items():
+        _check_type(name, schema, own[name][0].annotation, types)
+    for name, (_, default) in own.items():
         if default is None and name not in properties:
             raise SchemaMismatch(name, f"function {function.name} needs it, and the schema does not have it")
         if default is None and name not in required and "default" not in _mapping(properties[name]):

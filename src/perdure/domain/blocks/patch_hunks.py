@@ -139,10 +139,10 @@ class _Reader:
     def _note_name(self, kind: str, name: str) -> None:
         """Remember the name in a file header. Raises: PatchInvalid: another file was named before."""
         # A model may repeat the header of the one file before each hunk; different notations may spell it differently.
-        known = self._names.setdefault(kind, name)
-        if known != name:
+        first = self._names.setdefault(kind, name)
+        if first != name:
             raise PatchInvalid(
-                f"the patch is for more than one file, {quote_line(known)} and {quote_line(name)}:"
+                f"the patch is for more than one file, {quote_line(first)} and {quote_line(name)}:"
                 " one call edits one block; send a patch of its own for each."
             )
 
@@ -240,4 +240,5 @@ def _unreadable_line(line: str, number: int, why: str) -> PatchInvalid:
 
 
 def quote_line(line: str) -> str:
+    """Return the start of a line in quotes, for a message."""
     return repr(line[:200])

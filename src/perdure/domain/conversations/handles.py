@@ -43,8 +43,8 @@ def resolve_handle(tx: Tx, run: Run, text: str) -> SummaryNode | Rows | Message:
         nodes = tx.nodes.list_by_seqs(agent_id, conversation, [handle.first])
         if nodes and nodes[0].from_message_seq >= first_seq:  # else a reset removed it from view
             return nodes[0]
-        known = _known_nodes(tx, agent_id, conversation, first_seq)
-        raise ToolError(f"{node_handle(handle.first)} does not exist: {known}")
+        nodes_text = _known_nodes(tx, agent_id, conversation, first_seq)
+        raise ToolError(f"{node_handle(handle.first)} does not exist: {nodes_text}")
     if handle.first == handle.last:
         return find_message(tx, agent_id, handle.first)
     for scope in (conversation, None):

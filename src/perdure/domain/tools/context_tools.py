@@ -135,8 +135,8 @@ def _title(target: SummaryNode | Rows | Message, inside: Rows, timezone: tzinfo)
         return ""
     dates = f"{target.since.astimezone(timezone):%Y-%m-%d} to {target.until.astimezone(timezone):%Y-%m-%d}"
     covers = message_handle(target.from_message_seq, target.upto_message_seq)
-    shown = message_handle(inside.first, inside.last)
-    return f"{node_handle(target.seq)}: {covers}, {dates}" + (f"; of these {shown}" if shown != covers else "")
+    part = message_handle(inside.first, inside.last)
+    return f"{node_handle(target.seq)}: {covers}, {dates}" + (f"; of these {part}" if part != covers else "")
 
 
 def _children(

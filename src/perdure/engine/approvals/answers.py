@@ -163,7 +163,7 @@ def with_waits(
         states = expected_states(log.rule_scope, log.past_calls, [call.name for call in calls])
     changed: dict[str, ToolCall] = {}
     for place, call in enumerate(calls):
-        arguments = prefill(call.arguments, states[place].filled.get(call.name)) if states else call.arguments
+        arguments = prefill(call.arguments, states[place].arguments.get(call.name)) if states else call.arguments
         wait = waits.get(call.name)
         broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
         if wait is not None and (broken or not is_usable(tools[call.name].spec, arguments)):
@@ -189,14 +189,14 @@ def is_usable(spec: ToolSpec, arguments: str) -> bool:
 def _with_unused_ids(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[str, ToolCall]:
     """The calls under ids that no recent call had: an answer that is sent again, or comes too late, must not be taken
     for an answer to these."""
-    taken = recent_approval_ids(tx, log) | {call.call_id for message in log.messages for call in message.calls}
+    used_ids = recent_approval_ids(tx, log) | {call.call_id for message in log.messages for call in message.calls}
     renamed: dict[str, ToolCall] = {}
     for old, call in calls.items():
         call_id, count = call.call_id, 1
-        while call.awaits is not None and (call_id in taken or (call_id != old and call_id in calls)):
+        while call.awaits is not None and (call_id in used_ids or (call_id != old and call_id in calls)):
             count += 1
             call_id = f"{call.call_id}-{count}"
-        taken.add(call_id)
+        used_ids.add(call_id)
         renamed[old] = ToolCall(call_id, call.name, call.arguments, call.awaits, call.tool_digest)
     return renamed
 
@@ -349,13 +349,13 @@ _CONTEXT_TOOLS = {name: Tool(id=ToolId(""), spec=spec) for name, spec in CONTEXT
 def tool_digest(tx: Tx, tool: Tool) -> str:
     """SHA-256 of what a call of this tool runs: its kind and parameters, and with them the code of a custom tool, or
     the definition of an MCP tool that was approved. Of a function it is not known what its body does."""
-    made: dict[str, Any] = {"kind": tool.spec.kind, "parameters": tool.spec.parameters}
+    facts: dict[str, Any] = {"kind": tool.spec.kind, "parameters": tool.spec.parameters}
     if tool.spec.kind == "custom" and (code := tx.tools.code(tool.id)) is not None:
-        made["code"] = {name: getattr(code, name) for name in ToolCode.__slots__}
+        facts["code"] = {name: getattr(code, name) for name in ToolCode.__slots__}
     elif tool.spec.kind == "mcp" and (known := tx.mcp.find_tool(tool.id)) is not None:
-        made["server"], made["tool"] = known.server_id, known.name
-        made["definition"] = None if known.pinned is None else known.pinned.digest
-    text = json.dumps(made, ensure_ascii=False, sort_keys=True, default=dict)
+        facts["server"], facts["tool"] = known.server_id, known.name
+        facts["definition"] = None if known.pinned is None else known.pinned.digest
+    text = json.dumps(facts, ensure_ascii=False, sort_keys=True, default=dict)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -50,14 +50,14 @@ async def _beat(run: Run, ports: Ports, interrupt: Interrupt) -> None:
         await asyncio.sleep(settings.beat_s)
         until = ports.clock.now() + timedelta(seconds=settings.lease_s)
         try:
-            held = await ports.store.write(_extend_lease, run, until)
+            stored = await ports.store.write(_extend_lease, run, until)
         except LeaseLost as lost:
             interrupt.fire(lost)
             return
         except StoreError:
             pass  # the lease outlives several beats; if the store stays away, the next commit will say so
         else:
-            if held.cancel_requested:
+            if stored.cancel_requested:
                 interrupt.fire()
                 return
 

@@ -138,9 +138,9 @@ def load_run_log(tx: Tx, log: RunLog) -> RunLog:
     Raises: NotFound; LeaseLost: another process has taken the run. Without this check the new log would carry the
         other's lease, and this process would go on under it.
     """
-    run, held = tx.runs.get_by_key(log.run.key), log.run
-    if run.lease_number != held.lease_number or (not run.ended and run.lease_owner != held.lease_owner):
-        raise LeaseLost(f"{run.id} is no longer held by {held.lease_owner} ({held.lease_number})")
+    run, own = tx.runs.get_by_key(log.run.key), log.run
+    if run.lease_number != own.lease_number or (not run.ended and run.lease_owner != own.lease_owner):
+        raise LeaseLost(f"{run.id} is no longer held by {own.lease_owner} ({own.lease_number})")
     return run_log_of(tx, run)
 
 
@@ -167,5 +167,5 @@ def rule_scope_of(tx: Tx, run: Run, settings: Mapping[str, Any]) -> RuleScope | 
     earlier: Sequence[Message] = ()
     if run.turn_from is not None and run.begins_at is not None:
         earlier = tx.messages.view(agent_id, run.conversation_seq, from_seq=run.turn_from, upto_seq=run.begins_at - 1)
-    made = tuple(PastCall(one.name, one.output, one.denied) for one in past_calls_in(earlier))
-    return RuleScope(rules, frozenset(names | {*CONTEXT_TOOL_SPECS} if names else names), made)
+    calls = tuple(PastCall(one.name, one.output, one.denied) for one in past_calls_in(earlier))
+    return RuleScope(rules, frozenset(names | {*CONTEXT_TOOL_SPECS} if names else names), calls)

@@ -63,8 +63,8 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             if model is None:
                 raise ModelNotFound(step.model, known=ports.models.handles())
             options = ModelOptions.from_settings(request.agent.settings)
-            sent = assemble(step.model, request.view, step.recipe, options=options)
-            async for piece in model.respond(sent):
+            model_request = assemble(step.model, request.view, step.recipe, options=options)
+            async for piece in model.respond(model_request):
                 if isinstance(piece, ModelReply):
                     reply = piece
                     continue

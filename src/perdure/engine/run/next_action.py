@@ -112,23 +112,23 @@ def _rule_action(log: RunLog, rule_scope: RuleScope, answer: Message) -> Action 
     step = log.steps[-1] if log.steps else None
     if log.run.input_waits or (step is not None and step.status != "success"):
         return None
-    now = rule_state(rule_scope, log.past_calls, answer=answer.seq)
-    if now.stuck is not None:
-        return Finish("error", Failure(kind="tool_rules", message=now.stuck))
-    if answer.calls and now.exited is None:
+    state = rule_state(rule_scope, log.past_calls, answer=answer.seq)
+    if state.problem is not None:
+        return Finish("error", Failure(kind="tool_rules", message=state.problem))
+    if answer.calls and state.exit_tool is None:
         return None
     if step is None or step.id != answer.step_id:
         # The answer is of the run that this one resumes: what was decided about its calls may be what ends it.
-        if now.exited is None:
+        if state.exit_tool is None:
             return None
     elif step.stop_reason not in (None, "end_turn") and not answer.calls:
         return None  # it was cut short, and says so
-    if now.missing:
-        return _remind(log, answer, f"call {_either(now.missing)} at least once before you are done")
-    if now.exited is not None:
+    if state.missing:
+        return _remind(log, answer, f"call {_either(state.missing)} at least once before you are done")
+    if state.exit_tool is not None:
         return Finish("tool_rule")
-    if now.demanded:
-        return _remind(log, answer, f"your next step has to be a call of {_either(sorted(now.allowed))}")
+    if state.refuses_answer:
+        return _remind(log, answer, f"your next step has to be a call of {_either(sorted(state.allowed))}")
     return None
 
 

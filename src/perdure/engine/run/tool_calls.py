@@ -136,7 +136,7 @@ class _ToolPhase:
             return _refusal(f"there is no tool {call.name!r}; your tools are: {names}")
         arguments = open_call.arguments
         if rules is not None and open_call.decision is None:  # what a person approved is run as it was shown
-            arguments = prefill(arguments, rules.filled.get(call.name))
+            arguments = prefill(arguments, rules.arguments.get(call.name))
         if call.awaits is None and call.name in self.waits and is_usable(tool.spec, arguments):
             return _refusal(f"{call.name} now needs somebody's approval: call it again, and it will be asked for")
         if tool.spec.kind == "client":  # one that can be used is the caller's to run

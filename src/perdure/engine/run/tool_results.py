@@ -96,8 +96,8 @@ def _mark_seen(tx: Tx, run: Run, outcome: ToolOutcome) -> None:
         return
     agent_id, seq = run.key.agent_id, run.conversation_seq
     seen = dict(tx.conversations.get_by_seq(agent_id, seq).seen)
-    shown: dict[str, int | None] = {edit.block.id: None if edit.gone else edit.block.version for edit in outcome.edits}
-    for key, version in (shown | dict(outcome.files)).items():
+    versions = {edit.block.id: None if edit.deleted else edit.block.version for edit in outcome.edits}
+    for key, version in (versions | dict(outcome.files)).items():
         if version is None:
             seen.pop(key, None)
         else:

@@ -52,8 +52,7 @@ class PastCall:
 
 @dataclass(frozen=True, slots=True)
 class RuleScope:
-    """What a run's calls are judged by: the rules, the names of the tools that there are, and the calls of the runs
-    that this one resumes."""
+    """The rules of a run, the names of its tools, and the calls of the runs that it resumes."""
 
     rules: ToolRules
     tools: frozenset[str]
@@ -66,22 +65,22 @@ class RuleState:
 
     Args:
         allowed: the tools that may be called next.
-        forced: one of them has to be called, where the model can be made to.
-        demanded: and an answer without a call is not taken.
+        requires_call: the request asks the model to call one of them.
+        refuses_answer: an answer without a call does not end the run; implies `requires_call`.
         missing: the tools that still have to be called before the run may end.
-        exited: the last call ends the run, unless something is missing.
-        stuck: why the run can't go on: what a tool returned is not mapped.
-        filled: tool -> arguments that take the place of the model's.
+        exit_tool: the tool whose call ends the run, once nothing is missing.
+        problem: why the run can't go on: no rule maps the result of its last tool.
+        arguments: tool -> arguments that replace the model's.
     """
 
     allowed: frozenset[str]
     tools: frozenset[str]
-    forced: bool = False
-    demanded: bool = False
+    requires_call: bool = False
+    refuses_answer: bool = False
     missing: tuple[str, ...] = ()
-    exited: str | None = None
-    stuck: str | None = None
-    filled: Mapping[str, Mapping[str, Any]]
+    exit_tool: str | None = None
+    problem: str | None = None
+    arguments: Mapping[str, Mapping[str, Any]]
     active: tuple[tuple[ToolRule, frozenset[str]], ...] = ()
     """Rule -> the tools that it leaves."""
 
@@ -90,14 +89,14 @@ class RuleState:
         """The tool choice of the next request; None: the model is free."""
         if not self.allowed:
             return "none"
-        if not self.forced:
+        if not self.requires_call:
             return None
         return "required" if self.allowed == self.tools else tuple(sorted(self.allowed))
 
     def violation(self, name: str) -> str | None:
         """Why this tool may not be called now, in words for the model; None: it may."""
         if name in self.allowed or name not in self.tools:
-            return None  # what there is not is refused as that
+            return None  # an unknown tool has an error of its own
         broken = [rule_sentence(rule) for rule, left in self.active if name not in left]
         hint = "".join(f"\n\t- <tool_rule>{sentence}</tool_rule>" for sentence in broken)
         return (
@@ -108,22 +107,22 @@ class RuleState:
 
 @dataclass(slots=True)
 class _Constraints:
-    """A `RuleState` in the making: the fields are collected one kind of rule after the other."""
+    """The fields of a `RuleState`, collected from one kind of rule after the other."""
 
     active: list[tuple[ToolRule, frozenset[str]]] = field(default_factory=list)
-    filled: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    forced: bool = False
-    demanded: bool = False
-    stuck: str | None = None
+    arguments: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    requires_call: bool = False
+    refuses_answer: bool = False
+    problem: str | None = None
 
     def demand(self, rule: ToolRule, tools: frozenset[str]) -> None:
         """Demand that one of these tools is called next."""
-        self.demanded = True
+        self.refuses_answer = True
         self.active.append((rule, tools))
 
     def fill(self, tool: str, arguments: Mapping[str, Any]) -> None:
         """Set arguments of a tool that take the place of the model's."""
-        self.filled[tool] = {**self.filled.get(tool, {}), **arguments}
+        self.arguments[tool] = {**self.arguments.get(tool, {}), **arguments}
 
 
 def rule_state(rule_scope: RuleScope, past_calls: Sequence[PastCall], *, answer: int = -1) -> RuleState:
@@ -147,22 +146,22 @@ def rule_state(rule_scope: RuleScope, past_calls: Sequence[PastCall], *, answer:
     required = [rule.tool_name for rule in rules if isinstance(rule, RequiredBeforeExit) and rule.tool_name in tools]
     missing = tuple(name for name in dict.fromkeys(required) if name not in called_names)
     exits = {rule.tool_name: rule for rule in rules if isinstance(rule, ExitLoop)}
-    exited = last.name if last is not None and last.name in exits and last.answer == answer else None
-    if exited is not None and not missing:
-        constraints.active.append((exits[exited], frozenset()))
+    exit_tool = last.name if last is not None and last.name in exits and last.answer == answer else None
+    if exit_tool is not None and not missing:
+        constraints.active.append((exits[exit_tool], frozenset()))
     allowed = frozenset.intersection(tools, *(remaining for _, remaining in constraints.active))
     # Nothing can be demanded where nothing is allowed, nor right after a person has refused a call.
     free = not allowed or (bool(past_calls) and past_calls[-1].denied)
-    demanded = constraints.demanded and not free
+    refuses_answer = constraints.refuses_answer and not free
     return RuleState(
         allowed=allowed,
         tools=tools,
-        forced=demanded or (constraints.forced and not free),
-        demanded=demanded,
+        requires_call=refuses_answer or (constraints.requires_call and not free),
+        refuses_answer=refuses_answer,
         missing=missing,
-        exited=exited,
-        stuck=constraints.stuck,
-        filled={name: arguments for name, arguments in constraints.filled.items() if name in allowed},
+        exit_tool=exit_tool,
+        problem=constraints.problem,
+        arguments={name: values for name, values in constraints.arguments.items() if name in allowed},
         active=tuple(constraints.active),
     )
 
@@ -192,7 +191,7 @@ def _constrain_followers(
             followers, is_unmapped = _followers(rule, last.output)
             if is_unmapped:
                 constraints.active.append((rule, frozenset()))
-                constraints.stuck = (
+                constraints.problem = (
                     f"{last.name} returned {last.output!r:.200}, for which no tool comes next by its rule"
                 )
             elif followers is not None and (present := followers & tools):
@@ -211,7 +210,7 @@ def _constrain_children(
         if closed := {*rule.children} - open_children:
             constraints.active.append((rule, tools - closed))
         if children and rule in own_rules:
-            constraints.forced = True
+            constraints.requires_call = True
             constraints.active.append((rule, children))
 
 
@@ -230,7 +229,7 @@ def expected_states(rule_scope: RuleScope, past_calls: Sequence[PastCall], names
 def past_calls_in(messages: Iterable[Message]) -> list[PastCall]:
     """The calls in these messages that tool rules count, in their order: those that were run or denied, not those that
     were refused or have no result yet."""
-    made: list[PastCall] = []
+    calls: list[PastCall] = []
     open_calls: dict[str, tuple[ToolCall, int]] = {}
     denied: set[str] = set()
     for message in messages:
@@ -243,9 +242,9 @@ def past_calls_in(messages: Iterable[Message]) -> list[PastCall]:
             call, answer = open_calls.pop(result.call_id, (None, -1))
             if call is None or result.refused:
                 continue
-            made.append(PastCall(call.name, result.text.partition(EDITED)[0], result.call_id in denied, answer))
+            calls.append(PastCall(call.name, result.text.partition(EDITED)[0], result.call_id in denied, answer))
             denied.discard(result.call_id)
-    return made
+    return calls
 
 
 def prefill(arguments: str, filled: Mapping[str, Any] | None) -> str:

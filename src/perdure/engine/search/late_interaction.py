@@ -69,13 +69,13 @@ class LateInteraction:
         for first in range(0, len(missing), TEXTS_AT_ONCE):
             if (remaining_s := until - time.monotonic()) <= 0:
                 return f"no time for {len(missing) - first} of {len(texts)} texts"
-            some = missing[first : first + TEXTS_AT_ONCE]
+            batch = missing[first : first + TEXTS_AT_ONCE]
             try:
                 async with asyncio.timeout(remaining_s):
-                    words = await self._embedder.embed_words(some)
+                    words = await self._embedder.embed_words(batch)
             except TimeoutError:
                 return f"no time for {len(missing) - first} of {len(texts)} texts"
-            for text, vectors in zip(some, words, strict=True):
+            for text, vectors in zip(batch, words, strict=True):
                 self._words[text] = pack_signs(vectors)
             while len(self._words) > KEPT_TEXTS:
                 self._words.popitem(last=False)

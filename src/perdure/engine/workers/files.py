@@ -236,10 +236,10 @@ class FileWorker:
             await store.write(_put_parts, file, batch, starts, until=clock.now() + self._lease)
             starts = ()
         for index in range(0, len(chunks), CHUNKS_A_STEP):
-            some = chunks[index : index + CHUNKS_A_STEP]
+            chunk_batch = chunks[index : index + CHUNKS_A_STEP]
             now = clock.now()
-            await store.write(_put_chunks, file, some, ids=ids, at=now, until=now + self._lease)
-            progress.advance_storing(index + len(some), len(chunks))
+            await store.write(_put_chunks, file, chunk_batch, ids=ids, at=now, until=now + self._lease)
+            progress.advance_storing(index + len(chunk_batch), len(chunks))
 
     async def _clear(self, file: File) -> None:
         """Remove what an earlier try has stored."""
@@ -303,20 +303,20 @@ def _put_parts(tx: Tx, file: File, parts: Sequence[FilePart], starts: Sequence[i
     tx.files.put_parts(file.id, parts, starts)
 
 
-def _put_chunks(tx: Tx, file: File, some: Sequence[Chunk], *, ids: Ids, at: datetime, until: datetime) -> None:
+def _put_chunks(tx: Tx, file: File, chunks: Sequence[Chunk], *, ids: Ids, at: datetime, until: datetime) -> None:
     """Store some of a file's chunks, to be searched."""
     tx.files.renew(file, until=until)
-    add_chunks(tx, file, some, ids=ids, at=at)
+    add_chunks(tx, file, chunks, ids=ids, at=at)
 
 
 def _drop(tx: Tx, file: File, *, until: datetime) -> int:
-    """Drop some of the chunks that an earlier try has stored; how many."""
+    """Remove some chunks that an earlier try stored; return how many."""
     tx.files.renew(file, until=until)
     return drop_chunks(tx, file, limit=CHUNKS_A_STEP)
 
 
 def _drop_views(tx: Tx, file: File, *, until: datetime) -> int:
-    """Close some of the agents' views of a deleted file; how many."""
+    """Remove some agents' views of a deleted file; return how many."""
     tx.files.renew(file, until=until)
     return tx.files.drop_views(file.id, limit=CHUNKS_A_STEP)
 

@@ -243,8 +243,8 @@ class _Search:
         only, rows = np.asarray(self._only, np.int64), self._rows
         extra_seqs, beside = self._snapshot.extra_seqs, self._snapshot.extra
         if len(extra_seqs):
-            kept = np.isin(extra_seqs, only)
-            extra_seqs, beside = extra_seqs[kept], beside[kept]
+            is_wanted = np.isin(extra_seqs, only)
+            extra_seqs, beside = extra_seqs[is_wanted], beside[is_wanted]
         extra = scores(beside, self._query)
         at = rows.rows_of(only)
         at = at[at != NO_ROW]

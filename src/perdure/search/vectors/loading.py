@@ -24,7 +24,7 @@ def load_rows(tx: Tx, scope: Scope, dimensions: int) -> Rows:
     after = -1
     while (block := tx.vectors.block(scope, after_seq=after, limit=BLOCK)).last is not None:
         after = block.last
-        removed += block.gone
+        removed += block.removed
         if not block.seqs:
             continue
         seqs = np.array(block.seqs, np.int64)

@@ -122,13 +122,13 @@ class Files(Table):
             folder_id=folder_id,
             never=NEVER,
         )
-        waiting: dict[FileId, int] = {}
+        counts: dict[FileId, int] = {}
         for tags, count in rows:
             for tag in load(tags):
                 if tag.startswith(file_tag(FileId(""))):
                     file_id = FileId(tag.removeprefix(file_tag(FileId(""))))
-                    waiting[file_id] = waiting.get(file_id, 0) + int(count)
-        return waiting
+                    counts[file_id] = counts.get(file_id, 0) + int(count)
+        return counts
 
     def delete(self, file_id: FileId) -> None:
         """Hide a file and free its name. A worker (`claim`) removes its rows, and at last calls `forget`. Raises:
@@ -147,8 +147,8 @@ class Files(Table):
 
     def drop_views(self, file_id: FileId, *, limit: int) -> int:
         """Remove a file's views of up to `limit` agents; return how many."""
-        some = "SELECT agent_id FROM agent_files WHERE file_id = :file_id ORDER BY agent_id LIMIT :limit"
-        sql = f"DELETE FROM agent_files WHERE agent_id IN ({some}) AND {_OWN_FILE}"
+        agents = "SELECT agent_id FROM agent_files WHERE file_id = :file_id ORDER BY agent_id LIMIT :limit"
+        sql = f"DELETE FROM agent_files WHERE agent_id IN ({agents}) AND {_OWN_FILE}"
         return self._run(sql, file_id=file_id, limit=limit)
 
     def purge(self, file: File) -> None:

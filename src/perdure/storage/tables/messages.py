@@ -142,8 +142,8 @@ class Messages(Table):
 
     def _index(self, agent_id: AgentId, number: int, newest: Sequence[Message]) -> None:
         """Index all waiting messages; `newest` are the last of them."""
-        waiting = message_words_of(self._db, agent_id, _words_seq(self._db, agent_id), newest[0].seq - 1)
-        word_index.index_words(self._db, "message_words", number, [*waiting, *filter(None, map(words_of, newest))])
+        backlog = message_words_of(self._db, agent_id, _words_seq(self._db, agent_id), newest[0].seq - 1)
+        word_index.index_words(self._db, "message_words", number, [*backlog, *filter(None, map(words_of, newest))])
         self._run("UPDATE agents SET words_seq = :next WHERE id = :id", next=newest[-1].seq + 1, id=agent_id)
 
     def get(self, message_id: MessageId) -> Message:

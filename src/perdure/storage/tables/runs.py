@@ -231,7 +231,7 @@ class Runs(Table):
         )
 
     def list_oldest(self, *, limit: int = 32) -> Sequence[Run]:
-        """The oldest unended run of every conversation, whoever holds it; in the same order."""
+        """The oldest run of every conversation that has not ended, claimed or not; oldest first."""
         return self._read(
             f"r.{_UNENDED} AND {_OLDEST} ORDER BY r.created_at, r.agent_id, r.seq LIMIT :limit", limit=limit
         )
@@ -263,7 +263,7 @@ class Runs(Table):
         return _RUN.read(rows[0])
 
     def release(self, owner: str) -> int:
-        """Release every unended run that this owner holds or has reserved; return how many."""
+        """Release every run that this owner has claimed; return how many."""
         return self._run(
             "UPDATE runs AS r SET lease_owner = NULL, lease_until = NULL"
             f" WHERE lease_owner = :owner AND {_UNENDED} AND {_OWN_RUN_OF_R}",

@@ -156,8 +156,8 @@ class Tools(Table):
         for name in names:
             tool_id = self._find_id(name)
             if tool_id is None:
-                there = ", ".join(other.spec.name for other in self.list())
-                raise NotFound("tool", name, hint=f"there are {there}")
+                names_text = ", ".join(other.spec.name for other in self.list())
+                raise NotFound("tool", name, hint=f"there are {names_text}")
             if self._run(
                 f"{insert_into('agent_tools', 'agent_id, tool_id')} ON CONFLICT (agent_id, tool_id) DO NOTHING",
                 agent_id=own,

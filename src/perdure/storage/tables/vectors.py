@@ -64,14 +64,14 @@ def forget_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
     condition, params = db.in_numbers("seq", "seqs", seqs)
     db.run(f"DELETE FROM embedding_queue WHERE number = :number AND {condition}", {"number": number} | params)
     keys, params = db.in_numbers("key", "keys", [number << 32 | seq for seq in seqs])
-    there = db.rows(f"SELECT key, generation FROM vectors WHERE {keys} AND vector IS NOT NULL", params)
-    if not there:
+    rows = db.rows(f"SELECT key, generation FROM vectors WHERE {keys} AND vector IS NOT NULL", params)
+    if not rows:
         return
     scope = db.rows(f"SELECT generation FROM vector_scopes WHERE number = :number{db.for_update}", {"number": number})
     if not scope:
         return
     db.changed_scopes.add(number)
-    current = sum(row[1] == scope[0][0] for row in there)
+    current = sum(row[1] == scope[0][0] for row in rows)
     changed = {"number": number, "current": current}
     db.run(
         "UPDATE vector_scopes SET version = version + 1, row_count = row_count - :current WHERE number = :number",
@@ -80,7 +80,7 @@ def forget_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
     db.run_many(
         "UPDATE vectors SET vector = NULL, generation = s.generation, version = s.version FROM vector_scopes s"
         " WHERE key = :key AND s.number = :number",
-        [{"key": row[0], "number": number} for row in there],
+        [{"key": row[0], "number": number} for row in rows],
     )
 
 
@@ -161,10 +161,10 @@ class Vectors(Table):
             return True
         self._db.changed_scopes.add(number)
         params = {"number": number, "first": number << 32, "last": number << 32 | _MASK, "limit": limit}
-        some = "" if limit is None else " LIMIT :limit"
-        keys = f"SELECT key FROM vectors WHERE key BETWEEN :first AND :last ORDER BY key{some}"
+        limit_sql = "" if limit is None else " LIMIT :limit"
+        keys = f"SELECT key FROM vectors WHERE key BETWEEN :first AND :last ORDER BY key{limit_sql}"
         removed = self._run(f"DELETE FROM vectors WHERE key IN ({keys})", **params)
-        seqs = f"SELECT seq FROM embedding_queue WHERE number = :number ORDER BY seq{some}"
+        seqs = f"SELECT seq FROM embedding_queue WHERE number = :number ORDER BY seq{limit_sql}"
         removed += self._run(f"DELETE FROM embedding_queue WHERE number = :number AND seq IN ({seqs})", **params)
         if limit is not None and removed:
             return False
@@ -226,14 +226,14 @@ class Vectors(Table):
         vectors = dict(rows)
         if claimed is not None:
             condition, listed = self._db.in_numbers("seq", "seqs", list(vectors))
-            held = self._rows(
+            still_claimed = self._rows(
                 f"SELECT seq FROM embedding_queue WHERE number = :number AND not_before = :claimed AND {condition}"
                 f"{self._db.for_update}",
                 number=number,
                 claimed=iso(claimed),
                 **listed,
             )
-            vectors = {row[0]: vectors[row[0]] for row in held}
+            vectors = {row[0]: vectors[row[0]] for row in still_claimed}
         if not vectors:
             return []
         self._db.changed_scopes.add(number)
@@ -311,7 +311,7 @@ class Vectors(Table):
             seqs=[row[0] for row in whole],
             versions=[row[1] for row in whole],
             vectors=b"".join(row[2] for row in whole),
-            gone=[(row[0], row[1]) for row in rows if row[2] is None],
+            removed=[(row[0], row[1]) for row in rows if row[2] is None],
             last=last,
         )
 

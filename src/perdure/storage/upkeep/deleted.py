@@ -85,8 +85,8 @@ def delete_shared(db: Database, org_id: OrgId, table: str, own: OwnId) -> None:
 def unfinished_deletes(db: Database, org_id: OrgId) -> bool:
     """Whether a deleted thing still has rows."""
     tables = ("agents", *_LINKS)
-    there = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE org_id = :deleted)" for table in tables)
-    return bool(db.rows(f"SELECT 1 WHERE {there}", {"deleted": deleted_org(org_id)}))
+    conditions = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE org_id = :deleted)" for table in tables)
+    return bool(db.rows(f"SELECT 1 WHERE {conditions}", {"deleted": deleted_org(org_id)}))
 
 
 def carry_out_delete(db: Database, org_id: OrgId, *, limit: int, chars: int) -> bool:
@@ -106,10 +106,10 @@ def _remove_rows(db: Database, org_id: OrgId, table: str, id_: str, *, limit: in
     left = limit
     for linked, (column, key) in _LINKS[table].items():
         params = {"id": id_, "rows": left}
-        some = f"SELECT {key} FROM {linked} WHERE {column} = :id ORDER BY {key} LIMIT :rows"
+        rows_sql = f"SELECT {key} FROM {linked} WHERE {column} = :id ORDER BY {key} LIMIT :rows"
         if table in _IN_PROMPTS:
-            db.run(f"UPDATE agents SET settings_revision = settings_revision + 1 WHERE id IN ({some})", params)
-        left -= db.run(f"DELETE FROM {linked} WHERE {column} = :id AND {key} IN ({some})", params)
+            db.run(f"UPDATE agents SET settings_revision = settings_revision + 1 WHERE id IN ({rows_sql})", params)
+        left -= db.run(f"DELETE FROM {linked} WHERE {column} = :id AND {key} IN ({rows_sql})", params)
         if left <= 0:
             return
     if table == "blocks" and not _remove_versions(db, id_, limit=left, chars=chars):
@@ -181,11 +181,11 @@ def _remove_rows_of_agent(db: Database, org_id: OrgId, *, limit: int, chars: int
         return True
     for table, key in _LARGE_TABLES.items():
         rows = limit // 10 if table in _WIDE_TABLES else limit
-        some = f"FROM {table} WHERE agent_id = :agent_id ORDER BY {key} LIMIT :rows"
+        rows_sql = f"FROM {table} WHERE agent_id = :agent_id ORDER BY {key} LIMIT :rows"
         if table in _WITH_DIRECTORY_IDS:
-            db.run(f"DELETE FROM ids WHERE id IN (SELECT id {some})", params | {"rows": rows})
+            db.run(f"DELETE FROM ids WHERE id IN (SELECT id {rows_sql})", params | {"rows": rows})
         deleted = db.run(
-            f"DELETE FROM {table} WHERE agent_id = :agent_id AND ({key}) IN (SELECT {key} {some})",
+            f"DELETE FROM {table} WHERE agent_id = :agent_id AND ({key}) IN (SELECT {key} {rows_sql})",
             params | {"rows": rows},
         )
         if deleted:

@@ -166,11 +166,11 @@ class _Part:
         table, number = TABLES[self._owner.kind], self._owner.number
         words = words_of(self._db, self._owner.kind, self._owner.id, self._first, self._last)
         expected = {row[0]: row for row in words}
-        there = self._db.index_marks(table, number, self._first, self._last)
-        missing = [row for seq, row in expected.items() if seq not in there]
+        marks = self._db.index_marks(table, number, self._first, self._last)
+        missing = [row for seq, row in expected.items() if seq not in marks]
         stale = [
             seq
-            for seq, mark in there.items()
+            for seq, mark in marks.items()
             if seq not in expected or mark != self._db.index_mark(number, *expected[seq][1:])
         ]
         if self._repair:  # not in the index that is being rebuilt, which is built from the texts
@@ -187,21 +187,21 @@ class _Part:
             self._params,
         )
         expected = {(storable(tag), seq) for seq, tags in rows for tag in load(tags)}
-        there: set[tuple[str, int]] = set()
+        stored: set[tuple[str, int]] = set()
         for tag in {tag for tag, _ in expected}:
             found = self._db.rows(
                 "SELECT seq FROM passage_tags WHERE archive_id = :id AND tag = :tag AND seq BETWEEN :first AND :last",
                 self._params | {"tag": tag},
             )
-            there |= {(tag, row[0]) for row in found}
-        if missing := sorted(expected - there):
+            stored |= {(tag, row[0]) for row in found}
+        if missing := sorted(expected - stored):
             if self._repair:
                 self._db.run_many(
                     "INSERT INTO passage_tags (archive_id, tag, seq) VALUES (:id, :tag, :seq)",
                     [{"id": self._owner.id, "tag": tag, "seq": seq} for tag, seq in missing],
                 )
             self._report("tags", "not found by their tags", len(missing))
-        if extra := sorted(there - expected):
+        if extra := sorted(stored - expected):
             if self._repair:
                 self._db.run_many(
                     "DELETE FROM passage_tags WHERE archive_id = :id AND tag = :tag AND seq = :seq",
@@ -229,10 +229,10 @@ class _Part:
         texts: set[int] = set()
         if scopes:
             texts = set(embedded_texts_of(self._db, self._owner.kind, self._owner.id, self._first, self._last))
-        there = {row[0] & LAST: row for row in rows}
-        orphans = sorted((there.keys() | queued) - texts)
-        wrong = [seq for seq, row in there.items() if row[1] == generation and row[2] != 2 * (dimensions or 0)]
-        current = {seq for seq, row in there.items() if row[1] == generation}
+        vectors = {row[0] & LAST: row for row in rows}
+        orphans = sorted((vectors.keys() | queued) - texts)
+        wrong = [seq for seq, row in vectors.items() if row[1] == generation and row[2] != 2 * (dimensions or 0)]
+        current = {seq for seq, row in vectors.items() if row[1] == generation}
         texts -= self._resetting_texts()
         missing = [] if fill_from is not None else sorted(texts - current - queued)
         if self._repair:
@@ -245,7 +245,7 @@ class _Part:
         self._report("queue", "without a vector, and not waiting for one", len(missing))
 
     def _resetting_texts(self) -> set[int]:
-        """The texts of a reset that is still carried out: they may have a vector, and need none."""
+        """Return the texts of an unfinished reset: they may have a vector, and need none."""
         if self._owner.kind != "agent":
             return set()
         rows = self._db.rows(
@@ -284,17 +284,19 @@ class _Part:
         )
 
     def _count(self, what: str, table: str, column: str, where: str, sql: str) -> None:
-        kept = self._db.rows(f"SELECT {column} FROM {table} WHERE {where}", self._params)
+        """Compare a stored count, such as `messages counted`, with the result of `sql`."""
+        stored = self._db.rows(f"SELECT {column} FROM {table} WHERE {where}", self._params)
         true = self._db.rows(sql, self._params)[0][0]
-        if kept and kept[0][0] != true:
+        if stored and stored[0][0] != true:
             if self._repair:
                 self._db.run(f"UPDATE {table} SET {column} = :true WHERE {where}", self._params | {"true": true})
-            self._report("counts", f"{what}, not {true:,}", kept[0][0], always=True)
+            self._report("counts", f"{what}, not {true:,}", stored[0][0], always=True)
 
     def _tag_counts(self) -> None:
-        kept = dict(self._pairs("SELECT tag, uses FROM archive_tags WHERE archive_id = :id"))
+        """Compare an archive's counts of tags with its passages."""
+        stored = dict(self._pairs("SELECT tag, uses FROM archive_tags WHERE archive_id = :id"))
         true = dict(self._pairs("SELECT tag, COUNT(*) FROM passage_tags WHERE archive_id = :id GROUP BY tag"))
-        wrong = sorted(tag for tag in kept.keys() | true.keys() if kept.get(tag) != true.get(tag))
+        wrong = sorted(tag for tag in stored.keys() | true.keys() if stored.get(tag) != true.get(tag))
         if wrong and self._repair:
             tags: list[dict[str, Any]] = [{"id": self._owner.id, "tag": tag, "uses": true.get(tag)} for tag in wrong]
             self._db.run_many("DELETE FROM archive_tags WHERE archive_id = :id AND tag = :tag", tags)

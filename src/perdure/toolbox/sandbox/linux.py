@@ -191,7 +191,7 @@ class LinuxSandbox:
             server, isolation = self._server, self._isolation
         assert isolation is not None
         if server is None or not (isolation.enough or isolation.unsafe):
-            missing = [measure.name for measure in isolation.measures if not measure.held]
+            missing = [measure.name for measure in isolation.measures if not measure.works]
             raise SandboxUnavailable(isolation.summary, missing=missing)
         return server
 
@@ -308,7 +308,7 @@ class LinuxSandbox:
     def _explain(self, error: str) -> str:
         """The error of a job, and what jobs may not do here if that may be its cause."""
         assert self._isolation is not None
-        missing = {measure.name for measure in self._isolation.measures if not measure.held}
+        missing = {measure.name for measure in self._isolation.measures if not measure.works}
         if error.startswith("PermissionError") and {"processes", "work folder"} <= missing:
             return f"{error}: {CONFINED}"
         return error

@@ -36,7 +36,7 @@ def describe_isolation(
         )
     enough = not problem and not missing
     measures = tuple(
-        Measure(name=name, held=holds, meaning=meaning if holds else otherwise)
+        Measure(name=name, works=holds, meaning=meaning if holds else otherwise)
         for name, holds, meaning, otherwise in _measures(held, facts, no_group)
     )
     return Isolation(backend="linux", measures=measures, enough=enough, summary=summary, unsafe=unsafe and not enough)
@@ -44,7 +44,7 @@ def describe_isolation(
 
 def no_isolation(reason: str) -> Isolation:
     """The isolation where no code can be run."""
-    measure = Measure(name="sandbox", held=False, meaning=reason)
+    measure = Measure(name="sandbox", works=False, meaning=reason)
     return Isolation(backend="none", measures=(measure,), enough=False, summary=f"there is no sandbox here: {reason}")
 
 
