@@ -109,10 +109,7 @@ def check_limit(block: Block) -> Block:
 
 
 def rewrite(block: Block, value: str) -> Block:
-    """Return the block with another value, by an agent's tool.
-
-    Raises: BlockReadOnly, BlockLimitExceeded.
-    """
+    """Return the block with another value, by an agent's tool. Raises: BlockReadOnly, BlockLimitExceeded."""
     if block.read_only:
         raise BlockReadOnly(block.label)
     return check_limit(replace(block, value=value))

@@ -211,10 +211,7 @@ def parts_to_json(parts: Sequence[Part]) -> str:
 
 
 def parts_from_json(text: str) -> tuple[Part, ...]:
-    """Parse the JSON of `parts_to_json`.
-
-    Raises: ValueError: for a part of an unknown type.
-    """
+    """Parse the JSON of `parts_to_json`. Raises: ValueError: for a part of an unknown type."""
     return tuple([_part_of(**shape) for shape in json.loads(text)])
 
 

@@ -30,7 +30,7 @@ LISTING = JsonLimits(size_bytes=8 << 20)
 
 
 def answer_pieces(response: httpx.Response, size_bytes: int = ANSWER_BYTES) -> AsyncIterator[bytes]:
-    """The body of a response that is streamed, as it comes. Raises: DataTooLarge, BodyUnreadable; of httpx."""
+    """The body of a streamed response, in pieces. Raises: DataTooLarge, BodyUnreadable, errors of httpx."""
     return unpack(response.aiter_raw(), response.headers.get("content-encoding", ""), size_bytes)
 
 

@@ -24,8 +24,7 @@ from collections.abc import Iterator
 
 import Stemmer
 
-WORDS_VERSION = 1
-"""Changing what `index_words` gives for any text means a higher number here, and a re-index of old stores."""
+# A change of what `index_words` returns needs a migration that builds the index of old stores again.
 
 MAX_CLAUSES = 16
 MAX_PHRASE_TOKENS = 24

@@ -135,10 +135,7 @@ def place_file(tx: Tx, folder_id: FolderId, name: str, digest: str, if_exists: I
 
 
 def add_file(tx: Tx, file: File, if_exists: IfExists) -> File:
-    """Store a file; return it, or an existing one whose bytes stand for it.
-
-    Raises: NotFound, AlreadyExists.
-    """
+    """Store a file; return it, or an existing one whose bytes stand for it. Raises: NotFound, AlreadyExists."""
     target = place_file(tx, file.folder_id, file.name, file.digest, if_exists)
     if isinstance(target, File):
         return target

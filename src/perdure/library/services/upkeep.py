@@ -118,7 +118,11 @@ class UpkeepService:
         texts = {one.number: one.rows for one in owners}
         before: int | None = None
         while True:
-            counts = [one for one in await self._counts() if one.scope.number in texts]
+            counts = [
+                one
+                for one in await self._load_all(_counts_page, lambda page: page.scope.number)
+                if one.scope.number in texts
+            ]
             done = sum(one.scope.row_count + one.failed for one in counts)
             before = done if before is None else before
             total = sum(_count_texts(one, texts[one.scope.number]) for one in counts)
@@ -129,9 +133,6 @@ class UpkeepService:
 
     async def _owners(self) -> list[Owner]:
         return await self._load_all(_owners_page, lambda owner: owner.number)
-
-    async def _counts(self) -> list[ScopeCounts]:
-        return await self._load_all(_counts_page, lambda counts: counts.scope.number)
 
     async def _load_all(self, load_page: Callable[[Tx, int], Sequence[T]], number_of: Callable[[T], int]) -> list[T]:
         """All items, read page by page; each page begins behind the number of the last item."""

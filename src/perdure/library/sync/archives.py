@@ -174,9 +174,8 @@ class Archive(Passages):
         return self._portal.run(self._inner.passage(passage_id))
 
     def delete_where(self, *, text: str = "", dry_run: bool = False, **conditions: Unpack[PassageConditions]) -> int:
-        """Delete the passages that meet all conditions; return how many they are.
+        """Delete the passages that meet all conditions, up to 500 in a transaction; return how many they are.
 
-        It takes transactions of up to 500 passages, and each checks the conditions again.
         Args:
             text: only passages that contain it, in any letter case.
             dry_run: only count them.

@@ -102,10 +102,7 @@ class AnswerReader:
         return deltas
 
     def reply(self) -> ModelReply:
-        """The whole answer.
-
-        Raises: ModelRefused, ModelReplyEmpty, ModelReplyInvalid: a call without a name.
-        """
+        """The whole answer. Raises: ModelRefused, ModelReplyEmpty, ModelReplyInvalid: a call without a name."""
         if self.finish_reason in _FILTERED or "".join(self._refusal).strip():
             refusal = self._mask("".join(self._refusal)).strip()
             raise ModelRefused(

@@ -40,10 +40,7 @@ class Requirement(BaseModel):
 
 
 class ToolChangesIn(WireRequest):
-    """Changes of a tool. A field that is missing or null stays.
-
-    The last six are Perdure's own, beyond the wire.
-    """
+    """Changes of a tool. A field that is missing or null stays. The last six are Perdure's own, beyond the wire."""
 
     source_code: str | None = None
     source_type: str | None = None
