@@ -87,4 +87,3 @@ def _read_here(name: str, kind: FileKind, file: Path, limits: Limits) -> Documen
 
 def _ignore(done: int, total: int) -> None:
     """Report to nobody."""
-    pass

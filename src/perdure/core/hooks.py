@@ -228,7 +228,6 @@ class Hook(Protocol):
 
     async def __call__(self, payload: HookPayload) -> Verdict:
         """Return the hook's verdict. Whatever it raises means that it has failed."""
-        ...
 
 
 def payload_to_json(payload: HookPayload) -> str:

@@ -50,7 +50,6 @@ class Ids(Protocol):
         A run's id should end in three zeros: then the ids of its messages and steps lead to it (`input_id`), and the
         directory need not store them.
         """
-        ...
 
 
 def derived_id(kind: str, *facts: str) -> str:

@@ -105,7 +105,6 @@ class ModelReply:
 class Model(Protocol):
     def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         """Yield deltas while the answer streams, then exactly one `ModelReply`. Raises: ModelError."""
-        ...
 
 
 class Models(Protocol):
@@ -113,12 +112,9 @@ class Models(Protocol):
 
     def find(self, handle: str) -> Model | None:
         """Return the model of a handle `provider/model`; None: it is not available here."""
-        ...
 
     def handles(self) -> Sequence[str]:
         """Return the handles of all models."""
-        ...
 
     def window_tokens(self, handle: str) -> int | None:
         """Return the model's window; None: unknown."""
-        ...

@@ -25,7 +25,6 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the time, as a UTC datetime. The event loop does the waiting; simulations replace both."""
-        ...
 
 
 class Randomness(Protocol):
@@ -33,7 +32,6 @@ class Randomness(Protocol):
 
     def random(self) -> float:
         """Return a number from [0, 1)."""
-        ...
 
 
 class TokenCounter(Protocol):
@@ -41,11 +39,9 @@ class TokenCounter(Protocol):
 
     def count(self, text: str) -> int:
         """Return an upper estimate of the tokens of `text`."""
-        ...
 
     def at_least(self, text: str) -> int:
         """Return a lower estimate of them: no tokenizer in use makes fewer."""
-        ...
 
 
 class Converter(Protocol):
@@ -56,7 +52,6 @@ class Converter(Protocol):
 
         Raises: InvalidInput, ConversionFailed, ExtraMissing: this file gives no text; others may.
         """
-        ...
 
 
 class Embedder(Protocol):
@@ -65,17 +60,14 @@ class Embedder(Protocol):
     @property
     def handle(self) -> str:
         """The vector space, as provider/model: "local/all-MiniLM-L6-v2", "openai/text-embedding-3-small"."""
-        ...
 
     @property
     def dimensions(self) -> int | None:
         """Numbers in a vector; None before the first answer of an endpoint."""
-        ...
 
     @property
     def local(self) -> bool:
         """Whether it works without a network, in milliseconds."""
-        ...
 
     async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
         """Return one row of length 1 for each text, in order: shape (len(texts), `dimensions`).
@@ -83,11 +75,9 @@ class Embedder(Protocol):
         A text that is too long for the model is cut. Nothing is retried here.
         Raises: ModelError: `retryable` says whether the same texts may succeed a little later.
         """
-        ...
 
     async def close(self) -> None:
         """Release connections and memory. The embedder can still be used."""
-        ...
 
 
 @runtime_checkable
@@ -100,7 +90,6 @@ class WordEmbedder(Protocol):
         The two special pieces of the model are left out, and so is the rest of a text that is too long.
         Raises: ModelError.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +107,6 @@ class Toolbox(Protocol):
 
     def missing(self, tool: Tool) -> str | None:
         """Return why this tool can't run here, in words for the model; None: it can."""
-        ...
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
         """Run a tool; one that raises gives an outcome with status `error`. Raises: ToolError: invalid arguments."""
-        ...

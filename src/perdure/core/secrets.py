@@ -44,11 +44,9 @@ class Cipher(Protocol):
 
     def encrypt(self, plain: bytes, *, bound_to: str) -> bytes:
         """Encrypt a value; equal values give different bytes. Raises: SecretKeyMissing."""
-        ...
 
     def decrypt(self, sealed: bytes, *, bound_to: str) -> bytes:
         """Decrypt a value. Raises: SecretKeyMissing; SecretUnreadable: another key or purpose, or damage."""
-        ...
 
 
 class NoCipher:

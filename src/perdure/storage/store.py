@@ -19,11 +19,9 @@ class Store(Protocol):
 
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What `unit` returns, over one consistent snapshot. Raises: StoreError; what the unit raises."""
-        ...
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What `unit` returns, once its changes are durable. Raises: StoreError, nothing then being written; what the
         unit raises, nothing then being written either."""
-        ...
 
     async def close(self) -> None: ...

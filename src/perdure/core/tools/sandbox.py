@@ -163,15 +163,12 @@ class Sandbox(Protocol):
 
         Raises: SandboxUnavailable: the isolation does not suffice, or the sandbox can't be started.
         """
-        ...
 
     async def isolation(self) -> Isolation:
         """Return the isolation of this machine. The first call tries it, which takes about 0.1 s."""
-        ...
 
     async def close(self) -> None:
         """End every job and all processes."""
-        ...
 
 
 def is_requirement(text: str) -> bool:

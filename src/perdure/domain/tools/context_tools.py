@@ -186,6 +186,7 @@ def _messages(tx: Tx, title: str, rows: Rows, budget: Budget, timezone: tzinfo) 
         return show_message(messages[0], Lines(), budget, zone=timezone)
 
     def render_rest(count: int) -> str:
+        """Return the handles of the messages after the first `count`; empty: none are left."""
         if count and messages[count - 1].seq >= last.seq:
             return ""
         rest = rows if count == 0 else replace(rows, first=messages[count - 1].seq + 1)

@@ -64,59 +64,47 @@ class Database(Protocol):
 
     def is_settled(self, number: int) -> bool:
         """Whether everything read of a scope is committed and of one moment."""
-        ...
 
     def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         """The condition that a column equals one of many numbers, and its parameter, which has this name."""
-        ...
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]: ...
 
     def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:
         """The result of a statement that selects integers `AS number`, in its order."""
-        ...
 
     def concat(self, column: str, by: str = "") -> str:
         """The aggregate that joins a column with commas, NULL for no rows. The order is that of `by`, the table's key;
         without it that of the ordered subquery."""
-        ...
 
     def concat_bytes(self, column: str, by: str) -> str:
         """The aggregate that concatenates a column of bytes in order of `by`."""
-        ...
 
     def run(self, sql: str, params: Mapping[str, Any]) -> int:
         """Run a statement and return the number of rows it changed."""
-        ...
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None: ...
 
     def full_text_table(self, table: str) -> None:
         """Create the full-text index `table` of rows (scope number, sequence number, labels, words)."""
-        ...
 
     def index_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
         """Add rows (sequence number, labels, words); spaces separate labels, and words."""
-        ...
 
     def unindex_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
         """Remove rows that were added with exactly these values."""
-        ...
 
     removes_by_number: bool
     """Whether `unindex_words` needs only the sequence number."""
 
     def index_marks(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
         """Sequence number -> `index_mark` of each index row of a scope between two numbers, both included."""
-        ...
 
     def index_mark(self, number: int, label: str, words: str) -> Any:
         """A fingerprint of an index row; different texts may share one."""
-        ...
 
     def integrity(self) -> Sequence[str]:
         """The faults that the database's own check finds in its file. It reads the whole file."""
-        ...
 
     def full_text(
         self,
@@ -130,7 +118,6 @@ class Database(Protocol):
     ) -> FullText:
         """Build a match of all the clauses within one scope. `labels` keeps rows with any of them, or with all of them
         if `all_labels`; `below` keeps lower sequence numbers."""
-        ...
 
 
 # The ids of a deleted agent's rows stay in the directory until the rows are removed.

@@ -36,9 +36,9 @@ class _Note:
 
 
 class MarkFile:
-    """The file with the newest mark of a store. If it can't be written, losses go unnoticed.
+    """A file beside the store with its newest mark, which shows on opening whether the store lost commits.
 
-    A mark is the time in milliseconds, and at least one more than the last mark.
+    A mark is the time in milliseconds, and larger than the last one. Errors of writing are ignored.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,7 +46,7 @@ class MarkFile:
         self._next_s = 0.0
 
     def put(self, writer: sqlite3.Connection) -> int:
-        """Write a new mark within the open transaction; 0: none is due yet."""
+        """Store a new mark in the open transaction and return it; 0: none is due yet."""
         if time.monotonic() < self._next_s:
             return 0
         now = time.time_ns() // 1_000_000
@@ -71,7 +71,7 @@ class MarkFile:
 
 
 def check_log(path: Path) -> int:
-    """The lowest mark that the store at this path must have; 0: unknown. Call it before the store is opened.
+    """Return the lowest mark that the store at this path must have; 0: unknown. Call it before the store is opened.
 
     Raises: StoreDamaged: the store is empty but its log is not.
     """

@@ -85,6 +85,7 @@ def words_of(db: Database, kind: OwnerKind, id_: str, first: int, last: int) -> 
 
 
 def _index_part(db: Database, table: str, number: int, first: int, last: int, words: Sequence[Words]) -> None:
+    """Index an owner's texts between two numbers anew; where rows can't be removed, in the next index."""
     if db.removes_by_number:
         db.unindex_words(table, number, [(seq, "", "") for seq in db.index_marks(table, number, first, last)])
         db.index_words(table, number, words)
