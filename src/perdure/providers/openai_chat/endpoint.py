@@ -168,5 +168,5 @@ def _new_client() -> httpx.AsyncClient:
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """The certificates, loaded once: httpx would load them for each client and proxy, 40 ms each."""
+    """The TLS settings, loaded once: httpx would load them for each client and proxy, 40 ms each."""
     return httpx.create_ssl_context()

@@ -127,7 +127,7 @@ def _mark(messages: list[dict[str, Any]], earlier: Sequence[Mapping[str, Any]]) 
 
 
 def _assistant(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
-    """An answer of the model in the API's shape; nothing if it has neither text nor calls."""
+    """An answer of the model in the API's shape; an empty list if it has neither text nor calls."""
     text = "".join(part.text for part in message.parts if isinstance(part, Text))
     calls = [_call(part) for part in message.parts if isinstance(part, ToolCall)]
     if not text and not calls:

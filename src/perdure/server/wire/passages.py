@@ -67,8 +67,7 @@ class PassagesIn(WireRequest):
 
 
 class DeleteSelected(WireRequest):
-    """Which passages to delete: all conditions hold. Dates without an offset are in UTC, an end date is the whole
-    day."""
+    """Delete the passages that meet all conditions. Dates without an offset are in UTC; an end date is a whole day."""
 
     text: str | None = None
     tags: Tags | None = None

@@ -164,9 +164,9 @@ async def _transport(
 
 @contextlib.asynccontextmanager
 async def _start_child(server: McpServer, secrets: ServerSecrets, tail: StderrTail) -> AsyncIterator[Any]:
-    """The streams of a child process, in a process group of its own, which ends with it.
+    """Start the server's program in its own process group; yield its streams, then end the whole group.
 
-    Of our environment it sees what the SDK lets through (HOME, LOGNAME, PATH, SHELL, TERM, USER), and nothing else.
+    Of our environment the program sees only HOME, LOGNAME, PATH, SHELL, TERM and USER, which the SDK passes on.
     """
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
