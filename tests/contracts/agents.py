@@ -220,7 +220,7 @@ class AgentContract(Contract):
                     from_message_seq=1,
                     created_at=AT,
                 )
-                tx.conversations.put_block_versions(agent_id, 0, {}, prefix=tx.prefixes.add(prefix))
+                tx.conversations.put_seen_versions(agent_id, 0, {}, prefix=tx.prefixes.add(prefix))
 
             await store.write(rewrite)
             assert await store.read(lambda tx: tx.conversations.list_view_ids(agent_id, 0)) == ids[1:]

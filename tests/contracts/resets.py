@@ -29,7 +29,7 @@ class ResetContract(Contract):
         prefix = tx.prefixes.add(
             Prefix(agent_id=agent.id, seq=0, conversation_seq=0, reason="first", system="s", tools=(), created_at=AT)
         )
-        tx.conversations.put_block_versions(agent.id, 0, {"block-1": 3}, prefix=prefix)
+        tx.conversations.put_seen_versions(agent.id, 0, {"block-1": 3}, prefix=prefix)
         tx.conversations.put_view(agent.id, 0, view_tokens=30, stubs={0: 1}, overcount=7)
         return agent
 

@@ -65,7 +65,7 @@ class StepContract(Contract):
 
             def show(tx: Tx) -> int:
                 stored = tx.prefixes.add(prefix)
-                tx.conversations.put_block_versions(agent.id, 0, seen, prefix=stored)
+                tx.conversations.put_seen_versions(agent.id, 0, seen, prefix=stored)
                 return stored.seq
 
             before = await store.read(lambda tx: tx.conversations.get_by_seq(agent.id, 0))
@@ -75,7 +75,7 @@ class StepContract(Contract):
             assert before.last_message_at == LATER
             assert after == replace(before, view_tokens=20, seen=seen, prefix_seq=seq)
 
-            await store.write(lambda tx: tx.conversations.put_block_versions(agent.id, 0, {}))
+            await store.write(lambda tx: tx.conversations.put_seen_versions(agent.id, 0, {}))
             await store.write(lambda tx: self.say(tx, agent.id, "d", tokens=5, at=LATER))
             assert await store.read(lambda tx: tx.conversations.get_by_seq(agent.id, 0)) == replace(
                 after, view_tokens=25, seen={}

@@ -129,7 +129,7 @@ class Importer:
 
 
 @dataclass(frozen=True, slots=True)
-class ImportCounts:
+class ImportCount:
     """How many messages of an import are `new`, and how many are stored already but out of view by a `reset`."""
 
     new: int
@@ -138,7 +138,7 @@ class ImportCounts:
 
 def add_imported(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
-) -> ImportCounts:
+) -> ImportCount:
     """Append the messages that the conversation does not have, in order.
 
     Raises: NotFound; ConversationBusy: a run is active, and the messages would separate its calls from their results.
@@ -154,7 +154,7 @@ def add_imported(
     if new:
         added, counts = zip(*new.values(), strict=True)
         tx.messages.append(agent_id, added, conversation_seq=conversation_seq, at=at, tokens=counts)
-    return ImportCounts(len(new), len(tx.messages.find_reset(sorted(existing))))
+    return ImportCount(len(new), len(tx.messages.find_reset(sorted(existing))))
 
 
 def _parse_short_text(name: str, value: Any, limit: int) -> str | None:

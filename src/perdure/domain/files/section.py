@@ -84,19 +84,19 @@ def build_file_deltas(
     tx: Tx,
     agent_id: AgentId,
     seen: Mapping[str, int],
-    now: Mapping[str, int],
+    current: Mapping[str, int],
     *,
-    shown: Mapping[str, int],
+    prefix: Mapping[str, int],
     limits: FileLimits,
     counter: TokenCounter,
 ) -> tuple[str, ...]:
-    """Build the delta messages about folders and files between the versions `seen` by a log and those `now`.
+    """Build the delta messages about folders and files between the versions `seen` by a log and the `current` ones.
 
     Args:
-        shown: the versions in the prefix before the log.
+        prefix: the versions in the prefix before the log.
     """
     before = {key: version for key, version in seen.items() if is_file_key(key)}
-    after = {key: version for key, version in now.items() if is_file_key(key)}
+    after = {key: version for key, version in current.items() if is_file_key(key)}
     if before == after:
         return ()
     folders: dict[str, Folder] = {folder.id: folder for folder in tx.folders.list_by_agent(agent_id)}
@@ -107,7 +107,7 @@ def build_file_deltas(
     }
     open_files: dict[str, OpenFile] = {}
     for key, version in after.items():
-        if key in folders or before.get(key) == version or shown.get(key) == version:
+        if key in folders or before.get(key) == version or prefix.get(key) == version:
             continue
         with suppress(NotFound):
             file = tx.agent_files.get(agent_id, FileId(key))
@@ -119,4 +119,4 @@ def build_file_deltas(
                 names[key] = tx.folders.get(FolderId(key)).name
             else:
                 names[key] = tx.files.get(FileId(key)).name
-    return file_deltas(before, after, prefix=shown, folders=folders, newest=newest, open_files=open_files, names=names)
+    return file_deltas(before, after, prefix=prefix, folders=folders, newest=newest, open_files=open_files, names=names)

@@ -103,7 +103,7 @@ def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, conversation: Conversation, 
     events: list[Event] = [RowsCut(changed)]
     if stub.sent:
         prefix = tx.prefixes.add(replace(view.prefix, reason="window", created_at=inputs.now))
-        tx.conversations.put_block_versions(room.agent.id, conversation.seq, conversation.seen, prefix=prefix)
+        tx.conversations.put_seen_versions(room.agent.id, conversation.seq, conversation.seen, prefix=prefix)
         events.append(PrefixRewritten(prefix.seq, prefix.reason))
     rows = (*view.pinned, *view.rows)
     cut = [message for message in rows if message.seq in changed]

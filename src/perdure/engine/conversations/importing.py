@@ -22,7 +22,7 @@ from perdure.core.errors import IrreducibleFloor
 from perdure.core.ids import AgentId
 from perdure.core.messages import Draft, text_of
 from perdure.core.nodes import SummaryNode
-from perdure.domain.conversations.importing import ImportCounts, add_imported
+from perdure.domain.conversations.importing import ImportCount, add_imported
 from perdure.engine.approvals.answers import approval_pending
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, extract_summary
@@ -45,9 +45,7 @@ class _ViewState:
     status: str
 
 
-async def import_drafts(
-    agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports
-) -> ImportCounts:
+async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports) -> ImportCount:
     """Add the messages that are not there yet, in one transaction; then make room in the view.
 
     Raises: NotFound, ConversationBusy, ApprovalPending, StoreError: none of them was added.
@@ -61,7 +59,7 @@ async def import_drafts(
 
 def _add(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
-) -> ImportCounts:
+) -> ImportCount:
     """Add the messages that are not there yet. Raises: NotFound, ConversationBusy, ApprovalPending."""
     tx.agents.lock(agent_id)
     conversation = tx.conversations.get_state(agent_id, conversation_seq).conversation  # not one that was deleted

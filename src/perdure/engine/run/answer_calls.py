@@ -12,16 +12,17 @@ ID_CHARS_MAX = 200
 """Longer ids are cut; those of models have up to 64 characters."""
 
 CALLS_SHARE = 0.25
-"""Of the window, what the arguments of one answer's calls may take together: they stay in view until they have their
-results, and can't be shown in part."""
+"""The share of the window for the arguments of one answer's calls: they stay whole in the view until their results
+come."""
 
 NAME_CHARS_MAX = 200
-"""More is the name of no tool."""
+"""Characters of a tool's name: no tool has a longer one."""
 
 ARGUMENTS_KEPT_CHARS = 200
+"""Characters that stay of arguments that are too long."""
 
 TOKENS_PER_CHAR_MAX = 4
-"""What is so short that it fits at this rate is not counted, but taken as a token a character."""
+"""Arguments that fit even at this rate are not counted: each character stands for a token."""
 
 
 @dataclass(slots=True)
@@ -29,15 +30,15 @@ class CallIds:
     """The ids of one answer's calls, each unique within the run: some models number their calls anew in each answer.
 
     Args:
-        taken: the ids of the run's other calls.
+        used: the ids of the run's other calls.
         by_index: number of a call in the answer's deltas -> (the model's id, the id in use).
     """
 
-    taken: set[str]
+    used: set[str]
     by_index: dict[int, tuple[str, str]] = field(default_factory=dict)
 
-    def of_delta(self, index: int, call_id: str | None, *, avoid: Collection[str] = ()) -> str:
-        """The id of the call that has this number in the answer's deltas; the same for all of them.
+    def id_of_delta(self, index: int, call_id: str | None, *, avoid: Collection[str] = ()) -> str:
+        """Return the id of the call with this number in the answer's deltas; all its deltas get the same.
 
         Args:
             avoid: ids that this call may not have either.
@@ -47,7 +48,7 @@ class CallIds:
         return self.by_index[index][1]
 
     def apply(self, parts: Sequence[Part]) -> tuple[Part, ...]:
-        """The parts of the whole answer, the calls under the ids that deltas gave them; without empty parts."""
+        """Return the parts of the whole answer without empty ones; its calls have the ids of their deltas."""
         streamed = list(self.by_index.values())
         kept: list[Part] = []
         for part in parts:
@@ -63,13 +64,13 @@ class CallIds:
         return tuple(kept)
 
     def _add(self, call_id: str | None, avoid: Collection[str] = ()) -> str:
-        """Take the model's id, or one like it that is free."""
+        """Use the model's id, or one like it that no other call has; return it."""
         base = (call_id or "call")[:ID_CHARS_MAX]
         unique, count = base, 1
-        while unique in self.taken or unique in avoid:
+        while unique in self.used or unique in avoid:
             count += 1
             unique = f"{base}-{count}"
-        self.taken.add(unique)
+        self.used.add(unique)
         return unique
 
 

@@ -288,7 +288,7 @@ class _Deltas:
                 if self.recent_ids is None:
                     self.recent_ids = await self.ports.store.read(recent_approval_ids, self.log)
                 avoid = self.recent_ids
-        call_id = self.call_ids.of_delta(piece.index, piece.call_id, avoid=avoid)
+        call_id = self.call_ids.id_of_delta(piece.index, piece.call_id, avoid=avoid)
         return Delta(self.step.id, self.message_id, piece.kind, piece.text, piece.index, call_id, awaits)
 
 

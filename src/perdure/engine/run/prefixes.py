@@ -63,7 +63,7 @@ def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Pre
     # What the log has shown stays as it was: an older delta or result may be in view behind this prefix, and what is
     # said last counts, so what it shows is said once more behind them.
     seen = memory.versions if conversation.prefix_seq is None else conversation.seen
-    tx.conversations.put_block_versions(prefix.agent_id, conversation.seq, seen, prefix=prefix)
+    tx.conversations.put_seen_versions(prefix.agent_id, conversation.seq, seen, prefix=prefix)
     return prefix
 
 
@@ -186,7 +186,7 @@ def delta_texts(
         agent.id,
         seen,
         memory.versions,
-        shown=prefix.seen,
+        prefix=prefix.seen,
         limits=limits_of(agent, window),
         counter=inputs.counter,
     )

@@ -242,7 +242,7 @@ def _add_deltas(builder: _Builder, prefix: Prefix) -> Prefix:
         texts = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs, folded=True)
     if texts:  # without any, all of it is in the prefix already
         _append(builder, "memory_delta", texts)
-    tx.conversations.put_block_versions(agent.id, conversation.seq, memory.versions)
+    tx.conversations.put_seen_versions(agent.id, conversation.seq, memory.versions)
     return prefix
 
 

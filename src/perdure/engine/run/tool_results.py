@@ -102,7 +102,7 @@ def _mark_seen(tx: Tx, run: Run, outcome: ToolOutcome) -> None:
             seen.pop(key, None)
         else:
             seen[key] = version
-    tx.conversations.put_block_versions(agent_id, seq, seen)
+    tx.conversations.put_seen_versions(agent_id, seq, seen)
 
 
 def _store_result(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome, inputs: UnitInputs) -> Progress:

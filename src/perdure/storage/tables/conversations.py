@@ -230,12 +230,12 @@ class Conversations(Table):
         )
         return [_CONVERSATION.read(row) for row in rows]
 
-    def put_block_versions(
+    def put_seen_versions(
         self, agent_id: AgentId, seq: int, seen: Mapping[str, int], *, prefix: Prefix | None = None
     ) -> None:
-        """Store the block versions that the conversation's log now shows, and its new prefix if there is one.
+        """Store the versions of blocks, folders and files that the log shows, and its new prefix if there is one.
 
-        With a prefix, the tokens of the view are counted anew, over all the rows that follow it.
+        With a prefix, the tokens of the view are counted again over the rows behind it.
         """
         params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "seen": dump(seen)}
         changes = "seen = :seen"
