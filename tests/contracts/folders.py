@@ -171,8 +171,9 @@ class FolderContract(Contract):
             file = await store.write(put)
             read = await store.read(lambda tx: [tx.files.get_bytes(file.id, seq) for seq in range(4)])
             assert read == [*data, None]
-            assert await store.write(lambda tx: tx.files.drop_abandoned(before=AT)) == 0
-            assert await store.write(lambda tx: tx.files.drop_abandoned(before=LATER)) == 3
+            assert await store.write(lambda tx: tx.files.drop_abandoned(before=AT, limit=9)) == 0
+            assert await store.write(lambda tx: tx.files.drop_abandoned(before=LATER, limit=2)) == 2
+            assert await store.write(lambda tx: tx.files.drop_abandoned(before=LATER, limit=2)) == 1
             assert await store.read(lambda tx: tx.files.get_bytes(file.id, 0)) == data[0]
             await store.write(lambda tx: tx.files.drop_bytes(file.id))
             assert await store.read(lambda tx: tx.files.get_bytes(file.id, 0)) is None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +62,29 @@ async def test_a_second_read_leaves_nothing_of_the_first(
         else:
             assert (read.status, text, passages) == ("completed", PLAN, read.chunk_count)
             assert passages > 2
+
+
+async def test_an_upload_that_was_never_completed_is_removed_when_it_is_old(tmp_path: Path) -> None:
+    """Its client went away between two parts. A newer one may still go on, and a stored file keeps its bytes."""
+    path = tmp_path / "agents.db"
+    old, new = FileId("file-old"), FileId("file-new")
+    async with await open_async(path) as perdure:
+        now = perdure.app.ports.clock.now()
+
+        def put(tx: Tx) -> None:
+            for seq in range(files.PARTS_A_STEP + 1):
+                tx.files.put_bytes(old, seq, b"part", at=now - 2 * files.UPLOAD_MAX_AGE)
+            tx.files.put_bytes(new, 0, b"part", at=now)
+
+        await perdure.app.store.write(put)
+
+    async with await open_async(path), asyncio.timeout(WAIT_S):
+        while "file-old" in _uploads(path):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    assert _uploads(path) == {"file-new"}
+
+
+def _uploads(path: Path) -> set[str]:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return {row[0] for row in connection.execute("SELECT file_id FROM file_uploads")}

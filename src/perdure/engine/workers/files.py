@@ -36,6 +36,10 @@ UPLOAD_PART_BYTES = 1_000_000
 
 FILES_AT_ONCE = 2  # each may have a child process that takes a core
 TRIES = 3  # a file that kills the whole process must not do so for ever
+UPLOAD_MAX_AGE = timedelta(days=1)
+"""An upload that was not complete by then is removed: its client is gone."""
+CLEANUP_EVERY = timedelta(hours=1)
+
 PARTS_A_STEP, CHUNKS_A_STEP = 8, 64  # of one transaction
 STEPS = 1_000  # of a file's progress
 CONVERSION_STEPS = 600  # how many of them are the conversion
@@ -52,6 +56,7 @@ class FileWorker:
     def __init__(self, ports: Ports, convert: Converter, *, progress_s: float = 0.3) -> None:
         self._ports, self._convert, self._progress_s = ports, convert, progress_s
         self._owner = ports.owner
+        self._next_cleanup = ports.clock.now()
         self._wake = asyncio.Event()
         self._working: set[asyncio.Task[None]] = set()
         self._loop: asyncio.Task[None] | None = None
@@ -85,6 +90,7 @@ class FileWorker:
         while True:
             self._wake.clear()
             try:
+                await self._drop_abandoned_uploads()
                 while len(self._working) < FILES_AT_ONCE and await store.read(lambda tx: tx.files.has_work()):
                     file = await self._claim()
                     if file is None:
@@ -102,6 +108,16 @@ class FileWorker:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(settings.lease_s):
                     await self._wake.wait()
+
+    async def _drop_abandoned_uploads(self) -> None:
+        """Remove the bytes of uploads that were never completed, some parts at a time, once an hour."""
+        now, store = self._ports.clock.now(), self._ports.store
+        if now < self._next_cleanup:
+            return
+        before = now - UPLOAD_MAX_AGE
+        while await store.write(lambda tx: tx.files.drop_abandoned(before=before, limit=PARTS_A_STEP)):
+            pass
+        self._next_cleanup = now + CLEANUP_EVERY
 
     def _forget_task(self, task: asyncio.Task[None]) -> None:
         """Forget a task that has ended, and look for the next file."""

@@ -174,12 +174,14 @@ class Files(Table):
     def drop_bytes(self, file_id: FileId) -> None:
         self._run(f"DELETE FROM file_uploads WHERE {_OWN_FILE}", file_id=file_id)
 
-    def drop_abandoned(self, *, before: datetime) -> int:
-        """Remove parts older than `before` whose file was never added; return how many."""
+    def drop_abandoned(self, *, before: datetime, limit: int) -> int:
+        """Remove up to `limit` parts older than `before` whose file was never added; return how many."""
         return self._run(
-            "DELETE FROM file_uploads WHERE created_at < :before"
-            " AND NOT EXISTS (SELECT 1 FROM files WHERE files.id = file_uploads.file_id)",
+            "DELETE FROM file_uploads WHERE (file_id, seq) IN (SELECT file_id, seq FROM file_uploads"
+            " WHERE created_at < :before AND NOT EXISTS (SELECT 1 FROM files WHERE files.id = file_uploads.file_id)"
+            " LIMIT :limit)",
             before=iso(before),
+            limit=limit,
         )
 
     # -- its processing ------------------------------------------------------------------------------------------------
