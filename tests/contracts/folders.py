@@ -173,7 +173,9 @@ class FolderContract(Contract):
             assert read == [*data, None]
             assert await store.write(lambda tx: tx.files.drop_abandoned(before=AT, limit=9)) == 0
             assert await store.write(lambda tx: tx.files.drop_abandoned(before=LATER, limit=2)) == 2
+            assert await store.read(lambda tx: tx.files.has_abandoned(before=LATER))
             assert await store.write(lambda tx: tx.files.drop_abandoned(before=LATER, limit=2)) == 1
+            assert not await store.read(lambda tx: tx.files.has_abandoned(before=LATER))
             assert await store.read(lambda tx: tx.files.get_bytes(file.id, 0)) == data[0]
             await store.write(lambda tx: tx.files.drop_bytes(file.id))
             assert await store.read(lambda tx: tx.files.get_bytes(file.id, 0)) is None

@@ -115,8 +115,8 @@ class FileWorker:
         if now < self._next_cleanup:
             return
         before = now - UPLOAD_MAX_AGE
-        while await store.write(lambda tx: tx.files.drop_abandoned(before=before, limit=PARTS_A_STEP)):
-            pass
+        while await store.read(lambda tx: tx.files.has_abandoned(before=before)):
+            await store.write(lambda tx: tx.files.drop_abandoned(before=before, limit=PARTS_A_STEP))
         self._next_cleanup = now + CLEANUP_EVERY
 
     def _forget_task(self, task: asyncio.Task[None]) -> None:

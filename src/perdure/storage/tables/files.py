@@ -45,6 +45,10 @@ _PART = RowFormat(FilePart, "seq, first_line, first_char, text", {TEXT: "text"})
 
 # Bytes and parts have no organisation column: their file has.
 _OWN_FILE = "file_id = :file_id AND EXISTS (SELECT 1 FROM files WHERE id = :file_id AND org_id = :org_id)"
+_ABANDONED = (
+    "SELECT file_id, seq FROM file_uploads WHERE created_at < :before"
+    " AND NOT EXISTS (SELECT 1 FROM files WHERE files.id = file_uploads.file_id)"
+)
 _UNENDED = "status NOT IN ('completed', 'error')"
 _LEASE_HOLDS = f"id = :id AND org_id = :org_id AND lease_owner = :owner AND tries = :tries AND {_UNENDED}"
 _RELEASE = (
@@ -174,15 +178,15 @@ class Files(Table):
     def drop_bytes(self, file_id: FileId) -> None:
         self._run(f"DELETE FROM file_uploads WHERE {_OWN_FILE}", file_id=file_id)
 
+    def has_abandoned(self, *, before: datetime) -> bool:
+        """Whether there are parts older than `before` whose file was never added."""
+        return bool(self._rows(f"{_ABANDONED} LIMIT 1", before=iso(before)))
+
     def drop_abandoned(self, *, before: datetime, limit: int) -> int:
         """Remove up to `limit` parts older than `before` whose file was never added; return how many."""
-        return self._run(
-            "DELETE FROM file_uploads WHERE (file_id, seq) IN (SELECT file_id, seq FROM file_uploads"
-            " WHERE created_at < :before AND NOT EXISTS (SELECT 1 FROM files WHERE files.id = file_uploads.file_id)"
-            " LIMIT :limit)",
-            before=iso(before),
-            limit=limit,
-        )
+        parts = f"{_ABANDONED} LIMIT :limit"
+        sql = f"DELETE FROM file_uploads WHERE (file_id, seq) IN ({parts})"
+        return self._run(sql, before=iso(before), limit=limit)
 
     # -- its processing ------------------------------------------------------------------------------------------------
 
