@@ -80,7 +80,7 @@ def _measured(agents: list[Agent], model: ScriptedModel, yardstick: Yardstick) -
 
 def _round(agents: list[Agent], model: ScriptedModel) -> float:
     """CPU seconds of one message to each agent."""
-    model.asked.clear()
+    model.requests.clear()
     texts = [_question() for _ in agents]
     began = time.process_time()
     for agent, text in zip(agents, texts, strict=True):

@@ -53,9 +53,9 @@ def test_what_was_there_before_gets_its_vectors(tmp_path: Path, monkeypatch: pyt
     assert "2 texts with a vector of test/words, 2 of them now" in result.stdout
 
     assert "4 texts with a vector" in run_inside(tmp_path, "reindex").stdout
-    requests = len(embedder.asked)
+    requests = len(embedder.requests)
     assert run_inside(tmp_path, "reindex").stdout == "4 texts with a vector of test/words.\n"
-    assert len(embedder.asked) == requests
+    assert len(embedder.requests) == requests
     assert "4 texts" in run_inside(tmp_path, "reindex", "--again").stdout
 
     other = ScriptedEmbedder(handle="test/other", dimensions=32)

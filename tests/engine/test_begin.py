@@ -62,7 +62,7 @@ async def test_every_request_shows_all_that_was_said(tmp_path: Path) -> None:
         await agent.send("two")
         await agent.send("three")
 
-        shown = [(message.role, message.text) for message in model.asked[-1].messages]
+        shown = [(message.role, message.text) for message in model.requests[-1].messages]
         said = [(message.role, message.text) for message in await agent.messages() if message.conversation_seq == 0]
 
         assert shown == said[:-1]

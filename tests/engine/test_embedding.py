@@ -125,7 +125,7 @@ async def test_what_is_written_gets_its_vector_at_once(tmp_path: Path) -> None:
         messages = await find_counts(store, lambda counts: counts.scope.row_count == 2, number=agent.number)
 
     assert (passages.failed, messages.failed) == (0, 0)
-    assert {text for asked in embedder.asked for text in asked} == {*AWKWARD, "hello", "a \ud800 walrus"}
+    assert {text for asked in embedder.requests for text in asked} == {*AWKWARD, "hello", "a \ud800 walrus"}
 
 
 async def test_equal_texts_are_embedded_once(tmp_path: Path) -> None:
@@ -145,8 +145,8 @@ async def test_equal_texts_are_embedded_once(tmp_path: Path) -> None:
         await store.write(lambda tx: tx.passages.put(replace(passage, text="changed")))
         await find_counts(store, lambda counts: counts.scope.version >= 3 and is_complete(counts), number=other.number)
 
-    assert sorted(text for asked in first.asked for text in asked) == ["other", "same"]
-    assert sorted(text for asked in second.asked for text in asked) == ["changed", "new"]
+    assert sorted(text for asked in first.requests for text in asked) == ["other", "same"]
+    assert sorted(text for asked in second.requests for text in asked) == ["changed", "new"]
 
 
 @pytest.mark.parametrize("local", [True, False])
@@ -160,7 +160,7 @@ async def test_an_endpoint_that_is_down_loses_nothing(tmp_path: Path, local: boo
         embedder.fail(ModelAuthenticationFailed("no such key"))
         for first in range(0, 200, 20):
             await store.write(fill, archive, [f"late {first + number}" for number in range(20)])
-        await wait_until(lambda: len(embedder.asked[-1]) == 1)
+        await wait_until(lambda: len(embedder.requests[-1]) == 1)
         embedder.recover()
         counts = await find_counts(store, lambda counts: counts.scope.row_count == 300, number=archive.number)
 
@@ -177,7 +177,7 @@ async def test_a_text_that_is_refused_holds_up_no_other(tmp_path: Path) -> None:
             store, lambda counts: counts.failed == 1 and not counts.waiting, number=archive.number
         )
         assert (counts.scope.row_count, counts.failure) == (63, "this text is refused")
-        assert sum(asked == ("a bad one",) for asked in embedder.asked) == embedding.TRIES
+        assert sum(asked == ("a bad one",) for asked in embedder.requests) == embedding.TRIES
 
         bad = (await store.read(lambda tx: tx.passages.list_by_seqs(archive.id, [37])))[0]
         await store.write(lambda tx: tx.passages.put(replace(bad, text="a good one")))
@@ -191,7 +191,7 @@ async def test_closing_gives_back_what_was_taken(tmp_path: Path) -> None:
     async with open_store(path, embedder) as store:
         archive = await store.write(units.add_archive)
         await store.write(fill, archive, ["one", "two"])
-        await wait_until(lambda: bool(embedder.asked))
+        await wait_until(lambda: bool(embedder.requests))
     async with open_store(path, ScriptedEmbedder()) as store:
         await find_counts(store, lambda counts: counts.scope.row_count == 2, number=archive.number)
 
@@ -211,7 +211,7 @@ async def test_a_slow_answer_keeps_its_texts(tmp_path: Path, monkeypatch: pytest
     async with open_store(path, embedder, clock=clock) as store:
         archive = await store.write(units.add_archive)
         await store.write(fill, archive, ["one", "two"])
-        await wait_until(lambda: bool(embedder.asked))
+        await wait_until(lambda: bool(embedder.requests))
         async with open_store(path, other, clock=clock):
             for times in range(1, 6):  # longer than a lease
                 time_passes(embedding.LEASE_S / 3)
@@ -222,7 +222,7 @@ async def test_a_slow_answer_keeps_its_texts(tmp_path: Path, monkeypatch: pytest
             embedder.recover()
             await find_counts(store, lambda counts: counts.scope.row_count == 2, number=archive.number)
 
-    assert (len(embedder.asked), other.asked) == (1, [])
+    assert (len(embedder.requests), other.requests) == (1, [])
 
 
 async def test_what_was_there_before_is_embedded_by_reindex(tmp_path: Path) -> None:

@@ -67,13 +67,13 @@ def test_each_tool_asks_for_thoughts_and_a_heartbeat_and_one_has_to_be_called() 
     """Thoughts first; both are required; the tool itself gets neither, and the log keeps what the model sent."""
     reply, model = serve(ask("look", True, place="garden"), speak("It is green."))
 
-    schema = parameters(model.asked[0], "look")
+    schema = parameters(model.requests[0], "look")
     assert list(schema["properties"]) == ["thinking", "place", "request_heartbeat"]
     assert schema["required"] == ["thinking", "place", "request_heartbeat"]
     assert schema["properties"]["request_heartbeat"]["type"] == "boolean"
-    assert {request.options.tool_choice for request in model.asked} == {"required"}
-    assert {request.options.parallel_tool_calls for request in model.asked} == {False}
-    assert model.asked[0].system.startswith(base_prompt("memgpt_v2_agent"))
+    assert {request.options.tool_choice for request in model.requests} == {"required"}
+    assert {request.options.parallel_tool_calls for request in model.requests} == {False}
+    assert model.requests[0].system.startswith(base_prompt("memgpt_v2_agent"))
     assert done == ["garden"]
     (look_call, say_call) = [call for message in reply.messages for call in message.calls]
     assert json.loads(look_call.arguments) == {"thinking": "I call look.", "place": "garden", "request_heartbeat": True}
@@ -83,33 +83,33 @@ def test_each_tool_asks_for_thoughts_and_a_heartbeat_and_one_has_to_be_called() 
 def test_a_run_goes_on_only_with_a_heartbeat() -> None:
     """The model is told so by the engine."""
     reply, model = serve(ask("look", True, place="garden"), speak("It is green."))
-    assert (reply.stop_reason, len(model.asked)) == ("end_turn", 2)
-    assert heartbeats(model.asked[1]) == ["You requested a heartbeat, so you have control again."]
+    assert (reply.stop_reason, len(model.requests)) == ("end_turn", 2)
+    assert heartbeats(model.requests[1]) == ["You requested a heartbeat, so you have control again."]
 
     reply, model = serve(ask("look", False, place="garden"))
-    assert (reply.stop_reason, len(model.asked)) == ("end_turn", 1)
+    assert (reply.stop_reason, len(model.requests)) == ("end_turn", 1)
 
 
 def test_a_failed_call_gives_control_back() -> None:
     _, model = serve(ask("look", False, place="nowhere"), speak("There is no such place."))
 
-    assert heartbeats(model.asked[1]) == ["The tool call failed, so you have control again."]
+    assert heartbeats(model.requests[1]) == ["The tool call failed, so you have control again."]
 
 
 def test_a_rule_keeps_a_run_going() -> None:
     """One that continues after a tool, and one that requires another tool before the end."""
     _, model = serve(ask("look", False, place="a"), speak("Done."), rules=[ContinueLoop("look")])
-    assert heartbeats(model.asked[1]) == ["Your tool rules ask for another step, so you have control again."]
+    assert heartbeats(model.requests[1]) == ["Your tool rules ask for another step, so you have control again."]
 
     _, model = serve(speak("Done."), ask("look", False, place="a"), rules=[RequiredBeforeExit("look")])
-    assert heartbeats(model.asked[1]) == ["ToolRuleViolated: call look at least once before you are done."]
+    assert heartbeats(model.requests[1]) == ["ToolRuleViolated: call look at least once before you are done."]
 
 
 def test_an_answer_without_a_call_is_not_accepted() -> None:
     """The model is reminded; one that never calls a tool ends the run."""
     reply, model = serve(says("Hello."), speak("Hello."))
-    assert (reply.stop_reason, len(model.asked)) == ("end_turn", 2)
-    assert heartbeats(model.asked[1]) == ["NoToolCall: call a tool: what stands outside a call reaches nobody."]
+    assert (reply.stop_reason, len(model.requests)) == ("end_turn", 2)
+    assert heartbeats(model.requests[1]) == ["NoToolCall: call a tool: what stands outside a call reaches nobody."]
 
     with pytest.raises(RunFailed) as failure:
         serve(ask("look", True, place="a"), *[says("Hello.")] * 4)
@@ -121,7 +121,7 @@ def test_an_answer_without_a_call_is_not_accepted() -> None:
 def test_a_model_that_reasons_by_itself_is_not_asked_for_thoughts() -> None:
     _, model = serve(calls("send_message", message="Hi.", request_heartbeat=False), reasoning_effort="high")
 
-    assert list(parameters(model.asked[0], "send_message")["properties"]) == ["message", "request_heartbeat"]
+    assert list(parameters(model.requests[0], "send_message")["properties"]) == ["message", "request_heartbeat"]
 
 
 def test_an_argument_of_the_tool_stays_the_tools() -> None:
@@ -140,7 +140,7 @@ def test_an_argument_of_the_tool_stays_the_tools() -> None:
         perdure.create_agent(agent_type="memgpt_agent", tools=("ponder",)).send("go")
 
     assert done == ["Hm."]
-    assert list(parameters(model.asked[0], "ponder")["properties"]) == ["thinking", "request_heartbeat"]
+    assert list(parameters(model.requests[0], "ponder")["properties"]) == ["thinking", "request_heartbeat"]
 
 
 def test_a_call_that_waits_for_approval_is_shown_and_run_with_the_tools_own_arguments() -> None:
@@ -157,7 +157,7 @@ def test_a_call_that_waits_for_approval_is_shown_and_run_with_the_tools_own_argu
         reply = agent.approve(pending.call_id)
 
     assert reply is not None
-    assert (reply.stop_reason, done, len(model.asked)) == ("end_turn", ["garden"], 2)
+    assert (reply.stop_reason, done, len(model.requests)) == ("end_turn", ["garden"], 2)
 
 
 def test_only_the_older_types_have_this_loop() -> None:

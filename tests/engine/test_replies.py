@@ -59,15 +59,15 @@ async def test_the_options_of_an_agent_reach_its_model() -> None:
         with pytest.raises(RunFailed):
             await agent.send("hello")
 
-    assert model.asked[0].options == ModelOptions(temperature=0.5, max_output_tokens=99, tool_choice=("memory",))
+    assert model.requests[0].options == ModelOptions(temperature=0.5, max_output_tokens=99, tool_choice=("memory",))
 
 
 class Traced(ScriptedModel):
     """A model that tells what went over the wire, of answers and of failures."""
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
-        if len(self.asked) == 1:
-            self.asked.append(request)
+        if len(self.requests) == 1:
+            self.requests.append(request)
             raise ModelOverloaded("down", exchange=SENT)
         async for piece in super().respond(request):
             if isinstance(piece, ModelReply):
@@ -183,7 +183,7 @@ async def test_what_is_said_beside_a_call_is_shown_in_part_where_it_is_too_long(
             reply = await agent.approve()
 
         assert reply is not None and (reply.stop_reason, reply.text[-5:]) == ("end_turn", "I see")
-        shown = [part for part in model.asked[1].messages[1].parts if isinstance(part, Text | Reasoning)]
+        shown = [part for part in model.requests[1].messages[1].parts if isinstance(part, Text | Reasoning)]
         assert [type(part) for part in shown] == [type(part) for part in before]
         assert all("of 300,000 characters are not shown" in part.text for part in shown)
         handles = ['context_expand("msg-1")' in part.text for part in shown]
@@ -207,7 +207,7 @@ async def test_the_words_beside_a_call_come_before_the_thoughts() -> None:
         agent = await perdure.create_agent("a", model=MODEL, settings=SMALL)
         assert (await agent.send("hello")).stop_reason == "end_turn"
 
-        first, second, third, _ = model.asked[1].messages[1].parts
+        first, second, third, _ = model.requests[1].messages[1].parts
         assert first == thought
         assert isinstance(second, Reasoning) and len(second.text) < len(BESIDE)
         assert third == Text("I look for tea.")

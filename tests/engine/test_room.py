@@ -69,13 +69,13 @@ async def test_what_left_the_view_stands_behind_a_summary_of_the_model_s() -> No
 
     assert done
     assert {compaction.made_by for compaction in done} == {"model"}
-    shown = summary(model.asked[-1])
+    shown = summary(model.requests[-1])
     assert shown["type"] == "summary"
     assert "no instruction" in shown["note"]
     assert "word after word" in shown["nodes"][-1]["summary"]
     assert shown["nodes"][-1]["handle"].startswith("node-")
-    assert "message 0" in model.asked_summaries[0].messages[-1].text
-    assert model.asked_summaries[0].tools == ()
+    assert "message 0" in model.summary_requests[0].messages[-1].text
+    assert model.summary_requests[0].tools == ()
 
 
 async def test_without_a_summary_from_the_model_an_extract_stands_there() -> None:
@@ -89,7 +89,7 @@ async def test_without_a_summary_from_the_model_an_extract_stands_there() -> Non
 
     assert {compaction.made_by for compaction in done} == {"extract"}
     assert all("ModelError" in (compaction.rejected or "") for compaction in done)
-    first = next(request for request in model.asked if any(one.kind == "summary" for one in request.messages))
+    first = next(request for request in model.requests if any(one.kind == "summary" for one in request.messages))
     assert "A-4711" in summary(first)["nodes"][0]["summary"]
 
 
@@ -112,12 +112,12 @@ class Slow:
 
     def __init__(self) -> None:
         self.summaries = 0
-        self.asked = asyncio.Event()
+        self.arrived = asyncio.Event()
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         if request.purpose == "summary":
             self.summaries += 1
-            self.asked.set()
+            self.arrived.set()
             await asyncio.sleep(3_600)
         yield says("OK.")
 
@@ -136,8 +136,8 @@ async def test_fifty_compactions_with_a_bad_summariser_lose_nothing(adversary: s
             number += 1
 
         assert number < 400
-        assert len(model.asked) == number
-        assert len(model.asked_summaries) == len(done)
+        assert len(model.requests) == number
+        assert len(model.summary_requests) == len(done)
         assert {compaction.made_by for compaction in done} == {"extract"}
         assert await list_hidden_and_shown(store, agent) == list(range(2 * number))
 
@@ -185,7 +185,7 @@ async def test_a_run_can_be_cancelled_while_a_summary_is_made() -> None:
         agent = await create_small_agent(perdure)
         for _ in range(20):
             run_id = (await agent.submit(FILLER)).run.id
-            asked, end = (asyncio.create_task(waited) for waited in (model.asked.wait(), wait_for_end(run_id)))
+            asked, end = (asyncio.create_task(waited) for waited in (model.arrived.wait(), wait_for_end(run_id)))
             await asyncio.wait({asked, end}, return_when=asyncio.FIRST_COMPLETED)
             asked.cancel()
             if model.summaries:
@@ -216,7 +216,7 @@ async def test_a_message_larger_than_the_window_is_shown_in_part_with_a_handle_t
         assert (await agent.messages())[0].text == text  # what was said stays whole
 
     assert needle in reply.text
-    assert all(tokens_of_request(request) <= WINDOW for request in model.asked)
+    assert all(tokens_of_request(request) <= WINDOW for request in model.requests)
 
 
 async def test_without_tools_a_message_that_does_not_fit_ends_the_run_before_the_call() -> None:
@@ -229,11 +229,11 @@ async def test_without_tools_a_message_that_does_not_fit_ends_the_run_before_the
         ) as end:
             await agent.send("hay " * 30_000)
         assert end.value.stop_reason == "context_window_overflow_in_system_prompt"
-        assert model.asked == []
+        assert model.requests == []
         assert (await agent.send("hello")).text == "OK."
         assert len(await agent.messages()) == 3
 
-    assert summary(model.asked[0])["hidden_messages"] == 1
+    assert summary(model.requests[0])["hidden_messages"] == 1
 
 
 async def test_blocks_larger_than_the_window_end_the_run_before_the_call() -> None:
@@ -264,9 +264,9 @@ async def test_a_large_result_is_cut_before_older_messages_leave() -> None:
     assert len(select_events(events, RowsCut)) >= 1
     assert select_events(events, ViewCompacted) == []
     assert select_events(events, PrefixRewritten) == []  # nothing that was sent has changed
-    assert model.asked[-1].messages[0].text == "hello"
-    assert 'context_expand("msg-4")' in model.asked[-1].messages[-1].text
-    assert tokens_of_request(model.asked[-1]) <= WINDOW
+    assert model.requests[-1].messages[0].text == "hello"
+    assert 'context_expand("msg-4")' in model.requests[-1].messages[-1].text
+    assert tokens_of_request(model.requests[-1]) <= WINDOW
 
 
 async def test_a_run_longer_than_the_window_keeps_what_it_was_asked() -> None:
@@ -288,7 +288,7 @@ async def test_a_run_longer_than_the_window_keeps_what_it_was_asked() -> None:
         events = [sent async for sent in agent.stream("please look at all of them")]
 
     assert len(select_events(events, ViewCompacted)) > 3
-    for request in model.asked[2:]:
+    for request in model.requests[2:]:
         assert "please look at all of them" in [message.text for message in request.messages]
         assert tokens_of_request(request) <= WINDOW
 
@@ -358,7 +358,7 @@ async def test_what_the_provider_measured_lets_more_stay_in_view() -> None:
         async with await open_library(model) as perdure:
             agent = await create_small_agent(perdure, 20_000)
             counts.append(len(await compactions_of(agent, *(f"{number} {FILLER}" for number in range(120)))))
-        assert all(tokens_of_request(request) <= 15_000 for request in model.asked)
+        assert all(tokens_of_request(request) <= 15_000 for request in model.requests)
 
     assert counts[0] > counts[1] > 0
 
@@ -389,5 +389,5 @@ async def test_what_was_measured_of_tools_and_prompt_outlives_a_rewrite() -> Non
         overview = await agent.context()
 
     assert len(done) > 3
-    assert all(tokens_of_request(request) <= 5_100 * 3 // 4 for request in model.asked)
+    assert all(tokens_of_request(request) <= 5_100 * 3 // 4 for request in model.requests)
     assert sum(part.estimated_tokens for part in overview.parts) > 5_100 * 3 // 4

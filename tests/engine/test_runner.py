@@ -91,7 +91,7 @@ async def test_a_shared_block_renamed_from_outside_is_told_with_both_labels() ->
         await agent.blocks.detach("goal")
         await agent.send("3")
 
-    deltas = [message.text for message in model.asked[-1].messages if message.kind == "memory_delta"]
+    deltas = [message.text for message in model.requests[-1].messages if message.kind == "memory_delta"]
     assert '"label": "goal"' in deltas[0]
     assert '"renamed_from": "plan"' in deltas[0]
     assert '"label": "goal", "op": "detached"' in deltas[1]

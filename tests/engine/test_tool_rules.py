@@ -72,18 +72,18 @@ def test_the_model_is_told_the_rules_and_asked_for_what_has_to_come() -> None:
     """A subset is offered by name; the tools of the request, and so its beginning, stay the same."""
     _, model = serve([RunFirst("a"), RunFirst("b"), ChildTools("a", ("c",))], calls("a"), calls("c"), says("done"))
 
-    assert [request.options.tool_choice for request in model.asked] == [("a", "b"), ("c",), "auto"]
-    assert {request.options.parallel_tool_calls for request in model.asked} == {False}
-    assert "<tool_rule>\nRight after `a` you must call `c`.\n</tool_rule>" in model.asked[0].system
-    assert model.asked[0].tools == model.asked[2].tools
+    assert [request.options.tool_choice for request in model.requests] == [("a", "b"), ("c",), "auto"]
+    assert {request.options.parallel_tool_calls for request in model.requests} == {False}
+    assert "<tool_rule>\nRight after `a` you must call `c`.\n</tool_rule>" in model.requests[0].system
+    assert model.requests[0].tools == model.requests[2].tools
     assert done == ["a0", "c0"]
 
 
 def test_an_agent_without_rules_is_told_nothing_of_them() -> None:
     _, model = serve([], says("done"))
 
-    assert "tool_rule" not in model.asked[0].system
-    assert model.asked[0].options.tool_choice == "auto"
+    assert "tool_rule" not in model.requests[0].system
+    assert model.requests[0].options.tool_choice == "auto"
 
 
 def test_a_call_that_breaks_a_rule_is_not_run_and_says_why() -> None:
@@ -141,7 +141,7 @@ def test_an_exit_tool_ends_the_run_and_nothing_comes_behind_it() -> None:
 
     assert reply.stop_reason == "tool_rule"
     assert done == ["a0"]
-    assert len(model.asked) == 1
+    assert len(model.requests) == 1
 
 
 def test_an_exit_tool_whose_arguments_are_no_good_ends_nothing() -> None:
@@ -149,7 +149,7 @@ def test_an_exit_tool_whose_arguments_are_no_good_ends_nothing() -> None:
     reply, model = serve([ExitLoop("a")], bad, calls("a"))
 
     assert reply.stop_reason == "tool_rule"
-    assert len(model.asked) == 2
+    assert len(model.requests) == 2
 
 
 def test_a_run_may_not_end_before_what_is_required() -> None:
@@ -160,8 +160,8 @@ def test_a_run_may_not_end_before_what_is_required() -> None:
     assert reply.stop_reason == "tool_rule"
     assert done == ["b0", "a0", "b0"]
     told = "ToolRuleViolated: call a at least once before you are done."
-    assert heartbeats(model.asked[1]) == [told]
-    assert heartbeats(model.asked[2]) == [told, told]
+    assert heartbeats(model.requests[1]) == [told]
+    assert heartbeats(model.requests[2]) == [told, told]
 
 
 def test_a_model_that_never_does_what_is_required_is_stopped() -> None:
@@ -177,7 +177,7 @@ def test_a_model_that_can_not_be_forced_is_asked_again() -> None:
     reply, model = serve([ChildTools("a", ("b",))], calls("a"), says("no"), calls("b"), says("done"))
 
     assert reply.stop_reason == "end_turn"
-    assert heartbeats(model.asked[2]) == ["ToolRuleViolated: your next step has to be a call of b."]
+    assert heartbeats(model.requests[2]) == ["ToolRuleViolated: your next step has to be a call of b."]
     assert done == ["a0", "b0"]
 
 
@@ -186,7 +186,7 @@ def test_what_a_tool_returned_decides_what_comes_next() -> None:
     rules: list[ToolRule] = [Conditional("b", {"True": "c", "other": "a"})]
     reply, model = serve(rules, calls("b", n=1), calls("a"), calls("c"), says("done"))
 
-    assert model.asked[1].options.tool_choice == ("c",)
+    assert model.requests[1].options.tool_choice == ("c",)
     assert done == ["b1", "c0"]
     assert "Cannot call a" in results(reply)[1]
 
@@ -202,7 +202,7 @@ def test_a_child_is_open_right_after_its_parent_only() -> None:
 
     assert done == ["a0", "b0"]
     assert [text.startswith("[Tool") for text in results(reply)] == [True, False, False, True]
-    assert model.asked[2].options.tool_choice == ("b",)
+    assert model.requests[2].options.tool_choice == ("b",)
 
 
 def test_an_answer_in_words_is_taken_after_a_parent() -> None:
@@ -236,7 +236,7 @@ def test_a_request_with_a_rule_is_built_again_as_it_was_sent() -> None:
         first = agent.steps()[-1]
         rebuilt = agent.request(first.id)
 
-    assert rebuilt.options == model.asked[0].options
+    assert rebuilt.options == model.requests[0].options
     assert (rebuilt.options.tool_choice, rebuilt.options.parallel_tool_calls) == (("a",), False)
 
 

@@ -51,9 +51,9 @@ async def test_a_conversation_longer_than_the_window_goes_on_with_its_newest_run
             rewritten += list_rewrite_reasons([sent async for sent in agent.stream(f"message {number} {FILLER}")])
         found = await agent.search('"message 3"')
 
-    assert all(count_tokens(request) <= WINDOW for request in model.asked)
-    assert all(log_messages(request)[0].role == "user" for request in model.asked)
-    assert [request.messages[-1].text.split()[1] for request in model.asked] == [str(number) for number in range(20)]
+    assert all(count_tokens(request) <= WINDOW for request in model.requests)
+    assert all(log_messages(request)[0].role == "user" for request in model.requests)
+    assert [request.messages[-1].text.split()[1] for request in model.requests] == [str(number) for number in range(20)]
     assert set(rewritten) == {"first", "window"}
     assert 1 < rewritten.count("window") < 10  # each makes room for several runs
     assert found[0].message.text.startswith("message 3 ")
@@ -74,7 +74,7 @@ async def test_a_run_that_calls_tools_is_never_cut_in_two() -> None:
         for number in range(8):
             await agent.send(f"{number} {FILLER}")
 
-    for request in model.asked:
+    for request in model.requests:
         assert log_messages(request)[0].role == "user"
         assert count_tokens(request) <= WINDOW
 
@@ -89,8 +89,8 @@ async def test_a_smaller_window_holds_from_the_next_request_on() -> None:
         await agent.update(settings={"context_window_tokens": WINDOW})
         await agent.send("and now?")
 
-    assert count_tokens(model.asked[-2]) > WINDOW
-    assert count_tokens(model.asked[-1]) <= WINDOW
+    assert count_tokens(model.requests[-2]) > WINDOW
+    assert count_tokens(model.requests[-1]) <= WINDOW
 
 
 @pytest.mark.parametrize("reason", ["settings", "cache_cold"])
@@ -109,7 +109,7 @@ async def test_after_a_new_prefix_the_last_word_on_a_block_is_the_newest(reason:
             clock.advance(7_200)
         events = [sent async for sent in agent.stream("3")]
 
-    deltas = [message.text for message in model.asked[-1].messages if message.kind == "memory_delta"]
+    deltas = [message.text for message in model.requests[-1].messages if message.kind == "memory_delta"]
     assert list_rewrite_reasons(events) == [reason]
-    assert "name is Bob" in model.asked[-1].system
+    assert "name is Bob" in model.requests[-1].system
     assert "name is Bob" in deltas[-1]

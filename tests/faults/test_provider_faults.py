@@ -138,9 +138,9 @@ class AgentWithProvider:
         assert results_of(messages) == Counter(call.call_id for message in messages for call in message.calls)
         assert len(self.looked) == looked
         self.outcome["broken"] = False
-        asked = len(self.server.asked)
+        asked = len(self.server.requests)
         assert (await self.agent.send("again")).text == "OK."
-        assert_legal_body(self.server.asked[asked])
+        assert_legal_body(self.server.requests[asked])
         check_legal(await self.agent.messages())
 
 
@@ -215,7 +215,7 @@ async def test_a_fault_that_lasts_ends_the_run_with_its_reason(fault: Fault, str
         assert isinstance(failed.reply, Reply)
         assert failed.reply.failure is not None
         assert (failed.stop_reason, failed.reply.failure.kind) == (fault.stop_reason, fault.kind)
-        assert len(it.server.asked) == bool(before) + tries
+        assert len(it.server.requests) == bool(before) + tries
         assert (await it.agent.messages())[0].text == "go"
         await it.check(looked=before)
 
@@ -230,7 +230,7 @@ async def test_a_fault_that_passes_is_not_noticed(fault: Fault, stream: bool, be
 
         assert isinstance(reply, Reply)
         assert (reply.text, reply.stop_reason) == ("OK.", "end_turn")
-        assert len(it.server.asked) == bool(before) + 2
+        assert len(it.server.requests) == bool(before) + 2
         await it.check(looked=before)
 
 
@@ -364,7 +364,7 @@ async def test_a_server_that_is_not_there_fails_the_run_until_it_is_back(stream:
                 assert failed.stop_reason == "llm_api_error"
                 assert f"127.0.0.1:{port}" in str(failed)
                 assert f"tried {TRIES} times" in str(failed)
-            assert len(server.asked) == bool(before)
+            assert len(server.requests) == bool(before)
             async with HttpModel(port=port) as it.server:
                 await it.check(looked=before)
 

@@ -160,9 +160,9 @@ def test_an_agent_is_changed_for_its_next_answer(tmp_path: Path) -> None:
 
         assert (agent.info.model, changed.info.model, changed.name) == (MODEL, "test/other", "helper")
         assert (changed.info.description, changed.info.tags) == ("Helps.", ("b",))
-        assert [len(one.asked), len(other.asked)] == [1, 1]
-        assert other.asked[0].system.startswith("Be brief.")
-        assert [message.text for message in other.asked[0].messages if message.role == "user"] == ["hello", "again"]
+        assert [len(one.requests), len(other.requests)] == [1, 1]
+        assert other.requests[0].system.startswith("Be brief.")
+        assert [message.text for message in other.requests[0].messages if message.role == "user"] == ["hello", "again"]
         assert perdure.agent("helper").info == changed.info
         assert changed.update(system=None).info.system is None
 

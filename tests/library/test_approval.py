@@ -78,7 +78,7 @@ def test_a_call_that_needs_approval_stops_the_run_and_approved_it_is_run_once() 
         assert following is not None
         assert (following.text, following.stop_reason, done) == ("done", "end_turn", ["pay1", "look0"])
         assert agent.pending() == ()
-        assert [message.role for message in model.asked[1].messages] == ["user", "assistant", "tool", "tool"]
+        assert [message.role for message in model.requests[1].messages] == ["user", "assistant", "tool", "tool"]
         for step in agent.steps():
             agent.request(step.id)  # is rebuilt to its digest
 
@@ -110,7 +110,7 @@ def test_a_denied_call_is_told_with_its_reason() -> None:
 
     assert following is not None
     assert following.text == "pity"
-    assert texts(model.asked[1]) == ["Error: request to call tool denied. User reason: too dear"]
+    assert texts(model.requests[1]) == ["Error: request to call tool denied. User reason: too dear"]
     assert done == []
 
 
@@ -137,7 +137,7 @@ def test_several_calls_may_be_decided_one_by_one() -> None:
 
     assert following is not None
     assert sorted(done) == ["pay0", "pay3"]
-    assert sorted(texts(model.asked[1])) == ["Error: request to call tool denied.", "paid 0", "paid 3"]
+    assert sorted(texts(model.requests[1])) == ["Error: request to call tool denied.", "paid 0", "paid 3"]
 
 
 def test_arguments_may_be_changed_and_the_model_is_told() -> None:
@@ -152,8 +152,8 @@ def test_arguments_may_be_changed_and_the_model_is_told() -> None:
         agent.approve(arguments={"n": 9})
 
     assert done == ["pay9"]
-    assert texts(model.asked[1]) == ['paid 9\n\n[NOTE: run with arguments that a person changed: {"n": 9}]']
-    assert model.asked[1].messages[1].calls[0].arguments == '{"n": 900}'
+    assert texts(model.requests[1]) == ['paid 9\n\n[NOTE: run with arguments that a person changed: {"n": 9}]']
+    assert model.requests[1].messages[1].calls[0].arguments == '{"n": 900}'
 
 
 @pytest.mark.parametrize(("arguments", "error"), [('{"n": ', "not"), ('{"n": "many"}', "'n'"), ('{"m": 1}', "'m'")])
@@ -163,7 +163,7 @@ def test_nobody_is_asked_about_a_call_that_can_not_be_run(arguments: str, error:
         agent = perdure.create_agent(tools=("pay", "look"), settings=APPROVED)
 
         assert agent.send("go").stop_reason == "end_turn"
-    assert error in texts(model.asked[1])[1]
+    assert error in texts(model.requests[1])[1]
     assert done == ["look0"]
 
 
@@ -176,7 +176,7 @@ def test_what_is_said_along_with_an_answer_comes_behind_the_results() -> None:
 
     assert following is not None
     assert following.text == "both"
-    assert [message.role for message in model.asked[1].messages] == ["user", "assistant", "tool", "user"]
+    assert [message.role for message in model.requests[1].messages] == ["user", "assistant", "tool", "user"]
 
 
 def test_a_run_that_goes_on_may_stop_again() -> None:
@@ -193,7 +193,7 @@ def test_a_run_that_goes_on_may_stop_again() -> None:
 
     assert third is not None
     assert (third.stop_reason, third.text, done) == ("end_turn", "ok", ["pay0", "pay1"])
-    assert "Cannot call pay" in texts(model.asked[3])[2]
+    assert "Cannot call pay" in texts(model.requests[3])[2]
 
 
 def test_calls_behind_one_that_waits_are_not_run_before_it_where_order_matters() -> None:
@@ -222,7 +222,7 @@ def test_a_cancelled_request_gives_its_calls_up() -> None:
         again = agent.send("go", idempotency_key="k")
         assert (again.run_id, again.stop_reason, again.pending) == (run_id, "cancelled", ())
         assert agent.send("hello").text == "never mind"
-    assert texts(model.asked[1]) == ["not run: the request was cancelled"]
+    assert texts(model.requests[1]) == ["not run: the request was cancelled"]
 
 
 def test_a_tool_may_ask_for_approval_by_itself_and_an_agent_waive_it() -> None:
@@ -299,10 +299,10 @@ def test_a_tool_of_the_caller_stops_the_run_which_goes_on_with_what_it_brings_ba
         assert following is not None
         agent.send("thanks")
 
-    assert texts(model.asked[1]) == ["file.txt"]
-    assert [shape["name"] for shape in model.asked[0].tools][:2] == ["look", "Bash"]
-    assert model.asked[1].tools == model.asked[0].tools
-    assert "Bash" not in [shape["name"] for shape in model.asked[2].tools]
+    assert texts(model.requests[1]) == ["file.txt"]
+    assert [shape["name"] for shape in model.requests[0].tools][:2] == ["look", "Bash"]
+    assert model.requests[1].tools == model.requests[0].tools
+    assert "Bash" not in [shape["name"] for shape in model.requests[2].tools]
 
 
 def test_what_the_caller_says_went_wrong_is_an_error_in_the_log() -> None:
@@ -316,7 +316,7 @@ def test_what_the_caller_says_went_wrong_is_an_error_in_the_log() -> None:
         (result,) = [result for message in agent.messages() for result in message.results]
 
     assert (result.text, result.status, result.stdout, result.stderr) == ("no such file", "error", ("out",), ("err",))
-    assert [one.status for message in model.asked[1].messages for one in message.results] == ["error"]
+    assert [one.status for message in model.requests[1].messages for one in message.results] == ["error"]
 
 
 def test_functions_of_the_caller_are_run_by_the_library() -> None:
@@ -334,7 +334,7 @@ def test_functions_of_the_caller_are_run_by_the_library() -> None:
         reply = agent.send("go", client_tools=[look])
 
     assert (reply.text, done) == ("ok", [])
-    results = texts(model.asked[-1])
+    results = texts(model.requests[-1])
     assert (results[0], results[1]) == ("looked 1", "Error executing function look: ValueError: too far")
     assert "'n'" in results[2]
 
@@ -445,11 +445,11 @@ def test_the_limit_of_model_calls_holds_over_approvals() -> None:
         last = agent.approve()
 
         assert last is not None
-        assert (last.stop_reason, done, len(model.asked)) == ("max_steps", ["pay1", "pay2"], 2)
+        assert (last.stop_reason, done, len(model.requests)) == ("max_steps", ["pay1", "pay2"], 2)
         (call,) = agent.send("go", max_steps=1).pending
         following = agent.answer([ToolDecision(call.call_id, True)], max_steps=1)
         assert following is not None
-        assert (following.stop_reason, len(model.asked)) == ("requires_approval", 4)
+        assert (following.stop_reason, len(model.requests)) == ("requires_approval", 4)
 
 
 def test_of_a_deleted_agent_nothing_waits() -> None:

@@ -33,8 +33,8 @@ def test_the_question_is_the_reply_and_the_next_message_the_answer(tmp_path: Pat
     assert (asked.stop_reason, asked.step_count) == ("end_turn", 1)
     assert asked.text == "Which colour?\n\n1. red\n2. dark blue"
     assert asked.questions == (COLOURS,)
-    assert [message.role for message in model.asked[1].messages[-4:]] == ["assistant", "tool", "assistant", "user"]
-    assert [message.text for message in model.asked[1].messages[-2:]] == [asked.text, "the second"]
+    assert [message.role for message in model.requests[1].messages[-4:]] == ["assistant", "tool", "assistant", "user"]
+    assert [message.text for message in model.requests[1].messages[-2:]] == [asked.text, "the second"]
     assert history[-3:] == [("assistant", asked.text), ("user", "the second"), ("assistant", "OK.")]
 
 
@@ -57,7 +57,7 @@ def test_several_calls_of_an_answer_all_have_their_results_before_the_run_ends(t
     assert asked.questions == (COLOURS, Question("And when?"))
     assert [message.role for message in asked.messages] == ["user", "assistant", "tool", "tool", "tool", "assistant"]
     assert "Has a door" in memory
-    assert len(model.asked) == 1
+    assert len(model.requests) == 1
 
 
 @pytest.mark.parametrize("arguments", [{"question": " "}, {"question": "x", "options": ["a"] * 21}, {}])
@@ -71,7 +71,7 @@ def test_what_is_no_question_is_not_asked(tmp_path: Path, arguments: dict[str, A
 
     assert reply.text == "never mind"
     assert reply.questions == ()
-    assert "not usable" in model.asked[1].messages[-1].text
+    assert "not usable" in model.requests[1].messages[-1].text
 
 
 def test_a_question_is_kept_as_it_was_asked() -> None:

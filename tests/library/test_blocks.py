@@ -95,7 +95,7 @@ def test_another_agent_is_told_of_an_edit_to_a_shared_block(tmp_path: Path) -> N
         writer.send("remember the date")
         reader.send("when do we ship?")
 
-        before, after = model.asked[0], model.asked[-1]
+        before, after = model.requests[0], model.requests[-1]
         assert after.system == before.system
         assert after.messages[: len(before.messages)] == before.messages
         (delta,) = (message for message in after.messages if message.kind == "memory_delta")
@@ -105,7 +105,7 @@ def test_another_agent_is_told_of_an_edit_to_a_shared_block(tmp_path: Path) -> N
             "team",
             "We build.\nShip on Friday.",
         )
-        assert not any(message.kind == "memory_delta" for message in model.asked[2].messages)
+        assert not any(message.kind == "memory_delta" for message in model.requests[2].messages)
         assert not any(message.kind == "memory_delta" for message in reader.messages())
         assert reader.blocks.get("team") == writer.blocks.get("team")
 

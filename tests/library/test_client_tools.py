@@ -120,7 +120,7 @@ def test_functions_that_are_called_for_ever_end_with_the_limit_of_the_message() 
         agent = perdure.create_agent(tools=())
         reply = agent.send("go", client_tools=[here], max_steps=3)
 
-    assert (reply.stop_reason, len(model.asked)) == ("max_steps", 3)
+    assert (reply.stop_reason, len(model.requests)) == ("max_steps", 3)
 
 
 REFUSED: dict[str, dict[str, Any]] = {

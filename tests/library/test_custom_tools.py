@@ -155,7 +155,7 @@ async def test_a_secret_that_a_tool_gives_back_is_not_shown_and_not_stored() -> 
         by_hand = await agent.tools.run("note", {"text": "raise"})
         stored = [repr(message) for message in await agent.messages()]
         block = (await agent.blocks.get("human")).value
-        shown = [repr(request) for request in model.asked]
+        shown = [repr(request) for request in model.requests]
 
         masked = "GET http://x/?key=[secret SHARED]"
         for one in (returned, raised, tried, by_hand):
@@ -224,7 +224,7 @@ async def test_changed_blocks_are_edits_by_the_agent() -> None:
         (newest, _) = await agent.blocks.history("human")
         assert (edit.label, edit.version) == ("human", 1)
         assert (newest.author.kind, newest.author.id, newest.author.run_id) == ("agent", agent.id, reply.run_id)
-        assert '"value": "Ann, 36"' in model.asked[1].messages[-1].text
+        assert '"value": "Ann, 36"' in model.requests[1].messages[-1].text
         assert [result.text for result in results(reply)] == ["ok"]
 
 

@@ -364,7 +364,7 @@ def test_an_agent_reads_lines_and_says_which(tmp_path: Path) -> None:
         assert (file.path, file.first_line, file.last_line) == ("docs/plan.md", 17, 18)
 
         agent.send("And?")
-        first, last = model.asked[0], model.asked[-1]
+        first, last = model.requests[0], model.requests[-1]
         assert first.system == last.system
         assert '<file status="closed" name="docs/plan.md" lines="40"/>' in first.system
         assert last.messages[: len(first.messages)] == first.messages
@@ -373,8 +373,8 @@ def test_an_agent_reads_lines_and_says_which(tmp_path: Path) -> None:
         # Written anew for another reason, the section shows the lines.
         agent.update(description="other", system="Be kind.")
         agent.send("Again?")
-        assert "[Viewing lines 17 to 18 (out of 40 lines)]\n17: line 17 of the plan" in model.asked[-1].system
-        assert deltas(model.asked[-1]) == []
+        assert "[Viewing lines 17 to 18 (out of 40 lines)]\n17: line 17 of the plan" in model.requests[-1].system
+        assert deltas(model.requests[-1]) == []
 
 
 def test_what_others_open_is_told_by_a_small_message(tmp_path: Path) -> None:
@@ -389,18 +389,18 @@ def test_what_others_open_is_told_by_a_small_message(tmp_path: Path) -> None:
         agent.send("1")
         agent.files.open("plan.md", first_line=5)
         agent.send("2")
-        (delta,) = deltas(model.asked[-1])
+        (delta,) = deltas(model.requests[-1])
         assert (delta["type"], delta["op"], delta["file"]) == ("file_delta", "opened", "docs/plan.md")
         assert "5: line 5 of the plan" in delta["text"]
         assert "[cut: it is open up to line" in delta["text"]
         assert len(delta["text"]) < 2_000
         agent.files.close("docs/plan.md")
         agent.send("3")
-        assert deltas(model.asked[-1])[1:] == [{"type": "file_delta", "file": "plan.md", "op": "closed"}]
+        assert deltas(model.requests[-1])[1:] == [{"type": "file_delta", "file": "plan.md", "op": "closed"}]
         folder.upload(b"new\n", name="new.txt")
         reading(folder)
         agent.send("4")
-        delta = deltas(model.asked[-1])[-1]
+        delta = deltas(model.requests[-1])[-1]
         assert delta == {
             "type": "folder_delta",
             "folder": "docs",
@@ -408,8 +408,8 @@ def test_what_others_open_is_told_by_a_small_message(tmp_path: Path) -> None:
             "files": 2,
             "newest": ["new.txt", "plan.md"],
         }
-        assert {request.system for request in model.asked} == {model.asked[0].system}
-        assert "Read before you answer." in model.asked[0].system
+        assert {request.system for request in model.requests} == {model.requests[0].system}
+        assert "Read before you answer." in model.requests[0].system
 
 
 def test_files_of_a_new_folder_are_opened_where_there_is_room(tmp_path: Path) -> None:
@@ -424,7 +424,7 @@ def test_files_of_a_new_folder_are_opened_where_there_is_room(tmp_path: Path) ->
         agent.files.attach("docs")
         assert [file.file.name for file in agent.files.list(is_open=True)] == ["0.txt", "1.txt", "2.txt"]
         agent.send("1")
-        assert "[Viewing file start (out of 1 lines)]\n1: about 0" in model.asked[-1].system
+        assert "[Viewing file start (out of 1 lines)]\n1: about 0" in model.requests[-1].system
         agent.files.close("1.txt")
         folder.upload(b"late\n", name="late.txt")
         reading(folder)
@@ -461,7 +461,7 @@ def test_the_one_used_longest_ago_is_closed_first(tmp_path: Path) -> None:
         assert found[6] == "[closed: docs/1.txt]"
         assert agent.files.list(is_open=True) == []
         agent.send("more")
-        assert deltas(model.asked[-1]) == []
+        assert deltas(model.requests[-1]) == []
 
 
 def test_the_section_never_takes_more_than_its_share(tmp_path: Path) -> None:
@@ -483,7 +483,7 @@ def test_the_section_never_takes_more_than_its_share(tmp_path: Path) -> None:
             for number in range(8):
                 agent.files.open(f"docs/{number}.txt")
             agent.send("hello")
-            section = directories_section(model.asked[-1].system)
+            section = directories_section(model.requests[-1].system)
             assert section.endswith("</directories>")
             assert 0 < ScriptTokenCounter().count(section) <= window / 4
             assert "files" in {part.name for part in agent.context().parts}

@@ -112,7 +112,7 @@ def test_a_message_that_is_blocked_is_not_kept(tmp_path: Path, point: str) -> No
         messages = agent.messages()
 
     assert (blocked.value.hook, blocked.value.point, blocked.value.reason) == ("watcher", point, "no passwords here")
-    assert messages == [] and model.asked == []
+    assert messages == [] and model.requests == []
 
 
 @pytest.mark.parametrize("point", ["before_model", "after_model"])
@@ -137,7 +137,7 @@ def test_a_blocked_model_call_ends_the_run_with_the_reason(tmp_path: Path, point
     assert failed.value.stop_reason == "error"
     assert texts == ["hi"]
     assert again.text == "Hello."
-    assert "a secret" not in str(model.asked[-1].messages)
+    assert "a secret" not in str(model.requests[-1].messages)
 
 
 def test_a_blocked_tool_is_not_run(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_result_can_be_withheld(tmp_path: Path) -> None:
         perdure.create_agent().send("go")
 
     assert payloads[0].result == "42"
-    assert model.asked[1].messages[-1].text == (
+    assert model.requests[1].messages[-1].text == (
         "blocked by hook 'watcher': it holds a key. The tool was run; its result is withheld."
     )
 
@@ -195,15 +195,15 @@ def test_what_hooks_add_is_in_the_next_request_and_stays(tmp_path: Path) -> None
         rebuilt = [agent.request(step.id) for step in steps]
         listed = [message.kind for message in agent.messages()]
 
-    assert [entry["point"] for entry in engine_messages(model.asked[0])] == ["run_start", "before_model"]
-    assert engine_messages(model.asked[0])[0] == {
+    assert [entry["point"] for entry in engine_messages(model.requests[0])] == ["run_start", "before_model"]
+    assert engine_messages(model.requests[0])[0] == {
         "type": "hook_context",
         "hook": "watcher",
         "point": "run_start",
         "text": "be brief",
     }
-    roles = [message.role for message in model.asked[1].messages]
-    assert [entry["point"] for entry in engine_messages(model.asked[1])][2:] == [
+    roles = [message.role for message in model.requests[1].messages]
+    assert [entry["point"] for entry in engine_messages(model.requests[1])][2:] == [
         *("after_model", "before_tool", "after_tool", "before_tool", "after_tool", "before_model"),
     ]
     assert roles[roles.index("assistant") :] == ["assistant", "tool", "tool", *["system"] * 6]
@@ -221,7 +221,7 @@ def test_context_of_the_end_is_for_the_next_message(tmp_path: Path, points: tupl
         agent.send("one")
         agent.send("two")
 
-    assert [entry["point"] for entry in engine_messages(model.asked[1])] == [*points]
+    assert [entry["point"] for entry in engine_messages(model.requests[1])] == [*points]
 
 
 def test_compaction_is_told(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_compaction_is_told(tmp_path: Path) -> None:
 
     assert {payload.point for payload in payloads} == {"before_compaction", "after_compaction"}
     assert payloads[0].by in ("evict", "merge", "stub") and payloads[0].budget_tokens > 0
-    assert "after_compaction" in {entry["point"] for request in model.asked for entry in engine_messages(request)}
+    assert "after_compaction" in {entry["point"] for request in model.requests for entry in engine_messages(request)}
 
 
 def test_a_compaction_that_is_blocked_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_compaction_that_is_blocked_ends_the_run_and_loses_nothing(tmp_path: P
         with pytest.raises(RunFailed, match="blocked by hook 'watcher': keep it all") as failed:
             for _ in range(8):
                 agent.send("word " * 900)
-        asked = len(model.asked)
+        asked = len(model.requests)
         with pytest.raises(RunFailed, match="reset this one"):
             agent.send("and now?")
         kept = agent.messages()
@@ -331,7 +331,7 @@ def test_the_same_message_again_is_not_looked_at_again(tmp_path: Path) -> None:
         replies = [agent.send("hi", idempotency_key="k") for _ in range(2)]
 
     assert replies[0].run_id == replies[1].run_id
-    assert len(model.asked) == 1
+    assert len(model.requests) == 1
 
 
 def test_a_failed_run_is_told_at_its_end(tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_a_hook_that_waits_can_be_cancelled(tmp_path: Path) -> None:
 
     assert isinstance(last, StoredEvent) and isinstance(last.event, RunEnded)
     assert last.event.stop_reason == "cancelled"
-    assert model.asked == []
+    assert model.requests == []
 
 
 @pytest.mark.parametrize(

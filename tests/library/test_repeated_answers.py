@@ -137,5 +137,5 @@ def test_a_caller_may_run_what_waits_for_approval() -> None:
 
         assert reply is not None and again is not None
         assert (reply.text, again.run_id, done) == ("ok", reply.run_id, [])
-        assert [result.text for message in model.asked[1].messages for result in message.results] == ["paid 5"]
+        assert [result.text for message in model.requests[1].messages for result in message.results] == ["paid 5"]
         assert [hit.message.role for hit in agent.search("paid")] == ["tool"]

@@ -59,8 +59,8 @@ async def test_every_request_is_built_again_byte_for_byte() -> None:
         steps = await agent.steps(limit=100)
         requests = [await agent.request(step.id) for step in steps]
 
-    assert len(steps) == len(model.asked)
-    assert [canonical(request) for request in reversed(requests)] == [canonical(request) for request in model.asked]
+    assert len(steps) == len(model.requests)
+    assert [canonical(request) for request in reversed(requests)] == [canonical(request) for request in model.requests]
     assert {step.rewritten for step in steps} >= {"first", "window", "settings"}
     assert (requests[0].options.temperature, requests[-1].options) == (0, ModelOptions())
 
@@ -145,7 +145,7 @@ async def test_a_failed_step_is_listed_with_its_estimate() -> None:
         assert step.failure is not None
         assert not found.measured
         assert found.input_tokens == step.estimated_tokens > 0
-        assert canonical(await agent.request(step.id)) == canonical(model.asked[0])
+        assert canonical(await agent.request(step.id)) == canonical(model.requests[0])
 
 
 async def test_an_explanation_adds_up_to_what_was_measured() -> None:

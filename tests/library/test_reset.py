@@ -41,7 +41,7 @@ def test_the_model_sees_nothing_of_what_was_said_and_all_of_memory(tmp_path: Pat
         (reset,) = agent.reset()
         empty = (agent.messages(), agent.message_count(), agent.search("walrus"))
         agent.send("Who am I?")
-        asked = model.asked[-1]
+        asked = model.requests[-1]
 
         assert (reset.number, reset.message_count) == (1, 4)
         assert empty == ([], 0, [])
@@ -130,7 +130,7 @@ def test_hooks_are_told_of_each_conversation_and_may_begin_it(tmp_path: Path) ->
 
     assert told == [reset.conversation_id]
     assert listed == []
-    first, second = model.asked[-1].messages
+    first, second = model.requests[-1].messages
     assert '"text":"The kettle is on."' in first.text.replace(": ", ":")
     assert second.text == "two"
 

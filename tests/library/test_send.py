@@ -97,7 +97,7 @@ def test_a_failing_model_loses_no_message(tmp_path: Path) -> None:
         assert agent.run(failed.value.run_id).status == "failed"  # type: ignore[arg-type]
         assert agent.send("two").text == "Both heard."
         assert [message.text for message in agent.messages()] == ["one", "two", "Both heard."]
-        assert [message.text for message in model.asked[1].messages] == ["one", "two"]
+        assert [message.text for message in model.requests[1].messages] == ["one", "two"]
 
 
 def test_a_model_that_is_not_here_is_named(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_a_model_is_told_of_a_function_what_its_source_says(tmp_path: Path) -> N
     model = ScriptedModel()
     with Perdure(tmp_path / "agents.db", models={MODEL: model}, tools=[book]) as perdure:
         perdure.create_agent(model=MODEL).send("hello")
-    (error_text,) = (error_text for error_text in model.asked[0].tools if error_text["name"] == "book")
+    (error_text,) = (error_text for error_text in model.requests[0].tools if error_text["name"] == "book")
 
     assert error_text["description"] == "Book a journey."
     properties = error_text["parameters"]["properties"]
@@ -256,7 +256,7 @@ def test_a_long_result_is_shown_in_part_and_opened_by_its_handle(tmp_path: Path)
     with Perdure(tmp_path / "a.db", tools=[shout], models={"test/m": model}) as perdure:
         agent = perdure.create_agent(model="test/m")
         shown, found = (r for message in agent.send("Go.").messages for r in message.results)
-        sent = model.asked[1].messages[-1].results[0]
+        sent = model.requests[1].messages[-1].results[0]
         (huge,) = (r for message in agent.send("Again.").messages for r in message.results)
 
     assert (len(shown.text), shown.shown_chars) == (120_012, 50_000)
@@ -296,7 +296,7 @@ def test_an_agent_has_only_the_tools_it_was_given(tmp_path: Path) -> None:
         perdure.create_agent("one", model=MODEL, tools=["ring"]).send("hello")
         perdure.create_agent("two", model=MODEL, tools=[]).send("hello")
 
-    offered = [[error_text["name"] for error_text in request.tools] for request in model.asked]
+    offered = [[error_text["name"] for error_text in request.tools] for request in model.requests]
     assert offered == [["ring", *CONTEXT_TOOL_SPECS], []]
 
 
@@ -371,7 +371,7 @@ def test_tools_are_given_and_taken_away_by_name(tmp_path: Path) -> None:
 
         assert [tool.spec.name for tool in agent.tools.list()] == ["ring"]
         assert {"ring", "conversation_search", "memory_replace"} <= {tool.spec.name for tool in perdure.tools.list()}
-        assert [[offered["name"] for offered in request.tools] for request in model.asked] == [
+        assert [[offered["name"] for offered in request.tools] for request in model.requests] == [
             ["conversation_search", *CONTEXT_TOOL_SPECS],
             ["ring", *CONTEXT_TOOL_SPECS],
         ]

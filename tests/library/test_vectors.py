@@ -22,7 +22,7 @@ async def test_what_is_said_and_stored_is_embedded(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
         assert embedder.closed is False
 
-    assert sorted(text for asked in embedder.asked for text in asked) == ["How are you?", "I am well."]
+    assert sorted(text for asked in embedder.requests for text in asked) == ["How are you?", "I am well."]
     assert embedder.closed
     async with await AsyncPerdure.open(tmp_path / "p.db", models={"test/model": model}) as perdure:
         await perdure.create_agent("bob", model="test/model")

@@ -114,7 +114,7 @@ class Talker:
     world: World
     window: int = 0
     answers: list[Answer] = field(default_factory=list)
-    asked: list[ModelRequest] = field(default_factory=list)
+    requests: list[ModelRequest] = field(default_factory=list)
     too_large: list[str] = field(default_factory=list)
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
@@ -125,7 +125,7 @@ class Talker:
         if request.purpose == "summary":
             yield ModelReply(parts=self._summary(request), usage=usage)
             return
-        self.asked.append(request)
+        self.requests.append(request)
         answer = self.answers.pop(0) if self.answers else Answer("text")
         match answer.what:
             case "overflow":
@@ -240,7 +240,7 @@ async def play(world: World, history: Sequence[Say | Outside]) -> Played:
                 case Outside("edit", value):
                     text = f"edit {number}: {words('english', 40 * value, value)}"
                     await agent.blocks.update("human", text)
-                    edits.append((len(talker.asked), text))
+                    edits.append((len(talker.requests), text))
                 case Outside("window", value):
                     talker.window = world.window + 1_000 * value
                     await agent.update(settings={"context_window_tokens": talker.window})
@@ -288,13 +288,13 @@ def it_fits(played: Played) -> None:
 
 def it_is_legal(played: Played) -> None:
     """No plan splits a call from its result."""
-    for request in played.talker.asked:
+    for request in played.talker.requests:
         check_legal(request.messages)
 
 
 def it_can_be_rebuilt(played: Played) -> None:
     """Each request comes back from its recipe, and has the digest that was recorded before it was sent."""
-    assert [digest_of(request) for request in played.talker.asked] == [
+    assert [digest_of(request) for request in played.talker.requests] == [
         digest for _, digest, _ in played.record.requests
     ]
     assert [digest_of(request) for request, _, _ in played.record.requests] == [
@@ -313,10 +313,10 @@ def sent_bytes_stay_sent(played: Played) -> None:
 
 def an_edit_is_in_the_next_request(played: Played) -> None:
     """In the memory section or as a delta; the last word on the block is the newest."""
-    edits = [*played.edits, (len(played.talker.asked), "")]
+    edits = [*played.edits, (len(played.talker.requests), "")]
     for (asked, text), (asked_next, _) in pairwise(edits):
         if asked < asked_next:  # else it was overwritten before a model could see it
-            request = played.talker.asked[asked]
+            request = played.talker.requests[asked]
             told = [message.text for message in request.messages if message.kind == "memory_delta"]
             assert text in request.system or any(json.dumps(text, ensure_ascii=False) in delta for delta in told)
 

@@ -49,10 +49,10 @@ class Recorder:
     """A planned model that keeps what it was sent."""
 
     inner: PlannedModel = field(default_factory=lambda: PlannedModel(World(), no_faults))
-    asked: list[ModelRequest] = field(default_factory=list)
+    requests: list[ModelRequest] = field(default_factory=list)
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
-        self.asked.append(request)
+        self.requests.append(request)
         async for piece in self.inner.respond(request):
             yield piece
 
@@ -88,7 +88,7 @@ async def play(history: Sequence[Say | Outside]) -> tuple[list[ModelRequest], li
                     clock.advance(7_200)
                 case _:
                     await store.write(change_prompt, agent.id, f"prompt {number}")
-        return recorder.asked, await store.read(recorded, agent.id)
+        return recorder.requests, await store.read(recorded, agent.id)
 
 
 def change_prompt(tx: Tx, agent_id: AgentId, system: str) -> None:

@@ -57,7 +57,7 @@ async def test_a_script_is_said_line_by_line() -> None:
 
     log_message = [answer["choices"][0]["message"]["content"] for answer in answers]
     assert log_message == ["one", "m1", "three", "more", "more"]
-    assert [model_request["model"] for model_request in server.asked] == ["m0", "m1", "m2", "m3", "m4"]
+    assert [model_request["model"] for model_request in server.requests] == ["m0", "m1", "m2", "m3", "m4"]
     assert server.connections == 1
 
 
@@ -162,7 +162,7 @@ async def test_what_it_does_not_know_is_not_found() -> None:
 
     assert answer.status_code == 404
     assert "/v1/images" in answer.text
-    assert not server.asked
+    assert not server.requests
 
 
 async def test_texts_are_embedded_by_both_apis() -> None:
@@ -177,9 +177,9 @@ async def test_texts_are_embedded_by_both_apis() -> None:
     assert later.status_code == 503
     assert first.json()["data"][0] == {"object": "embedding", "index": 0, "embedding": row.tolist()}
     assert second.json()["embeddings"] == [item["embedding"] for item in first.json()["data"]]
-    assert [model_request["input"] for model_request in server.asked_to_embed] == [
+    assert [model_request["input"] for model_request in server.embedding_requests] == [
         ["red"],
         ["red", "wine"],
         ["red", "wine"],
     ]
-    assert not server.asked
+    assert not server.requests

@@ -302,7 +302,7 @@ async def test_models_of_one_endpoint_share_their_connections() -> None:
                 await ask(model)
 
     assert server.connections == 1
-    assert [model_request["model"] for model_request in server.asked] == ["one", "one", "two", "two"]
+    assert [model_request["model"] for model_request in server.requests] == ["one", "one", "two", "two"]
 
 
 async def test_proxies_of_the_environment_are_used_but_not_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,7 +319,7 @@ async def test_proxies_of_the_environment_are_used_but_not_for_this_machine(monk
         monkeypatch.setenv("NO_PROXY", "model.invalid")
         assert isinstance(await failure(OpenAIChat(model="far", base_url="http://model.invalid")), ModelUnreachable)
 
-    assert [model_request["model"] for model_request in server.asked] == ["here", "far"]
+    assert [model_request["model"] for model_request in server.requests] == ["here", "far"]
     assert server.headers[1]["host"] == "model.invalid"
 
 
@@ -478,7 +478,7 @@ async def test_the_tail_stands_beside_what_the_user_wrote() -> None:
     async with HttpModel(says("one")) as server:
         await ask(OpenAIChat(model="test", base_url=server.url), replace(REQUEST, messages=(SAID,)))
 
-        assert [(one["role"], one["content"]) for one in server.asked[0]["messages"]] == [
+        assert [(one["role"], one["content"]) for one in server.requests[0]["messages"]] == [
             *(("system", "You are."), ("user", "hi"), ("system", "now"))
         ]
 
@@ -491,6 +491,6 @@ async def test_a_server_that_refuses_a_later_system_message_is_sent_none() -> No
         error = await failure(model)
 
         assert [first.parts[0], second.parts[0]] == [Text("one"), Text("two")]
-        assert [len(body["messages"]) for body in server.asked] == [3, 2, 2, 2]
-        assert server.asked[2]["messages"][-1] == {"role": "user", "content": "hi\n\nnow"}
+        assert [len(body["messages"]) for body in server.requests] == [3, 2, 2, 2]
+        assert server.requests[2]["messages"][-1] == {"role": "user", "content": "hi\n\nnow"}
         assert isinstance(error, ModelRequestRefused)

@@ -33,11 +33,11 @@ class Planned:
 
     def __init__(self, *answers: Sequence[Step]) -> None:
         self._answers = list(answers)
-        self.asked = 0
+        self.call_count = 0
         self.open = 0
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
-        self.asked += 1
+        self.call_count += 1
         self.open += 1
         try:
             for step in self._answers.pop(0):
@@ -65,7 +65,7 @@ async def test_what_fails_for_a_moment_is_tried_again() -> None:
     assert isinstance(reply, ModelReply)
     assert reply.exchange is not None
     assert reply.exchange.attempts == 3
-    assert (model.asked, model.open) == (3, 0)
+    assert (model.call_count, model.open) == (3, 0)
 
 
 async def test_a_first_try_changes_nothing() -> None:
@@ -94,7 +94,7 @@ async def test_what_will_not_succeed_is_not_tried_again() -> None:
     with pytest.raises(ModelAuthenticationFailed, match=r"^wrong key$"):
         await ask(model)
 
-    assert model.asked == 1
+    assert model.call_count == 1
 
 
 async def test_an_answer_never_begins_twice() -> None:
@@ -107,7 +107,7 @@ async def test_an_answer_never_begins_twice() -> None:
             pieces += [piece]
 
     assert pieces == [ModelDelta("text", "hi")]
-    assert (model.asked, model.open) == (1, 0)
+    assert (model.call_count, model.open) == (1, 0)
 
 
 async def test_a_wait_that_is_asked_for_is_kept() -> None:
@@ -127,7 +127,7 @@ async def test_a_wait_beyond_the_deadline_ends_it_at_once() -> None:
     with pytest.raises(ModelRateLimited, match=r"slow down \(it asks to wait 3600 s\)"):
         await asyncio.wait_for(ask(model), 50)
 
-    assert model.asked == 1
+    assert model.call_count == 1
 
 
 async def test_the_deadline_ends_a_try_that_has_not_begun_to_answer() -> None:
@@ -149,7 +149,7 @@ async def test_a_cancelled_caller_is_not_tried_for() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert (model.asked, model.open) == (1, 0)
+        assert (model.call_count, model.open) == (1, 0)
 
 
 @given(

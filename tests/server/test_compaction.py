@@ -45,7 +45,7 @@ async def test_all_messages_leave_behind_a_summary(mode: str) -> None:
         assert (await server.get(path))["message_ids"] == agent["message_ids"]
         assert len(await server.get(f"{path}/messages")) == 5
         await talk(server, path, "go on")
-        request = scripted(server).asked[-1]
+        request = scripted(server).requests[-1]
         assert texts(request) == ["go on"]
         assert "Odobenus" in request.messages[0].text
 
@@ -59,7 +59,7 @@ async def test_the_oldest_part_leaves_by_itself() -> None:
         done = await server.post(f"{path}/summarize", {"compaction_settings": {"sliding_window_percentage": 0.3}})
         assert (done["num_messages_before"], done["num_messages_after"]) == (9, 6)
         await talk(server, path, "five")
-        assert texts(scripted(server).asked[-1]) == ["three", "OK.", "four", "OK.", "five"]
+        assert texts(scripted(server).requests[-1]) == ["three", "OK.", "four", "OK.", "five"]
 
 
 async def test_another_model_writes_the_summary_by_another_prompt() -> None:
@@ -74,9 +74,9 @@ async def test_another_model_writes_the_summary_by_another_prompt() -> None:
         done = await server.post(f"{path}/compact", {"compaction_settings": settings})
 
         assert done["summary"] == SUMMARY[:20]
-        [request] = scripted(server, GPT).asked_summaries
+        [request] = scripted(server, GPT).summary_requests
         assert request.system == "Write about animals."
-        assert scripted(server).asked_summaries == []
+        assert scripted(server).summary_requests == []
         unknown = {"compaction_settings": {"model": "openai/unknown"}}
         assert (await server.refused("POST", f"{path}/compact", unknown))[0] == 404
 
@@ -110,7 +110,7 @@ async def test_a_fork_goes_on_from_what_is_in_view() -> None:
         await talk(server, path, "here")
         await talk(server, f"/v1/conversations/{fork['id']}", "there")
 
-        here, there = scripted(server).asked[-2:]
+        here, there = scripted(server).requests[-2:]
         assert texts(here) == ["two", "OK.", "here"]
         assert texts(there) == ["two", "OK.", "there"]
         assert "Odobenus" in there.messages[0].text
@@ -148,6 +148,6 @@ async def test_a_fork_ends_at_a_message_and_without_open_calls() -> None:
         listed_ids = [one["id"] for one in await server.get("/v1/conversations/", agent_id=agent["id"])]
         assert sorted(listed_ids) == sorted([whole["id"], none["id"]])
         await talk(server, f"/v1/conversations/{part['id']}", "c")
-        assert texts(scripted(server).asked[-1]) == ["a", "c"]
+        assert texts(scripted(server).requests[-1]) == ["a", "c"]
         other = f"/v1/conversations/{whole['id']}/fork"
         assert (await server.refused("POST", other, message_id=listed[1]["id"]))[0] == 422

@@ -33,10 +33,10 @@ class WaitingModel:
 
     def __init__(self) -> None:
         self.free = asyncio.Event()
-        self.asked = asyncio.Semaphore(0)
+        self.arrived = asyncio.Semaphore(0)
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
-        self.asked.release()
+        self.arrived.release()
         await self.free.wait()
         yield says("at last")
 
@@ -108,7 +108,7 @@ async def test_where_all_places_are_taken_probes_are_answered(tmp_path: Path) ->
                 said = [client.post(path.format(agent.id), json={"input": "hi"}) for agent in agents]
                 answers = [asyncio.create_task(one) for one in said]
                 for _ in range(3):
-                    await model.asked.acquire()
+                    await model.arrived.acquire()
                 for _ in range(3):
                     async with httpx.AsyncClient(base_url=address) as other:
                         refused = await other.get("/v1/agents/")

@@ -223,8 +223,8 @@ async def test_an_ephemeral_one_has_a_hidden_agent_that_goes_with_it() -> None:
         shown = made["model"], made["model_settings"], made["context_window_limit"]
         assert shown == (MODEL, options, 9_000)
         assert [answer["messages"][0]["content"] for answer in (first, second)] == ["hello", "again"]
-        assert (model.asked[-1].options.temperature, model.asked[-1].tools) == (0.5, ())
-        assert "Be a lighthouse." in model.asked[-1].system
+        assert (model.requests[-1].options.temperature, model.requests[-1].tools) == (0.5, ())
+        assert "Be a lighthouse." in model.requests[-1].system
         assert (agent["hidden"], agent["tools"], agent["blocks"]) == (True, [], [])
         assert [await server.get(f"/v1/{kind}/") for kind in ("agents", "conversations")] == [[], [fork]]
 
@@ -310,9 +310,9 @@ async def test_one_has_a_model_options_and_a_window_of_its_own() -> None:
         models: dict[str, Any] = {handle: server.library.app.ports.models.find(handle) for handle in (MODEL, GPT)}
 
         async def ask(where: str) -> ModelRequest:
-            before = {handle: len(model.asked) for handle, model in models.items()}
+            before = {handle: len(model.requests) for handle, model in models.items()}
             await server.post(f"{where}/messages", {"input": "hi", "streaming": False})
-            [request] = [model.asked[-1] for handle, model in models.items() if len(model.asked) > before[handle]]
+            [request] = [model.requests[-1] for handle, model in models.items() if len(model.requests) > before[handle]]
             assert isinstance(request, ModelRequest)
             return request
 

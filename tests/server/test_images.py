@@ -55,7 +55,7 @@ async def server(site: Site) -> AsyncIterator[Routed]:
 def requests_of(server: Routed) -> list[Any]:
     model = server.library.app.models.find(MODEL)
     assert isinstance(model, ScriptedModel)
-    return model.asked
+    return model.requests
 
 
 async def messages_of_agent(server: Routed) -> str:

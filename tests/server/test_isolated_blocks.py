@@ -28,7 +28,7 @@ async def ask(server: Routed, conversation_id: str, text: str = "hi") -> Any:
     """Send a message; the last request of its run."""
     await server.post(f"/v1/conversations/{conversation_id}/messages", {"input": text, "streaming": False})
     model: Any = server.library.app.ports.models.find(MODEL)
-    return model.asked[-1]
+    return model.requests[-1]
 
 
 async def values(server: Routed, agent_id: str) -> dict[str, str]:

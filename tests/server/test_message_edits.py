@@ -29,7 +29,7 @@ def requests(server: Routed) -> Any:
     """The requests that the scripted model has received."""
     model = server.library.app.models.find(MODEL)
     assert isinstance(model, ScriptedModel)
-    return model.asked
+    return model.requests
 
 
 async def history(server: Routed, agent: Any) -> list[dict[str, Any]]:

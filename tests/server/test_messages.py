@@ -216,7 +216,7 @@ async def test_the_same_key_is_the_same_run(tmp_path: Path) -> None:
         for first, again in (by_header, by_otid):
             assert first.json() == again.json()
         assert by_otid[0].json()["messages"][0]["id"] in streamed.text
-        assert len(model.asked) == 2
+        assert len(model.requests) == 2
         changed = await client.post(path, json={"input": "other"}, headers={"idempotency-key": "k"})
         assert (changed.status_code, changed.headers["x-should-retry"]) == (409, "false")
         long = await client.post(path, json={"input": "hi"}, headers={"idempotency-key": "k" * 300})
@@ -387,11 +387,11 @@ async def test_skills_of_the_client_are_listed_in_the_prompt(tmp_path: Path) -> 
         wrong = await client.post(path, json={"input": "go", "client_skills": [{"name": "x"}]})
         reasons = [step.rewritten for step in await agent.steps()]
 
-        first = model.asked[0].system
+        first = model.requests[0].system
         listed = first.partition("<available_skills>")[2].partition("</available_skills>")[0]
         assert [line[:18] for line in listed.splitlines()[2:]] == ['{"name": "deploy",', '{"name": "review",']
         assert "skills/review/SKILL.md" in listed
-        assert ["available_skills" in asked.system for asked in model.asked] == [True] * 4 + [False]
-        assert [tool["name"] for tool in model.asked[3].tools].count("Bash") == 0
+        assert ["available_skills" in asked.system for asked in model.requests] == [True] * 4 + [False]
+        assert [tool["name"] for tool in model.requests[3].tools].count("Bash") == 0
         assert reasons == ["tools", "tools", None, None, "first"]
         assert wrong.status_code == 422

@@ -25,7 +25,7 @@ async def new_agent(server: Routed) -> str:
 def requests_of(server: Routed, handle: str) -> list[Any]:
     model = server.library.app.models.find(handle)
     assert isinstance(model, ScriptedModel)
-    return model.asked
+    return model.requests
 
 
 async def test_a_prompt_is_answered_without_the_agent() -> None:
@@ -73,8 +73,8 @@ async def test_a_payload_is_what_a_run_would_send(tmp_path: Path) -> None:
             before = (await client.get(path, params={"include_return_message_types": "user_message"})).json()
             await client.post(path, json={"input": "two"})
 
-            assert len(http.asked) == 2 and len(before) == 1
-            sent = http.asked[1]
+            assert len(http.requests) == 2 and len(before) == 1
+            sent = http.requests[1]
             *payload["messages"], _ = payload["messages"]  # the last one has the time
             *sent["messages"], _ = sent["messages"]
             assert payload == sent

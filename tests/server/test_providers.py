@@ -53,7 +53,7 @@ async def test_the_models_of_a_provider_are_usable(server: Routed, http: HttpMod
     model = models["mine/gpt-4o"]
     assert (model["provider_name"], model["provider_type"], model["context_window"]) == ("mine", "openai", 128_000)
     assert reply["messages"][-1]["content"] == "hello"
-    assert http.headers[-1]["authorization"] == f"Bearer {KEY}" and http.asked[-1]["model"] == "gpt-4o"
+    assert http.headers[-1]["authorization"] == f"Bearer {KEY}" and http.requests[-1]["model"] == "gpt-4o"
     rows = await server.library.app.store.read(lambda tx: tx.providers.list())
     assert KEY.encode() not in rows[0].sealed and len(rows[0].sealed) > len(KEY)
 

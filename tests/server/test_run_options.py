@@ -36,7 +36,7 @@ def requests_of(server: Routed, handle: str) -> list[Any]:
     """The requests that a scripted model got."""
     model = server.library.app.models.find(handle)
     assert isinstance(model, ScriptedModel)
-    return model.asked
+    return model.requests
 
 
 async def test_one_request_uses_another_model_and_prompt() -> None:
@@ -141,7 +141,7 @@ async def test_the_tokens_of_an_answer(teller: tuple[httpx.AsyncClient, HttpMode
     reply = (await client.post(path, json=body)).json()
 
     LettaResponse.model_validate(reply)
-    assert (http.asked[0]["logprobs"], http.asked[0]["top_logprobs"]) == (True, 1)
+    assert (http.requests[0]["logprobs"], http.requests[0]["top_logprobs"]) == (True, 1)
     first, second = reply["logprobs"]["content"]
     assert (first["token"], first["logprob"], first["bytes"]) == ("Hel", -0.1, [72, 101, 108])
     assert first["top_logprobs"] == [{"token": "Hi", "logprob": -2.0, "bytes": None}]
@@ -156,7 +156,7 @@ async def test_without_the_wish_nothing_is_said_of_tokens(teller: tuple[httpx.As
     client, http, path = teller
     reply = (await client.post(path, json={"input": "hi", "top_logprobs": 3})).json()
 
-    assert http.asked[0].keys().isdisjoint({"logprobs", "top_logprobs", "return_token_ids"})
+    assert http.requests[0].keys().isdisjoint({"logprobs", "top_logprobs", "return_token_ids"})
     assert (reply["logprobs"], reply["turns"]) == (None, None)
 
 
@@ -198,4 +198,4 @@ async def test_they_are_part_of_the_stored_run(tmp_path: Path) -> None:
         reply = await perdure.services.messages.reply(accepted)
 
         assert reply.text == "done"
-        assert [request.system for request in models[GPT].asked] == [OTHER]
+        assert [request.system for request in models[GPT].requests] == [OTHER]

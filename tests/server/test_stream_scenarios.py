@@ -287,6 +287,6 @@ async def test_every_mode_streams_the_contract(server: Routed, name: str) -> Non
             )
             assert without_ping_ids(again) == without_ping_ids(chunks)
         if name == "compaction":
-            assert "summary" in {message.kind for message in STAGE.asked[-1].messages}
+            assert "summary" in {message.kind for message in STAGE.requests[-1].messages}
         if name != "cancelled":
             assert story_of(plain) == story_of(await server.get(f"/v1/runs/{run_id}/messages"))

@@ -89,8 +89,8 @@ async def test_what_no_delta_brought_comes_in_the_end(tmp_path: Path) -> None:
     class Silent(ScriptedModel):
         async def respond(self, request: Any) -> Any:
             parts = (Reasoning("hm"), Text("One."), ToolCall("c", "memory_insert", '{"label": "human"}'))
-            yield ModelReply(parts=parts) if not self.asked else says("Two.")
-            self.asked.append(request)
+            yield ModelReply(parts=parts) if not self.requests else says("Two.")
+            self.requests.append(request)
 
     async with in_process(tmp_path, model=Silent()) as (client, perdure):
         agent = await perdure.create_agent()

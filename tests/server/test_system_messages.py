@@ -18,7 +18,7 @@ def requests(server: Routed) -> list[ModelRequest]:
     """What the model was asked."""
     model = server.library.app.ports.models.find(MODEL)
     assert isinstance(model, ScriptedModel)
-    return model.asked
+    return model.requests
 
 
 async def shown(server: Routed, agent: Any) -> str:

@@ -45,4 +45,4 @@ async def test_an_older_file_is_searched_and_goes_on(store_file: Path) -> None:
 
     assert any("Day 11" in hit.message.text for hit in found)
     assert reply.text == "Welcome back."
-    assert any("two walruses" in message.text for message in model.asked[0].messages)
+    assert any("two walruses" in message.text for message in model.requests[0].messages)

@@ -62,7 +62,7 @@ class LettaCode:
 
     def last_request(self) -> str:
         """All that the model read last, as JSON."""
-        return json.dumps(self.model.asked[-1]["messages"])
+        return json.dumps(self.model.requests[-1]["messages"])
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ async def test_a_conversation_has_a_model_of_its_own(letta_code: LettaCode) -> N
     await letta_code.ask("again", "--conversation", conversation)
 
     assert shown["model_settings"]["temperature"] == 0.25
-    assert letta_code.model.asked[-1]["temperature"] == 0.25
+    assert letta_code.model.requests[-1]["temperature"] == 0.25
 
 
 async def test_an_ephemeral_call_leaves_no_agent(letta_code: LettaCode) -> None:

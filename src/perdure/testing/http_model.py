@@ -109,10 +109,10 @@ Script: TypeAlias = HttpLine | Callable[[Mapping[str, Any]], HttpLine]
 class HttpModel:
     """`async with HttpModel(*script) as server`: a server at `server.url`. Each request gets a line, then `otherwise`.
 
-    A request decides whether its answer is streamed. `asked` holds the bodies of the chat requests, `headers` their
+    A request decides whether its answer is streamed. `requests` holds the bodies of the chat requests, `headers` their
     headers, in order; `connections` counts the opened ones. `GET /v1/models` lists `models` and uses up no line.
     Requests for vectors, by OpenAI's API or Ollama's, get the lines of `then_embeds`, then the vectors of `embedder`;
-    `asked_to_embed` holds their bodies. `hanging` is set when a request begins to hang. Port 0 picks a free one.
+    `embedding_requests` holds their bodies. `hanging` is set when a request begins to hang. Port 0 picks a free one.
     """
 
     def __init__(
@@ -130,8 +130,8 @@ class HttpModel:
         self._models, self._port = models, port
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
-        self.asked: list[dict[str, Any]] = []
-        self.asked_to_embed: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
+        self.embedding_requests: list[dict[str, Any]] = []
         self.headers: list[Mapping[str, str]] = []
         self.connections = 0
         self.hanging = asyncio.Event()
@@ -191,7 +191,7 @@ class HttpModel:
         if method != "POST" or not path.split("?")[0].endswith("/chat/completions"):
             return await wire.send_json(404, json.dumps({"error": {"message": f"no route {method} {path}"}}))
         request = json.loads(body)
-        self.asked.append(request)
+        self.requests.append(request)
         self.headers.append(headers)
         script = self._script.pop(0) if self._script else self._otherwise
         return await self._send_line(wire, script(request) if callable(script) else script, request)
@@ -203,7 +203,7 @@ class HttpModel:
 
     async def _embed(self, wire: _Wire, request: dict[str, Any], headers: Mapping[str, str]) -> bool:
         """Answer one request; return whether the connection stays open."""
-        self.asked_to_embed.append(request)
+        self.embedding_requests.append(request)
         self.headers.append(headers)
         if self._embed_script:
             return await self._send_line(wire, self._embed_script.pop(0), request)
@@ -244,7 +244,7 @@ class HttpModel:
         reply = line if isinstance(line, ModelReply | Refusal) else line.line
         assert reply is not None
         wants_usage = (request.get("stream_options") or {}).get("include_usage")
-        events = [_event(chunk) for chunk in completion_chunks(reply, len(self.asked), usage=bool(wants_usage))]
+        events = [_event(chunk) for chunk in completion_chunks(reply, len(self.requests), usage=bool(wants_usage))]
         match line:
             case CutOff(after=after, clean=clean):
                 return await wire.stream(events[:after], end="clean" if clean else "cut")
@@ -261,7 +261,7 @@ class HttpModel:
         """Send an answer in one piece; return whether the connection stays open."""
         reply = line if isinstance(line, ModelReply | Refusal) else line.line
         assert reply is not None
-        text = json.dumps(completion(reply, len(self.asked)), ensure_ascii=False)
+        text = json.dumps(completion(reply, len(self.requests)), ensure_ascii=False)
         match line:
             case Malformed(text=text):
                 return await wire.send_json(200, text)

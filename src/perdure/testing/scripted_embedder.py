@@ -22,7 +22,7 @@ class ScriptedEmbedder:
     """`Embedder` and `WordEmbedder` by hashed words: a text has the same vector on every machine.
 
     A text's vector is the sum of the vectors of its stemmed words, so the cosine of two texts grows with the words they
-    share. `asked` holds the texts of each call, in order, failed calls included; `closed` says whether `close` was
+    share. `requests` holds the texts of each call, in order, failed calls included; `closed` says whether `close` was
     called.
 
     Args:
@@ -37,7 +37,7 @@ class ScriptedEmbedder:
         local: bool = True,
     ) -> None:
         self.handle, self.dimensions, self.local = handle, dimensions, local
-        self.asked: list[tuple[str, ...]] = []
+        self.requests: list[tuple[str, ...]] = []
         self.closed = False
         self._errors = list(fails)
         self._failure: ModelError | None = None
@@ -74,7 +74,7 @@ class ScriptedEmbedder:
 
     async def _record_call(self, texts: Sequence[str]) -> None:
         """Note a call, and wait or fail as it was set."""
-        self.asked.append(tuple(texts))
+        self.requests.append(tuple(texts))
         await asyncio.sleep(0)  # yield to other tasks, as a real embedder does
         while self._hangs:  # noqa: ASYNC110 - `recover` may come from another thread
             await asyncio.sleep(HANG_S)

@@ -41,28 +41,28 @@ def fails(message: str = "the provider is down", *, kind: str = "llm_error") -> 
 class ScriptedModel:
     """`Model` that answers each request with the next line of its script, and with `otherwise` after the last.
 
-    `asked` holds the requests for an answer, `asked_summaries` those for a summary, in order. Requests for a summary
-    get `summarises`; without it they fail, and the engine makes an extract instead.
+    `requests` holds the requests for an answer, `summary_requests` those for a summary, in order. Requests for a
+    summary get `summarises`; without it they fail, and the engine makes an extract instead.
     """
 
     def __init__(self, *script: Line, otherwise: Line | None = None, summarises: Line | None = None) -> None:
         self._script = list(script)
         self._otherwise = otherwise if otherwise is not None else says("OK.")
         self._summarises = summarises if summarises is not None else fails("the script has no summary")
-        self.asked: list[ModelRequest] = []
-        self.asked_summaries: list[ModelRequest] = []
+        self.requests: list[ModelRequest] = []
+        self.summary_requests: list[ModelRequest] = []
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         if request.purpose == "summary":
-            self.asked_summaries.append(request)
+            self.summary_requests.append(request)
             line = self._summarises
         else:
-            self.asked.append(request)
+            self.requests.append(request)
             line = self._script.pop(0) if self._script else self._otherwise
         if isinstance(line, ModelError):
             raise line
         reply = line if isinstance(line, ModelReply) else line(request)
-        reply = replace(reply, parts=_with_ids(reply.parts, len(self.asked)))
+        reply = replace(reply, parts=_with_ids(reply.parts, len(self.requests)))
         for delta in _deltas(reply.parts):
             yield delta
         yield reply

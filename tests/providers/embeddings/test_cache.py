@@ -22,7 +22,7 @@ async def test_a_text_is_embedded_once() -> None:
     first = await embedder.embed(["red", "wine", "red"])
     again = await embedder.embed(["wine", "sky", "red"])
 
-    assert inner.asked == [("red", "wine"), ("sky",)]
+    assert inner.requests == [("red", "wine"), ("sky",)]
     assert np.array_equal(again, await inner.embed(["wine", "sky", "red"]))
     assert np.array_equal(first[0], first[2])
 
@@ -43,7 +43,7 @@ async def test_the_vectors_used_last_are_kept() -> None:
     for text in ("red", "wine", "red", "sky", "red", "wine"):
         await embedder.embed([text])
 
-    assert inner.asked == [("red",), ("wine",), ("sky",), ("wine",)]
+    assert inner.requests == [("red",), ("wine",), ("sky",), ("wine",)]
 
 
 async def test_what_a_caller_does_to_its_rows_stays_with_him() -> None:
@@ -69,7 +69,7 @@ async def test_purposes_are_apart_where_the_model_tells_them_apart(handle: str, 
     await embedder.embed(["red"], purpose="document")
     await embedder.embed(["red"], purpose="query")
 
-    assert len(inner.asked) == calls
+    assert len(inner.requests) == calls
 
 
 async def test_calls_to_an_endpoint_do_not_wait_for_each_other() -> None:
@@ -80,7 +80,7 @@ async def test_calls_to_an_endpoint_do_not_wait_for_each_other() -> None:
     calls = [asyncio.create_task(embedder.embed([text])) for text in ("red", "wine")]
     await asyncio.sleep(0.02)
 
-    assert inner.asked == [("red",), ("wine",)]
+    assert inner.requests == [("red",), ("wine",)]
     inner.recover()
     await asyncio.gather(*calls)
 

@@ -161,7 +161,7 @@ async def test_providers_are_those_of_the_environment() -> None:
             assert not isinstance(choice.embedder, WordEmbedder)
             await choice.embedder.close()
 
-    assert [model_request["model"] for model_request in server.asked_to_embed] == [
+    assert [model_request["model"] for model_request in server.embedding_requests] == [
         "text-embedding-3-small",
         "nomic-embed-text",
     ]

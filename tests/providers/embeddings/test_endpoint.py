@@ -78,7 +78,7 @@ async def test_texts_become_rows_in_their_order(adapter: Adapter) -> None:
     assert np.allclose(rows, await server.embedder.embed(texts), atol=1e-6)
     assert embedder.dimensions == 12
     assert not embedder.local
-    assert [len(model_request["input"]) for model_request in server.asked_to_embed] == [BATCH_TEXTS, 5]
+    assert [len(model_request["input"]) for model_request in server.embedding_requests] == [BATCH_TEXTS, 5]
     assert server.connections == 1
 
 
@@ -114,7 +114,7 @@ async def test_long_texts_go_in_smaller_batches() -> None:
     async with served() as (server, embedder):
         await embedder.embed(texts)
 
-    assert [[len(text) for text in model_request["input"]] for model_request in server.asked_to_embed] == [
+    assert [[len(text) for text in model_request["input"]] for model_request in server.embedding_requests] == [
         [BATCH_CHARS // 2] * 2,
         [BATCH_CHARS // 2],
         [TEXT_CHARS_MAX],
@@ -126,14 +126,14 @@ async def test_what_is_no_character_is_replaced_and_nothing_is_not_sent() -> Non
     async with served() as (server, embedder):
         rows = await embedder.embed(["a\ud800b", "\ud83d\ude00", "", "\x00"])
 
-    assert server.asked_to_embed[0]["input"] == ["a�b", "😀", " ", "\x00"]
+    assert server.embedding_requests[0]["input"] == ["a�b", "😀", " ", "\x00"]
     assert rows.shape == (4, 64)
 
 
 async def test_no_texts_ask_nobody() -> None:
     async with served() as (server, embedder):
         assert len(await embedder.embed([])) == 0
-        assert not server.asked_to_embed
+        assert not server.embedding_requests
 
 
 async def test_a_model_that_wants_to_know_the_purpose_is_told() -> None:
@@ -144,11 +144,11 @@ async def test_a_model_that_wants_to_know_the_purpose_is_told() -> None:
     async with served(model="text-embedding-3-small") as (other, embedder):
         await embedder.embed(["red"], purpose="query")
 
-    assert [model_request["input"] for model_request in server.asked_to_embed] == [
+    assert [model_request["input"] for model_request in server.embedding_requests] == [
         ["search_document: red"],
         ["search_query: red"],
     ]
-    assert other.asked_to_embed[0]["input"] == ["red"]
+    assert other.embedding_requests[0]["input"] == ["red"]
 
 
 async def test_vectors_in_base64_are_read() -> None:
@@ -241,7 +241,7 @@ async def test_a_refusal_is_typed_and_shows_no_key(line: HttpLine, kind: type[Mo
 
     assert caught.value.retryable is retryable
     assert KEY not in str(caught.value)
-    assert len(server.asked_to_embed) == 1
+    assert len(server.embedding_requests) == 1
     assert server.headers[0]["authorization"] == f"Bearer {KEY}"
     assert caught.value.retry_after_s == (7 if isinstance(line, Status) and line.headers else None)
 
@@ -276,7 +276,7 @@ async def test_a_batch_that_is_too_large_is_halved() -> None:
         server.then_embeds(too_large)
         rows = await embedder.embed(["red", "wine", "sky"])
 
-    assert [model_request["input"] for model_request in server.asked_to_embed] == [
+    assert [model_request["input"] for model_request in server.embedding_requests] == [
         ["red", "wine", "sky"],
         ["red"],
         ["wine", "sky"],
@@ -290,13 +290,13 @@ async def test_a_text_that_is_too_long_is_halved_until_it_fits() -> None:
     async with served() as (server, embedder):
         server.then_embeds(overflow, overflow)
         await embedder.embed(["x" * 1_000])
-        lengths = [len(model_request["input"][0]) for model_request in server.asked_to_embed]
+        lengths = [len(model_request["input"][0]) for model_request in server.embedding_requests]
         server.then_embeds(*[overflow] * 20)
         with pytest.raises(ModelOverflow):
             await embedder.embed(["y" * 10_000])
 
     assert lengths == [1_000, 500, 250]
-    assert len(server.asked_to_embed) == 3 + 9
+    assert len(server.embedding_requests) == 3 + 9
 
 
 async def test_a_caller_who_goes_leaves_the_embedder_usable() -> None:

@@ -75,7 +75,7 @@ async def test_it_fails_hangs_and_recovers_when_told() -> None:
     assert not waiting.done()
     embedder.recover()
     assert (await waiting).shape == (2, 64)
-    assert embedder.asked == [("a",), ("b",), ("c",), ("d", "e")]
+    assert embedder.requests == [("a",), ("b",), ("c",), ("d", "e")]
 
 
 async def test_a_given_embedder_is_used_and_closed_with_the_store() -> None:
