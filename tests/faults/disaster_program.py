@@ -26,7 +26,7 @@ def broken(*_: Any, **__: Any) -> NoReturn:
 
 def plant() -> None:
     """In listing MCP servers, and in the built-in model."""
-    from perdure.library.services.mcp import McpService
+    from perdure.library.services.tools.mcp import McpService
     from perdure.providers.extractive.model import ExtractiveModel
 
     McpService.list = broken  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ from perdure.core.ids import AgentId, FileId, FolderId
 from perdure.domain.files.folders import FolderChanges
 from perdure.library.paging import Page
 from perdure.library.services import Services
-from perdure.library.services.uploads import Source
+from perdure.library.services.folders.uploads import Source
 
 
 class AsyncFolders:

@@ -11,7 +11,7 @@ from perdure.core.mcp import McpServer, McpTool, ToolListing
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.mcp import McpChanges, ServerOptions, ToolsByStatus
 from perdure.library.services import Services
-from perdure.library.services.mcp import McpState
+from perdure.library.services.tools.mcp import McpState
 
 
 class AsyncMcp:

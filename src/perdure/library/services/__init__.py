@@ -12,10 +12,9 @@ from perdure.library.services.approvals import ApprovalService
 from perdure.library.services.archives import ArchiveService
 from perdure.library.services.blocks import BlockService
 from perdure.library.services.conversations import ConversationService
-from perdure.library.services.files import AgentFileService, FileService
-from perdure.library.services.folders import FolderService
+from perdure.library.services.folders.files import AgentFileService, FileService
+from perdure.library.services.folders.folders import FolderService
 from perdure.library.services.identities import IdentityService
-from perdure.library.services.mcp import McpService
 from perdure.library.services.messages import MessageService
 from perdure.library.services.models import ModelService
 from perdure.library.services.passages import PassageService
@@ -23,9 +22,10 @@ from perdure.library.services.prompts import PromptService
 from perdure.library.services.providers import ProviderService
 from perdure.library.services.runs import RunService
 from perdure.library.services.search import SearchService
-from perdure.library.services.secrets import SandboxService, SecretService
 from perdure.library.services.steps import StepService
-from perdure.library.services.tools import ToolService
+from perdure.library.services.tools.mcp import McpService
+from perdure.library.services.tools.secrets import SandboxService, SecretService
+from perdure.library.services.tools.tools import ToolService
 from perdure.library.services.transfer import TransferService
 from perdure.library.services.upkeep import UpkeepService
 

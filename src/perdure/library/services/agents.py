@@ -30,7 +30,7 @@ from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import LIMIT_MAX, USER, check_page, check_text
 from perdure.library.paging import Page
 from perdure.library.services.conversations import ids_in_view
-from perdure.library.services.folders import attach_and_open
+from perdure.library.services.folders.folders import attach_and_open
 from perdure.library.services.identities import IdentityState, load_identity, set_identities
 from perdure.library.services.messages import NewMessage
 from perdure.storage.tx import Tx

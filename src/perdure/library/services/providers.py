@@ -12,7 +12,7 @@ from perdure.core.ids import DEFAULT_ORG, ProviderId
 from perdure.core.providers import ModelProvider, ProviderFilter, check_provider
 from perdure.library.checks import check_page
 from perdure.library.paging import Page
-from perdure.library.services.mcp import McpService
+from perdure.library.services.tools.mcp import McpService
 from perdure.storage.tx import Tx
 
 RESERVED = frozenset({*PROVIDERS, *ALIASES, "letta", "perdure", "local"})

@@ -11,7 +11,7 @@ from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.mcp import ServerOptions, ToolsByStatus
 from perdure.library.mcp import AsyncMcp
 from perdure.library.portal import Portal
-from perdure.library.services.mcp import McpState
+from perdure.library.services.tools.mcp import McpState
 
 __all__ = ["Mcp"]
 

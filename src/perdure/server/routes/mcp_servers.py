@@ -13,7 +13,7 @@ from perdure.core.errors import McpPrivateRefused, McpStdioRefused, PerdureError
 from perdure.core.mcp import McpServer
 from perdure.domain.mcp import McpChanges, ServerOptions
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.mcp import McpService
+from perdure.library.services.tools.mcp import McpService
 from perdure.server.config import ServerConfig
 from perdure.server.errors import UNKNOWN
 from perdure.server.http import Library, json_answer, json_bytes

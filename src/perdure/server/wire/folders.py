@@ -9,8 +9,8 @@ from perdure.core.files import AgentFile, Folder
 from perdure.core.ids import AgentId
 from perdure.core.ports import Embedder
 from perdure.domain.files.folders import NAME_CHARS, FolderChanges
-from perdure.library.services.files import FileState
-from perdure.library.services.folders import FolderSizes
+from perdure.library.services.folders.files import FileState
+from perdure.library.services.folders.folders import FolderSizes
 from perdure.server.wire.archives import filled_embedding_config
 from perdure.server.wire.base import ORG_ID, WireRequest, nulls, stamp, stamps
 from perdure.server.wire.fields import JsonObject, keywords

@@ -24,7 +24,7 @@ from perdure.domain.tools.units import (
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import USER, check_limit, check_page, check_text
 from perdure.library.paging import Page
-from perdure.library.services.tool_runs import check_sandbox_limits, run_tool
+from perdure.library.services.tools.tool_runs import check_sandbox_limits, run_tool
 from perdure.storage.tx import Tx
 
 NAMED_TOOLS = 20

@@ -1,0 +1,1 @@
+"""Folders, their files and uploads."""

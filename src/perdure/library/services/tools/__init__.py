@@ -1,0 +1,1 @@
+"""Tools, what runs them, MCP servers and secrets."""
