@@ -17,7 +17,18 @@ from perdure.context.retrieval.expand import body_of, parse_lines, parse_rows
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.errors import InvalidArguments, ToolError
 from perdure.core.ids import ConversationId, MessageId
-from perdure.core.messages import Draft, Message, MessageKind, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from perdure.core.messages import (
+    Draft,
+    Message,
+    MessageKind,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolDecision,
+    ToolResult,
+)
 from perdure.core.nodes import SummaryNode, node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.tools.arguments import parse_arguments
@@ -564,6 +575,21 @@ async def test_a_search_does_not_find_searches() -> None:
     assert texts(await grep(s, "walrus", handle="msg-3")) == ["walrus"]
 
 
+async def test_an_answer_to_a_call_is_searched_once_as_its_result() -> None:
+    """The row that holds what the caller decided or brought is left out, wherever a search begins."""
+    s = await agent_in_run()
+    decision, brought = ToolDecision("a", approve=True), ToolResult("b", "pay", "a walrus")
+    await say(s, decision, brought, kind="approval")
+    await say(s, brought, role="tool")
+    await say(s, decision, kind="approval")
+
+    assert texts(await grep(s, "walrus")) == ["a walrus"]
+    assert (await expand(s, "msg-0..2", pattern="walrus")).count("walrus") == 1
+    assert texts_of(await expand(s, "msg-0..2")) == ["a walrus"]
+    with pytest.raises(ToolError, match=r"there are msg-1$"):
+        await expand(s, "msg-9")
+
+
 async def test_more_matches_than_fit_are_reached_by_going_on() -> None:
     """Each once, also from the middle of a message on."""
     s = await agent_in_run()
@@ -767,7 +793,7 @@ async def test_no_answer_is_larger_than_asked_for(
 @effort(15, 200)
 @given(
     kinds=st.lists(
-        st.sampled_from(["said", "said", "said", "elsewhere", "engine", "removed"]), min_size=1, max_size=60
+        st.sampled_from(["said", "said", "said", "elsewhere", "engine", "answer", "removed"]), min_size=1, max_size=60
     ),
     said=messages_of(),
     width=st.integers(1, 20),
@@ -785,16 +811,17 @@ async def test_every_message_is_reached_from_the_top(
         message = await say(
             s,
             *said[index % len(said)],
-            kind="heartbeat" if kind == "engine" else "message",
+            kind=_KINDS.get(kind, "message"),
             conversation=other if kind == "elsewhere" else 0,
         )
         if kind == "removed":
             await s.store.write(_removed, message)
     top = await _tree(s, len(kinds), width=width, fan=fan)
-    reachable = await s.store.read(lambda tx: tx.messages.list(s.agent.id, conversation_seq=0, limit=1_000))
+    listed = await s.store.read(lambda tx: tx.messages.list(s.agent.id, conversation_seq=0, limit=1_000))
+    reachable = [message for message in listed if message.kind == "message"]
     if not reachable:
         return
-    target = data.draw(st.sampled_from(list(reachable)))
+    target = data.draw(st.sampled_from(reachable))
 
     assert await _calls_to(s, top, target.seq, cap=cap) <= 2 + math.log2(len(kinds))
     assert await read(s, f"msg-{target.seq}", max_tokens=4_000) == body_of(target)
@@ -812,6 +839,9 @@ async def test_large_numbers_hide_nothing_in_a_small_answer(start: int) -> None:
 
     for seq in range(start, start + 40):
         assert await _calls_to(s, node_handle(leaf.seq), seq, cap=100) <= 2 + math.log2(40)
+
+
+_KINDS: dict[str, MessageKind] = {"engine": "heartbeat", "answer": "approval"}
 
 
 def _removed(tx: Tx, message: Message) -> None:

@@ -31,7 +31,7 @@ from perdure.core.events import (
     ViewFull,
 )
 from perdure.core.ids import DEFAULT_ORG, AgentId, BlockId, MessageId
-from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from perdure.core.messages import IMAGE_TYPES, Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.runs import Failure, Usage
 from perdure.testing.clock import START
 
@@ -86,6 +86,7 @@ def parts() -> st.SearchStrategy[Part]:
     printed = st.lists(text, max_size=2).map(tuple)
     return st.one_of(
         st.builds(Text, text),
+        st.builds(Image, st.sampled_from(IMAGE_TYPES), st.just("iVBORw0KGgo=")),
         st.builds(Reasoning, text, st.none() | text),
         st.builds(ToolCall, text, text, text),
         st.builds(ToolResult, text, text, text, st.sampled_from(["success", "error"]), printed, printed),

@@ -13,7 +13,7 @@ from datetime import datetime, tzinfo
 from functools import partial
 
 from perdure.core.errors import ToolError
-from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 
@@ -135,13 +135,13 @@ class Piece:
 
 
 def pieces_of(message: Message) -> list[Piece]:
-    """Return a message's texts, calls with arguments, and results, part by part, without reasoning."""
-    parts = [part for part in message.parts if not isinstance(part, Reasoning)]
+    """Return a message's texts, pictures as lines, calls with arguments, and results, part by part."""
+    parts = [part for part in message.parts if not isinstance(part, (Reasoning, ToolDecision))]
     pieces: list[Piece] = []
     line = 1
     for part in parts:
         match part:
-            case Text(text=text):
+            case Text(text=text) | Image(text=text):
                 piece = Piece(text, line)
             case ToolCall():
                 piece = Piece(f"call {part.name}({part.arguments})", line, part.name, is_call=True)

@@ -20,6 +20,7 @@ from perdure.storage.tx import Tx
 NODES_LISTED = 100
 PAGE_CHARS = 500_000
 FIRST_PAGE, LEAST_PAGE, LARGEST_PAGE = 8, 2, 256
+LAST_ROW = 10**15  # above every number
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,11 @@ def _known_nodes(tx: Tx, agent_id: AgentId, conversation_seq: int, first_seq: in
 
 def _known_messages(tx: Tx, agent_id: AgentId) -> str:
     """Say which messages the agent has, for an error text."""
-    ends = [tx.messages.list(agent_id, limit=1, newest_first=newest) for newest in (False, True)]
-    if not all(ends):
+    every = Rows(agent_id, None, 0, LAST_ROW)
+    first, last = first_row(tx, every), last_row(tx, every)
+    if first is None or last is None:
         return "there are no messages yet"
-    return f"there are {message_handle(ends[0][0].seq, ends[1][0].seq)}"
+    return f"there are {message_handle(first.seq, last.seq)}"
 
 
 def rows_of(target: SummaryNode | Rows | Message) -> Rows:
@@ -118,7 +120,10 @@ def last_row(tx: Tx, rows: Rows) -> Message | None:
 
 
 def read_rows(tx: Tx, rows: Rows, *, newest_first: bool = False, page: int = FIRST_PAGE) -> Iterator[Message]:
-    """Yield the messages in order, read page by page, so that a caller that stops early reads little more."""
+    """Yield the messages in order, read page by page, so that a caller that stops early reads little more.
+
+    The answers to calls that wait are left out: their results have rows of their own.
+    """
     after, before = rows.first - 1, rows.last + 1
     while True:
         messages = tx.messages.list(
@@ -129,12 +134,13 @@ def read_rows(tx: Tx, rows: Rows, *, newest_first: bool = False, page: int = FIR
             limit=page,
             newest_first=newest_first,
         )
-        yield from messages
+        shown = [message for message in messages if message.kind == "message"]
+        yield from shown
         if len(messages) < page:
             return
         if newest_first:
             before = messages[-1].seq
         else:
             after = messages[-1].seq
-        average = sum(len(body_of(message)) for message in messages) // len(messages) + 1
+        average = sum(len(body_of(message)) for message in shown) // len(messages) + 1
         page = max(LEAST_PAGE, min(LARGEST_PAGE, PAGE_CHARS // average))

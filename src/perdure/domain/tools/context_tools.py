@@ -28,6 +28,7 @@ from perdure.core.nodes import SummaryNode, message_handle, node_handle, parse_h
 from perdure.core.text.zones import zone
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.conversations.handles import (
+    LAST_ROW,
     Rows,
     find_message,
     last_row,
@@ -94,7 +95,7 @@ def context_grep(
     search = Search(pattern)
     line = 1
     target = resolve_handle(tx, call.run, handle) if handle else None
-    rows = Rows(call.agent.id, call.run.conversation_seq, 0, 10**15) if target is None else rows_of(target)
+    rows = Rows(call.agent.id, call.run.conversation_seq, 0, LAST_ROW) if target is None else rows_of(target)
     newest = last_row(tx, rows)
     if newest is None:
         return ToolOutcome(text=budget.cut("[No messages to search]"))
