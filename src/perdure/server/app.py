@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
@@ -98,12 +100,13 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> Api:
     return app
 
 
-def build_routes() -> list[BaseRoute]:
-    """Every route of the API, in the order in which they are looked up."""
+@cache
+def build_routes() -> Sequence[BaseRoute]:
+    """Every route of the API, in the order in which they are looked up. The applications of a process share them."""
     hot_routes = (*messages.hot_routes, *conversations.hot_routes)
     # `include_router` would build each route a second time, for every application.
     routes = [*hot_routes, *(route for module in MODULES for route in module.router.routes)]
-    return [*hot_routes, *absent_routes(), *method_not_allowed_routes(routes), *routes[len(hot_routes) :]]
+    return (*hot_routes, *absent_routes(), *method_not_allowed_routes(routes), *routes[len(hot_routes) :])
 
 
 class _EitherSlash:

@@ -32,13 +32,12 @@ def method_not_allowed_routes(routes: Sequence[BaseRoute]) -> list[Route]:
     Without them, a route with an id, such as `/v1/agents/{agent_id}`, would answer 422. They must precede those.
     """
     plain = [route for route in routes if isinstance(route, Route)]
-    refusing: dict[str, Route] = {}
-    for route in plain:
-        sample = _PARAMETER.sub("x", route.path)
-        if any(_shadows(other, route.path, sample) for other in plain):
-            methods = sorted(METHODS - _methods_of(plain, route.path) - {"HEAD"})
-            refusing[route.path] = Route(route.path, _refuse, methods=methods, include_in_schema=False)
-    return list(refusing.values())
+    patterns = {route.path: (route.path_regex, _PARAMETER.findall(route.path)) for route in plain}
+    return [
+        Route(path, _refuse, methods=METHODS - _methods_of(plain, path) - {"HEAD"}, include_in_schema=False)
+        for path, (_, names) in patterns.items()
+        if any(_shadows(other, path, names) for other in patterns.values())
+    ]
 
 
 async def _refuse(request: Request) -> Response:
@@ -46,12 +45,15 @@ async def _refuse(request: Request) -> Response:
     raise HTTPException(405)
 
 
-def _shadows(other: Route, path: str, sample: str) -> bool:
-    """Whether the other route matches this literal path, with one of its words as an id. A name may be any word."""
-    if _parameters(other.path) <= _parameters(path) or other.path_regex.match(sample) is None:
+def _shadows(other: tuple[re.Pattern[str], Sequence[str]], path: str, names: Sequence[str]) -> bool:
+    """Whether another route matches this path with these parameters, one of its words taken as an id.
+
+    A parameter that is no id, such as a name, may be any word.
+    """
+    pattern, others = other
+    if len(others) <= len(names) or not pattern.match(_PARAMETER.sub("x", path)):
         return False
-    own = set(_PARAMETER.findall(path))
-    return all(name.endswith("_id") for name in _PARAMETER.findall(other.path) if name not in own)
+    return all(name.endswith("_id") for name in others if name not in names)
 
 
 def _methods_of(routes: Sequence[Route], path: str) -> set[str]:
