@@ -438,6 +438,28 @@ class BlockContract(Contract):
 
             assert await store.read(lambda tx: tx.blocks.list_by_agent(agent.id)) == []
 
+    async def test_a_block_that_no_conversation_shows_any_more_is_deleted(self) -> None:
+        """What takes its place deletes it, unless an agent has it too."""
+        async with self.open_store() as store:
+
+            def fill(tx: Tx) -> tuple[AgentId, Block, Block]:
+                agent, other = self.add_agent(tx), self.add_agent(tx)
+                first, second = (self.add_block(tx, label, "own") for label in ("human", "mood"))
+                tx.blocks.isolate(agent.id, 1, "human", first.id)
+                tx.blocks.isolate(agent.id, 1, "mood", second.id)
+                tx.blocks.isolate(agent.id, 1, "mood", second.id)
+                tx.blocks.attach(other.id, second.id)
+                return agent.id, first, second
+
+            agent_id, first, second = await store.write(fill)
+            for block in (first, second):
+                assert await store.read(lambda tx, own: tx.blocks.get(own.id), block) == block
+            await store.write(lambda tx: tx.blocks.isolate(agent_id, 1, "human", None))
+            await store.write(lambda tx: tx.blocks.isolate(agent_id, 1, "mood", None))
+
+            assert await store.read(lambda tx: [block.id for block in tx.blocks.list()]) == [second.id]
+            assert await store.read(lambda tx: tx.blocks.list_isolated(agent_id, 1)) == {"human": None, "mood": None}
+
     async def test_a_conversation_shows_its_own_in_place_of_the_agents(self) -> None:
         """In the place of the agent's block; no label twice, by whatever name; without a block the label is gone."""
         async with self.open_store() as store:

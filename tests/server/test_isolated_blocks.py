@@ -86,6 +86,7 @@ async def test_the_memory_tool_works_on_the_copies() -> None:
             return [one["tool_return"] for one in found]
 
         assert "/memories/human" not in (await results("forget"))[-1]
+        assert (await server.refused("GET", f"/v1/blocks/{made['isolated_block_ids'][0]}"))[0] == 404
         assert "/memories/human (3 of" in (await results("begin"))[-1]
         assert "persona" in (await results("clash"))[0]
         listed = (await results("rename"))[-1]
@@ -93,6 +94,7 @@ async def test_the_memory_tool_works_on_the_copies() -> None:
         [own] = (await server.get(f"/v1/conversations/{made['id']}"))["isolated_block_ids"]
         assert (await server.get(f"/v1/blocks/{own}"))["label"] == "who"
         assert await values(server, agent["id"]) == {"persona": "A guide", "human": "Name: Ann"}
+        assert len(await server.get("/v1/blocks/")) == len(BLOCKS) + 1
 
 
 async def test_a_fork_has_copies_of_them_and_a_delete_removes_them() -> None:

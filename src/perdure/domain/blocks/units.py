@@ -103,7 +103,7 @@ def copy_isolated(
 
 
 def detach_block(tx: Tx, agent_id: AgentId, block: Block, conversation_seq: int = 0) -> None:
-    """Take a block out of the agent's memory; out of the conversation's alone if that has it for itself."""
+    """Take a block out of the agent's memory. If the conversation has it for itself, it is deleted."""
     labels = {block_id: label for label, block_id in tx.blocks.list_isolated(agent_id, conversation_seq).items()}
     if block.id in labels:
         tx.blocks.isolate(agent_id, conversation_seq, labels[block.id], None)

@@ -209,26 +209,29 @@ class Blocks(Table):
             raise NotFound("block of this agent", block_id)
 
     def isolate(self, agent_id: AgentId, conversation_seq: int, label: str, block_id: BlockId | None) -> None:
-        """Give the conversation a block of its own in place of the agent's with this label; None: it shows none.
+        """Give the conversation a block of its own in place of the agent's with this label; None: it shows none. The
+        block that it had there is deleted, unless an agent has it.
 
         Raises: NotFound.
         """
-        own = own_agent(self._db, self._org_id, agent_id, lock=True)
+        own = {"agent_id": own_agent(self._db, self._org_id, agent_id, lock=True), "label": storable(label)}
+        before = self._only_isolated("label = :label", conversation_seq=conversation_seq, **own)
         self._run(
             insert_into("conversation_blocks", "agent_id, conversation_seq, label, block_id, position")
             + " ON CONFLICT (agent_id, conversation_seq, label) DO UPDATE SET block_id = excluded.block_id",
-            agent_id=own,
             conversation_seq=conversation_seq,
-            label=storable(label),
             block_id=None if block_id is None else self.get(block_id).id,
             position=self._rows(
                 "SELECT COALESCE(MAX(CASE WHEN b.label = :label THEN x.position END), MAX(x.position) + 1, 1)"
                 " FROM agent_blocks x JOIN blocks b ON b.id = x.block_id WHERE x.agent_id = :agent_id"
                 " AND b.org_id = :org_id",
-                agent_id=own,
-                label=storable(label),
+                **own,
             )[0][0],
+            **own,
         )
+        for replaced in before:
+            if replaced != block_id:
+                self.delete(replaced)
 
     def list_isolated(self, agent_id: AgentId, conversation_seq: int) -> Mapping[str, BlockId | None]:
         """Label of the agent -> the conversation's own block in its place, in the order of the agent's blocks."""
@@ -242,17 +245,22 @@ class Blocks(Table):
 
     def delete_isolated(self, agent_id: AgentId, conversation_seq: int) -> None:
         """Delete the conversation's own blocks; one that an agent was given stays."""
-        where = "agent_id = :agent_id AND conversation_seq = :conversation_seq"
-        own: dict[str, Any] = {"agent_id": own_agent(self._db, self._org_id, agent_id)}
-        own["conversation_seq"] = conversation_seq
-        rows = self._rows(
-            f"SELECT block_id FROM conversation_blocks WHERE {where} AND block_id IS NOT NULL"
-            " AND NOT EXISTS (SELECT 1 FROM agent_blocks x WHERE x.block_id = conversation_blocks.block_id)",
-            **own,
+        own = {"agent_id": own_agent(self._db, self._org_id, agent_id), "conversation_seq": conversation_seq}
+        blocks = self._only_isolated(**own)
+        self._run(
+            "DELETE FROM conversation_blocks WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq", **own
         )
-        self._run(f"DELETE FROM conversation_blocks WHERE {where}", **own)
-        for row in rows:
-            self.delete(row[0])
+        for block_id in blocks:
+            self.delete(block_id)
+
+    def _only_isolated(self, *conditions: str, **params: Any) -> Sequence[BlockId]:
+        """The blocks that only this conversation has."""
+        where = Conditions(
+            "agent_id = :agent_id AND conversation_seq = :conversation_seq AND block_id IS NOT NULL",
+            "NOT EXISTS (SELECT 1 FROM agent_blocks x WHERE x.block_id = conversation_blocks.block_id)",
+            *conditions,
+        )
+        return [row[0] for row in self._rows(f"SELECT block_id FROM conversation_blocks WHERE {where}", **params)]
 
     def list_by_agent(self, agent_id: AgentId, conversation_seq: int = 0) -> Sequence[Block]:
         """The blocks that the agent has in this conversation, in the order they were attached."""
