@@ -14,6 +14,9 @@ from starlette.routing import Match, Route
 from perdure.server.app import Api
 
 STREAM = "text/event-stream"
+URI = "https://perdure.example/openapi.json"
+"""Of the document, for references; nothing is fetched there."""
+
 OF_BODIES = {413, 415}
 """What any request with a body can be answered, also where the document says that there is none."""
 
@@ -24,6 +27,7 @@ _documents: dict[bool, _Document] = {}
 class _Document:
     def __init__(self, app: Api) -> None:
         self._shape: Mapping[str, Any] = app.openapi()
+        self._registry = jsonschema_rs.Registry([(URI, {"components": self._shape["components"]})])
 
     @functools.cache  # noqa: B019  # there are two of them, for the whole process
     def problem(self, method: str, path: str, status: int, media_type: str) -> str | jsonschema_rs.Validator | None:
@@ -47,7 +51,8 @@ class _Document:
             schema = chunk and {"type": "array", "items": chunk}
         if schema is None:
             return None
-        return jsonschema_rs.validator_for({**schema, "components": self._shape["components"]})
+        absolute = json.loads(json.dumps(schema).replace('"#/', f'"{URI}#/'))
+        return jsonschema_rs.validator_for(absolute, registry=self._registry)
 
 
 def documented(app: Api, *, has_key: bool = False) -> Callable[[httpx.Response], Awaitable[None]]:

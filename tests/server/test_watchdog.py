@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.server.app import create_app
+from perdure.server.app import build_document, create_app
 from perdure.server.config import ServerConfig
 from tests.server.bulk import KINDS, Schemas, bodies, json_of, operations, queries
 from tests.support.servers import MODEL, in_process
@@ -166,6 +166,7 @@ async def test_the_first_document_is_made_beside_the_loop(tmp_path: Path, monkey
     dog = Watchdog()
     async with in_process(tmp_path) as (_, perdure):
         app = create_app(perdure, ServerConfig())
+        build_document.cache_clear()
         with dog.watch(monkeypatch):
             before = time.process_time()
             assert await dog.send(1, app, "GET", "/openapi.json", "", b"") == 200

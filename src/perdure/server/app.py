@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -46,6 +47,7 @@ from perdure.server.routes import (
 )
 from perdure.server.sse import Streams
 
+TITLE = "Perdure"
 MODULES = (
     *(health, agents, folders, blocks, archives, search, passages, messages, conversations),
     *(runs, jobs, steps, identities, groups, sandbox, tools, models, prompts, providers, mcp_servers),
@@ -58,7 +60,7 @@ class Api(FastAPI):
     def __init__(self, config: ServerConfig, **options: Any) -> None:
         self._lock = asyncio.Lock()
         super().__init__(**options)
-        self._has_key, self._completed = bool(config.api_key), False
+        self._has_key = bool(config.api_key)
 
     def setup(self) -> None:
         """Serve the document, and the page that shows it. Building it takes half a second, so it runs in a thread."""
@@ -73,13 +75,17 @@ class Api(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """Return the document; callers must not change it."""
-        document = super().openapi()
-        if not self._completed:
-            from perdure.server.openapi import complete  # its types take longer to build than most requests
+        return build_document(self._has_key)
 
-            complete(document, self.routes, has_key=self._has_key)
-            self._completed = True
-        return document
+
+@cache
+def build_document(has_key: bool) -> dict[str, Any]:
+    """Build the OpenAPI document of servers with or without a key. The applications of a process share it."""
+    from perdure.server.openapi import complete  # its types take longer to build than most requests
+
+    document = get_openapi(title=TITLE, version=health.VERSION, routes=build_routes())
+    complete(document, build_routes(), has_key=has_key)
+    return document
 
 
 def create_app(perdure: AsyncPerdure, config: ServerConfig) -> Api:
@@ -87,7 +93,7 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig) -> Api:
 
     `app.state.perdure` is the store. `app.state.streams` holds the open streams, which its `stop` ends.
     """
-    app = Api(config, title="Perdure", version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app = Api(config, title=TITLE, version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.perdure = perdure
     app.state.mcp_guard = mcp_servers.McpGuard(perdure, config)
     app.state.streams = Streams(perdure.app.ports.clock)
