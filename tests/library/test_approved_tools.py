@@ -190,6 +190,18 @@ async def test_a_waiver_is_of_one_tool_and_not_of_the_next_of_its_name() -> None
         assert (await perdure.agent("ann")).info.settings["approval_waived"][-1] == kept.id
 
 
+async def test_the_approval_that_an_agent_requires_is_one_of_its_rules() -> None:
+    """Also where the tool itself requires it: a list of the rules is how a program learns what it has set."""
+    async with open_library(Boxed()) as (perdure, _):
+        await perdure.tools.create(NOTE, **WARY)
+        agent = await perdure.create_agent("ann", model=MODEL, tools=["note"])
+        for required, kinds in ((False, []), (True, ["requires_approval"]), (True, ["requires_approval"])):
+            await agent.require_approval("note", required)
+
+            rules = (await perdure.agent("ann")).info.settings.get("tool_rules", ())
+            assert [rule["type"] for rule in rules] == kinds
+
+
 async def test_a_waiver_that_an_older_store_kept_by_name_is_none() -> None:
     """Of which tool it was is not known any more: a person is asked, and may waive it anew."""
     async with open_library(Boxed(), calls("note", text="a"), says("done")) as (perdure, _):

@@ -100,6 +100,7 @@ async def test_an_agent_can_be_made_of_a_model_alone() -> None:
         assert made["name"].isalpha()
         assert (made["agent_type"], made["timezone"], made["tags"]) == ("letta_v1_agent", "UTC", [])
         assert (made["blocks"], made["hidden"], made["metadata"]) == ([], None, {})
+        assert (made["max_files_open"], made["per_file_view_window_char_limit"]) == (10, 25_000)
         assert tool_names(made) == ["conversation_search", "memory_insert", "memory_replace"]
 
 

@@ -55,6 +55,8 @@ async def test_a_reply_has_the_wire_s_shape(tmp_path: Path) -> None:
         ]
         assert reply["stop_reason"] == {"message_type": "stop_reason", "stop_reason": "end_turn"}
         assert (reply["usage"]["step_count"], reply["usage"]["total_tokens"]) == (2, 27)
+        newest, _ = (await client.get("/v1/steps/", params={"agent_id": agent.id})).json()
+        assert reply["usage"]["context_tokens"] == newest["total_tokens"] < 27
 
 
 async def test_messages_keep_what_they_came_with(tmp_path: Path) -> None:

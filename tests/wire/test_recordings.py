@@ -22,8 +22,6 @@ AGENT = {
     ".tools: 0 members, here 1": "an agent's state is always shown in full",
     ".llm_config.model_endpoint: str, here NoneType": "where a model is asked is no client's business",
     ".embedding_config: dict, here NoneType": "the embedder is the server's",
-    ".max_files_open: int, here NoneType": "what is open is bounded by a share of the window",
-    ".per_file_view_window_char_limit: int, here NoneType": "the same",
 }
 SCHEMA = {
     ".source_type: 'json', here 'python'": "it is Python",
@@ -44,7 +42,6 @@ OTHERWISE = {
         "the third of at most two calls is not made here",
     ),
     "[1].step_id: str, here NoneType": "what a user says is there before a step is",
-    ".usage.context_tokens: int, here NoneType": "it is told for a single step only",
 }
 """Where we answer otherwise on purpose -> why."""
 

@@ -176,6 +176,9 @@ class RunEnded:
 
     A run that stopped at pending calls may be cancelled later: then the results of these calls follow, and a second
     end, which counts.
+
+    Args:
+        context_tokens: of the newest request and its answer; None: there was no answer, or an older version wrote this.
     """
 
     run_id: RunId
@@ -183,6 +186,7 @@ class RunEnded:
     usage: Usage
     step_count: int
     failure: Failure | None = None
+    context_tokens: int | None = None
     type: Literal["run.ended"] = "run.ended"
 
 

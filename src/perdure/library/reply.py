@@ -58,6 +58,7 @@ class Reply:
     usage: Usage
     step_count: int
     failure: Failure | None = None
+    context_tokens: int | None = None
 
     questions: tuple[Question, ...] = ()
     logprobs: Mapping[str, Any] | None = None
@@ -95,6 +96,7 @@ class Reply:
             usage=end.usage,
             step_count=end.step_count,
             failure=end.failure,
+            context_tokens=end.context_tokens,
             questions=tuple(
                 result.question for message in messages for result in message.results if result.question is not None
             ),

@@ -93,7 +93,7 @@ def end_run(tx: Tx, log: RunLog, action: Finish, events: list[Event], inputs: Un
         at=now,
     )
     events += [MessageAdded(message.seq, message) for message in added]
-    events.append(RunEnded(run.id, action.reason, usage, log.steps_taken, action.failure))
+    events.append(RunEnded(run.id, action.reason, usage, log.steps_taken, action.failure, log.context_tokens))
     stored = tx.events.add(run.key, events, at=now)
     if run.background:  # after the last event, which keeps the numbers of those that go from being given again
         since = now - timedelta(seconds=inputs.settings.keep_deltas_s)

@@ -117,6 +117,12 @@ class RunLog:
         return reduce(add, [step.usage for step in self.steps]) if self.steps else Usage()
 
     @property
+    def context_tokens(self) -> int | None:
+        """The tokens of the newest request and its answer; None: no step has an answer."""
+        usages = [step.usage for step in self.steps if step.usage.input_tokens]
+        return usages[-1].input_tokens + usages[-1].output_tokens if usages else None
+
+    @property
     def refusals(self) -> int:
         """How many of the newest answers held no call that could be run."""
         count = 0

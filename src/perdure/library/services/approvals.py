@@ -14,7 +14,7 @@ from perdure.core.blocks import Author
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import ToolCall
-from perdure.core.tools.rules import RequiresApproval, rules_in
+from perdure.core.tools.rules import RequiresApproval
 from perdure.domain.agents.units import update_agent
 from perdure.engine.approvals.answers import check_edited, open_calls, pending_calls
 from perdure.engine.approvals.decisions import find_decisions
@@ -97,7 +97,7 @@ def _approval_settings(tx: Tx, agent: Agent, name: str, *, required: bool) -> di
         if not (shape["type"] == RequiresApproval.type and shape["tool_name"] == name)
     ]
     waived = [one for one in agent.settings.get("approval_waived", ()) if one not in (tool.id, name)]
-    if required and (not tool.spec.requires_approval or name in rules_in(agent.settings).approved):
+    if required:
         rules.append({"tool_name": name, "type": RequiresApproval.type, "prompt_template": None})
     elif not required and tool.spec.requires_approval:
         waived.append(tool.id)  # not its name, which another tool may get

@@ -33,7 +33,8 @@ async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library,
         agent_id, body.prompt, system=body.system_prompt, model=body.override_model
     )
     generated = await while_connected(request, work)
-    usage = usage_statistics(generated.usage, 1)
+    took = generated.usage
+    usage = usage_statistics(took, 1, took.input_tokens + took.output_tokens)
     return json_answer({"content": generated.text, "model": generated.model, "usage": usage})
 
 

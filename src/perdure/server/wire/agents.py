@@ -19,6 +19,7 @@ from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
+from perdure.domain.files.views import limits_of
 from perdure.domain.tools.specs import DEFAULT_TOOLS
 from perdure.library.services.agents import AgentState, Belongings
 from perdure.library.services.messages import NewMessage
@@ -370,6 +371,7 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
     blocks = [block_shape(block) for block in state.blocks]
     secrets = [secret_shape(secret) for secret in state.secrets]
     ended = run if run is not None and run.ended else None
+    files = limits_of(agent, agent.settings.get("context_window_tokens") or facts.window_tokens)
     return {
         "created_by_id": agent.created_by,
         "last_updated_by_id": agent.updated_by,
@@ -410,8 +412,8 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
         "last_run_duration_ms": _duration_ms(ended),
         "last_stop_reason": ended.stop_reason if ended else None,
         "timezone": agent.timezone,
-        "max_files_open": agent.settings.get("max_files_open"),
-        "per_file_view_window_char_limit": agent.settings.get("file_view_chars"),
+        "max_files_open": files.max_open,
+        "per_file_view_window_char_limit": files.view_chars,
         "hidden": True if agent.hidden else wire_fields.get("hidden"),
         # Only where they are set: Letta's clients don't expect them.
         **{name: agent.settings[name] for name in AUTOMATIC_SETTINGS if name in agent.settings},

@@ -148,7 +148,7 @@ class Chunks:
         if self._end.failure is not None and self._end.stop_reason in FAILED_REASONS:
             yield self._end.failure
         else:
-            yield usage_statistics(self._end.usage, self._end.step_count)
+            yield usage_statistics(self._end.usage, self._end.step_count, self._end.context_tokens)
 
     def broken(self, failure: Failure) -> Iterator[Chunk]:
         """The last chunks of a stream that ends before its run."""

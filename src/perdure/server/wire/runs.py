@@ -206,15 +206,15 @@ def wire_usage(usage: Usage) -> dict[str, Any]:
     return _counts(usage) | _detail_fields(usage)
 
 
-def usage_statistics(usage: Usage, step_count: int) -> dict[str, Any]:
-    """The usage of a request. `context_tokens`, the tokens in the window, are known for a single step only."""
+def usage_statistics(usage: Usage, step_count: int, context_tokens: int | None) -> dict[str, Any]:
+    """The usage of a request. `context_tokens` are those of its newest model call."""
     return {
         "message_type": "usage_statistics",
         **_counts(usage),
         "step_count": step_count,
         "run_ids": None,
         **_cache_counts(usage),
-        "context_tokens": usage.input_tokens + usage.output_tokens if step_count == 1 else None,
+        "context_tokens": context_tokens,
     }
 
 
@@ -233,7 +233,7 @@ def letta_response(reply: Reply, display: Display) -> dict[str, Any]:
             for shape in wire_messages(message, display)
         ],
         "stop_reason": stop_reason(reply.stop_reason),
-        "usage": usage_statistics(reply.usage, reply.step_count),
+        "usage": usage_statistics(reply.usage, reply.step_count, reply.context_tokens),
         "logprobs": reply.logprobs,
         "turns": None if reply.turns is None else [_turn_shape(turn) for turn in reply.turns],
     }
