@@ -183,11 +183,14 @@ class _Call:
 
     def __call__(self, tx: Tx, before: Counter[Row]) -> tuple[Any, Counter[str], list[Row]]:
         """The outcome, how many rows of each table it added, took away or changed, and those of the other."""
+        written = writes_of(tx)
         verb = getattr(getattr(tx, self.noun), self.verb)
         bound = inspect.BoundArguments(inspect.signature(verb), dict(self.arguments))
         outcome = outcome_of(lambda: verb(*bound.args, **bound.kwargs))
-        after = rows_of(tx)
-        changed = [*(after - before), *(before - after)] if after != before else []
+        changed: list[Row] = []
+        if writes_of(tx) != written:  # most verbs read; all rows are many
+            after = rows_of(tx)
+            changed = [*(after - before), *(before - after)]
         return (
             outcome,
             Counter(table for table, _ in changed),
@@ -223,6 +226,15 @@ def rows_of(tx: Any) -> Counter[Row]:
     """All rows of the file, but for how a full-text index keeps its words."""
     db = tx.agents._db
     return Counter((table, text) for table, text in db.rows(_all_rows(db), {}))
+
+
+def writes_of(tx: Any) -> object:
+    """A value that stays equal for as long as the transaction writes nothing."""
+    db = tx.agents._db
+    if db.clustered == "WITHOUT ROWID":
+        return db.rows("SELECT total_changes()", {})
+    ((number,),) = db.rows("SELECT CAST(pg_current_xact_id_if_assigned() AS TEXT)", {})  # of one that has written
+    return number and object()
 
 
 def _all_rows(db: Any) -> str:
