@@ -10,6 +10,7 @@ from letta_client.types import MessageSearchResponse, PassageSearchResponse
 from pydantic import TypeAdapter
 
 from perdure.library.services import search as search_service
+from perdure.testing import says
 from tests.server.routed import Routed, new_agent, routed
 
 NOBODY = "agent-00000000-0000-4000-8000-000000000000"
@@ -134,8 +135,8 @@ async def test_every_search_explains_itself() -> None:
             assert explanation["cosine"] is None
 
 
-async def test_what_can_t_be_looked_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Empty queries, limits out of range, wrong types, things that are not there, and too many to search."""
+async def test_what_can_t_be_looked_for_is_refused() -> None:
+    """Empty queries, limits out of range, wrong types, and things that are not there."""
     async with routed() as server:
         ann, bob = await new_agent(server, "ann"), await new_agent(server, "bob")
         archive = await put_away(server, "sea", "The walrus sings")
@@ -166,7 +167,21 @@ async def test_what_can_t_be_looked_for_is_refused(monkeypatch: pytest.MonkeyPat
         for what, body, status, named in cases:
             got = await server.refused("POST", f"/v1/{what}/search", body)
             assert (got[0], named in got[1]) == (status, True), (what, body, got)
-        monkeypatch.setattr(search_service, "OWNERS_MAX", 1)
-        await put_away(server, "land", "A quiet house")
-        for what in ("messages", "passages"):
-            assert "agent_id" in (await server.refused("POST", f"/v1/{what}/search", {"query": "x"}))[1]
+
+
+async def test_a_search_of_everything_covers_what_was_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are more agents or archives than one search covers; a named one is always searched."""
+    monkeypatch.setattr(search_service, "OWNERS_MAX", 2)
+    async with routed(*[says("ok")] * 3) as server:
+        agents = [(await new_agent(server, name))["id"] for name in ("ann", "bob", "eve")]
+        archives = [await put_away(server, name, f"A walrus by the {name}") for name in ("sea", "land", "air")]
+        for agent_id in (agents[0], agents[1], agents[2]):
+            await server.post(f"/v1/agents/{agent_id}/messages", {"input": "a walrus"})
+
+        async def find(what: str, **body: Any) -> list[Any]:
+            return list(await server.post(f"/v1/{what}/search", {"query": "walrus", **body}))
+
+        assert {hit["agent_id"] for hit in await find("messages")} == set(agents[1:])
+        assert {hit["agent_id"] for hit in await find("messages", agent_id=agents[0])} == {agents[0]}
+        assert {hit["passage"]["archive_id"] for hit in await find("passages")} == set(archives[1:])
+        assert len(await find("passages", archive_id=archives[0])) == 1

@@ -28,7 +28,7 @@ BUDGET_TOKENS = 2_000
 BUDGET_MAX_TOKENS = 200_000
 
 OWNERS_MAX = 100
-"""The most agents or archives that one search covers; where there are more, the caller has to name one."""
+"""The most agents or archives that one search covers, if the caller names none: those used last, the newest."""
 
 SearchMode = Literal["vector", "fts", "hybrid"]
 """By vectors only, by words only, by both."""
@@ -82,7 +82,7 @@ class SearchService:
             files: search also what the files of the agent's folders say.
             since, until: ISO dates or times in place of those in `where`; without an offset where the agent lives,
                 else in UTC.
-        Raises: NotFound; InvalidInput: a value that can't be used, too many archives to search them all.
+        Raises: NotFound; InvalidInput: a value that can't be used.
         """
         _check_search(text, limit, offset)
         if agent_id is None and archive_id is not None:
@@ -140,7 +140,7 @@ class SearchService:
 
         Args:
             conversation_id: "default" is the first conversation of the agent that is named.
-        Raises: NotFound; InvalidInput: a value that can't be used, no vectors here, too many agents to search them all.
+        Raises: NotFound; InvalidInput: a value that can't be used, no vectors here.
         """
         agents, seq = await self._store.read(_agents, agent_id, conversation_id)
         zone = agents[0][1] if len(agents) == 1 else "UTC"
@@ -248,12 +248,9 @@ def _period(since: Moment, until: Moment, zone: str) -> tuple[datetime | None, d
 def _archives(
     tx: Tx, agent_id: AgentId | None, archive_id: ArchiveId | None, files: bool
 ) -> tuple[list[ArchiveId], str]:
-    """The archives to search, and the agent's time zone. Raises: NotFound; InvalidInput: there are too many."""
+    """The archives to search, and the agent's time zone. Raises: NotFound."""
     if agent_id is None:
-        found = [archive.id for archive in tx.archives.list(limit=OWNERS_MAX + 1)]
-        if len(found) > OWNERS_MAX:
-            raise InvalidInput(f"there are more than {OWNERS_MAX} archives: give agent_id or archive_id")
-        return found, "UTC"
+        return [archive.id for archive in tx.archives.list(newest_first=True, limit=OWNERS_MAX)], "UTC"
     own = [archive.id for archive in archives_of(tx, agent_id, files=files)]
     if archive_id is not None and archive_id not in own:
         raise NotFound("archive", archive_id, hint="the agent has no such archive")
@@ -263,8 +260,7 @@ def _archives(
 def _agents(
     tx: Tx, agent_id: AgentId | None, conversation_id: str | None
 ) -> tuple[list[tuple[AgentId, str]], int | None]:
-    """(id, time zone) of the agents to search, and the number of the conversation. Raises: NotFound; InvalidInput:
-    there are too many to search them all."""
+    """(id, time zone) of the agents to search, and the number of the conversation. Raises: NotFound, InvalidInput."""
     seq: int | None = None
     if conversation_id is not None:
         first = conversation_id == "default"
@@ -272,9 +268,7 @@ def _agents(
         agent_id, seq = conversation.agent_id, conversation.seq
     if agent_id is not None:
         return [(agent_id, tx.agents.get(agent_id).timezone)], seq
-    agents = tx.agents.page(where=AgentFilter(hidden=False), limit=OWNERS_MAX + 1)
-    if len(agents) > OWNERS_MAX:
-        raise InvalidInput(f"there are more than {OWNERS_MAX} agents: give agent_id")
+    agents = tx.agents.page(where=AgentFilter(hidden=False), order="used", limit=OWNERS_MAX)
     return [(agent.id, agent.timezone) for agent in agents], None
 
 
