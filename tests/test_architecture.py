@@ -36,8 +36,9 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "settings": CORE,
     "app": APP_SEES,
     "library": LIBRARY_SEES,
-    **dict.fromkeys(("server", "ui"), FACE_SEES),
-    "cli": FACE_SEES | {"server"},  # `perdure serve` starts it
+    "server": FACE_SEES,
+    "ui": FACE_SEES | {"server"},  # its pages are routes of the server
+    "cli": FACE_SEES | {"server", "ui"},  # `perdure serve` starts them
     "testing": APP_SEES | {"app", "library", ROOT},
     ROOT: frozenset({"core", "library"}),
     "__main__": frozenset({"cli"}),

@@ -10,7 +10,7 @@ import pytest
 from perdure.cli.app import app
 from perdure.cli.groups import mcp_app, secret_app, tool_app
 
-BY_HAND = {"chat", "serve"}  # they need more than a view
+BY_HAND = {"chat", "serve", "ui"}  # they need more than a view
 
 CALLBACKS = {
     command.callback.__name__: command.callback

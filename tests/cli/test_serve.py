@@ -44,7 +44,11 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path, stop: signal.Signals) -> 
     assert ready[2] == "perdure/extractive"
     assert child.returncode == 0
     assert out == ""
-    assert err.splitlines() == [f"Opening {tmp_path / 'perdure.db'} …", "Stopped; everything is kept."]
+    assert err.splitlines() == [
+        f"Opening {tmp_path / 'perdure.db'} …",
+        f"Dashboard: {ready[1]}",
+        "Stopped; everything is kept.",
+    ]
 
 
 class NoModels(BaseHTTPRequestHandler):

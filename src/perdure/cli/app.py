@@ -310,6 +310,19 @@ def serve(
     run_and_exit(serve(host=host, port=port), loop_factory=loop_factory())
 
 
+@app.command()
+def ui(
+    host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Where the server listens.")] = None,
+    port: Annotated[int | None, typer.Option("--port", min=0, max=65_535, help="By default 8283.")] = None,
+    browse: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page, or print its address.")] = True,
+) -> None:
+    """Open the dashboard in a browser, and serve it if nobody does."""
+    from perdure.cli.commands.serve import ui
+    from perdure.server.serve import loop_factory
+
+    run_and_exit(ui(host=host, port=port, browse=browse), loop_factory=loop_factory())
+
+
 @command(app, "doctor.doctor")
 def doctor(as_json: AsJson = False) -> None:
     """Check models, data and ports, and say what helps. Exit code 1: something is broken."""

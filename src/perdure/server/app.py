@@ -45,6 +45,7 @@ from perdure.server.routes import (
     steps,
     tools,
 )
+from perdure.server.session import Sessions
 from perdure.server.sse import Streams
 
 TITLE = "Perdure"
@@ -88,20 +89,22 @@ def build_document(has_key: bool) -> dict[str, Any]:
     return document
 
 
-def create_app(perdure: AsyncPerdure, config: ServerConfig) -> Api:
+def create_app(perdure: AsyncPerdure, config: ServerConfig, *, pages: Sequence[BaseRoute] = ()) -> Api:
     """Build the application over an open store, which the caller closes.
 
     `app.state.perdure` is the store. `app.state.streams` holds the open streams, which its `stop` ends.
+    `app.state.sessions` knows who is signed in to the dashboard, whose routes are `pages`.
     """
     app = Api(config, title=TITLE, version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.perdure = perdure
     app.state.mcp_guard = mcp_servers.McpGuard(perdure, config)
     app.state.streams = Streams(perdure.app.ports.clock)
-    app.router.routes += build_routes()
+    app.state.sessions = sessions = Sessions(config.api_key, perdure.app.ports.clock)
+    app.router.routes += [*build_routes(), *pages]
     app.router.default = _EitherSlash(app)
     # The guard is outermost: it precedes every route, and every 404.
     settings = perdure.app.settings
-    app.add_middleware(Guard, config=config, limits=settings, upload_bytes=settings.file_limit_bytes)
+    app.add_middleware(Guard, config=config, limits=settings, upload_bytes=settings.file_limit_bytes, sessions=sessions)
     add_error_handlers(app)
     return app
 

@@ -8,6 +8,9 @@ A body must have a type that no form and no plain `fetch` can send without a pre
 
 Probes call `GET /v1/health/` and `GET /v1/ready/` without a key. Both return the version and whether the store answers,
 nothing else. `/docs` is a file that shows the OpenAPI document, for which it asks with the user's key.
+
+The pages of the dashboard are opened by a browser, which sends no key: there a cookie counts too, but never for the
+API. Their forms need the header that htmx sets, which no page of another origin can send without a preflight.
 """
 
 from __future__ import annotations
@@ -30,11 +33,20 @@ from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.limits import Limits
 from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig
 from perdure.server.log import TRACE_HEADER, current_trace, trace_id
+from perdure.server.session import Sessions
 from perdure.server.wire.fields import request_limits
 
 log = logging.getLogger(__name__)
 
 OPEN_PATHS = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/", "/docs", "/docs/"})
+PAGES = frozenset({"", "agents", "runs", "approvals", "connections", "data", "settings", "events", "static", "sign-in"})
+"""The first segments of the dashboard's paths."""
+
+OPEN_PAGES = frozenset({"static", "sign-in"})
+"""Those of them that need no session."""
+
+SIGN_IN = "/sign-in"
+
 WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 
 VALUES_MAX = 250_000
@@ -54,20 +66,21 @@ DRAIN_S = 5.0
 """How much of a body that is too long is still read, and for how long, before the answer is sent. Many clients read no
 answer before they have sent the whole body, and closing a connection with unread bytes discards the answer."""
 
-_UPLOAD = re.compile(r"/v1/(?:(?:folders|sources)/[^/]+/upload|agents/import)/?")
+_UPLOAD = re.compile(r"/v1/(?:(?:folders|sources)/[^/]+/upload|agents/import)/?|/data/folders/[^/]+/files")
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:\[\]/@?#\s]+)(?::(?P<port>\d{1,5}))?")
 _ORIGIN = re.compile(r"(?P<scheme>https?)://(?P<host>[^/]+)")
 _JSON = re.compile(rb"application/(?:json|[a-z0-9!#$&^_.+-]+\+json)")
 
 DEFAULT_PORTS = {"http": "80", "https": "443"}
 
-SCRIPT_HEADERS = (b"x-bare-password", b"x-stainless-lang", b"x-requested-with")
+PAGE_HEADER = b"hx-request"
+SCRIPT_HEADERS = (b"x-bare-password", b"x-stainless-lang", b"x-requested-with", PAGE_HEADER)
 """Headers that a page of another origin can't send without a preflight."""
 
 CACHE_MAX = 1_000
 
 HEADERS = frozenset(
-    {b"host", b"origin", b"sec-fetch-site", b"content-type", b"authorization", *SCRIPT_HEADERS}
+    {b"host", b"origin", b"sec-fetch-site", b"content-type", b"authorization", b"cookie", *SCRIPT_HEADERS}
     | {b"content-length", b"transfer-encoding", b"connection", b"upgrade", b"expect"}
 )
 """The headers that the guard reads."""
@@ -87,10 +100,14 @@ class Guard:
     Args:
         limits: the limits of lists in bodies, which routes check.
         upload_bytes: the largest file that can be uploaded. Uploads are streamed, not held in memory.
+        sessions: who is signed in to the dashboard.
     """
 
-    def __init__(self, app: ASGIApp, config: ServerConfig, limits: Limits, upload_bytes: int) -> None:
+    def __init__(
+        self, app: ASGIApp, config: ServerConfig, limits: Limits, upload_bytes: int, sessions: Sessions
+    ) -> None:
         self._app, self._config, self._limits, self._upload_bytes = app, config, limits, upload_bytes
+        self._sessions = sessions
         self._origins = Origins(config)
         self._json_limits = JsonLimits(size_bytes=config.max_body_bytes, depth=config.max_depth, values=VALUES_MAX)
         self._key = config.api_key.encode() if config.api_key else None
@@ -131,8 +148,14 @@ class Guard:
             raise _Refusal(403, problem)
         if scope["path"] in OPEN_PATHS:  # they need no key, so their bodies are not read
             return receive
-        if self._key is not None and not self._has_key(headers):
-            raise _Refusal(401, "Unauthorized")
+        segment = scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else None
+        is_page = segment in PAGES
+        if self._key is not None and segment not in OPEN_PAGES and not self._has_key(headers):
+            if not is_page:
+                raise _Refusal(401, "Unauthorized")
+            self._check_session(scope, headers)
+        if is_page and scope["method"] not in WITHOUT_BODY and PAGE_HEADER not in headers:
+            raise _Refusal(403, "a form of the dashboard needs the header HX-Request, which its pages set")
         if not _has_body(scope["method"], headers):
             return receive
         if b"upgrade" in headers and b"upgrade" in headers.get(b"connection", b"").lower():
@@ -145,12 +168,8 @@ class Guard:
                 raise _Refusal(415, problem)
             return self._limit_upload(headers, receive)
         bodies = [await self._read(headers, receive)]
-        if bodies[0] and (problem := body_type_problem(headers)) is not None:
-            raise _Refusal(415, problem)
-        try:
-            check_json(bodies[0], self._json_limits)
-        except DataTooLarge as error:
-            raise _Refusal(422, f"body: {error}") from error
+        if not is_page:
+            self._check_body(bodies[0], headers)
 
         async def replay() -> Message:
             if bodies:  # dropped when it is read: the answer may take an hour
@@ -158,6 +177,23 @@ class Guard:
             return await receive()
 
         return replay
+
+    def _check_body(self, body: bytes, headers: Mapping[bytes, bytes]) -> None:
+        """Raises: _Refusal: the body is not JSON within the limits."""
+        if body and (problem := body_type_problem(headers)) is not None:
+            raise _Refusal(415, problem)
+        try:
+            check_json(body, self._json_limits)
+        except DataTooLarge as error:
+            raise _Refusal(422, f"body: {error}") from error
+
+    def _check_session(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        """Raises: _Refusal: who asks for a page is not signed in; a browser is sent to where it can."""
+        if self._sessions.accepts(headers.get(b"cookie", b"")):
+            return
+        if PAGE_HEADER in headers or scope["method"] not in WITHOUT_BODY:
+            raise _Refusal(401, "sign in first: reload the page", (b"hx-redirect", SIGN_IN.encode()))
+        raise _Refusal(303, "sign in first", (b"location", SIGN_IN.encode()))
 
     def _has_key(self, headers: Mapping[bytes, bytes]) -> bool:
         """Whether a request carries the API key, in either form."""

@@ -7,10 +7,11 @@ import errno
 import resource
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 import uvicorn
+from starlette.routing import BaseRoute
 
 from perdure.core.errors import InvalidInput
 from perdure.library.perdure import AsyncPerdure
@@ -28,7 +29,13 @@ ACCEPT_MAX = 64
 could use up the process's open files, including those reserved for the store."""
 
 
-async def serve(perdure: AsyncPerdure, config: ServerConfig, *, on_ready: Callable[[str], None] | None = None) -> None:
+async def serve(
+    perdure: AsyncPerdure,
+    config: ServerConfig,
+    *,
+    pages: Sequence[BaseRoute] = (),
+    on_ready: Callable[[str], None] | None = None,
+) -> None:
     """Serve until a signal (SIGINT, SIGTERM, in the main thread) or this task's cancellation stops it.
 
     Stopping ends open streams and waiting requests, which tell their clients that their runs go on; the runs continue
@@ -36,11 +43,12 @@ async def serve(perdure: AsyncPerdure, config: ServerConfig, *, on_ready: Callab
     return and is not raised again. A second SIGINT does not wait for answers. Run it in a loop made by `loop_factory`.
 
     Args:
+        pages: the routes of the dashboard.
         on_ready: called once with the address, such as `http://127.0.0.1:8283`, when the server accepts requests.
     Raises: InvalidInput: the address can't be bound.
     """
     listener = bind(config)
-    app = create_app(perdure, config)
+    app = create_app(perdure, config, pages=pages)
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = Connections(config, files=files if files != resource.RLIM_INFINITY else 2**31)
     server = _Server(

@@ -1,10 +1,11 @@
-"""`perdure serve`, until a signal comes, and `perdure key`, which prints the API key of the server."""
+"""`perdure serve` until a signal comes; `perdure ui` opens its dashboard, and `perdure key` prints its key."""
 
 from __future__ import annotations
 
 import logging
 import os
 import signal
+import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,10 +16,12 @@ from perdure.cli.views.fold import visible
 from perdure.cli.views.text import TextView
 from perdure.cli.views.view import View
 from perdure.core.errors import InvalidInput, ModelNotFound, PerdureError
+from perdure.engine.ports import SystemClock
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.config import ServerConfig
 from perdure.server.key import key_path, load_key
 from perdure.server.log import log_to
+from perdure.server.session import make_token
 from perdure.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -32,8 +35,44 @@ async def key(view: View) -> None:
     view.print(api_key)
 
 
-async def serve(*, host: str | None, port: int | None) -> int:
-    """Serve until a signal comes, and return the exit code."""
+async def ui(*, host: str | None, port: int | None, browse: bool) -> int:
+    """Open the dashboard of the server that runs, else start one; return the exit code."""
+    try:
+        config = ServerConfig.from_environment(host=host, port=port)
+    except PerdureError as error:
+        TextView(Terminal(*standard_streams(), interactive=False)).error(error)
+        return 1
+    address = f"http://{config.host}:{config.port}"
+    if not config.port or not await _answers(address):
+        return await serve(host=host, port=port, browse=browse)
+    link = dashboard_link(address, config)
+    if browse:
+        webbrowser.open(link)
+    TextView(Terminal(*standard_streams(), interactive=False)).print(link)
+    return 0
+
+
+async def _answers(address: str) -> bool:
+    """Whether a server of Perdure answers there."""
+    import httpx
+
+    try:
+        async with httpx.AsyncClient(timeout=2, trust_env=False) as client:
+            answer = await client.get(f"{address}/v1/health/")
+            return answer.status_code == 200 and "version" in answer.json()
+    except (httpx.HTTPError, ValueError):
+        return False
+
+
+def dashboard_link(address: str, config: ServerConfig) -> str:
+    """The address of the dashboard; where a key is needed, with a token that signs in once."""
+    if config.api_key is None:
+        return address
+    return f"{address}/sign-in?token={make_token(config.api_key, SystemClock())}"
+
+
+async def serve(*, host: str | None, port: int | None, browse: bool = False) -> int:
+    """Serve until a signal comes, and return the exit code. `browse`: open the dashboard in a browser."""
     out, err = standard_streams()
     terminal = Terminal(out, err, interactive=False)
     try:
@@ -43,14 +82,16 @@ async def serve(*, host: str | None, port: int | None) -> int:
         return 1
     secrets = {**os.environ, "PERDURE_API_KEY": config.api_key or ""}  # the key of `auto` is in a file
     with log_to(err, form=config.log, level=config.log_level, environment=secrets):
-        return await _serve(config, terminal, _LogView(terminal) if config.log == "json" else TextView(terminal))
+        view = _LogView(terminal) if config.log == "json" else TextView(terminal)
+        return await _serve(config, terminal, view, browse=browse)
 
 
-async def _serve(config: ServerConfig, terminal: Terminal, view: TextView) -> int:
+async def _serve(config: ServerConfig, terminal: Terminal, view: TextView, *, browse: bool) -> int:
     """Open the store and serve until a signal comes; return the exit code."""
     from rich.text import Text
 
     from perdure.server.serve import serve as run_server
+    from perdure.ui.routes import build_routes
 
     try:
         settings = Settings.from_environment()
@@ -77,11 +118,15 @@ async def _serve(config: ServerConfig, terminal: Terminal, view: TextView) -> in
                     f" · next: Letta(base_url={url!r}) of letta-client, or `perdure doctor`; Ctrl-C stops"
                 )
                 terminal.show(Text(visible(line)))
+                link = dashboard_link(url, config)
+                view.hint(f"Dashboard: {link}" + (" (signs in once, for ten minutes)" if config.api_key else ""))
+                if browse:
+                    webbrowser.open(link)
                 if config.key_file is not None:
                     view.hint(f"It asks for the API key of {config.key_file}: `perdure key` prints it.")
 
             with _ignore_stop_signals():
-                await run_server(perdure, config, on_ready=ready)
+                await run_server(perdure, config, pages=build_routes(), on_ready=ready)
     except PerdureError as error:
         view.clear_status()
         view.error(error)

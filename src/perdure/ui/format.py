@@ -1,0 +1,78 @@
+"""How values are shown on pages: times, amounts, ids and differences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+_UNITS = ((365 * 86_400, "y"), (30 * 86_400, "mo"), (7 * 86_400, "w"), (86_400, "d"), (3_600, "h"), (60, "min"))
+ID_CHARS = 8
+
+
+def ago(moment: datetime | None) -> str:
+    """How long ago a time was, in its largest unit."""
+    if moment is None:
+        return "never"
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return "just now"
+
+
+def iso(moment: datetime) -> str:
+    """A time in full, in UTC."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def number(value: float | None) -> str:
+    """A whole number with thousands separated; an unknown one is a dash."""
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def dollars(value: float | None) -> str:
+    """A price in US dollars; an unknown one is a dash."""
+    if value is None:
+        return "–"
+    return f"${value:,.2f}" if value >= 1 else f"${value:.4f}"
+
+
+def percent(part: float, whole: float) -> str:
+    """A share, with one decimal."""
+    return f"{100 * part / whole:.1f} %" if whole else "0 %"
+
+
+def short(identifier: str) -> str:
+    """The beginning of an id, which is enough to recognise it."""
+    kind, _, rest = identifier.partition("-")
+    return f"{kind}-{rest[:ID_CHARS]}"
+
+
+def diff_lines(diff: str) -> Sequence[Mapping[str, str]]:
+    """The lines of a unified difference: each with its `kind` (`add`, `del`, `at`, `same`) and `text`."""
+    kinds = {"+": "add", "-": "del", "@": "at", "\\": "at"}
+    return [{"kind": kinds.get(line[:1], "same"), "text": line} for line in diff.splitlines()]
+
+
+def pretty(value: Any) -> str:
+    """JSON for people; a text that is JSON is parsed first."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return str(value)
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "ago": ago,
+    "iso": iso,
+    "number": number,
+    "dollars": dollars,
+    "percent": percent,
+    "short": short,
+    "diff_lines": diff_lines,
+    "pretty": pretty,
+}

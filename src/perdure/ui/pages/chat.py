@@ -1,0 +1,251 @@
+"""Chat: the messages of a conversation, sending, stopping, and answering calls that wait."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from perdure.core.answers import PendingCall
+from perdure.core.blocks import BlockVersion
+from perdure.core.conversations import Conversation
+from perdure.core.events import Delta, DeltaStreamed, MemoryEdited, MessageAdded, RunEnded, StepAbandoned, StoredEvent
+from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, RunId
+from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolDecision, ToolResult
+from perdure.core.runs import RunFilter
+from perdure.library.paging import Page as ListPage
+from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.messages import NewMessage
+from perdure.library.services.steps import overview_of
+from perdure.server.sse import HEADERS as STREAM_HEADERS
+from perdure.ui.pages.home import agent_shape
+from perdure.ui.render import HEADERS, Data, Notice, Pages, agent_id_of, environment, field_of, form_of
+
+MESSAGES_MAX, VERSIONS_MAX, CONVERSATIONS_MAX = 50, 50, 100
+
+pages = Pages()
+
+
+@pages.get("/agents/{agent_id}", "chat.html")
+async def chat(request: Request, library: AsyncPerdure) -> Data:
+    """The newest messages of a conversation, or with `before` those before a number."""
+    services, agent_id = library.services, agent_id_of(request)
+    agent = await services.agents.resolve(agent_id)
+    conversation = await services.conversations.get(agent_id, _conversation_id(request))
+    before = request.query_params.get("before", "")
+    messages = await services.messages.list(
+        agent_id,
+        conversation=conversation.id,
+        limit=MESSAGES_MAX,
+        before_seq=int(before) if before.isdigit() else None,
+        after_seq=None,
+        newest_first=True,
+        reset=False,
+    )
+    messages = messages[::-1]
+    edits = await _edits(library, agent_id, messages)
+    lines = await services.conversations.list_of_agent(agent_id, limit=CONVERSATIONS_MAX, after_seq=-1)
+    where = RunFilter(agent_ids=(agent_id,), conversation_id=conversation.id, statuses=("queued", "running"))
+    running = await services.runs.list(where, ListPage(1, ascending=True))
+    return {
+        "title": agent.name,
+        "agent": agent_shape(agent),
+        "tab": "chat",
+        "conversation": _conversation_shape(conversation),
+        "conversations": [_conversation_shape(line) for line in lines],
+        "items": [item for message in messages for item in message_items(message, edits.get(message.id, ()))],
+        "older": messages[0].seq if len(messages) == MESSAGES_MAX else None,
+        "pending": [pending_shape(call) for call in await services.approvals.list(agent_id, conversation.id)],
+        "run_id": running[0].id if running else None,
+        "context": await context_shape(library, agent_id, conversation.id),
+        "models": list(library.app.models.handles()),
+    }
+
+
+async def context_shape(library: AsyncPerdure, agent_id: AgentId, conversation: ConversationId) -> Data:
+    """What fills the window of the next request."""
+    overview = overview_of(await library.services.steps.preview(agent_id, conversation))
+    parts = [{"name": part.name, "tokens": part.tokens} for part in overview.parts]
+    return {
+        "window": overview.window_tokens,
+        "used": overview.used_tokens,
+        "reserve": overview.reserve_tokens,
+        "free": overview.free_tokens,
+        "over": overview.over_tokens,
+        "parts": parts,
+        "measured": overview.measured_tokens is not None,
+        "rewrite": overview.rewrite,
+        "hidden_messages": overview.hidden_messages,
+        "pending_edits": overview.pending_edits,
+    }
+
+
+def message_items(message: Message, edits: Sequence[BlockVersion] = ()) -> Iterable[Data]:
+    """What the chat shows of a message, part by part; of the engine's own messages only summaries and notes."""
+    common = {"message_id": message.id, "at": message.occurred_at, "run_id": message.run_id, "step_id": message.step_id}
+    for place, part in enumerate(message.parts):
+        item = {**common, "id": f"{message.id}-{place}"}
+        match part:
+            case _ if message.kind not in ("message", "approval"):
+                yield {**item, "kind": "note", "name": message.kind, "text": message.text}
+                return
+            case Text(text=text):
+                yield {**item, "kind": message.role, "name": message.name, "text": text}
+            case Image():
+                yield {**item, "kind": message.role, "name": message.name, "text": part.text}
+            case Reasoning(text=text) if text:
+                yield {**item, "kind": "reasoning", "text": text}
+            case ToolCall():
+                if part.thoughts:
+                    yield {**item, "id": f"{item['id']}-thoughts", "kind": "reasoning", "text": part.thoughts}
+                if part.speech:
+                    yield {**item, "kind": "assistant", "name": None, "text": part.speech}
+                else:
+                    yield {**item, "kind": "call", "name": part.name, "text": part.own_arguments}
+            case ToolResult():
+                failed = part.status != "success"
+                yield {**item, "kind": "result", "name": part.name, "text": part.text, "failed": failed}
+            case ToolDecision():
+                text = "Approved" if part.approve else "Denied"
+                yield {**item, "kind": "note", "name": "approval", "text": f"{text}: {part.reason or part.call_id}"}
+            case _:
+                pass
+    for edit in edits:
+        yield edit_item(edit.block_id, edit.version, edit.label, edit.diff)
+
+
+def edit_item(block_id: BlockId, version: int, label: str, diff: str) -> Data:
+    """What the chat shows of an edit of memory."""
+    return {"id": f"edit-{block_id}-{version}", "kind": "edit", "name": label, "text": diff}
+
+
+async def _edits(
+    library: AsyncPerdure, agent_id: AgentId, messages: Sequence[Message]
+) -> Mapping[MessageId, Sequence[BlockVersion]]:
+    """The edits of memory that these messages made, by the message with the call."""
+    found: dict[MessageId, list[BlockVersion]] = {}
+    if any(message.calls for message in messages):
+        for block in await library.services.blocks.list_of_agent(agent_id):
+            versions = await library.services.blocks.list_versions(agent_id, block.label, limit=VERSIONS_MAX)
+            for version in reversed(versions):
+                if version.author.message_id is not None and version.diff:
+                    found.setdefault(version.author.message_id, []).append(version)
+    return found
+
+
+def pending_shape(call: PendingCall) -> Data:
+    """A call that waits."""
+    return {
+        "call_id": call.call_id,
+        "tool": call.name,
+        "arguments": call.call.own_arguments,
+        "agent_id": call.agent_id,
+        "conversation_id": call.conversation_id,
+        "run_id": call.run_id,
+        "awaits_client": call.awaits_client,
+    }
+
+
+def _conversation_shape(conversation: Conversation) -> Data:
+    number = "first conversation" if conversation.seq == 0 else f"conversation {conversation.seq}"
+    name = conversation.summary or number
+    return {"id": conversation.id, "seq": conversation.seq, "name": name, "updated_at": conversation.updated_at}
+
+
+def _conversation_id(request: Request) -> ConversationId | None:
+    value = request.query_params.get("conversation")
+    return None if not value else ConversationId(value)
+
+
+@pages.post("/agents/{agent_id}/messages", shows=chat)
+async def send(request: Request, library: AsyncPerdure) -> Notice:
+    """Send a message; its run goes on in the background, and the page follows it."""
+    agent_id, form = agent_id_of(request), await form_of(request)
+    conversation = await library.services.conversations.get(agent_id, _conversation_id(request))
+    message = NewMessage((Text(field_of(form, "text")),))
+    await library.services.messages.submit(
+        agent_id,
+        [message],
+        conversation_seq=conversation.seq,
+        background=True,
+        idempotency_key=form.get("key") or None,
+    )
+    return Notice("")
+
+
+@pages.post("/agents/{agent_id}/stop", shows=chat)
+async def stop(request: Request, library: AsyncPerdure) -> Notice:
+    """Ask the runs of the conversation to stop."""
+    await library.services.runs.cancel_all(agent_id_of(request), conversation=_conversation_id(request))
+    return Notice("The run was asked to stop.")
+
+
+@pages.post("/agents/{agent_id}/answers", shows=chat)
+async def answer(request: Request, library: AsyncPerdure) -> Notice:
+    """Approve or deny a call that waits."""
+    agent_id, form = agent_id_of(request), await form_of(request)
+    approves, call_id = form.get("approve") == "yes", field_of(form, "call_id")
+    conversation = await library.services.conversations.get(agent_id, _conversation_id(request))
+    decision = ToolDecision(call_id, approves, form.get("reason") or None)
+    await library.services.messages.submit(
+        agent_id, (), conversation_seq=conversation.seq, answers=[decision], partial=True, background=True
+    )
+    return Notice("The call was approved." if approves else "The call was denied.")
+
+
+@pages.post("/agents/{agent_id}/model", shows=chat)
+async def switch_model(request: Request, library: AsyncPerdure) -> Notice:
+    """Give the agent another model."""
+    agent_id, handle = agent_id_of(request), field_of(await form_of(request), "model")
+    await library.services.agents.check_model(handle)
+    agent = await library.services.agents.update(agent_id, {"model": handle})
+    return Notice(f"{agent.name} answers with {handle} from now on.")
+
+
+async def events(request: Request) -> Response:
+    """The events of a run as HTML fragments: each names the element that it replaces, or is a new one."""
+    library: AsyncPerdure = request.app.state.perdure
+    run = await library.services.runs.get(RunId(request.path_params["run_id"]))
+    last = request.headers.get("last-event-id", "")
+    followed = library.services.runs.follow(run, after=int(last) if last.isdigit() else 0)
+    return StreamingResponse(
+        _fragments(followed), media_type="text/event-stream", headers={**HEADERS, **STREAM_HEADERS}
+    )
+
+
+pages.add("/events/runs/{run_id}", events)
+
+
+async def _fragments(followed: AsyncIterator[StoredEvent | Delta]) -> AsyncIterator[bytes]:
+    """Each event of a run that the chat shows, as a server-sent event."""
+    template = environment().get_template("_item.html")
+    async for sent in followed:
+        seq = sent.seq if isinstance(sent, StoredEvent) else None
+        event = sent.event if isinstance(sent, StoredEvent) else sent
+        match event:
+            case Delta() | DeltaStreamed():
+                delta = event if isinstance(event, Delta) else event.delta
+                piece = {"message": delta.message_id, "kind": delta.kind, "index": delta.index, "text": delta.text}
+                yield _sse("delta", piece, seq)
+            case MessageAdded(message=Message() as message):
+                items = [{"id": item["id"], "html": template.render(item=item)} for item in message_items(message)]
+                yield _sse("message", {"message": message.id, "items": items}, seq)
+            case MemoryEdited():
+                item = edit_item(event.block_id, event.version, event.label, event.diff)
+                items = [{"id": item["id"], "html": template.render(item=item)}]
+                yield _sse("message", {"message": None, "items": items}, seq)
+            case StepAbandoned():
+                yield _sse("void", {}, seq)
+            case RunEnded():
+                failure = None if event.failure is None else event.failure.message
+                yield _sse("end", {"reason": event.stop_reason, "failure": failure}, seq)
+            case _:
+                pass
+    yield _sse("closed", {}, None)
+
+
+def _sse(name: str, data: Mapping[str, object], seq: int | None) -> bytes:
+    number = "" if seq is None else f"id: {seq}\n"
+    return f"{number}event: {name}\ndata: {json.dumps(data)}\n\n".encode()

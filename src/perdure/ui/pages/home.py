@@ -1,0 +1,91 @@
+"""Home: the agents, the newest runs, and the calls that wait for approval."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from perdure.core.agents import Agent, AgentFilter
+from perdure.core.runs import Run, RunFilter
+from perdure.library.paging import Page
+from perdure.library.perdure import AsyncPerdure
+from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of
+
+AGENTS_MAX, RUNS_MAX = 50, 10
+
+pages = Pages()
+
+
+@pages.get("/", "home.html")
+async def home(request: Request, library: AsyncPerdure) -> Data:
+    """The agents used last come first."""
+    services, text = library.services, request.query_params.get("q", "").strip()
+    after = request.query_params.get("after")
+    agents = await services.agents.list(AgentFilter(text=text or None), Page(AGENTS_MAX, False, after), "used")
+    runs = await services.runs.list(RunFilter(), Page(RUNS_MAX, ascending=False))
+    names = {agent.id: agent.name for agent in agents}
+    for run in runs:
+        if run.key.agent_id not in names:
+            names[run.key.agent_id] = (await services.agents.resolve(run.key.agent_id)).name
+    return {
+        "title": "Home",
+        "agents": [agent_shape(agent) for agent in agents],
+        "after": after_of(agents, AGENTS_MAX),
+        "search": text,
+        "runs": [run_shape(run) | {"agent": names[run.key.agent_id]} for run in runs],
+        "pending": [
+            {"agent": name, "agent_id": call.agent_id, "tool": call.name, "call_id": call.call_id}
+            for name, call in await services.approvals.list_all()
+        ],
+        "model": {"handle": library.app.choice.handle, "reason": library.app.choice.reason},
+        "models": list(library.app.models.handles()),
+    }
+
+
+def agent_shape(agent: Agent) -> Data:
+    """What lists of agents show."""
+    return {
+        "id": agent.id,
+        "name": agent.name,
+        "model": agent.model,
+        "description": agent.description,
+        "messages": agent.message_count,
+        "tags": list(agent.tags),
+        "updated_at": agent.updated_at,
+    }
+
+
+def run_shape(run: Run) -> Data:
+    """What lists of runs show."""
+    return {
+        "id": run.id,
+        "agent_id": run.key.agent_id,
+        "conversation_id": run.conversation_id,
+        "status": run.status,
+        "stop_reason": run.stop_reason,
+        "steps": run.step_count,
+        "input_tokens": run.usage.input_tokens,
+        "output_tokens": run.usage.output_tokens,
+        "created_at": run.created_at,
+        "failure": None if run.failure is None else run.failure.message,
+    }
+
+
+@pages.post("/agents", shows=home)
+async def create(request: Request, library: AsyncPerdure) -> Notice:
+    """Create an agent, and open its chat."""
+    form = await form_of(request)
+    agent = await library.create_agent(
+        field_of(form, "name").strip(),
+        model=form.get("model") or None,
+        persona=form.get("persona") or None,
+        human=form.get("human") or None,
+    )
+    return Notice(f"Agent {agent.info.name!r} was created.", location=f"/agents/{agent.id}")
+
+
+@pages.post("/agents/{agent_id}/delete", shows=home)
+async def delete(request: Request, library: AsyncPerdure) -> Notice:
+    """Delete an agent with all that is its own."""
+    agent = await library.services.agents.resolve(agent_id_of(request))
+    await library.services.agents.delete(agent.id)
+    return Notice(f"Agent {agent.name!r} was deleted with its history.", location="/")

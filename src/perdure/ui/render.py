@@ -1,0 +1,176 @@
+"""Pages: a handler returns the data of its page, which is shown as HTML, or as JSON with `?format=json`."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from perdure.core.errors import InvalidInput, PerdureError
+from perdure.core.ids import AgentId, is_id
+from perdure.library.perdure import AsyncPerdure
+from perdure.server.errors import error_answer
+from perdure.ui.format import FILTERS
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+JSON = "application/json"
+Data = dict[str, Any]
+Load = Callable[[Request, AsyncPerdure], Awaitable[Data]]
+
+HEADERS: Mapping[str, str] = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+        " form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""Only this server's own files run, no other page can frame these, and no proxy keeps them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What an action did, shown above its page.
+
+    Args:
+        undo: the path of the action that takes it back.
+        fields: what that action is sent.
+        location: another page that is opened instead of the action's own.
+    """
+
+    text: str
+    undo: str | None = None
+    fields: Mapping[str, str] | None = None
+    is_error: bool = False
+    location: str | None = None
+
+
+Act = Callable[[Request, AsyncPerdure], Awaitable[Notice]]
+
+
+class Page:
+    """A page: its template, and the function that loads its data."""
+
+    def __init__(self, load: Load, template: str) -> None:
+        self._load, self._template = load, template
+
+    async def show(self, request: Request, notice: Notice | None = None, status: int = 200) -> Response:
+        """The page as HTML or JSON; what it can't load is answered with a page that says why."""
+        library: AsyncPerdure = request.app.state.perdure
+        is_json = request.query_params.get("format") == "json"
+        try:
+            data = await self._load(request, library)
+        except PerdureError as error:
+            answer = error_answer(error)
+            if is_json:
+                return answer
+            return html("error.html", {"error": str(error), "title": "Not found"}, request, status=answer.status_code)
+        if is_json:
+            return Response(json.dumps(data, ensure_ascii=False, default=str), headers=dict(HEADERS), media_type=JSON)
+        return html(self._template, data, request, notice=notice, status=status)
+
+
+class Pages:
+    """The routes of some pages and of their actions."""
+
+    def __init__(self) -> None:
+        self.routes: list[BaseRoute] = []
+
+    def get(self, path: str, template: str) -> Callable[[Load], Page]:
+        """Register the function that loads a page."""
+
+        def register(load: Load) -> Page:
+            page = Page(load, template)
+
+            async def endpoint(request: Request) -> Response:
+                return await page.show(request)
+
+            self.routes.append(Route(path, endpoint, methods=["GET"]))
+            return page
+
+        return register
+
+    def post(self, path: str, *, shows: Page) -> Callable[[Act], Act]:
+        """Register an action; after it the page `shows` is shown, with what the action did or why it did not."""
+
+        def register(act: Act) -> Act:
+            async def endpoint(request: Request) -> Response:
+                try:
+                    notice = await act(request, request.app.state.perdure)
+                except PerdureError as error:
+                    return await shows.show(request, Notice(str(error), is_error=True), error_answer(error).status_code)
+                if notice.location is not None:
+                    return Response(status_code=204, headers={**HEADERS, "hx-redirect": notice.location})
+                return await shows.show(request, notice)
+
+            self.routes.append(Route(path, endpoint, methods=["POST"]))
+            return act
+
+        return register
+
+    def add(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], *methods: str) -> None:
+        """Register a route that is no page: a file, a stream."""
+        self.routes.append(Route(path, endpoint, methods=list(methods or ("GET",))))
+
+
+def html(
+    template: str, data: Mapping[str, Any], request: Request, *, notice: Notice | None = None, status: int = 200
+) -> Response:
+    """The answer with a template's HTML."""
+    values = {**data, "notice": notice, "path": request.url.path, "query": request.query_params}
+    text = environment().get_template(template).render(values)
+    return Response(text, status, headers=dict(HEADERS), media_type="text/html")
+
+
+@functools.cache
+def environment() -> Environment:
+    """The environment of the templates: every value is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("perdure.ui"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(FILTERS)
+    return made
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form, as texts. Line ends are `\\n`, as in the value before the browser sent it."""
+    form = await request.form()
+    return {name: value.replace("\r\n", "\n") for name, value in form.items() if isinstance(value, str)}
+
+
+def field_of(form: Mapping[str, str], name: str) -> str:
+    """A field that a form must have. Raises: InvalidInput: it is missing or blank."""
+    value = form.get(name, "")
+    if not value.strip():
+        raise InvalidInput(f"{name}: the field is empty; fill it in")
+    return value
+
+
+def agent_id_of(request: Request) -> AgentId:
+    """The agent of the path. Raises: InvalidInput."""
+    value: str = request.path_params["agent_id"]
+    if not is_id("agent", value):
+        raise InvalidInput(f"{value!r} is not an agent's id: one looks like agent-123e4567-e89b-42d3-a456-426614174000")
+    return AgentId(value)
+
+
+def after_of(items: Sequence[Any], limit: int) -> str | None:
+    """The cursor of the next page: the id of the last item of a full page."""
+    return items[-1].id if len(items) == limit else None

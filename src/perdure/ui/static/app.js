@@ -1,0 +1,106 @@
+// The chat's stream, keyboard shortcuts and the theme. Everything else is htmx on the server's HTML.
+"use strict";
+
+const log = () => document.getElementById("messages");
+const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
+const toEnd = () => window.scrollTo(0, document.documentElement.scrollHeight);
+let source = null;
+
+function element(tag, className, text) {
+  const made = document.createElement(tag);
+  made.className = className;
+  if (text) made.textContent = text;
+  return made;
+}
+
+// A piece of an answer that is not stored yet.
+function showDelta(delta) {
+  const id = `live-${delta.message}-${delta.kind.startsWith("tool") ? "call" : delta.kind}-${delta.index}`;
+  let item = document.getElementById(id);
+  if (!item) {
+    item = element("article", `item live ${delta.kind === "text" ? "assistant" : "reasoning"}`);
+    item.id = id;
+    item.dataset.message = delta.message;
+    item.append(element("p", "who", { text: "Agent", reasoning: "Thinking" }[delta.kind] || "Calls a tool"));
+    item.append(element("div", "text"));
+    log().append(item);
+  }
+  item.lastChild.append(delta.kind === "tool_name" ? `${delta.text} ` : delta.text);
+}
+
+// The server's HTML of a message, in place of what was shown of it before.
+function showMessage(data) {
+  for (const live of log().querySelectorAll(".live")) if (live.dataset.message === data.message) live.remove();
+  for (const item of data.items) {
+    const template = document.createElement("template");
+    template.innerHTML = item.html;
+    const shown = document.getElementById(item.id);
+    if (shown) shown.replaceWith(template.content); else log().append(template.content);
+  }
+  log().querySelector(":scope > .empty")?.remove();
+}
+
+function follow() {
+  source?.close();
+  source = null;
+  const run = document.querySelector(".chat")?.dataset.run;
+  if (!run) return;
+  source = new EventSource(`/events/runs/${run}`);
+  const on = (name, show) => source.addEventListener(name, (event) => {
+    const stay = atEnd();
+    show(JSON.parse(event.data));
+    if (stay) toEnd();
+  });
+  on("delta", showDelta);
+  on("message", showMessage);
+  on("void", () => log().querySelectorAll(".live").forEach((live) => live.remove()));
+  on("closed", () => {
+    source.close();
+    source = null;
+    refresh();
+  });
+}
+
+// The page as it is now: its context bar, and calls that wait. What is typed stays.
+function refresh() {
+  const typed = document.getElementById("text")?.value ?? "";
+  htmx.ajax("GET", location.href, { target: "#main", select: "#main", swap: "outerHTML show:none" }).then(() => {
+    const text = document.getElementById("text");
+    if (text) text.value = typed;
+  });
+}
+
+function grow(area) {
+  area.rows = Math.min(12, Math.max(area.rows > 1 && !area.closest(".composer") ? area.rows : 1, area.value.split("\n").length));
+}
+
+document.addEventListener("input", (event) => {
+  if (event.target.matches(".composer textarea")) grow(event.target);
+});
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-submit]")) event.target.form.submit();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.target.matches(".composer textarea") && event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    event.target.form.requestSubmit();
+  } else if (event.key === "/" && !event.target.matches("input, textarea, select")) {
+    const search = document.querySelector("input[type=search]");
+    if (search) { event.preventDefault(); search.focus(); }
+  }
+});
+document.addEventListener("submit", (event) => {
+  const key = event.target.querySelector("input[name=key][type=hidden]");
+  if (key) key.value = crypto.randomUUID();
+}, true);
+document.getElementById("theme")?.addEventListener("click", () => {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  localStorage.setItem("theme", root.dataset.theme);
+});
+document.addEventListener("htmx:afterSettle", (event) => {
+  if (event.target.id !== "main" && !document.querySelector("#main")?.contains(event.target)) return;
+  if (document.querySelector(".chat")) { follow(); toEnd(); document.getElementById("text")?.focus(); }
+});
+if (document.querySelector(".chat")) { follow(); toEnd(); }

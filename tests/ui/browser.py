@@ -1,0 +1,68 @@
+"""The dashboard without a browser: a client of its application, and what a page's HTML holds."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from html.parser import HTMLParser
+from typing import Any
+
+import httpx
+
+from perdure import AsyncPerdure
+from perdure.server.app import create_app
+from perdure.server.config import ServerConfig
+from perdure.settings import Settings
+from perdure.testing import InlineStore, ScriptedModel
+from perdure.ui.routes import build_routes
+
+MODEL = "test/scripted"
+BASE = "http://127.0.0.1:8283"
+FORM = {"hx-request": "true"}
+"""What the dashboard's own forms send."""
+
+
+@contextlib.asynccontextmanager
+async def dashboard(
+    *script: Any, config: ServerConfig | None = None, tools: Sequence[Callable[..., Any]] = (), **settings: Any
+) -> AsyncIterator[tuple[httpx.AsyncClient, AsyncPerdure]]:
+    """A client of the dashboard, which sends what its forms send, and the store behind it."""
+    library = await AsyncPerdure.open(
+        store=InlineStore(),
+        models={MODEL: ScriptedModel(*script)},
+        tools=tools,
+        settings=Settings(**{"model": MODEL, "secret_key": "for tests, this one", **settings}),
+    )
+    app = create_app(library, config or ServerConfig(), pages=build_routes())
+    transport = httpx.ASGITransport(app=app)
+    async with library, httpx.AsyncClient(transport=transport, base_url=BASE, headers=FORM) as client:
+        yield client, library
+
+
+class _Texts(HTMLParser):
+    """Collects tags with their attributes, and the text between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def tags_of(html: str) -> list[tuple[str, dict[str, str | None]]]:
+    """The tags of a page, each with its attributes."""
+    parser = _Texts()
+    parser.feed(html)
+    return parser.tags
+
+
+def text_of(html: str) -> str:
+    """What a page shows."""
+    parser = _Texts()
+    parser.feed(html)
+    return " ".join(" ".join(parser.texts).split())

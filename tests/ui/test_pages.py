@@ -1,0 +1,117 @@
+"""Pages show what the store holds, as HTML and as JSON, and their forms change it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from perdure.testing import calls, says
+from tests.ui.browser import dashboard, tags_of, text_of
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'"
+
+
+async def test_an_empty_store_shows_the_first_steps() -> None:
+    async with dashboard() as (client, _):
+        page = await client.get("/")
+
+    assert page.status_code == 200
+    assert "Create an agent" in text_of(page.text)
+
+
+async def test_a_form_creates_an_agent_and_opens_its_chat() -> None:
+    async with dashboard() as (client, library):
+        answer = await client.post("/agents", data={"name": "Ada", "human": "Likes tea."})
+        agent = await library.agent("Ada")
+
+        assert answer.headers["hx-redirect"] == f"/agents/{agent.id}"
+        assert (await agent.blocks.get("human")).value == "Likes tea."
+
+
+async def test_an_action_that_fails_shows_its_page_and_why() -> None:
+    async with dashboard() as (client, _):
+        answer = await client.post("/agents", data={"name": "?!"})
+
+    assert answer.status_code == 422
+    assert "?!" in text_of(answer.text) and "New agent" in text_of(answer.text)
+
+
+@pytest.mark.parametrize("path", ["", "/memory"])
+async def test_each_page_has_a_json_twin(path: str) -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        page = await client.get(f"/agents/{agent.id}{path}")
+        twin = (await client.get(f"/agents/{agent.id}{path}", params={"format": "json"})).json()
+
+    assert page.headers["content-type"].startswith("text/html")
+    assert twin["agent"]["name"] == "Ada"
+
+
+async def test_pages_run_no_text_of_others() -> None:
+    """Every text is escaped, and the policy lets only this server's files run."""
+    script = calls("memory_insert", label="human", new_str=HOSTILE, new_string=HOSTILE)
+    async with dashboard(script, says(HOSTILE)) as (client, library):
+        agent = await library.create_agent("Ada", description=HOSTILE, human=HOSTILE, tags=[HOSTILE])
+        await agent.send(HOSTILE)
+        await client.post(f"/agents/{agent.id}/memory/passages", data={"text": HOSTILE, "tags": "a<b"})
+        pages = [await client.get(path) for path in ("/", f"/agents/{agent.id}", f"/agents/{agent.id}/memory")]
+
+    for page in pages:
+        assert "script-src 'self';" in page.headers["content-security-policy"]
+        assert "alert(1)" in page.text
+        for tag, values in tags_of(page.text):
+            assert tag != "img" and not any(name.startswith("on") for name in values)
+            assert tag != "script" or str(values.get("src", "")).startswith("/static/")
+
+
+async def test_the_chat_follows_a_run() -> None:
+    """A sent message starts a run in the background; its events end with the answer's HTML."""
+    async with dashboard(says("Good morning.")) as (client, library):
+        agent = await library.create_agent("Ada")
+        page = await client.post(f"/agents/{agent.id}/messages", data={"text": "hello"})
+        (run_id,) = re.findall(r'data-run="(run-[^"]+)"', page.text)
+        stream = await client.get(f"/events/runs/{run_id}")
+        events = [
+            (block.split("event: ")[1].split("\n")[0], json.loads(block.split("data: ")[1]))
+            for block in stream.text.strip().split("\n\n")
+        ]
+
+    shown = [item["html"] for name, event in events if name == "message" for item in event["items"]]
+    assert "hello" in shown[0] and "Good morning." in shown[-1]
+    assert events[-1][0] == "closed"
+    assert ("end", {"reason": "end_turn", "failure": None}) in events
+
+
+async def test_an_edit_of_memory_stands_in_the_chat_as_a_difference() -> None:
+    script = calls("memory_insert", label="human", new_string="Likes tea.")
+    async with dashboard(script, says("Noted.")) as (client, library):
+        agent = await library.create_agent("Ada")
+        await agent.send("I like tea")
+        twin = (await client.get(f"/agents/{agent.id}", params={"format": "json"})).json()
+
+    (edit,) = [item for item in twin["items"] if item["kind"] == "edit"]
+    assert edit["name"] == "human" and "+Likes tea." in edit["text"]
+
+
+async def test_a_block_is_edited_and_restored() -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada", human="Likes tea.")
+        where = f"/agents/{agent.id}/memory/blocks/human"
+        page = await client.post(where, data={"value": "Likes coffee.", "version": "0"})
+        late = await client.post(where, data={"value": "Likes milk.", "version": "0"})
+        assert (await agent.blocks.get("human")).value == "Likes coffee."
+        await client.post(f"{where}/restore", data={"version": "0"})
+
+        assert "Undo" in text_of(page.text)
+        assert late.status_code == 409
+        assert (await agent.blocks.get("human")).value == "Likes tea."
+
+
+async def test_an_unknown_agent_is_a_page_that_says_so() -> None:
+    async with dashboard() as (client, _):
+        page = await client.get("/agents/agent-00000000-0000-4000-8000-000000000000")
+
+    assert page.status_code == 404
+    assert "Go to the home page" in text_of(page.text)
