@@ -50,7 +50,8 @@ from perdure.providers.choosing import probe_tools as probe_tools
 from perdure.providers.choosing import served_window as served_window
 from perdure.providers.discovery import ALIASES as ALIASES
 from perdure.providers.discovery import PROVIDERS as PROVIDERS
-from perdure.providers.discovery import Endpoint, endpoint_of_type, find_providers
+from perdure.providers.discovery import Endpoint as Endpoint
+from perdure.providers.discovery import endpoint_of_type, find_providers
 from perdure.providers.discovery import list_models as list_models
 from perdure.providers.embeddings.choose import EmbedderChoice as EmbedderChoice
 from perdure.providers.embeddings.choose import choose_embedder as choose_embedder
@@ -73,6 +74,8 @@ from perdure.toolbox.hooks.commands import HOOKS_FILE, command_hooks
 from perdure.toolbox.hooks.functions import entry_point_hooks, function_hooks
 from perdure.toolbox.hooks.functions import hook as hook
 from perdure.toolbox.mcp.toolbox import McpToolbox
+from perdure.toolbox.provider_guard import ProviderGuard
+from perdure.toolbox.provider_guard import place_provider as place_provider
 from perdure.toolbox.reports import Reports
 from perdure.toolbox.router import Toolboxes
 
@@ -307,7 +310,11 @@ def endpoint_of(provider: ModelProvider, cipher: Cipher, api_key: str | None = N
         if api_key is None and provider.sealed:
             api_key = cipher.decrypt(provider.sealed, bound_to=provider.binding).decode()
         return endpoint_of_type(
-            provider.name, provider.provider_type, base_url=provider.base_url, api_key=api_key or ""
+            provider.name,
+            provider.provider_type,
+            base_url=provider.base_url,
+            api_key=api_key or "",
+            guard=ProviderGuard(private=provider.private),
         )
     except (InvalidInput, SecretKeyMissing, SecretUnreadable) as error:
         return Endpoint(provider=provider.name, base_url="", problem=str(error), like="openai")

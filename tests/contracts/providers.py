@@ -18,7 +18,7 @@ class ProviderContract(Contract):
         async with self.open_store() as store:
             first, second = [await store.write(self.add_provider, name) for name in ("a", "b")]
             changed = replace(
-                first, base_url=AWKWARD[0], sealed=b"other", region="r", synced_at=LATER, updated_at=LATER
+                first, base_url=AWKWARD[0], private=True, sealed=b"other", region="r", synced_at=LATER, updated_at=LATER
             )
             await store.write(lambda tx: tx.providers.put(changed))
 

@@ -14,6 +14,7 @@ from perdure.providers.choosing import (
     Choice,
     chat_models,
     choose_offline,
+    is_chat_model,
     probe_tools,
     served_window,
 )
@@ -22,7 +23,6 @@ from perdure.providers.discovery import (
     Listing,
     _listing_request,
     find_providers,
-    is_chat_model,
     list_models,
     probe_local,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from perdure.settings import Settings
 from perdure.testing import says
 from perdure.testing.http_model import HttpModel
 from tests.server.routed import Routed, routed
+from tests.toolbox.names import PUBLIC
 from tests.toolbox.web_site import page, serving
 
 KEY = "sk-byok-1234567890abcdef"
@@ -116,6 +118,8 @@ async def test_a_key_that_the_provider_refuses(server: Routed, http: HttpModel) 
         ({"name": "a/b"}, 422, "provider name"),
         ({"name": ""}, 422, "name"),
         ({"base_url": "ftp://x"}, 422, "base_url"),
+        ({"base_url": "http://ann:word@example.com/v1"}, 422, "user name or password"),
+        ({"base_url": "http://example.com:0/v1"}, 422, "base_url"),
         ({"provider_type": "unheard", "base_url": None}, 422, "needs one"),
         ({"api_key": "a\nb"}, 422, "api_key"),
         ({"provider_type": "azure"}, 501, "protocol"),
@@ -161,3 +165,72 @@ async def test_providers_are_there_after_a_restart(tmp_path: Path, http: HttpMod
         reply = await agent.send("hi")
 
     assert reply.text == "hello" and http.headers[-1]["authorization"] == f"Bearer {KEY}"
+
+
+class Rebinding:
+    """A name server that moves `rebinds.example` to another address after its first answer."""
+
+    def __init__(self, *answers: str) -> None:
+        self._answers = list(answers)
+        self._look_up = socket.getaddrinfo
+
+    def __call__(self, host: Any, port: Any, *args: Any, **options: Any) -> list[Any]:
+        if host == "rebinds.example":
+            host = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        return self._look_up(host, port, *args, **options)
+
+
+@pytest.mark.parametrize("inside", ["127.0.0.1", "::ffff:127.0.0.1"])
+async def test_a_provider_that_moves_inside_is_not_asked(
+    http: HttpModel, monkeypatch: pytest.MonkeyPatch, inside: str
+) -> None:
+    """Its name led to a public address when it was registered: neither its models are listed nor messages sent."""
+    monkeypatch.setattr(socket, "getaddrinfo", Rebinding(PUBLIC, inside))
+    new = fields(http, base_url=http.url.replace("127.0.0.1", "rebinds.example"))
+    async with routed(config=ServerConfig(api_key="a long random text")) as server:
+        made = await server.post("/v1/providers/", new)
+        agent = await server.post("/v1/agents/", {"model": "mine/gpt-4o"})
+        messages = f"/v1/agents/{agent['id']}/messages"
+        answers = [
+            await server.http.request(method, path, json=body)
+            for method, path, body in (
+                ("POST", f"/v1/providers/{made['id']}/check", {}),
+                ("PATCH", f"/v1/providers/{made['id']}/refresh", {}),
+                ("POST", messages, {"input": "hi"}),
+                ("POST", messages, {"input": "hi", "streaming": True, "stream_tokens": True}),
+                ("POST", f"/v1/agents/{agent['id']}/generate", {"prompt": "hi"}),
+            )
+        ]
+
+    assert made["last_synced"] is None and http.connections == 0
+    assert all("this machine" in answer.text for answer in answers), [answer.text for answer in answers]
+    assert [answer.status_code < 500 for answer in answers] == [True] * 5
+
+
+async def test_a_provider_that_was_registered_inside_stays_usable(
+    http: HttpModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its name, where clients may name such addresses; but it may not move to where clouds keep their metadata."""
+    monkeypatch.setattr(socket, "getaddrinfo", Rebinding(*["127.0.0.1"] * 4, "169.254.169.254"))
+    async with routed() as server:
+        made = await server.post(
+            "/v1/providers/", fields(http, base_url=http.url.replace("127.0.0.1", "rebinds.example"))
+        )
+        agent = await server.post("/v1/agents/", {"model": "mine/gpt-4o"})
+        reply = await server.post(f"/v1/agents/{agent['id']}/messages", {"input": "hi"})
+        moved = await server.http.patch(f"/v1/providers/{made['id']}/refresh")
+
+    assert made["last_synced"] and reply["messages"][-1]["content"] == "hello"
+    assert (moved.status_code, "169.254.169.254" in moved.text) == (400, True)
+
+
+async def test_a_provider_that_points_elsewhere_is_not_followed(server: Routed, http: HttpModel) -> None:
+    """A redirect would take key and conversation along, to an address that nobody checked."""
+    moved = page(b"", status="307 Moved", Location=f"{http.url}/v1/models")
+    async with serving({"/v1/models": moved, "/v1/chat/completions": moved}) as site:
+        made = await server.post("/v1/providers/", fields(http, base_url=site.url("/v1")))
+        agent = await server.post("/v1/agents/", {"model": "mine/gpt-4o"})
+        answer = await server.http.post(f"/v1/agents/{agent['id']}/messages", json={"input": "hi"})
+
+    assert made["last_synced"] is None and http.connections == 0
+    assert (answer.status_code, "answered 307" in answer.text) == (400, True)

@@ -81,6 +81,12 @@ async def test_odd_addresses_are_refused(url: str, why: str) -> None:
     assert "word" not in refused.value.address
 
 
+async def test_a_name_that_no_host_can_have_is_not_resolved() -> None:
+    """Python has another error for it than for a name that nobody has."""
+    with pytest.raises(OSError, match="no name of a host"):
+        await resolve("example..com", 80)
+
+
 async def test_one_private_address_among_public_ones_is_enough() -> None:
     """A name that leads to both was made to."""
     with pytest.raises(AddressRefused, match=r"10\.0\.0\.1"):

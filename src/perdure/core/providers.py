@@ -23,6 +23,7 @@ class ModelProvider:
     Args:
         provider_type: whose API it speaks, in the client's words.
         base_url: its address; empty: that of its type.
+        private: whether that address may be on this machine or in a private network.
         sealed: its key, encrypted; empty: it needs none.
         region, api_version: stored and returned, as clients set them.
         synced_at: when it last listed its models.
@@ -34,6 +35,7 @@ class ModelProvider:
     name: str
     provider_type: str
     base_url: str = ""
+    private: bool = False
     sealed: bytes = field(default=b"", repr=False)
     region: str | None = None
     api_version: str | None = None

@@ -13,7 +13,7 @@ from typing import Any
 
 from perdure.core.incoming.json_limits import parse_json
 from perdure.providers.bounded import LISTING
-from perdure.providers.discovery import LIST_TIMEOUT_S, Endpoint, Listing, fetch_json, is_chat_model
+from perdure.providers.discovery import LIST_TIMEOUT_S, Endpoint, Listing, fetch_json
 
 EXTRACTIVE = "perdure/extractive"
 
@@ -112,6 +112,19 @@ def chat_models(models: Sequence[str], preferred: Sequence[str]) -> list[str]:
     """The chat models, those that fit the preferred patterns first, in the order of the patterns."""
     first = [name for pattern in preferred for name in models if fnmatch.fnmatchcase(name.lower(), pattern.lower())]
     return [name for name in dict.fromkeys((*first, *models)) if is_chat_model(name)]
+
+
+def is_chat_model(name: str) -> bool:
+    """Whether the name is that of a chat model, as far as names tell."""
+    lower = name.lower()
+    return not any(word in lower for word in _NOT_CHAT)
+
+
+_NOT_CHAT = (
+    "embed", "whisper", "tts", "dall-e", "image", "moderation", "transcribe", "audio", "realtime", "rerank", "ocr",
+    "babbage", "davinci", "sora", "bge-", "minilm", "guard", "imagen", "veo", "stable-diffusion", "flux", "voxtral",
+    "gpt-3.5-turbo-instruct", "nomic", "-live", "aqa", "search-api", "deep-research", "computer-use",
+)  # fmt: skip
 
 
 async def probe_tools(endpoint: Endpoint, name: str, *, timeout_s: float = PROBE_TOOLS_TIMEOUT_S) -> str:

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import AddressRefused, InvalidInput
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.providers.bounded import LISTING, error_body, json_of
+from perdure.providers.guard import Guard
 from perdure.providers.masking import mask_text
 
 Kind = Literal["openai_chat", "direct"]
@@ -130,6 +131,7 @@ class Endpoint:
         source: the names of its variables, or "port 11434".
         problem: why it can't be used, such as a malformed address; empty if none is known.
         like: the entry of `PROVIDERS` that it works as; empty: that of its own name.
+        guard: of an address that a client chose; None: requests go wherever it leads.
     """
 
     provider: str
@@ -139,6 +141,7 @@ class Endpoint:
     kind: Kind = "openai_chat"
     problem: str = ""
     like: str = ""
+    guard: Guard | None = None
 
     @property
     def entry(self) -> Provider:
@@ -190,12 +193,13 @@ OTHER_ADDRESSES: Mapping[str, str] = {
 """Addresses of further providers with OpenAI's chat API, which no variable names."""
 
 
-def endpoint_of_type(name: str, kind: str, *, base_url: str, api_key: str) -> Endpoint:
+def endpoint_of_type(name: str, kind: str, *, base_url: str, api_key: str, guard: Guard | None = None) -> Endpoint:
     """The endpoint of a provider that somebody registers: models have the handle `name/...`.
 
     Args:
         kind: an entry of `PROVIDERS` or `ALIASES`, one of `OTHER_ADDRESSES`, or with a `base_url` any other name, which
             then has OpenAI's chat API.
+        guard: of the address, if it is not the provider's own one.
     Raises: InvalidInput: no address, or a malformed one; a key that can't be sent.
     """
     known = PROVIDERS.get(ALIASES.get(kind, kind))
@@ -205,13 +209,23 @@ def endpoint_of_type(name: str, kind: str, *, base_url: str, api_key: str) -> En
         address = f"http://127.0.0.1:{LOCAL_PORTS[like.name]}/v1"
     try:
         url = _base_url(address, like, host_only=False) if base_url else address
+        if urllib.parse.urlsplit(url).username is not None:
+            raise InvalidInput("base_url holds a user name or password, which everybody could read: give it as api_key")
     except ValueError:
         raise InvalidInput(f"base_url is {_without_secrets(base_url)[:DETAIL_CHARS]!r}: it is no address") from None
     if not url:
         raise InvalidInput(f"base_url: a provider of the type {kind!r} needs one, such as http://127.0.0.1:8000/v1")
     if not _can_be_sent(api_key):
         raise InvalidInput("api_key has characters that no key has: copy it again")
-    return Endpoint(provider=name, base_url=url, api_key=api_key or NO_KEY, source=name, kind=like.kind, like=like.name)
+    return Endpoint(
+        provider=name,
+        base_url=url,
+        api_key=api_key or NO_KEY,
+        source=name,
+        kind=like.kind,
+        like=like.name,
+        guard=guard if base_url or like.local else None,
+    )
 
 
 def local_providers() -> list[Endpoint]:
@@ -287,16 +301,19 @@ async def fetch_json(
 ) -> Answer:
     """Send a GET, or a POST with a body. Never raises, and nothing in the answer shows the key.
 
-    Proxies of the environment are used except for this machine.
+    Proxies of the environment are used except for this machine and an address with a guard.
     """
     import httpx
 
     secrets = [endpoint.api_key] if endpoint.has_key else []
+    guarded: dict[str, Any] = {"trust_env": not _is_loopback(url)}
+    if endpoint.guard is not None:
+        guarded = {"trust_env": False, "transport": endpoint.guard.transport(httpx.create_ssl_context())}
     status = 0
     try:
         async with (
             asyncio.timeout(timeout_s),
-            httpx.AsyncClient(timeout=timeout_s, trust_env=not _is_loopback(url)) as client,
+            httpx.AsyncClient(timeout=timeout_s, **guarded) as client,
             client.stream(
                 "GET" if body is None else "POST",
                 url,
@@ -311,24 +328,13 @@ async def fetch_json(
             return Answer(status, " ".join(mask_text(await error_body(response), secrets).split()))
     except (TimeoutError, httpx.TimeoutException):
         return Answer(problem=f"did not answer within {timeout_s:g} s")
+    except AddressRefused as error:
+        return Answer(problem=f"is not asked: {error.reason}")
     except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
         detail = mask_text(str(error) or type(error).__name__, secrets)
         return Answer(problem=f"can't be reached: {detail[:DETAIL_CHARS]}")
     except ValueError:
         return Answer(status)
-
-
-def is_chat_model(name: str) -> bool:
-    """Whether the name is that of a chat model, as far as names tell."""
-    lower = name.lower()
-    return not any(word in lower for word in _NOT_CHAT)
-
-
-_NOT_CHAT = (
-    "embed", "whisper", "tts", "dall-e", "image", "moderation", "transcribe", "audio", "realtime", "rerank", "ocr",
-    "babbage", "davinci", "sora", "bge-", "minilm", "guard", "imagen", "veo", "stable-diffusion", "flux", "voxtral",
-    "gpt-3.5-turbo-instruct", "nomic", "-live", "aqa", "search-api", "deep-research", "computer-use",
-)  # fmt: skip
 
 
 def _find(provider: Provider, environment: Mapping[str, str]) -> Endpoint | None:
@@ -393,6 +399,8 @@ def _base_url(text: str, provider: Provider, *, host_only: bool) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or any(c.isspace() for c in url):
         raise ValueError(text)
     port = parts.port  # ValueError, if it is no number
+    if port == 0:
+        raise ValueError(text)
     host = parts.hostname
     if provider.local and host in ("0.0.0.0", "::"):  # an address to listen on, not to connect to
         host = "127.0.0.1"

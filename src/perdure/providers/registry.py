@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.errors import ModelNotFound
 from perdure.core.models import Model, ModelRequest
 from perdure.providers.catalog import facts_of
-from perdure.providers.choosing import EXTRACTIVE, EXTRACTIVE_REASON, Choice, choose_from, choose_offline, probe_tools
+from perdure.providers.choosing import (
+    EXTRACTIVE,
+    EXTRACTIVE_REASON,
+    Choice,
+    choose_from,
+    choose_offline,
+    is_chat_model,
+    probe_tools,
+)
 from perdure.providers.discovery import (
     ALIASES,
     PROVIDERS,
     Endpoint,
     Listing,
-    is_chat_model,
     list_models,
     local_providers,
     may_probe,
@@ -88,6 +95,7 @@ class ModelRegistry:
             for name in changed:
                 self._listings.pop(name, None)
                 self._unreachable.discard(name)
+                self._connections.pop(name, None)
             self._stored = stored
 
     async def load_listing(self, name: str) -> Listing:
@@ -326,7 +334,9 @@ def build_model(endpoint: Endpoint, name: str, connections: dict[str, Connection
         from perdure.providers.pydantic_ai import DirectModel
 
         base_url = endpoint.base_url if endpoint.base_url != provider.default_url else None
-        return Retrying(DirectModel(provider=provider.name, model=name, api_key=key, base_url=base_url))
+        return Retrying(
+            DirectModel(provider=provider.name, model=name, api_key=key, base_url=base_url, guard=endpoint.guard)
+        )
     from perdure.providers.openai_chat import Connections, OpenAIChat
 
     chat = OpenAIChat(
@@ -334,7 +344,7 @@ def build_model(endpoint: Endpoint, name: str, connections: dict[str, Connection
         base_url=endpoint.base_url,
         api_key=key,
         provider=provider.name,
-        connections=connections.setdefault(provider.name, Connections()),
+        connections=connections.setdefault(endpoint.provider, Connections(guard=endpoint.guard)),
         reasoning_back=provider.reasoning_back,
     )
     return Retrying(chat)

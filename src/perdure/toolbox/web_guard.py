@@ -14,11 +14,12 @@ import ssl
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
 from perdure.core.errors import AddressRefused
+from perdure.core.mcp import is_allowed
 
 if TYPE_CHECKING:
     import httpx2
@@ -33,6 +34,8 @@ PORTS = frozenset({80, 443, 8080, 8443})
 
 ADDRESSES_MAX = 4
 """How many addresses of a host are tried."""
+
+ANY_PORT = range(1, 1 << 16)
 
 _NONPUBLIC_V4 = tuple(
     (ipaddress.IPv4Network(network), kind)
@@ -117,7 +120,10 @@ class SystemResolver:
     async def __call__(self, host: str, port: int) -> Sequence[str]:
         """Raises: OSError."""
         look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-        entries = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        try:
+            entries = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        except UnicodeError as error:
+            raise OSError(f"{host[:100]} is no name of a host") from error
         return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
@@ -130,13 +136,23 @@ class WebGuard:
     Args:
         allowed: hosts, as `name` or `name:port`, that may be reached at any address and port (or that one), such as
             those of an intranet.
+        ports: where hosts may be reached that are not among the allowed ones.
+        private: whether they may be on this machine or in a private network. The local link may not be reached, nor
+            the metadata of clouds.
     """
 
-    def __init__(self, allowed: Iterable[str] = (), *, resolver: Resolve = resolve) -> None:
+    def __init__(
+        self,
+        allowed: Iterable[str] = (),
+        *,
+        ports: Collection[int] = PORTS,
+        private: bool = False,
+        resolver: Resolve = resolve,
+    ) -> None:
         self._allowed = frozenset(entry.strip().lower() for entry in allowed if entry.strip())
-        self._resolve = resolver
+        self._ports, self._private, self._resolve = ports, private, resolver
 
-    async def resolve_url(self, url: httpx.URL) -> tuple[str, tuple[str, ...]]:
+    async def resolve_url(self, url: httpx.URL | httpx2.URL) -> tuple[str, tuple[str, ...]]:
         """The host of a URL and its addresses. Raises: AddressRefused; OSError: the name has no address."""
         if url.scheme not in ("http", "https"):
             raise AddressRefused(strip_url(url), f"only http and https are fetched, not {url.scheme or 'a bare name'}")
@@ -150,17 +166,17 @@ class WebGuard:
         return bare, await self.resolve_host(bare, port, label=strip_url(url))
 
     async def resolve_host(
-        self, host: str, port: int, *, ports: Collection[int] = PORTS, label: str | None = None
+        self, host: str, port: int, *, ports: Collection[int] | None = None, label: str | None = None
     ) -> tuple[str, ...]:
         """The addresses of a host, the best first.
 
         Args:
             host: in lower case, an IPv6 address without brackets.
-            ports: the ports at which hosts may be reached that are not among the allowed ones.
+            ports: in place of those of the guard.
             label: what an error calls the host; by default `host:port`.
         Raises: AddressRefused; OSError: the name has no address.
         """
-        label = label or host_and_port(host, port)
+        label, ports = label or host_and_port(host, port), self._ports if ports is None else ports
         allowed = not self._allowed.isdisjoint({host, f"[{host}]", host_and_port(host, port)})
         if not allowed and port not in ports:
             names = ", ".join(map(str, sorted(ports)))
@@ -168,7 +184,8 @@ class WebGuard:
         addresses = (host,) if is_address(host) else await self._resolve_name(host, port, label)
         if not allowed:
             for address in addresses:
-                if (kind := nonpublic_range(address)) is not None:
+                kind = nonpublic_range(address)
+                if kind is not None and not (self._private and is_allowed(unwrap_address(address))):
                     raise AddressRefused(label, f"it leads to {address}, which is {kind}")
         return tuple(addresses)
 
@@ -206,20 +223,32 @@ class GuardedTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Raises: AddressRefused; httpx.TransportError."""
-        try:
-            host, addresses = await self._guard.resolve_url(request.url)
-        except OSError as error:
-            raise httpx.ConnectError(f"{request.url.host} could not be resolved: {error}", request=request) from error
-        failure: httpx.TransportError | None = None
-        for address in addresses[:ADDRESSES_MAX]:
-            try:
-                return await self._inner.handle_async_request(pin_request(request, host, address))
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                failure = error
-        raise failure or httpx.ConnectError(f"{host} has no address", request=request)
+        response: httpx.Response = await send_checked(self._guard, self._inner, request, httpx)
+        return response
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+async def send_checked(guard: WebGuard, inner: Any, request: R, http: Any) -> Any:
+    """The response of the first address of a request's host that answers, after its guard has checked all of them.
+
+    Args:
+        inner: the transport that connects.
+        http: the package of the request: `httpx`, or `httpx2`.
+    Raises: AddressRefused; the package's TransportError.
+    """
+    try:
+        host, addresses = await guard.resolve_url(request.url)
+    except OSError as error:
+        raise http.ConnectError(f"{request.url.host} could not be resolved: {error}", request=request) from error
+    failure = http.ConnectError(f"{host} has no address", request=request)
+    for address in addresses[:ADDRESSES_MAX]:
+        try:
+            return await inner.handle_async_request(pin_request(request, host, address))
+        except (http.ConnectError, http.ConnectTimeout) as error:
+            failure = error
+    raise failure
 
 
 def pin_request(request: R, host: str, address: str) -> R:
@@ -243,6 +272,6 @@ def host_and_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def strip_url(url: httpx.URL) -> str:
+def strip_url(url: httpx.URL | httpx2.URL) -> str:
     """A URL without user, query and fragment, where secrets may be."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:200]

@@ -12,8 +12,10 @@ from perdure.core.errors import ModelRequestRefused
 from perdure.core.messages import Text
 from perdure.core.models import ModelReply
 from perdure.providers.pydantic_ai import DirectModel
+from perdure.toolbox.provider_guard import ProviderGuard
 from tests.providers.pydantic_ai.support import KEY, MODELS, asking, sse
 from tests.support.http_payloads import Payload, PayloadServer
+from tests.toolbox.names import Names
 
 ANTHROPIC, GOOGLE, OPENAI = MODELS
 
@@ -105,3 +107,36 @@ async def test_a_redirect_is_not_followed(provider: str, status: int) -> None:
     assert f"{target}***" in str(caught.value)
     assert caught.value.status == status
     assert KEY not in f"{caught.value} {caught.value.exchange!r}"
+
+
+@pytest.mark.parametrize(
+    ("provider", "name"),
+    [(ANTHROPIC, "anthropic_text"), (GOOGLE, "gemini_text"), (OPENAI, "openai_responses_text")],
+)
+async def test_a_guarded_address_is_checked_for_each_request(provider: str, name: str) -> None:
+    """A registered provider may be on this machine where that was allowed, and nothing is sent once it moved away."""
+    names = Names(["127.0.0.1"], ["127.0.0.1", "169.254.169.254"], ["::ffff:10.0.0.1"])
+    async with PayloadServer(sse(name)) as server:
+        url = server.url.replace("127.0.0.1", "rebinds.example")
+        guard = ProviderGuard(private=True, resolver=names)
+        direct = DirectModel(provider=provider, model=MODELS[provider], api_key=KEY, base_url=url, guard=guard)
+        *_, reply = [piece async for piece in direct.respond(asking(provider))]
+        with pytest.raises(ModelRequestRefused, match=r"not asked: it leads to 169\.254\.169\.254"):
+            _ = [piece async for piece in direct.respond(asking(provider))]
+        await direct.aclose()
+        outside = ProviderGuard(resolver=names)
+        direct = DirectModel(provider=provider, model=MODELS[provider], api_key=KEY, base_url=url, guard=outside)
+        with pytest.raises(ModelRequestRefused, match="a private network"):
+            _ = [piece async for piece in direct.respond(asking(provider))]
+        await direct.aclose()
+
+    assert isinstance(reply, ModelReply) and len(server.received) == 1
+    assert server.received[0].headers["host"].startswith("rebinds.example")
+
+
+async def test_an_sdk_that_takes_no_client_has_no_guard() -> None:
+    """It would connect anywhere, so it is not used at all."""
+    guard = ProviderGuard()
+    direct = DirectModel(provider="huggingface", model="m", api_key=KEY, base_url="http://[::1]:9", guard=guard)
+    with pytest.raises(ModelRequestRefused, match="to any address"):
+        _ = [piece async for piece in direct.respond(asking(ANTHROPIC))]

@@ -51,7 +51,7 @@ class Services:
         self.models = ModelService(app)
         self.passages = PassageService(app)
         self.prompts = PromptService(app, self.models, self.messages)
-        self.providers = ProviderService(app, self.mcp)
+        self.providers = ProviderService(app)
         self.runs = RunService(app)
         self.sandbox = SandboxService(app)
         self.search = SearchService(app)

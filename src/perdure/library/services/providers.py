@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from perdure.app import ALIASES, PROVIDERS, App, endpoint_of, list_models
+from perdure.app import ALIASES, PROVIDERS, App, Endpoint, endpoint_of, list_models, place_provider
 from perdure.core.errors import AddressRefused, AlreadyExists, InvalidInput, ModelError
 from perdure.core.ids import DEFAULT_ORG, ProviderId
 from perdure.core.providers import ModelProvider, ProviderFilter, check_provider
 from perdure.library.checks import check_page
 from perdure.library.paging import Page
-from perdure.library.services.tools.mcp import McpService
 from perdure.storage.tx import Tx
 
 RESERVED = frozenset({*PROVIDERS, *ALIASES, "letta", "perdure", "local"})
@@ -37,8 +36,8 @@ class ProviderService:
     `private`: whether the address may be on this machine or in a private network.
     """
 
-    def __init__(self, app: App, mcp: McpService) -> None:
-        self._app, self._ports, self._mcp = app, app.ports, mcp
+    def __init__(self, app: App) -> None:
+        self._app, self._ports = app, app.ports
 
     async def create(self, fields: ProviderFields, *, private: bool) -> ModelProvider:
         """A new provider; it is asked for its models, and stays if it does not answer.
@@ -48,7 +47,8 @@ class ProviderService:
         provider = self._provider(fields)
         if provider.name in RESERVED:
             raise AlreadyExists("provider", provider.name)
-        provider = await self._checked(provider, fields.api_key or "", private=private)
+        provider = await self._placed(provider, fields.api_key or "", private=private)
+        provider = self._sealed(provider, fields.api_key or "")
         provider = await self._ports.store.write(lambda tx: tx.providers.add(provider))
         return await self._sync(provider)
 
@@ -70,7 +70,11 @@ class ProviderService:
         if fields.name not in (None, before.name):
             raise InvalidInput(f"name: a provider keeps its name, {before.name}, which handles of models begin with")
         changed = self._provider(fields, before)
-        changed = await self._checked(changed, fields.api_key or None, private=private)
+        old = endpoint_of(before, self._ports.cipher, "")
+        if fields.base_url is not None or self._endpoint(changed, fields.api_key or "").base_url != old.base_url:
+            changed = await self._placed(changed, fields.api_key or "", private=private)
+        if fields.api_key:
+            changed = self._sealed(changed, fields.api_key)
         await self._ports.store.write(lambda tx: tx.providers.put(changed))
         return await self._sync(changed)
 
@@ -88,11 +92,12 @@ class ProviderService:
         Raises: InvalidInput, AddressRefused; ModelError: it refuses the key, or does not answer.
         """
         provider = self._provider(replace(fields, name=fields.name or "unnamed"))
-        return await self._ask(provider, fields.api_key or "", private=private)
+        provider = await self._placed(provider, fields.api_key or "", private=private)
+        return await self._ask(provider, fields.api_key or "")
 
-    async def check_stored(self, provider_id: ProviderId, *, private: bool) -> int:
-        """How many models a provider lists. Raises: NotFound; as `check`."""
-        return await self._ask(await self.get(provider_id), None, private=private)
+    async def check_stored(self, provider_id: ProviderId) -> int:
+        """How many models a provider lists. Raises: NotFound; InvalidInput, ModelError, as `check`."""
+        return await self._ask(await self.get(provider_id), None)
 
     async def refresh(self, provider_id: ProviderId) -> ModelProvider:
         """The provider, whose models were listed anew. Raises: NotFound; ModelError: it did not list them."""
@@ -119,32 +124,33 @@ class ProviderService:
         check_provider(provider, fields.api_key)
         return provider
 
-    async def _checked(self, provider: ModelProvider, api_key: str | None, *, private: bool) -> ModelProvider:
-        """The provider with its key encrypted; with None as key the stored one stays.
-
-        Raises: InvalidInput, AddressRefused, SecretKeyMissing.
-        """
-        await self._check_address(provider, api_key, private=private)
-        if api_key is None:
-            return provider
+    def _sealed(self, provider: ModelProvider, api_key: str) -> ModelProvider:
+        """The provider with this key, encrypted. Raises: SecretKeyMissing."""
         sealed = self._ports.cipher.encrypt(api_key.encode(), bound_to=provider.binding) if api_key else b""
         return replace(provider, sealed=sealed)
 
-    async def _check_address(self, provider: ModelProvider, api_key: str | None, *, private: bool) -> None:
-        """Raises: InvalidInput: no usable address or key; AddressRefused: it is not public."""
+    def _endpoint(self, provider: ModelProvider, api_key: str | None) -> Endpoint:
+        """The address and key of a provider; with None as key the stored one. Raises: InvalidInput."""
         endpoint = endpoint_of(provider, self._ports.cipher, api_key)
         if endpoint.problem:
             raise InvalidInput(endpoint.problem)
-        if not private and await self._mcp.leads_inside(endpoint.base_url):
-            raise AddressRefused(
-                endpoint.address,
-                "it leads to this machine or a private network; PERDURE_MCP_PRIVATE=on lets clients of the API name it",
-            )
+        return endpoint
 
-    async def _ask(self, provider: ModelProvider, api_key: str | None, *, private: bool) -> int:
-        """How many models a provider lists. Raises: InvalidInput, AddressRefused, ModelError."""
-        await self._check_address(provider, api_key, private=private)
-        listing = await list_models(endpoint_of(provider, self._ports.cipher, api_key))
+    async def _placed(self, provider: ModelProvider, api_key: str | None, *, private: bool) -> ModelProvider:
+        """The provider with where it may be. Raises: InvalidInput: no usable address or key; AddressRefused."""
+        endpoint = self._endpoint(provider, api_key)
+        if endpoint.guard is None:
+            return replace(provider, private=False)
+        try:
+            guard = await place_provider(endpoint.base_url, private=private)
+        except AddressRefused as error:
+            helps = "" if private else "; PERDURE_MCP_PRIVATE=on lets clients of the API name private addresses"
+            raise AddressRefused(endpoint.address, f"{error.reason}{helps}") from error
+        return replace(provider, private=guard.private)
+
+    async def _ask(self, provider: ModelProvider, api_key: str | None) -> int:
+        """How many models a provider lists. Raises: InvalidInput, ModelError."""
+        listing = await list_models(self._endpoint(provider, api_key))
         if listing.problem:
             raise _model_error(listing.problem, listing.status)
         return len(listing.models)

@@ -16,6 +16,7 @@ import httpx
 from perdure.core.errors import InvalidInput, ModelError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.providers.discovery import api_path
+from perdure.providers.guard import Guard
 from perdure.providers.masking import mask_text
 
 CONNECT_S = 10.0
@@ -160,10 +161,11 @@ class Connections:
 
     Args:
         client: used in place of a new one; `aclose` leaves it open.
+        guard: of the endpoint's address; then no proxy is used.
     """
 
-    def __init__(self, client: httpx.AsyncClient | None = None) -> None:
-        self._own_client = client
+    def __init__(self, client: httpx.AsyncClient | None = None, *, guard: Guard | None = None) -> None:
+        self._own_client, self._guard = client, guard
         self._pooled: tuple[asyncio.AbstractEventLoop, httpx.AsyncClient] | None = None
 
     def client(self) -> httpx.AsyncClient:
@@ -173,7 +175,7 @@ class Connections:
         loop = asyncio.get_running_loop()
         if self._pooled is None or self._pooled[0] is not loop or self._pooled[1].is_closed:
             # The client of another loop can't be closed from this one; its connections went with its loop.
-            self._pooled = loop, _new_client()
+            self._pooled = loop, _new_client(self._guard)
         return self._pooled[1]
 
     async def aclose(self) -> None:
@@ -183,12 +185,15 @@ class Connections:
             await pooled[1].aclose()
 
 
-def _new_client() -> httpx.AsyncClient:
+def _new_client(guard: Guard | None) -> httpx.AsyncClient:
+    # Each model limits the time of its answer, see `OpenAIChat`.
+    timeout = httpx.Timeout(None, connect=CONNECT_S)
+    if guard is not None:
+        return httpx.AsyncClient(transport=guard.transport(_tls()), trust_env=False, timeout=timeout)
     return httpx.AsyncClient(
         verify=_tls(),
         mounts=dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]")),
-        # Each model limits the time of its answer, see `OpenAIChat`.
-        timeout=httpx.Timeout(None, connect=CONNECT_S),
+        timeout=timeout,
         # The engine limits how many runs, and so requests, there are at once.
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=IDLE_MAX, keepalive_expiry=IDLE_S),
     )

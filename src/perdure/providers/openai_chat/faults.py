@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 
 from perdure.core.errors import (
+    AddressRefused,
     BodyUnreadable,
     DataTooLarge,
     ModelAuthenticationFailed,
@@ -150,6 +151,8 @@ def error_of_connection(error: Exception, target: Target, *, timeout_s: float, b
     match error:
         case ModelError():
             return error
+        case AddressRefused(reason=reason):
+            return ModelRequestRefused(f"{who} is not asked: {reason}")
         case httpx.ConnectTimeout() | httpx.ConnectError() | httpx.ProxyError():
             return ModelUnreachable(f"{who} can't be reached ({detail}): is the server running, the address right?")
         case TimeoutError() | httpx.TimeoutException():

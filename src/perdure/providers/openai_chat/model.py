@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from perdure.core.errors import BodyUnreadable, DataTooLarge, ModelError
+from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, ModelError
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.bounded import answer_pieces
 from perdure.providers.masking import mask_fields, mask_headers
@@ -106,7 +106,7 @@ class OpenAIChat:
             await _drain(chunks)
             yield replace(reply, exchange=self._exchange(body, response, reader))
         except (
-            *(ModelError, DataTooLarge, BodyUnreadable, TimeoutError),
+            *(ModelError, AddressRefused, DataTooLarge, BodyUnreadable, TimeoutError),
             *(httpx.HTTPError, httpx.InvalidURL, httpx.StreamError),
         ) as error:
             fault = error_of_connection(error, self._target, timeout_s=self._timeout_s, begun=response is not None)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.errors import ModelRequestRefused
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.providers.bounded import ANSWER_BYTES, EVENT, WHOLE
+from perdure.providers.guard import Guard
 from perdure.providers.pydantic_ai.dialects import dialect_of
 from perdure.providers.pydantic_ai.faults import missing
 
@@ -60,6 +61,7 @@ def connect(
     api_key: str | None,
     base_url: str | None,
     timeout_s: float,
+    guard: Guard | None,
     loop: asyncio.AbstractEventLoop,
 ) -> Connection:
     """A connection for use in this event loop; nothing is sent yet.
@@ -77,7 +79,7 @@ def connect(
         if base_url and "api_key" in parameters:
             options["api_key"] = options["api_key"] or NO_KEY  # own servers often need no key; the SDKs do
         if "http_client" in parameters and _takes_client(parameters["http_client"]):
-            clients.append(_http_client(timeout_s))
+            clients.append(_http_client(timeout_s, guard))
             options["http_client"] = clients[-1]
         return kind(**{name: value for name, value in options.items() if value})
 
@@ -91,6 +93,8 @@ def connect(
         raise missing(provider, dialect_of(provider).extra, error) from error
     except (ValueError, TypeError) as error:  # no such provider; one that takes no key or address
         raise ModelRequestRefused(f"{provider}/{model} can't be reached: {error}") from error
+    if guard is not None and not clients:
+        raise ModelRequestRefused(f"{provider}/{model} can't be reached: its SDK would connect to any address")
     return Connection(pydantic_model, loop, clients[0] if clients else None, provider=pydantic_model.provider)
 
 
@@ -100,8 +104,9 @@ def _takes_client(parameter: inspect.Parameter) -> bool:
     return name in ("httpx2.AsyncClient", "AsyncHTTPClient", "_OpenAIHTTPClient")
 
 
-def _http_client(timeout_s: float) -> httpx2.AsyncClient:
-    """A client that can be closed, notes requests and responses in WIRE, and limits the size of answers."""
+def _http_client(timeout_s: float, guard: Guard | None) -> httpx2.AsyncClient:
+    """A client that can be closed, notes requests and responses in WIRE, and limits the size of answers. With a guard
+    it uses no proxy."""
     import httpx2
 
     from perdure.core.incoming.http_answers import bound_body
@@ -129,8 +134,12 @@ def _http_client(timeout_s: float) -> httpx2.AsyncClient:
             if request_id := next(filter(None, map(response.headers.get, _REQUEST_IDS)), None):
                 wire["request_id"] = request_id
 
+    verify = _certificates()
+    guarded: dict[str, Any] = {"verify": verify}
+    if guard is not None:
+        guarded = {"transport": guard.transport2(verify), "trust_env": False}
     return httpx2.AsyncClient(
-        verify=_certificates(),
+        **guarded,
         timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
         event_hooks={"request": [note_request], "response": [note_response]},
         headers={"Accept-Encoding": ACCEPT_ENCODING},

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.errors import (
+    AddressRefused,
     ModelAuthenticationFailed,
     ModelError,
     ModelOverflow,
@@ -43,6 +44,8 @@ def fault(error: Exception, *, handle: str, streaming: bool, secrets: Sequence[s
     """
     from pydantic_ai import exceptions as pa
 
+    if (reason := _refused_address(error)) is not None:
+        return ModelRequestRefused(f"{handle} is not asked: {reason}")
     detail = mask_text(_detail(error), secrets)[:_DETAIL_CHARS]
     facts: dict[str, Any] = {
         "status": getattr(error, "status_code", None),
@@ -96,6 +99,15 @@ def fault(error: Exception, *, handle: str, streaming: bool, secrets: Sequence[s
         case _:
             return None
     return kind(f"{handle} {hint}: {detail}", **facts)
+
+
+def _refused_address(error: BaseException | None) -> str | None:
+    """Why a guard refused the address, as it is among the causes of an SDK's error; None: it did not."""
+    while error is not None:
+        if isinstance(error, AddressRefused):
+            return error.reason
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def redirected(status: int, location: str, *, handle: str, secrets: Sequence[str]) -> ModelRequestRefused:

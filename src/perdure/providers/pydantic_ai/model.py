@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from perdure.core.errors import InvalidInput, ModelError, ModelReplyInvalid
 from perdure.core.messages import parts_to_json
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
+from perdure.providers.guard import Guard
 from perdure.providers.masking import mask_fields, mask_text
 from perdure.providers.pydantic_ai.connect import WIRE, Connection, connect, key_of
 from perdure.providers.pydantic_ai.dialects import dialect_of
@@ -39,6 +40,7 @@ class DirectModel:
         api_key: None: the key in the environment (`ANTHROPIC_API_KEY`, `GOOGLE_API_KEY`, `OPENAI_API_KEY`, ...).
         base_url: another server that speaks the same API; None: the provider's.
         timeout_s: the longest silence, in seconds, before and within an answer.
+        guard: of a `base_url` that a client chose.
 
     Raises: InvalidInput: `provider` or `model` is empty, or `timeout_s` is not above 0.
     """
@@ -51,13 +53,14 @@ class DirectModel:
         api_key: str | None = None,
         base_url: str | None = None,
         timeout_s: float = 600,
+        guard: Guard | None = None,
     ) -> None:
         if not provider or not model:
             raise InvalidInput(f"a model needs a provider and a name, not {provider!r} and {model!r}")
         if not timeout_s > 0:
             raise InvalidInput(f"timeout_s is {timeout_s}: give the seconds to wait, more than 0")
         self._provider, self._model, self._timeout_s = provider, model, timeout_s
-        self._api_key, self._base_url = api_key, base_url
+        self._api_key, self._base_url, self._guard = api_key, base_url, guard
         self._dialect = dialect_of(provider)
         self._connection: Connection | None = None
 
@@ -135,6 +138,7 @@ class DirectModel:
             api_key=self._api_key,
             base_url=self._base_url,
             timeout_s=self._timeout_s,
+            guard=self._guard,
             loop=loop,
         )
         if (connection := self._connection) is not None and connection.loop is loop:  # another request connected first

@@ -72,9 +72,9 @@ async def delete(provider_id: ProviderIdIn, library: Library) -> Response:
 
 
 @router.post("/v1/providers/{provider_id}/check")
-async def check_stored(provider_id: ProviderIdIn, library: Library, private: Private) -> Response:
+async def check_stored(provider_id: ProviderIdIn, library: Library) -> Response:
     """Try the key of a provider."""
-    count = await library.services.providers.check_stored(provider_id, private=private)
+    count = await library.services.providers.check_stored(provider_id)
     return json_answer({"message": f"Valid api key ({count} models)"})
 
 

@@ -9,15 +9,21 @@ from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import ProviderId
 from perdure.core.providers import ModelProvider, ProviderFilter
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import BYTES, TEXT, TIME, RowFormat, assignments, insert_into, storable
+from perdure.storage.database.row_format import BYTES, FLAG, TEXT, TIME, RowFormat, assignments, insert_into, storable
 from perdure.storage.tables.table import Table, first, next_number
 
 _PROVIDER = RowFormat(
     ModelProvider,
-    "id, org_id, number, name, provider_type, base_url, sealed, region, api_version, synced_at, created_at, updated_at",
-    {TEXT: "provider_type base_url region api_version", BYTES: "sealed", TIME: "synced_at created_at updated_at"},
+    "id, org_id, number, name, provider_type, base_url, private, sealed, region, api_version, synced_at, created_at,"
+    " updated_at",
+    {
+        TEXT: "provider_type base_url region api_version",
+        FLAG: "private",
+        BYTES: "sealed",
+        TIME: "synced_at created_at updated_at",
+    },
 )
-_CHANGES = "provider_type, base_url, sealed, region, api_version, synced_at, updated_at"
+_CHANGES = "provider_type, base_url, private, sealed, region, api_version, synced_at, updated_at"
 
 
 class Providers(Table):
