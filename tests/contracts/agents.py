@@ -370,7 +370,7 @@ class AgentContract(Contract):
                         left.append(look_up())
                     except PerdureError:
                         continue
-                left += tx.messages.list(gone, engine_kinds=True)
+                left += tx.messages.list(gone, kinds=None)
                 left += tx.runs.list(gone)
                 left += tx.blocks.list_by_agent(gone)
                 left += match_messages(tx, gone, "walrus")

@@ -62,7 +62,7 @@ class MessageContract(Contract):
             messages = await store.write(fill)
 
             def read(tx: Tx) -> list[Message]:
-                return list(tx.messages.list(messages[0].agent_id, engine_kinds=True))
+                return list(tx.messages.list(messages[0].agent_id, kinds=None))
 
             assert [message.seq for message in messages] == [0, 1, 2, 3]
             assert [message.occurred_at for message in messages] == [AT - timedelta(days=400), AT, AT, AT]
@@ -204,7 +204,7 @@ class MessageContract(Contract):
             def look(tx: Tx) -> list[list[int]]:
                 return [
                     [message.seq for message in tx.messages.list(agent_id)],
-                    [message.seq for message in tx.messages.list(agent_id, engine_kinds=True)],
+                    [message.seq for message in tx.messages.list(agent_id, kinds=None)],
                     [message.seq for message in tx.messages.view(agent_id, 0, from_seq=0, upto_seq=9)],
                     [message.seq for message in tx.messages.newest(agent_id, where=MessageFilter(), limit=9)],
                     match_messages(tx, agent_id, "hello"),

@@ -131,9 +131,9 @@ class ResetContract(Contract):
             def readings(tx: Tx) -> list[object]:
                 where = MessageFilter()
                 return [
-                    tx.messages.list(agent.id, engine_kinds=True),
+                    tx.messages.list(agent.id, kinds=None),
                     tx.messages.list(agent.id, conversation_seq=0, newest_first=True),
-                    tx.messages.list(agent.id, engine_kinds=True, reset=True),
+                    tx.messages.list(agent.id, kinds=None, reset=True),
                     tx.messages.view(agent.id, 0, from_seq=0, upto_seq=99),
                     tx.messages.view(agent.id, 0, from_seq=0, upto_seq=99, settings_revision=1),
                     tx.messages.list_by_seqs(agent.id, range(12)),

@@ -40,7 +40,7 @@ def two_calls() -> ModelReply:
 
 async def results_of(perdure: AsyncPerdure, agent: AsyncAgent) -> dict[str, ToolResult]:
     """The result of each call, of a log that is legal."""
-    messages = await perdure.app.store.read(lambda tx: tx.messages.list(agent.id, engine_kinds=True))
+    messages = await perdure.app.store.read(lambda tx: tx.messages.list(agent.id, kinds=None))
     check_legal(messages)
     return {result.call_id: result for message in messages for result in message.results}
 

@@ -42,7 +42,7 @@ def main(point: Any, text: str) -> None:
         agent = found[0] if found else perdure.create_agent("a")
         agent.send(text)
         store = perdure._inner.app.store
-        rows = perdure._portal.run(store.read(lambda tx: tx.messages.list(agent.id, engine_kinds=True)))
+        rows = perdure._portal.run(store.read(lambda tx: tx.messages.list(agent.id, kinds=None)))
         print(json.dumps([[row.run_id, row.role, row.kind, row.text] for row in rows]))
 
 

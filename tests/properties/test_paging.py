@@ -60,7 +60,7 @@ async def test_pages_hold_each_message_once(
                 conversation_seq=conversation_seq,
                 after_seq=last,
                 limit=limit,
-                engine_kinds=engine_kinds,
+                kinds=None if engine_kinds else ("message",),
             )
         )
 
@@ -72,7 +72,7 @@ async def test_pages_hold_each_message_once(
                 before_seq=last,
                 limit=limit,
                 newest_first=True,
-                engine_kinds=engine_kinds,
+                kinds=None if engine_kinds else ("message",),
             )
         )
 

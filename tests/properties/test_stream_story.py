@@ -27,6 +27,7 @@ from tests.support.stories import (
 from tests.support.strategies import effort
 
 STAGE = Stage()
+WORDS = "word " * 300
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,22 @@ async def check_run(server: Routed, path: str, body: dict[str, Any], *, tokens: 
 
 
 @effort(few=6, many=300)
-@given(script=st.lists(answers, max_size=3), tokens=st.booleans(), approve=st.booleans())
-async def test_a_run_is_told_alike(server: Routed, script: list[Answer], tokens: bool, approve: bool) -> None:
+@given(script=st.lists(answers, max_size=3), tokens=st.booleans(), approve=st.booleans(), full=st.booleans())
+async def test_a_run_is_told_alike(
+    server: Routed, script: list[Answer], tokens: bool, approve: bool, full: bool
+) -> None:
     """The same messages under the same ids with the same content, wherever a client reads them."""
     STAGE.play([*(answer.reply(number) for number, answer in enumerate(script)), says("That is all.")])
     rules = [{"type": "requires_approval", "tool_name": "pay"}]
-    agent = await new_agent(server, tools=["look", "pay", "boom", "send_message"], tool_rules=rules)
+    fields: dict[str, Any] = {"context_window_limit": 8_000} if full else {}
+    agent = await new_agent(server, tools=["look", "pay", "boom", "send_message"], tool_rules=rules, **fields)
     path = f"/v1/agents/{agent['id']}/messages"
-    stop = await check_run(server, path, {"input": "hi"}, tokens=tokens)
+    body: dict[str, Any] = {"input": "hi"}
+    if full:  # a compaction makes room
+        old = [{"role": "user", "text": f"{n} {WORDS}", "occurred_at": "2026-01-01T00:00:00Z"} for n in range(8)]
+        await server.post(f"{path}/import", {"messages": old})
+        body = {"input": f"hi {WORDS * 4}", "include_compaction_messages": True}
+    stop = await check_run(server, path, body, tokens=tokens)
     while stop == "requires_approval":
         state = await server.get(f"/v1/agents/{agent['id']}", include="agent.pending_approval")
         decisions = [

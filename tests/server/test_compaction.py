@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -42,12 +43,52 @@ async def test_all_messages_leave_behind_a_summary(mode: str) -> None:
 
         assert "Odobenus" in done["summary"]
         assert (done["num_messages_before"], done["num_messages_after"]) == (5, 2)
-        assert (await server.get(path))["message_ids"] == agent["message_ids"]
-        assert len(await server.get(f"{path}/messages")) == 5
+        *said, note = await server.get(f"{path}/messages")
+        assert (await server.get(path))["message_ids"] == [*agent["message_ids"], note["id"]]
+        assert (len(said), note["message_type"], note["run_id"]) == (5, "user_message", None)
+        alert = json.loads(note["content"])
+        assert (alert["type"], alert["compaction_stats"]["trigger"]) == ("system_alert", "manual")
+        begin = "Note: 4 messages from the beginning of the conversation have been hidden from view"
+        assert alert["message"].startswith(begin) and "Odobenus" in alert["message"]
+        assert await server.get(f"/v1/messages/{note['id']}") == [note]
         await talk(server, path, "go on")
         request = scripted(server).requests[-1]
         assert texts(request) == ["go on"]
         assert "Odobenus" in request.messages[0].text
+
+
+@pytest.mark.parametrize("include", [False, True])
+async def test_a_reply_tells_of_its_compaction_on_request(include: bool) -> None:
+    """As lists of the run do, and the history in the form of a model's message; a type that is left out stays out."""
+    async with routed() as server:
+        scripted(server)._summarises = says(SUMMARY)
+        agent = await new_agent(server, context_window_limit=8_000)
+        path = f"/v1/agents/{agent['id']}"
+        old = [{"role": "user", "text": f"{WALRUS} " * 40, "occurred_at": "2026-01-01T00:00:00Z"} for _ in range(5)]
+        await server.post(f"{path}/messages/import", {"messages": old})
+        long = {"input": "What? " * 600, "include_compaction_messages": include}
+        reply = await server.post(f"{path}/messages", long)
+        run_id = reply["messages"][-1]["run_id"]
+        of_run = await server.get(f"/v1/runs/{run_id}/messages")
+        history = await server.get(f"{path}/messages")
+
+        told = ["event_message", "summary_message"] if include else []
+        assert [message["message_type"] for message in reply["messages"]] == [*told, "assistant_message"]
+        shown = told or ["user_message"]
+        assert [one["message_type"] for one in of_run] == ["user_message", *shown, "assistant_message"]
+        [note] = [one for one in history if "system_alert" in one["content"]]
+        assert note["id"] == of_run[1]["id"] == (await server.get(path))["message_ids"][1]
+        stats = json.loads(note["content"])["compaction_stats"]
+        assert stats["trigger"] == "post_step_context_check"
+        assert stats["messages_count_after"] < stats["messages_count_before"] == 7
+        if include:
+            event, summary = reply["messages"][:2]
+            assert (event["event_data"], summary["compaction_stats"]) == (stats, stats)
+            assert SUMMARY in summary["summary"] and (event["id"], summary["id"]) == (note["id"], note["id"])
+            only = await server.post(
+                f"{path}/messages", long | {"input": "So? " * 1_500, "include_return_message_types": ["event_message"]}
+            )
+            assert [message["message_type"] for message in only["messages"]] == ["event_message"]
 
 
 async def test_the_oldest_part_leaves_by_itself() -> None:
@@ -117,9 +158,10 @@ async def test_a_fork_goes_on_from_what_is_in_view() -> None:
         assert fork["description"] == "On ice."
         listed = await server.get(f"/v1/conversations/{fork['id']}/messages", order="asc")
         assert [message["message_type"] for message in listed[:3]] == [
-            *("system_message", "user_message", "assistant_message")
+            *("system_message", "user_message", "user_message")
         ]
-        assert fork["in_context_message_ids"] == [message["id"] for message in listed[:3]]
+        assert "Odobenus" in listed[1]["content"]
+        assert fork["in_context_message_ids"] == [message["id"] for message in listed[:4]]
         shown = {one["id"]: one for one in await server.get("/v1/conversations/", agent_id=agent["id"])}
         assert shown[fork["id"]]["in_context_message_ids"] == [message["id"] for message in listed]
         assert f"- CONVERSATION_ID: {fork['id']}" in listed[0]["content"]

@@ -1,4 +1,4 @@
-"""Twelve scenarios in every mode of streaming: each chunk against the contract, and the same run read again."""
+"""Thirteen scenarios in every mode of streaming: each chunk against the contract, and the same run read again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from letta_client.types.agents import LettaStreamingResponse
+from letta_client.types.agents import EventMessage, LettaStreamingResponse, SummaryMessage
 from pydantic import TypeAdapter
 
 from perdure.core.messages import ToolCall
@@ -29,6 +29,12 @@ from tests.support.stories import (
 )
 
 STREAMED: TypeAdapter[Any] = TypeAdapter(LettaStreamingResponse)
+COMPACTION_TYPES: dict[str, TypeAdapter[Any]] = {
+    "event_message": TypeAdapter(EventMessage),
+    "summary_message": TypeAdapter(SummaryMessage),
+}
+"""The types of the messages that the client leaves out of those of a stream."""
+
 STAGE = Stage()
 
 MODES: dict[str, dict[str, Any]] = {
@@ -48,6 +54,9 @@ SEEN = ("a", "success", "seen here")
 BASH = {"name": "Bash", "description": "Run.", "parameters": {"type": "object", "properties": {}}}
 ANSWER = {"type": "approval", "tool_call_id": "p"}
 PAY = calls("pay", call_id="p", n=3)
+STATS = ["trigger", "context_tokens_before", "context_tokens_after", "context_window"]
+STATS += ["messages_count_before", "messages_count_after"]
+LONG = "hi" + " word" * 1_200
 PAID = ("assistant_message", "Done.")
 
 
@@ -133,7 +142,16 @@ SCENARIOS = {
         stop="max_steps",
         body={"input": "hi", "max_steps": 1},
     ),
-    "compaction": Scenario([says("Still here.")], [("assistant_message", "Still here.")], imported=20, limit=8_000),
+    "compaction": Scenario(
+        [says("Still here.")], [("assistant_message", "Still here.")], imported=8, limit=8_000, body={"input": LONG}
+    ),
+    "compaction with its messages": Scenario(
+        [says("Still here.")],
+        [("event_message", None), ("summary_message", None), ("assistant_message", "Still here.")],
+        imported=8,
+        limit=8_000,
+        body={"input": LONG, "include_compaction_messages": True},
+    ),
     "tool error": Scenario(
         [calls("boom", call_id="a", why="broken"), says("It failed.")],
         [
@@ -186,6 +204,15 @@ def content_of(chunk: Chunk) -> Any:
             assert {"type": "tool", **first} == returns[0]
             assert all(isinstance(one["stdout"], list) and isinstance(one["stderr"], list) for one in returns)
             return [(one["tool_call_id"], one["status"], one["tool_return"]) for one in returns]
+        case "event_message":
+            stats = chunk["event_data"]
+            assert (chunk["event_type"], stats["trigger"]) == ("compaction", "post_step_context_check")
+            assert stats["context_tokens_after"] < stats["context_tokens_before"] <= stats["context_window"] == 8_000
+            assert stats["messages_count_after"] < stats["messages_count_before"]
+            return None
+        case "summary_message":
+            assert chunk["summary"] and set(chunk["compaction_stats"]) == set(STATS)
+            return None
         case _:
             many = chunk["tool_calls"]
             assert chunk["tool_call"] == (many[0] if isinstance(many, list) else many)
@@ -260,7 +287,7 @@ async def test_every_mode_streams_the_contract(server: Routed, name: str) -> Non
         background = "background" in mode or mode == "async"
         plain = [chunk for _, chunk in chunks]
         for chunk in plain:
-            STREAMED.validate_python(chunk)
+            COMPACTION_TYPES.get(chunk["message_type"], STREAMED).validate_python(chunk)
         run_id = (await server.get("/v1/runs/", limit=1))[0]["id"]
         assert {chunk["run_id"] for chunk in plain if "run_id" in chunk} <= {run_id}
         if "no pings" not in mode:
@@ -280,13 +307,15 @@ async def test_every_mode_streams_the_contract(server: Routed, name: str) -> Non
         if background:  # pieces that come within a short time are stored as one
             found, expected = join_texts(found), join_texts(expected)
         assert found == expected, mode
-        assert all(chunk["step_id"].startswith("step-") and chunk["date"].endswith("+00:00") for chunk in said)
+        assert all(chunk["date"].endswith("+00:00") for chunk in said)
+        of_steps = [chunk for chunk in said if chunk["message_type"] not in COMPACTION_TYPES]
+        assert all(chunk["step_id"].startswith("step-") for chunk in of_steps)
         if background:
             again = await read_stream(
                 server, f"/v1/runs/{run_id}/stream", {"starting_after": 0, "include_pings": "no pings" not in mode}
             )
             assert without_ping_ids(again) == without_ping_ids(chunks)
-        if name == "compaction":
+        if "compaction" in name:
             assert "summary" in {message.kind for message in STAGE.requests[-1].messages}
         if name != "cancelled":
             assert story_of(plain) == story_of(await server.get(f"/v1/runs/{run_id}/messages"))

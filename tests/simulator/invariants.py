@@ -40,7 +40,7 @@ def check_agent(
         notes: label of the block into which the model appends tokens in brackets.
     Raises: Violation.
     """
-    messages = tx.messages.list(agent_id, limit=_EVERYTHING, engine_kinds=True, reset=True)
+    messages = tx.messages.list(agent_id, limit=_EVERYTHING, kinds=None, reset=True)
     _check_messages(messages, list(sent))
     check_resets(tx, agent_id)
     for conversation in tx.conversations.list(agent_id, limit=1000):
@@ -54,7 +54,7 @@ def check_agent(
 
 def check_moment(tx: Tx, agent_id: AgentId) -> None:
     """What holds after every commit, also when the process dies right after it. Raises: Violation."""
-    messages = tx.messages.list(agent_id, limit=_EVERYTHING, engine_kinds=True, reset=True)
+    messages = tx.messages.list(agent_id, limit=_EVERYTHING, kinds=None, reset=True)
     if [message.seq for message in messages] != list(range(len(messages))):
         raise Violation(f"message numbers are not gapless: {[message.seq for message in messages]}")
     check_resets(tx, agent_id)
@@ -82,14 +82,14 @@ def _check_derived(tx: Tx, agent_id: AgentId) -> None:
 
 def check_resets(tx: Tx, agent_id: AgentId) -> None:
     """What was said since the newest reset is in view, counted and found, and nothing of before. Raises: Violation."""
-    messages = tx.messages.list(agent_id, limit=_EVERYTHING, engine_kinds=True, reset=True)
+    messages = tx.messages.list(agent_id, limit=_EVERYTHING, kinds=None, reset=True)
     lines = {line.seq: line for line in tx.conversations.list(agent_id, limit=1000)}
     for reset in tx.resets.list(agent_id, limit=_EVERYTHING):
         line = tx.conversations.get(reset.conversation_id)
         if reset.upto_seq >= line.first_seq:
             raise Violation(f"conversation {line.seq} was reset up to {reset.upto_seq} and begins at {line.first_seq}")
     since = [message for message in messages if message.seq >= lines[message.conversation_seq].first_seq]
-    shown = tx.messages.list(agent_id, limit=_EVERYTHING, engine_kinds=True)
+    shown = tx.messages.list(agent_id, limit=_EVERYTHING, kinds=None)
     if list(shown) != since:
         raise Violation(f"in view is {[one.seq for one in shown]}, said since was {[one.seq for one in since]}")
     said = [message for message in since if message.kind == "message"]

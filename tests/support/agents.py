@@ -92,7 +92,7 @@ class AgentInRun:
         """From here on, what is said belongs to the current run."""
 
         def begin(tx: Tx) -> None:
-            messages = tx.messages.list(self.agent.id, newest_first=True, limit=1, engine_kinds=True)
+            messages = tx.messages.list(self.agent.id, newest_first=True, limit=1, kinds=None)
             tx.runs.begin_input(self.run.key, first_message_seq=messages[0].seq + 1 if messages else 0)
 
         await self.store.write(begin)

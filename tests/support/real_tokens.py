@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 from perdure.context.window.tokens import IMAGE_TOKENS
-from perdure.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolDecision, ToolResult
+from perdure.core.messages import CompactionNote, Image, Part, Reasoning, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.models import ModelRequest
 
 AROUND_A_MESSAGE = 4  # role and separators, as OpenAI's chat format has them
@@ -37,7 +37,7 @@ def _tokens_of_part(part: Part) -> int:
             return real_tokens(part.name) + real_tokens(part.arguments)
         case ToolResult():
             return real_tokens(part.text)
-        case ToolDecision():
+        case ToolDecision() | CompactionNote():
             return 0  # it is never sent
 
 

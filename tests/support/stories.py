@@ -112,6 +112,9 @@ def _add(contents: dict[tuple[str, str, str], Any], key: tuple[str, str, str], m
             contents[key] = contents.get(key, "") + message["reasoning"]
         case "assistant_message":
             contents[key] = contents.get(key, "") + message["content"]
+        case "event_message" | "summary_message":
+            assert key not in contents
+            contents[key] = message.get("event_data", message.get("summary"))
         case "tool_return_message":
             assert key not in contents
             contents[key] = message["tool_returns"]

@@ -19,10 +19,16 @@ from perdure.core.tools.loops import HEARTBEAT, THINKING, split_arguments
 
 Role = Literal["system", "user", "assistant", "tool"]
 
-MessageKind = Literal["message", "memory_delta", "heartbeat", "summary", "alert", "approval", "hook"]
-"""`message`: from a person or agent, or a tool's result. `approval`: a person's decisions about calls; models never see
-it. All other kinds are envelopes of the engine, listed as history on request only. Nobody can forge them: the kind is a
-column, not text."""
+MessageKind = Literal["message", "memory_delta", "heartbeat", "summary", "alert", "approval", "compaction", "hook"]
+"""`message`: from a person or agent, or a tool's result. `approval`: a person's decisions about calls. `compaction`: a
+note that messages left the view. Models never see these two. All other kinds are envelopes of the engine, listed as
+history on request only. Nobody can forge them: the kind is a column, not text."""
+
+HISTORY_KINDS: tuple[MessageKind, ...] = ("message", "approval", "compaction")
+"""The kinds that histories list."""
+
+UNSEEN_KINDS: tuple[MessageKind, ...] = ("approval", "compaction")
+"""The kinds that no model sees."""
 
 SEND_MESSAGE = "send_message"
 """The tool by which an agent with a heartbeat loop speaks."""
@@ -177,10 +183,38 @@ class ToolResult:
     type: Literal["tool_result"] = "tool_result"
 
 
-Part = Text | Image | Reasoning | ToolCall | ToolDecision | ToolResult
+CompactionTrigger = Literal["context_window_exceeded", "post_step_context_check", "manual", "import"]
+"""Why a view is compacted: the provider refused a request as too long; the next one would be too long; a client asked
+for it; imported history is too long. The first two names are Letta's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionNote:
+    """Says that messages left the view behind a summary. Counts of messages are without the engine's own, but with the
+    system message and one for all summaries.
+
+    Args:
+        text: the summary, which stands for the messages that left.
+        hidden_messages: how many left.
+        tokens_before, tokens_after: of the request's prefix and messages, estimated.
+        window_tokens: what the model takes.
+    """
+
+    text: str
+    trigger: CompactionTrigger
+    hidden_messages: int
+    messages_before: int
+    messages_after: int
+    tokens_before: int
+    tokens_after: int
+    window_tokens: int
+    type: Literal["compaction"] = "compaction"
+
+
+Part = Text | Image | Reasoning | ToolCall | ToolDecision | ToolResult | CompactionNote
 _PART_TYPES: dict[str, type[Part]] = {
     **{"text": Text, "image": Image, "reasoning": Reasoning, "tool_call": ToolCall},
-    **{"tool_decision": ToolDecision, "tool_result": ToolResult},
+    **{"tool_decision": ToolDecision, "tool_result": ToolResult, "compaction": CompactionNote},
 }
 
 

@@ -13,7 +13,7 @@ from perdure.context.request.prefix import Counts
 from perdure.context.retrieval.stubs import apply_stubs
 from perdure.context.sections.envelopes import envelope, mark_message, mark_text, summary_message
 from perdure.core.errors import IllegalLog
-from perdure.core.messages import Message, ToolCall, ToolResult, parts_to_json
+from perdure.core.messages import UNSEEN_KINDS, Message, ToolCall, ToolResult, parts_to_json
 from perdure.core.models import ModelOptions, ModelRequest, ToolChoice
 from perdure.core.runs import Prefix, Recipe
 from perdure.core.text.json_encoder import sorted_json
@@ -75,8 +75,7 @@ class View:
         if not rows:
             return self
         check_legal(rows)
-        # Models do not see the decisions of people about calls.
-        visible = [row for row in rows if row.kind != "approval"]
+        visible = [row for row in rows if row.kind not in UNSEEN_KINDS]
         visible = [mark_message(apply_stubs(row, self.stubs), self.prefix.marker) for row in visible]
         digest = self._digest.copy()
         digest.update(_message_bytes(visible))
@@ -114,7 +113,7 @@ def check_legal(messages: Sequence[Message]) -> None:
     """Check that exactly one result follows every call, before any other message. Raises: IllegalLog."""
     open_calls: set[str] = set()
     for message in messages:
-        if message.kind == "approval":  # the answers to calls; their results have rows of their own
+        if message.kind in UNSEEN_KINDS:  # answers to calls stand before their results, in rows of their own
             continue
         if open_calls and message.role != "tool":
             raise IllegalLog(f"{message.id} stands between call {min(open_calls)!r} and its result")

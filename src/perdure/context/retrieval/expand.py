@@ -13,7 +13,7 @@ from datetime import datetime, tzinfo
 from functools import partial
 
 from perdure.core.errors import ToolError
-from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolDecision, ToolResult
+from perdure.core.messages import Image, Message, Text, ToolCall, ToolResult
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 
@@ -136,7 +136,7 @@ class Piece:
 
 def pieces_of(message: Message) -> list[Piece]:
     """Return a message's texts, pictures as lines, calls with arguments, and results, part by part."""
-    parts = [part for part in message.parts if not isinstance(part, (Reasoning, ToolDecision))]
+    parts = [part for part in message.parts if isinstance(part, (Text, Image, ToolCall, ToolResult))]
     pieces: list[Piece] = []
     line = 1
     for part in parts:

@@ -14,7 +14,7 @@ from typing import NoReturn
 from perdure.context.retrieval.stubs import row_tokens, stub_chars
 from perdure.context.window.budget import Certificate
 from perdure.core.errors import IrreducibleFloor
-from perdure.core.messages import Message
+from perdure.core.messages import UNSEEN_KINDS, Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
 
@@ -70,12 +70,13 @@ class Atom:
 def atoms(messages: Sequence[Message]) -> list[Atom]:
     """Group the rows of a legal log into atoms, in order. A cut between two atoms leaves two legal logs.
 
-    Reasoning stays with its calls, in their message. Open calls at the end are one atom with the results so far.
+    Reasoning stays with its calls, in their message. Open calls at the end are one atom with the results so far. What
+    no model sees belongs to the row before it.
     """
     groups: list[list[Message]] = []
     open_calls: set[str] = set()
     for message in messages:
-        if not open_calls:
+        if not groups or not (open_calls or message.kind in UNSEEN_KINDS):
             groups.append([])
         groups[-1].append(message)
         open_calls |= {call.call_id for call in message.calls}

@@ -66,7 +66,7 @@ def find_message(tx: Tx, agent_id: AgentId, seq: int) -> Message:
         if messages[0].kind == "message":
             return messages[0]
         raise ToolError(f"{handle} is no message but a note of the system: take a number beside it")
-    newest = tx.messages.list(agent_id, newest_first=True, limit=1, engine_kinds=True)
+    newest = tx.messages.list(agent_id, newest_first=True, limit=1, kinds=None)
     if newest and seq <= newest[0].seq:  # numbers have no gaps
         raise ToolError(f"{handle} was removed and can't be shown")
     raise ToolError(f"{handle} does not exist: {_known_messages(tx, agent_id)}")

@@ -10,22 +10,40 @@ from perdure.context.retrieval.stubs import row_tokens
 from perdure.context.window.plan import Evict, Merge
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
-from perdure.core.messages import Message
+from perdure.core.ids import MessageId
+from perdure.core.messages import CompactionNote, CompactionTrigger, Draft, Message
 from perdure.core.nodes import SummaryNode
-from perdure.core.runs import Prefix
+from perdure.core.runs import Prefix, Run
 from perdure.engine.compaction.summarise import Summary
 from perdure.engine.ports import UnitInputs
-from perdure.engine.run.prefixes import compile_prefix, dropped_rows, overcount_behind, read_memory, store_prefix
+from perdure.engine.run.prefixes import (
+    compile_prefix,
+    dropped_rows,
+    overcount_behind,
+    read_memory,
+    rows_tokens,
+    store_prefix,
+)
 from perdure.storage.tx import Tx
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """A stored compaction: the new prefix, the new summary node if there is one, and the tokens that left the view."""
+    """A stored compaction.
+
+    Args:
+        node: the new summary node, if there is one.
+        note: the message that says so, if messages left the view behind that node.
+        tokens: what left the view.
+        messages_before, messages_after: as in `CompactionNote`.
+    """
 
     prefix: Prefix
     node: SummaryNode | None
-    tokens_before: int
+    note: Message | None
+    tokens: int
+    messages_before: int
+    messages_after: int
 
 
 def compact_view(
@@ -38,13 +56,15 @@ def compact_view(
     summary: Summary | None,
     inputs: UnitInputs,
     *,
-    reason: str,
+    run: Run | None,
+    trigger: CompactionTrigger,
 ) -> Compaction:
     """Carry out a plan: from now on the conversation's requests begin with the new prefix.
 
     Args:
         view: what the plan was made of; its prefix has the number -1 where the conversation has none yet.
         nodes: the summary nodes in view, oldest first.
+        run: whose request needs the room; None: no run.
     """
     counter, prefix, stubs = inputs.counter, view.prefix, conversation.stubs
     dropped: tuple[Message, ...] = ()
@@ -76,7 +96,7 @@ def compact_view(
         conversation,
         memory,
         inputs,
-        reason=reason,
+        reason="import" if trigger == "import" else "window",
         from_seq=from_seq,
         pinned=[message.seq for message in pinned],
         nodes=nodes,
@@ -96,7 +116,37 @@ def compact_view(
     tx.conversations.put_view(
         agent.id, conversation.seq, view_tokens=view_tokens, stubs=remaining_stubs, overcount=overcount
     )
-    return Compaction(rewritten, node, before)
+    counts = _count((*view.pinned, *view.rows), prefix), _count((*pinned, *rows), rewritten)
+    stored = Compaction(rewritten, node, None, before, *counts)
+    if node is None or isinstance(removal, Merge):
+        return stored
+    tokens_before = prefix.tokens + rows_tokens(view, stubs, counter) - conversation.overcount
+    tokens = tokens_before, rewritten.tokens + view_tokens - overcount
+    note = _build_note(stored, node, tokens, trigger, window_tokens=inputs.window(agent)[0])
+    draft = Draft(id=MessageId(inputs.ids.new("message")), role="system", parts=(note,), kind="compaction")
+    [message] = tx.messages.append(run or (agent.id, conversation.seq), [draft], [0], at=inputs.now)
+    return replace(stored, note=message)
+
+
+def _count(rows: Sequence[Message], prefix: Prefix) -> int:
+    """The number of messages in a view, as in `CompactionNote`."""
+    return 1 + bool(prefix.nodes) + sum(row.kind == "message" for row in rows)
+
+
+def _build_note(
+    stored: Compaction, node: SummaryNode, tokens: tuple[int, int], trigger: CompactionTrigger, *, window_tokens: int
+) -> CompactionNote:
+    """The note of a compaction. `tokens`: of the request before and after it."""
+    return CompactionNote(
+        text=node.text,
+        trigger=trigger,
+        hidden_messages=node.message_count,
+        messages_before=stored.messages_before,
+        messages_after=stored.messages_after,
+        tokens_before=tokens[0],
+        tokens_after=tokens[1],
+        window_tokens=window_tokens,
+    )
 
 
 def _node(

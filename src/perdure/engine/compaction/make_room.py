@@ -11,7 +11,7 @@ from dataclasses import replace
 from perdure.context.retrieval.stubs import row_tokens
 from perdure.context.window.plan import Evict, Merge, Stub
 from perdure.core.conversations import Conversation
-from perdure.core.events import Event, PrefixRewritten, RowsCut, ViewCompacted
+from perdure.core.events import Event, MessageAdded, PrefixRewritten, RowsCut, ViewCompacted
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
 from perdure.engine.hooks.points import after_compaction, before_compaction
@@ -74,12 +74,22 @@ def _store_removal(
     inputs: UnitInputs,
 ) -> list[Event]:
     """Take messages or nodes out of the view, behind a summary node; the events."""
+    log = room.log
     compaction = compact_view(
-        tx, room.agent, conversation, room.view, room.nodes, removal, summary, inputs, reason="window"
+        tx,
+        room.agent,
+        conversation,
+        room.view,
+        room.nodes,
+        removal,
+        summary,
+        inputs,
+        run=log.run,
+        trigger="context_window_exceeded" if log.overflows else "post_step_context_check",
     )
     events: list[Event] = []
     if (node := compaction.node) is not None and summary is not None:
-        tx.runs.spend(room.log.run.key, summary.usage)
+        tx.runs.spend(log.run.key, summary.usage)
         events.append(
             ViewCompacted(
                 node.seq,
@@ -87,11 +97,13 @@ def _store_removal(
                 node.upto_message_seq,
                 isinstance(removal, Merge),
                 node.made_by,
-                compaction.tokens_before,
+                compaction.tokens,
                 node.tokens,
                 node.rejected,
             )
         )
+    if (note := compaction.note) is not None:
+        events.append(MessageAdded(note.seq, note))
     return [*events, PrefixRewritten(compaction.prefix.seq, compaction.prefix.reason)]
 
 

@@ -13,7 +13,7 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Message
 from perdure.core.ports import TokenCounter
 from perdure.engine.approvals.answers import approval_pending
-from perdure.engine.compaction.compact_view import compact_view
+from perdure.engine.compaction.compact_view import Compaction, compact_view
 from perdure.engine.compaction.summarise import SummaryTask, summarise
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.preview import Preview, preview
@@ -48,22 +48,26 @@ async def compact(agent_id: AgentId, conversation_seq: int, settings: Compaction
     if settings.clip_chars is not None:
         summary = replace(summary, text=summary.text[: settings.clip_chars])
 
-    def store(tx: Tx) -> None:
+    def store(tx: Tx) -> Compaction:
         tx.agents.lock(agent_id)
         conversation = _check_idle(tx, agent_id, conversation_seq)
         if conversation != state.conversation:
             raise Conflict("the conversation has changed meanwhile: compact it again")
-        compact_view(
-            tx, state.agent, conversation, state.view, state.nodes, removal, summary, ports.inputs(), reason="window"
+        return compact_view(
+            tx,
+            state.agent,
+            conversation,
+            state.view,
+            state.nodes,
+            removal,
+            summary,
+            ports.inputs(),
+            run=None,
+            trigger="manual",
         )
 
-    await ports.store.write(store)
-    left = len(removal.messages)
-    return Compacted(
-        summary=summary.text,
-        messages_before=_count((*state.view.pinned, *state.view.rows), has_summary=bool(state.nodes)),
-        messages_after=_count(state.view.rows[left:], has_summary=True),
-    )
+    stored = await ports.store.write(store)
+    return Compacted(summary.text, stored.messages_before, stored.messages_after)
 
 
 def _load(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> Preview:
@@ -113,7 +117,3 @@ def _oldest(state: Preview, share: float, counter: TokenCounter) -> int:
 def _begins_turn(row: Message) -> bool:
     """Whether a view reads well from this row on."""
     return row.role == "user" and row.kind == "message"
-
-
-def _count(rows: tuple[Message, ...], *, has_summary: bool) -> int:
-    return 1 + has_summary + sum(row.kind == "message" for row in rows)

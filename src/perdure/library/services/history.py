@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from typing import Any, Literal, TypeVar
 
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ConversationId, MessageId
-from perdure.core.messages import Message
+from perdure.core.messages import HISTORY_KINDS, Message
 from perdure.domain.batching import batches
 from perdure.domain.conversations.call_batches import Batch, batch_of, join_rows
 from perdure.domain.conversations.importing import ImportedMessage, Importer, imported_message
@@ -207,7 +208,8 @@ def _list(
     newest_first: bool,
 ) -> Sequence[Message]:
     """A page in order of numbers: the system messages, which have the lowest, and the messages of the log."""
-    sources = [tx.system_messages.list, tx.messages.list]
+    sources: list[Callable[..., Sequence[Message]]]
+    sources = [tx.system_messages.list, partial(tx.messages.list, kinds=HISTORY_KINDS)]
     page: list[Message] = []
     for source in reversed(sources) if newest_first else sources:
         if len(page) < limit:

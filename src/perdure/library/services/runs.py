@@ -11,7 +11,7 @@ from perdure.core.agents import Agent
 from perdure.core.errors import Conflict, NotFound
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
-from perdure.core.messages import Message
+from perdure.core.messages import HISTORY_KINDS, Message
 from perdure.core.runs import Run, RunFilter, RunKey, Step, Usage
 from perdure.domain.conversations.call_batches import join_batches
 from perdure.library.checks import check_number, check_text
@@ -209,7 +209,7 @@ def list_run_messages(tx: Tx, run: Run) -> Sequence[Message]:
         message
         for message in tx.messages.list_by_run(run, reset=True)
         # A run that goes on with answered calls begins with the message of the run before.
-        if message.kind in ("message", "approval") and message.run_seq == run.key.seq
+        if message.kind in HISTORY_KINDS and message.run_seq == run.key.seq
     ]
 
 

@@ -135,7 +135,7 @@ class Chunks:
                 more = count_numbers(message) - 1
                 self._shift += more
                 self._last += more
-                if message.step_id is not None and message.kind == "message":  # else it is the caller's or the engine's
+                if self._display.is_in_reply(message):
                     yield from self._add_message(message, number)
             case RunEnded() as end:
                 self._end = end

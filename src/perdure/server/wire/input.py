@@ -112,6 +112,7 @@ class SendRequest(WireRequest):
     assistant_message_tool_name: str = SEND_MESSAGE
     assistant_message_tool_kwarg: str = "message"
     include_return_message_types: Items[MessageType] | None = None
+    include_compaction_messages: bool = False
     if_busy: IfBusy = "reject"
     client_tools: Annotated[list[Any], MaxItems("tools_per_agent")] | None = None
     client_skills: Items[ClientSkill] | None = None
@@ -164,7 +165,7 @@ class SendRequest(WireRequest):
     def form(self) -> dict[str, Any]:
         """The fields that say in which form the client gets the messages, if they are not the defaults; those of a
         stream if it can be resumed."""
-        names = ["include_return_message_types", "use_assistant_message"]
+        names = ["include_return_message_types", "include_compaction_messages", "use_assistant_message"]
         names += ["assistant_message_tool_name", "assistant_message_tool_kwarg"]
         names += ["include_pings"] if self.background else []
         shape = {

@@ -13,7 +13,17 @@ from typing import Any, Literal
 
 from perdure.core.ids import MessageId
 from perdure.core.incoming.json_limits import parse_json
-from perdure.core.messages import SEND_MESSAGE, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from perdure.core.messages import (
+    SEND_MESSAGE,
+    CompactionNote,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from perdure.core.tools.arguments import ARGUMENTS
 from perdure.core.tools.loops import THINKING, split_arguments
 
@@ -61,12 +71,15 @@ class Display:
         types: only messages of these types; None: all.
         use_assistant_message: calls of the tool `tool_name` are displayed as messages with the text of their argument
             `tool_argument`, and their results not at all.
+        compactions: replies and streams say that messages left the view. Lists always do: with this in messages of
+            their own types, else in the form in which Letta shows it to a model.
     """
 
     types: frozenset[str] | None = None
     use_assistant_message: bool = True
     tool_name: str = SEND_MESSAGE
     tool_argument: str = "message"
+    compactions: bool = False
 
     @classmethod
     def of(cls, form: Mapping[str, Any]) -> Display:
@@ -77,7 +90,14 @@ class Display:
             form.get("use_assistant_message", True),
             form.get("assistant_message_tool_name", SEND_MESSAGE),
             form.get("assistant_message_tool_kwarg", "message"),
+            form.get("include_compaction_messages", False),
         )
+
+    def is_in_reply(self, message: Message) -> bool:
+        """Whether replies and streams hold the message: not what the caller or the engine says, but for compactions."""
+        if message.kind == "compaction":
+            return self.compactions
+        return message.step_id is not None and message.kind == "message"
 
     def includes(self, message_type: str) -> bool:
         """Whether the client gets messages of this type."""
@@ -168,7 +188,7 @@ def groups_of(message: Message, display: Display) -> list[Group]:
 def count_numbers(message: Message) -> int:
     """How many numbers (`seq_id`) a message takes in a stream, however it is displayed."""
     if message.role != "assistant":
-        return 1
+        return 2 if message.kind == "compaction" else 1
     texts = {part.type for part in message.parts if isinstance(part, (Text, Reasoning))}
     texts |= {"reasoning" for call in message.calls if call.thoughts}
     return max(1, len(texts) + len(message.calls) * CALL_NUMBERS)
@@ -181,6 +201,8 @@ def wire_messages(message: Message, display: Display, *, seq: int | None = None)
     """
     if message.kind == "approval":
         shapes = [_approval_response(message, seq)]
+    elif message.kind == "compaction":
+        shapes = _compaction_messages(message, display, seq)
     elif message.role == "assistant":
         shapes = [_group_shape(message, group, seq) for group in groups_of(message, display)]
     elif message.role == "tool":
@@ -189,6 +211,33 @@ def wire_messages(message: Message, display: Display, *, seq: int | None = None)
     else:
         shapes = [common_fields(message, f"{message.role}_message", 0, seq) | {"content": _content(message.parts)}]
     return [shape for shape in shapes if display.includes(shape["message_type"])]
+
+
+def _compaction_messages(message: Message, display: Display, seq: int | None) -> list[dict[str, Any]]:
+    """The wire messages that say that messages left the view: an event, then the summary; or one of a user."""
+    [note] = [part for part in message.parts if isinstance(part, CompactionNote)]
+    stats = {
+        "trigger": note.trigger,
+        "context_tokens_before": note.tokens_before,
+        "context_tokens_after": note.tokens_after,
+        "context_window": note.window_tokens,
+        "messages_count_before": note.messages_before,
+        "messages_count_after": note.messages_after,
+    }
+    if not display.compactions:
+        alert = {
+            "type": "system_alert",
+            "message": f"Note: {note.hidden_messages} messages from the beginning of the conversation have been hidden"
+            " from view due to memory constraints.\nThe following is a summary of the previous messages:\n"
+            f"{note.text}",
+            "time": f"{message.occurred_at:%Y-%m-%d %I:%M:%S %p UTC+0000}",
+            "compaction_stats": stats,
+        }
+        text = json.dumps(alert, ensure_ascii=False)
+        return [common_fields(message, "user_message", 0, seq) | {"content": text}]
+    event = common_fields(message, "event_message", 0, seq) | {"event_type": "compaction", "event_data": stats}
+    summary = common_fields(message, "summary_message", 1, None if seq is None else seq + 1)
+    return [event, summary | {"summary": note.text, "compaction_stats": stats}]
 
 
 def _group_shape(message: Message, group: Group, seq: int | None) -> dict[str, Any]:

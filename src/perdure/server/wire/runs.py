@@ -229,7 +229,7 @@ def letta_response(reply: Reply, display: Display) -> dict[str, Any]:
         "messages": [
             shape
             for message in join_batches(reply.messages)
-            if message.step_id is not None and message.kind == "message"
+            if display.is_in_reply(message)
             for shape in wire_messages(message, display)
         ],
         "stop_reason": stop_reason(reply.stop_reason),

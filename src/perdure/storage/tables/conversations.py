@@ -192,18 +192,20 @@ class Conversations(Table):
         return [_CONVERSATION.read(row) for row in rows]
 
     def list_view_ids(self, agent_id: AgentId, seq: int, *, limit: int = 100) -> Sequence[MessageId]:
-        """The newest messages in the model's view of the conversation, oldest first, without the engine's own."""
+        """The newest messages in the model's view of the conversation, oldest first, without the engine's own. Where
+        messages left the view, the note of the newest compaction, which holds their summary, precedes them."""
         rows = self._rows(
-            f"SELECT id FROM messages{self._db.conversation_index}"
+            f"SELECT id, kind FROM messages{self._db.conversation_index}"
             " WHERE agent_id = :agent_id AND conversation_seq = :seq"
             " AND seq >= COALESCE((SELECT p.from_message_seq FROM conversations c JOIN prefixes p"
             " ON p.agent_id = c.agent_id AND p.seq = c.prefix_seq WHERE c.agent_id = :agent_id AND c.seq = :seq), 0)"
-            f" AND kind = 'message' AND {IN_VIEW} AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
+            f" AND kind IN ('message', 'compaction') AND {IN_VIEW} AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
             agent_id=agent_id,
             seq=seq,
             limit=limit,
         )
-        return [row[0] for row in reversed(rows)]
+        notes = [id_ for id_, kind in rows if kind == "compaction"]
+        return notes[:1] + [id_ for id_, kind in reversed(rows) if kind == "message"]
 
     def get_by_seq(self, agent_id: AgentId, seq: int) -> Conversation:
         """Raises: NotFound."""

@@ -20,9 +20,11 @@ from perdure.core.conversations import ConversationState
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, MessageId, OrgId, StepId, run_of
 from perdure.core.messages import (
+    HISTORY_KINDS,
     Draft,
     Message,
     MessageFilter,
+    MessageKind,
     Part,
     Text,
     Turn,
@@ -192,15 +194,14 @@ class Messages(Table):
         before_seq: int | None = None,
         limit: int = 100,
         newest_first: bool = False,
-        engine_kinds: bool = False,
+        kinds: Sequence[MessageKind] | None = ("message", "approval"),
         reset: bool = False,
     ) -> Sequence[Message]:
-        """A page in order of `seq`. `engine_kinds` includes the engine's own messages, `reset` those that a reset took
-        out of view."""
+        """A page in order of `seq`, of all kinds with None. `reset` includes those that a reset took out of view."""
         where = _range(conversation_seq, after_seq, before_seq)
         where.add(in_view(reset))
-        if not engine_kinds:
-            where.add("kind IN ('message', 'approval')")
+        if kinds is not None:
+            where.add(_of(kinds))
         return self._read(
             f"{where} ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT :limit",
             of_conversation=conversation_seq is not None,
@@ -217,11 +218,11 @@ class Messages(Table):
         limit: int = 100,
         newest_first: bool = False,
     ) -> Sequence[Message]:
-        """A page of the messages of all agents, in the order in which they were stored, without the engine's own.
+        """A page of the messages of all agents, in the order in which they were stored, of `HISTORY_KINDS`.
         `after` and `before` are an agent and the number of a message."""
         own = "EXISTS (SELECT 1 FROM agents a WHERE a.id = messages.agent_id AND a.org_id = :org_id)"
         in_view = f"removed = 0 AND NOT {reset_pending('messages')}"
-        where = Conditions(own, "kind IN ('message', 'approval')", in_view)
+        where = Conditions(own, _of(HISTORY_KINDS), in_view)
         params: dict[str, Any] = {"limit": limit, "org_id": self._org_id}
         for name, sign, place in (("after", ">", after), ("before", "<", before)):
             if place is not None:
@@ -424,6 +425,11 @@ class Messages(Table):
     def _read(self, where: str, *, of_conversation: bool = False, **params: Any) -> Sequence[Message]:
         params["org_id"] = self._org_id
         return read_rows(self._db, f"{OWN_AGENT} AND {where}", params, of_conversation=of_conversation)
+
+
+def _of(kinds: Sequence[MessageKind]) -> str:
+    """The condition that a message is of one of these kinds."""
+    return "kind IN ({})".format(", ".join(f"'{kind}'" for kind in kinds))
 
 
 def _range(conversation_seq: int | None, above: int | None, below: int | None) -> Conditions:
