@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import jsonschema_rs
 
@@ -12,6 +13,7 @@ from tests.server.contract import create_things
 from tests.server.routed import JSON, routed
 from tests.server.test_openapi import operations
 
+EVENTS = "text/event-stream"
 SKIPPED = ("/mcp", "/v1/sources", "/providers/check")
 """In the path of an operation that asks a server which is not there; and the older name of folders."""
 
@@ -35,10 +37,38 @@ async def test_every_example_has_its_shape() -> None:
             contents = [*operation.get("requestBody", {}).get("content", {}).items()]
             contents += operation["responses"].get("200", {}).get("content", {}).items()
             for media_type, content in contents:
-                if media_type == "multipart/form-data" or "ConnectEvent" in str(content["schema"]):
+                if media_type == "multipart/form-data":
                     continue
                 validator = jsonschema_rs.validator_for({**content["schema"], "components": document["components"]})
                 assert not [error.message for error in validator.iter_errors(content["example"])], name
+
+
+async def test_examples_of_streams_are_chunks_to_their_end() -> None:
+    """Of the chunks' shapes; those of a stream that was resumed are numbered behind where it begins."""
+    async with routed() as server:
+        document = server.app.openapi()
+        chunk = {"$ref": "#/components/schemas/Chunk", "components": document["components"]}
+        validator = jsonschema_rs.validator_for(chunk)
+        seen: dict[str, list[Any]] = {}
+        for name, operation in operations(document):
+            content = operation["responses"].get("200", {}).get("content", {}).get(EVENTS)
+            if content is None:
+                continue
+            lines = [event["data"] for event in content["example"]]
+            seen[name] = [json.loads(line) for line in lines if line != "[DONE]"]
+            assert (lines[-1] == "[DONE]") == (not name.endswith("/connect")), name
+            if "StreamEvent" in str(content["schema"]):
+                assert all(validator.is_valid(one) for one in seen[name]), name
+                assert [one["message_type"] for one in seen[name]][-2:] == ["stop_reason", "usage_statistics"], name
+
+        numbers = {name: chunks[0].get("seq_id") for name, chunks in seen.items() if "/stream" in name}
+        assert numbers == {
+            "POST /v1/agents/{agent_id}/messages/stream": None,
+            "POST /v1/conversations/{conversation_id}/stream": 6,
+            "POST /v1/runs/{run_id}/stream": 6,
+        }
+        assert seen["POST /v1/chat/completions"][-1]["choices"][0]["finish_reason"] == "stop"
+        assert [one["event"] for one in seen["POST /v1/tools/mcp/servers/connect"]] == ["connection_attempt", "success"]
 
 
 async def test_every_example_of_a_body_is_taken() -> None:

@@ -100,27 +100,64 @@ _TIME = "2026-11-20T22:07:44Z"
 _DEPTH = 5
 
 
+_CONNECTING = (
+    {"event": "connection_attempt", "server_name": "moons"},
+    {"event": "success", "tools": [{"name": "look", "description": "Look at a moon.", "inputSchema": {}}]},
+)
+_PIECES: tuple[tuple[Shape, str | None], ...] = (
+    ({"role": "assistant", "content": ""}, None),
+    ({"content": "You like tea."}, None),
+    ({}, "stop"),
+)
+_DONE = "[DONE]"
+
+
 def add_examples(document: Shape) -> None:
     """Add an example to each body of JSON, and to each answer with content."""
     schemas = document["components"]["schemas"]
-    for media_type, content, is_request in _contents(document):
+    for path, media_type, content, is_request in _contents(document):
         shape = content.get("schema", {})
         name = shape.get("$ref", "").rpartition("/")[2]
-        if media_type == "text/event-stream" and "Stream" in shape["items"]["$ref"]:
-            chunk = json.dumps(_example({"$ref": "#/components/schemas/AssistantMessage"}, schemas))
-            content["example"] = [{"data": chunk}, {"data": "[DONE]"}]
+        if media_type == "text/event-stream":
+            content["example"] = [
+                {"data": chunk if chunk == _DONE else json.dumps(chunk)} for chunk in _stream(path, schemas)
+            ]
         elif media_type == "application/json":
             content["example"] = BODIES[name] if is_request and name in BODIES else _example(shape, schemas)
 
 
-def _contents(document: Shape) -> Iterator[tuple[str, Shape, bool]]:
-    """Each media type of a body or successful answer, its content, and whether it is a body."""
-    for operations in document["paths"].values():
+def _stream(path: str, schemas: Shape) -> Iterator[Any]:
+    """The chunks of a stream; one that was resumed begins behind the chunk that the example of its body names."""
+    if path.endswith("/connect"):
+        yield from _CONNECTING
+        return
+    if path.endswith("/completions"):
+        head = {
+            "id": f"chatcmpl-run-{_UUID}",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": f"agent-{_UUID}",
+        }
+        for delta, reason in _PIECES:
+            choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+            yield {**head, "created": 1, "choices": [choice]}
+    else:
+        is_resumed = path.endswith("/stream") and not path.endswith("/messages/stream")
+        seq = BODIES["ResumeRequest"]["starting_after"] + 1 if is_resumed else None
+        for kind in ("AssistantMessage", "Stop", "RequestUsage"):
+            chunk = _example({"$ref": f"#/components/schemas/{kind}"}, schemas)
+            yield chunk | {"id": f"message-{_UUID}", "seq_id": seq} if "seq_id" in chunk else chunk
+    yield _DONE
+
+
+def _contents(document: Shape) -> Iterator[tuple[str, str, Shape, bool]]:
+    """Path and media type of each body and successful answer, its content, and whether it is a body."""
+    for path, operations in document["paths"].items():
         for operation in operations.values():
             bodies = operation.get("requestBody", {}).get("content", {})
             answers = operation["responses"].get("200", {}).get("content", {})
-            yield from ((media_type, content, True) for media_type, content in bodies.items())
-            yield from ((media_type, content, False) for media_type, content in answers.items())
+            yield from ((path, media_type, content, True) for media_type, content in bodies.items())
+            yield from ((path, media_type, content, False) for media_type, content in answers.items())
 
 
 def _example(shape: Shape, schemas: Shape, field: str = "", depth: int = 0) -> Any:
