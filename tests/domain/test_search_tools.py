@@ -29,13 +29,15 @@ async def archived(s: AgentInRun, **arguments: Any) -> list[str]:
 
 
 async def test_history_is_searched_best_first() -> None:
-    """Each result says when, how long ago, by whom and what; the message says how many there are."""
+    """Each result says when, how long ago, by whom, how it was found and what; the message says how many there are."""
     s = await agent_in_run()
     await s.say("the walrus and the walrus", at=START - timedelta(days=3))
     await s.say("a walrus once sat beside the sea and sang to many other animals", role="assistant")
     await s.say("nothing of interest")
     answer = await s.json("conversation_search", query="Walruses")
+    best, second = (result.pop("relevance") for result in answer["results"])
 
+    assert (best["search_mode"], second["search_mode"], best["score"] > second["score"]) == ("fts", "fts", True)
     assert answer["message"] == "Showing 2 results:"
     assert answer["results"] == [
         {
@@ -130,7 +132,9 @@ async def test_without_a_query_the_newest_come(query: dict[str, str]) -> None:
             f"message {index}", role="assistant" if index == 3 else "user", at=START - timedelta(days=9 - index)
         )
 
-    assert await search_contents(s, limit=2, **query) == ["message 3", "message 2"]
+    newest = (await s.json("conversation_search", limit=2, **query))["results"]
+    assert [result["content"] for result in newest] == ["message 3", "message 2"]
+    assert newest[0]["relevance"] == {"search_mode": "newest"}
     assert await search_contents(s, roles=["user"], end_date="2026-11-12", **query) == ["message 1", "message 0"]
 
 

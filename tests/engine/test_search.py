@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -72,6 +73,9 @@ async def test_vectors_find_what_shares_no_word_of_the_index(tmp_path: Path) -> 
         hits = await agent.search("painted kitchens")
         assert hits[0].message.text == TALK[3][2]
         assert (hits.ran.arms, dict(hits.ran.left_out)) == (("words", "vectors"), {})
+        by_tool = await agent.tools.run("conversation_search", {"query": "painted kitchens"})
+        relevance = {"search_mode": "hybrid", "score": round(hits[0].score, 3)}
+        assert json.loads(by_tool.text)["results"][0]["relevance"] == relevance
 
         embedder.fail()
         await agent.import_messages([("user", "Sam", "A new text about a walrus.", START + timedelta(days=9))])

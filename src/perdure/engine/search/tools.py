@@ -20,6 +20,7 @@ from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.files.tools import grep_files, render_passages
 from perdure.domain.values import filter_tags
 from perdure.engine.search.search import Search
+from perdure.search.hits import MessageHit, SearchReport
 from perdure.search.query.times import parse_time
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
@@ -71,6 +72,7 @@ async def _conversation_search(
             "time_ago": _ago(call.now, hit.message.occurred_at),
             "role": hit.message.role,
             **({"name": hit.message.name} if hit.message.name and hit.message.role != "tool" else {}),
+            "relevance": _relevance(hit, hits.ran),
             "content": _cut(hit.message.text),
         }
         for hit in hits
@@ -102,10 +104,10 @@ async def _archival_memory_search(
     hits = await call.search.passages(call.run.key.agent_id, query, where=where, limit=limit, offset=offset)
     results = [
         {
-            "id": hit.passage.id,
             "timestamp": hit.passage.occurred_at.isoformat(timespec="seconds"),
             "content": _cut(hit.passage.text),
             "tags": list(hit.passage.tags),
+            "id": hit.passage.id,
         }
         for hit in hits
     ]
@@ -126,6 +128,13 @@ async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -
     hits = await call.search.passages(archives, query, limit=limit, timezone=call.timezone, skip_deleted=True)
     passages = tuple(hit.passage for hit in hits)
     return ToolOutcome(text=render_passages(passages, folders, call.budget), passages=passages)
+
+
+def _relevance(hit: MessageHit, ran: SearchReport) -> dict[str, Any]:
+    """How a message was found, and its score, which compares within one search; without a query there is none."""
+    if not ran.arms:
+        return {"search_mode": "newest"}
+    return {"search_mode": "hybrid" if "vectors" in ran.arms else "fts", "score": round(hit.score, 3)}
 
 
 def _cut(text: str) -> str:
