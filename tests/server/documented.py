@@ -12,6 +12,7 @@ import jsonschema_rs
 from starlette.routing import Match, Route
 
 from perdure.server.app import Api
+from tests.server.leaks import problems_of
 
 STREAM = "text/event-stream"
 URI = "https://perdure.example/openapi.json"
@@ -56,9 +57,13 @@ class _Document:
 
 
 def documented(app: Api, *, has_key: bool = False) -> Callable[[httpx.Response], Awaitable[None]]:
-    """A hook of a client of `app` that fails where the document does not say what was answered."""
+    """A hook of a client of `app` that fails where the document does not say what was answered, and where a refusal
+    says too much."""
 
     async def check(response: httpx.Response) -> None:
+        if response.status_code >= 400:
+            await response.aread()
+            assert not (problems := problems_of(response)), f"{problems}: {response.text}"
         request = response.request
         route = _route_of(app, request)
         if route is None or response.status_code == 405:

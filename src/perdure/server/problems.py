@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -86,15 +86,15 @@ def _text(error: Mapping[str, Any]) -> str:
         return text if has is None else f"{text}, not {has:,}"
     if kind == "string_too_long":
         return f"String should have at most {facts['max_length']:,} characters, not {len(error['input']):,}"
+    if kind == "union_tag_invalid":
+        return f"{facts['discriminator']} should be {' or '.join(facts['expected_tags'].rsplit(', ', 1))}"
     return _TEXTS.get(kind) or str(error["msg"]).removeprefix("Value error, ")
 
 
 def _preview(value: Any) -> str | None:
-    """The beginning of a value, with JSON's names for null, booleans and infinities; None: it holds a secret."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
+    """The beginning of a value as JSON, a text in single quotes; None: it holds a secret."""
+    if isinstance(value, str | bytes):
+        return repr(value[:VALUE_CHARS])[:VALUE_CHARS]
     text = ""
     for piece in _pieces(value):
         if piece is None:
@@ -106,7 +106,7 @@ def _preview(value: Any) -> str | None:
 
 
 def _pieces(value: Any) -> Iterator[str | None]:
-    """Yield the `repr` of a value in pieces, so that only the start of a large one is built; None for a secret."""
+    """Yield the JSON of a value in pieces, so that only the start of a large one is built; None for a secret."""
     match value:
         case list():
             yield "["
@@ -122,7 +122,10 @@ def _pieces(value: Any) -> Iterator[str | None]:
                 yield ": "
                 yield from _pieces(item)
             yield "}"
-        case str() | bytes():
-            yield repr(value[:VALUE_CHARS])
+        case str():
+            text = value[:VALUE_CHARS]
+            yield json.dumps(text, ensure_ascii=not text.isprintable())
+        case None | bool() | int() | float():
+            yield json.dumps(value)
         case _:
             yield repr(value)

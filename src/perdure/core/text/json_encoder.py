@@ -14,6 +14,14 @@ spaced_json = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": ")).enco
 """Return a value as JSON with a space after each comma and colon."""
 
 
+def json_start(value: object, chars: int = 80) -> str:
+    """The beginning of a value's JSON, for an error text; of a value without JSON its `repr`."""
+    try:
+        return encodable(json.dumps(value, ensure_ascii=False))[:chars]
+    except (TypeError, ValueError):
+        return repr(value)[:chars]
+
+
 def encodable(text: str) -> str:
     """The text with U+FFFD for each lone surrogate; surrogate pairs become their character."""
     try:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from perdure.core.errors import InvalidInput
+from perdure.core.text.json_encoder import json_start
 
 EVERY_HOST = "*"
 HOSTS_MAX = 100
@@ -28,9 +29,9 @@ def check_hosts(value: object) -> tuple[str, ...]:
     if value is None or value is False:
         return ()
     if value is True:
-        raise InvalidInput(f"network is True, which does not say where a tool may connect to: {_FORM}")
+        raise InvalidInput(f"network is true, which does not say where a tool may connect to: {_FORM}")
     if isinstance(value, str) or not isinstance(value, Collection):
-        raise InvalidInput(f"network is {value!r:.80}: {_FORM}")
+        raise InvalidInput(f"network is {json_start(value)}: {_FORM}")
     if len(value) > HOSTS_MAX:
         raise InvalidInput(f"network lists {len(value):,} hosts, the limit is {HOSTS_MAX}")
     return tuple(dict.fromkeys(_check(entry) for entry in value))

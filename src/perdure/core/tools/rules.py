@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, get_args
 
 from perdure.core.errors import ToolRulesInvalid
+from perdure.core.text.json_encoder import json_start
 
 Arguments = Mapping[str, Any]
 
@@ -232,17 +233,17 @@ def _field(shape: Mapping[str, Any], name: str, where: str) -> Any:
     """Return a field of a stored rule after checking it. Raises: ToolRulesInvalid."""
     value, (holds, help_text) = shape.get(name), _FIELDS[name]
     if not holds(value):
-        raise ToolRulesInvalid(f"{where}.{name} is {value!r:.80}: {help_text}")
+        raise ToolRulesInvalid(f"{where}.{name} is {json_start(value)}: {help_text}")
     return value
 
 
 def _rule(where: str, shape: Any) -> ToolRule:
     """Return the rule of a stored shape; `where` is its place in error texts."""
     if not isinstance(shape, Mapping):
-        raise ToolRulesInvalid(f"{where} is {shape!r:.80}: give an object with tool_name and type")
+        raise ToolRulesInvalid(f"{where} is {json_start(shape)}: give an object with tool_name and type")
     kind = shape.get("type")
     if not isinstance(kind, str) or kind not in RULE_TYPES:
-        raise ToolRulesInvalid(f"{where}.type is {kind!r:.80}: there are {', '.join(RULE_TYPES)}")
+        raise ToolRulesInvalid(f"{where}.type is {json_start(kind)}: there are {', '.join(RULE_TYPES)}")
     name = _field(shape, "tool_name", where)
     match kind:
         case "run_first":
@@ -273,7 +274,7 @@ def _child_args(shape: Mapping[str, Any], children: Sequence[str], where: str) -
         name: Any = node.get("name") if isinstance(node, Mapping) else None
         if name not in children:
             choices = ", ".join(children[:20]) + (", ..." if len(children) > 20 else "")
-            raise ToolRulesInvalid(f"{place}.name is {name!r:.80}: it must be one of the children {choices}")
+            raise ToolRulesInvalid(f"{place}.name is {json_start(name)}: it must be one of the children {choices}")
         if args := _field(node, "args", place):
             child_args[name] = {**child_args.get(name, {}), **args}
     return child_args
