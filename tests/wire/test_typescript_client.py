@@ -60,6 +60,9 @@ async def node_client(url: str) -> AsyncIterator[NodeClient]:
     process = await asyncio.create_subprocess_exec("node", str(PROGRAM), url, stdin=pipe, stdout=pipe, limit=1 << 22)
     try:
         yield NodeClient(process)
+        assert process.stdin is not None
+        process.stdin.close()  # it ends by itself
+        await asyncio.wait_for(process.wait(), ANSWER_S)
     finally:
         if process.returncode is None:
             process.kill()

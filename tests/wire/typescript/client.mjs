@@ -3,12 +3,11 @@
 // The first line of the output is a JSON array of the names of all operations. Then each line of the input is a call,
 // {"name", "path", "arguments"}, and each further line of the output its outcome: {"problems"}, what is wrong with the
 // answer by the client's own types; {"items"}, those of all pages, of a call with "every_page"; or {"status", "detail"}.
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import Letta from "@letta-ai/letta-client";
 import { Ajv } from "ajv";
-import * as schemas from "typescript-json-schema";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const PROBLEMS_MAX = 4;
@@ -31,8 +30,9 @@ function* allOperations(client) {
   }
 }
 
-/** What makes JSON Schemas of the types in a file. It takes seconds. */
-function schemaGenerator(file) {
+/** What makes JSON Schemas of the types in a file. It takes seconds, also to load. */
+async function schemaGenerator(file) {
+  const schemas = await import("typescript-json-schema");
   const program = schemas.getProgramFromFiles([file], {
     strict: true,
     skipLibCheck: true,
@@ -43,7 +43,7 @@ function schemaGenerator(file) {
   return schemas.buildGenerator(program, { required: true, ref: true, ignoreErrors: true });
 }
 
-/** A function from an operation's name to the validators of its answer and of the events of its stream. */
+/** A function from an operation's name to the validators of its answer and of the events of its stream; its schemas. */
 function validators(names) {
   const lines = [
     'import Letta from "@letta-ai/letta-client";',
@@ -60,18 +60,55 @@ function validators(names) {
   });
   const folder = `${HERE}node_modules/.cache`;
   mkdirSync(folder, { recursive: true });
-  writeFileSync(`${folder}/answers.mts`, lines.join("\n"));
-  const compiled = new Map();
+  const source = lines.join("\n");
+  writeFileSync(`${folder}/answers.mts`, source);
+  const kept = new KeptSchemas(`${folder}/schemas.json`, source + readFileSync(fileURLToPath(import.meta.url)));
+  const ajv = new Ajv({ strict: false, allErrors: true, logger: false });
   let generator;
-  return (kind, name) => {
-    generator ??= schemaGenerator(`${folder}/answers.mts`);
+  const validator = async (kind, name) => {
     const key = `${kind}${names.indexOf(name)}`;
-    if (!compiled.has(key)) {
-      const ajv = new Ajv({ strict: false, allErrors: true, logger: false });
-      compiled.set(key, ajv.compile(generator.getSchemaForSymbol(key)));
+    if (!kept.schemas[key]) {
+      generator ??= await schemaGenerator(`${folder}/answers.mts`);
+      kept.add(key, generator.getSchemaForSymbol(key));
     }
-    return compiled.get(key);
+    if (!ajv.getSchema(key)) addSchema(ajv, key, kept.schemas[key]);
+    return ajv.getSchema(key);
   };
+  return [validator, kept];
+}
+
+/** Adds a schema, and each of its definitions as a schema of its own: others have the same ones. */
+function addSchema(ajv, key, { definitions = {}, ...schema }) {
+  const place = (name) => `https://types.example/${Buffer.from(name).toString("hex")}`;
+  const toPlace = (word, value) =>
+    word === "$ref" && typeof value === "string" ? place(decodeURIComponent(value.replace("#/definitions/", ""))) : value;
+  const all = Object.entries(definitions).map(([name, one]) => [place(name), one]);
+  for (const [id, one] of [...all, [key, schema]]) {
+    if (!(id in ajv.schemas)) ajv.addSchema(JSON.parse(JSON.stringify(one), toPlace), id);
+  }
+}
+
+/** JSON Schemas of earlier runs. They follow from `source` and from the packages, with which the file is deleted. */
+class KeptSchemas {
+  constructor(file, source) {
+    Object.assign(this, { file, source, schemas: {}, isNew: false });
+    try {
+      const { source: earlier, schemas } = JSON.parse(readFileSync(file));
+      if (earlier === source) this.schemas = schemas;
+    } catch {} // there is none, or only a part
+  }
+
+  add(key, schema) {
+    this.schemas[key] = schema;
+    this.isNew = true;
+  }
+
+  save() {
+    if (!this.isNew) return;
+    const part = `${this.file}.${process.pid}`;
+    writeFileSync(part, JSON.stringify({ source: this.source, schemas: this.schemas }));
+    renameSync(part, this.file);
+  }
 }
 
 /** What is wrong with a value, as lines. */
@@ -125,17 +162,17 @@ async function call(client, validator, { name, path, arguments: given, every_pag
     let events = 0;
     for await (const event of value) {
       events += 1;
-      wrong.push(...problems(validator("Event", name), event));
+      wrong.push(...problems(await validator("Event", name), event));
     }
     return { problems: events ? wrong.slice(0, PROBLEMS_MAX) : ["the stream has no event"] };
   }
   const whole = value?.getPaginatedItems ? value.getPaginatedItems() : value;
-  return { problems: problems(validator("Whole", name), whole ?? null) };
+  return { problems: problems(await validator("Whole", name), whole ?? null) };
 }
 
 const client = new Letta({ baseURL: process.argv[2], apiKey: "none", maxRetries: 0, logLevel: "off" });
 const names = [...allOperations(client)];
-const validator = validators(names);
+const [validator, kept] = validators(names);
 console.log(JSON.stringify(names));
 for await (const line of createInterface({ input: process.stdin })) {
   const request = JSON.parse(line);
@@ -146,3 +183,4 @@ for await (const line of createInterface({ input: process.stdin })) {
     console.log(JSON.stringify({ status: error.status ?? 0, detail: String(error.error?.detail ?? error.stack) }));
   }
 }
+kept.save();
