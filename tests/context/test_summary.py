@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.window.extract import extract
-from perdure.context.window.summary import SummaryRejected, add_missing, check_summary, summary_request, transcript
+from perdure.context.window.summary import SummaryRejected, add_missing, check_summary, transcript
+from perdure.context.window.summary_request import summary_request
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.testing.clock import START
 from tests.support.strategies import any_text, build_log, effort, parts, sentences

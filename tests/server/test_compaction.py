@@ -122,6 +122,69 @@ async def test_another_model_writes_the_summary_by_another_prompt() -> None:
         assert (await server.refused("POST", f"{path}/compact", unknown))[0] == 404
 
 
+OWN = {
+    "model": GPT,
+    "model_settings": {"provider_type": "openai", "temperature": 0.25},
+    "prompt": "Write about animals in {words} words.",
+    "prompt_acknowledgement": True,
+    "clip_chars": 30,
+    "mode": "all",
+}
+
+
+async def test_an_agent_s_own_settings_drive_the_compactions_on_request() -> None:
+    """A field of the request wins over them; both are shown as they were sent, and a model that is not there leaves the
+    work to the agent's own."""
+    async with routed() as server:
+        for handle in (MODEL, GPT):
+            scripted(server, handle)._summarises = says(SUMMARY)
+        agent = await new_agent(server, compaction_settings=OWN)
+        path = f"/v1/agents/{agent['id']}"
+        await talk(server, path, WALRUS, "two", "three", "four")
+        sliding = await server.post(f"{path}/summarize", {"compaction_settings": {"mode": "sliding_window"}})
+        done = await server.post(f"{path}/summarize", None)
+
+        shown = (await server.get(path))["compaction_settings"]
+        assert shown == {**agent["compaction_settings"], **OWN} and shown["sliding_window_percentage"] == 0.3
+        assert (sliding["num_messages_after"], done["num_messages_after"]) == (6, 2)
+        assert sliding["summary"] == SUMMARY[:30]
+        first, _ = scripted(server, GPT).summary_requests
+        assert first.system.startswith("Write about animals in ") and "{words}" not in first.system
+        assert [message.role for message in first.messages] == ["user", "assistant", "user"]
+        assert first.options.temperature == 0.25
+        assert scripted(server).summary_requests == []
+
+        await server.patch(path, {"compaction_settings": {"mode": "self_compact_all", "model": GPT}})
+        await talk(server, path, WALRUS)
+        await server.post(f"{path}/summarize", None)
+        await server.patch(path, {"compaction_settings": {"model": "openai/unknown", "clip_chars": None}})
+        await talk(server, path, WALRUS)
+        await server.post(f"{path}/summarize", None)
+        assert len(scripted(server).summary_requests) == 2
+        bad = {"compaction_settings": {"mode": "half"}}
+        assert (await server.refused("PATCH", path, bad))[0] == 422
+
+
+@pytest.mark.parametrize(("settings", "kept"), [({"mode": "all"}, 0), ({"sliding_window_percentage": 0.3}, 7)])
+async def test_an_agent_s_own_settings_drive_the_automatic_compaction(settings: dict[str, Any], kept: int) -> None:
+    """Which messages leave, who writes the summary, by which prompt and of which length."""
+    async with routed() as server:
+        scripted(server, GPT)._summarises = says(SUMMARY)
+        own = {**OWN, "mode": "sliding_window", **settings}
+        agent = await new_agent(server, context_window_limit=8_000, compaction_settings=own)
+        path = f"/v1/agents/{agent['id']}"
+        old = [{"role": "user", "text": f"{n} {WALRUS} " * 9, "occurred_at": "2026-01-01T00:00:00Z"} for n in range(20)]
+        await server.post(f"{path}/messages/import", {"messages": old})
+        await server.post(f"{path}/messages", {"input": "What? " * 700})
+
+        shown = texts(scripted(server).requests[-1])
+        assert len(shown) == kept + 1
+        [request] = scripted(server, GPT).summary_requests
+        assert request.system.startswith("Write about animals") and request.options.temperature == 0.25
+        assert SUMMARY[:30] in scripted(server).requests[-1].messages[0].text
+        assert SUMMARY[:40] not in scripted(server).requests[-1].messages[0].text
+
+
 async def test_an_empty_conversation_and_a_waiting_one_are_not_compacted() -> None:
     """400 and 409; `default` is named by the agent in the body."""
     async with routed(calls("Bash", command="ls")) as server:

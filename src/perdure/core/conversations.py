@@ -103,27 +103,64 @@ class Reset:
     created_at: datetime
 
 
+COMPACTION = "compaction"
+"""Where an agent's settings hold the fields of its `CompactionSettings`."""
+
+EVICT_SHARE, CLIP_CHARS = 0.3, 50_000
+"""The defaults of a compaction on request."""
+
 CompactionMode = Literal["all", "sliding_window", "self_compact_all", "self_compact_sliding_window"]
-"""What leaves the view: all, or the oldest part. The names with `self` are Letta's; here they mean the same."""
+"""What leaves the view: all, or the oldest part. With `self` the agent's own model writes the
+summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionSettings:
-    """How a client wants a conversation compacted.
+    """How a conversation is compacted. None: as the agent's setting `compaction` says, else the default.
 
     Args:
-        model: the handle of the model that writes the summary; None: the agent's own.
-        prompt: its instructions; None: Perdure's own.
-        evict_share: with a sliding window, the least share of messages to leave; the rest takes at most the rest of the
-            window.
-        clip_chars: the most characters of the summary; None: no limit.
+        mode: what leaves the view; by default the oldest part.
+        model: the handle of the model that writes the summary; by default, and with the modes `self_...`, the agent's.
+        options: of that model, by their names in `ModelOptions`.
+        prompt: its instructions; by default Perdure's own.
+        acknowledge: whether the request has an answer of the model in which it agrees to write only a summary.
+        evict_share: with a sliding window, the share to leave, 0.3 on request. A full window makes room by Perdure's
+            own rule unless an agent has this setting.
+        clip_chars: the most characters of the summary, 50,000 by default; 0: no limit.
     """
 
-    mode: CompactionMode = "sliding_window"
+    mode: CompactionMode | None = None
     model: str | None = None
+    options: Mapping[str, Any] | None = None
     prompt: str | None = None
-    evict_share: float = 0.3
-    clip_chars: int | None = 50_000
+    acknowledge: bool | None = None
+    evict_share: float | None = None
+    clip_chars: int | None = None
+
+    @classmethod
+    def of(cls, agent: Agent, own: CompactionSettings | None = None) -> CompactionSettings:
+        """Return those of an agent; a field that `own` has wins."""
+        settings = cls(**agent.settings.get(COMPACTION, {}))
+        own_fields = {} if own is None else {name: getattr(own, name) for name in cls.__slots__}
+        return replace(settings, **{name: value for name, value in own_fields.items() if value is not None})
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether all messages leave that may."""
+        return self.mode in ("all", "self_compact_all")
+
+    @property
+    def keep_share(self) -> float | None:
+        """How much of the room for messages that may leave is full after an automatic compaction; None: Perdure's
+        own rule says it. At least a tenth becomes free, or the next request would need a compaction again."""
+        if self.takes_all:
+            return 0.0
+        return None if self.evict_share is None else min(0.9, 1 - self.evict_share)
+
+    def clip(self, text: str) -> str:
+        """Return the summary, cut."""
+        limit = CLIP_CHARS if self.clip_chars is None else self.clip_chars
+        return text[:limit] if limit else text
 
 
 MODEL, OPTIONS, WINDOW = "model", "options", "context_window_tokens"

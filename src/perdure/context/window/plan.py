@@ -153,6 +153,7 @@ class Situation:
         seen_upto: the newest row that a model has answered in this run; -1: none. Newer rows can't leave.
         sent_upto: the newest row that this run has sent to a model, answered or not.
         can_open: the model has the tools that open handles, so texts may be cut.
+        keep_share: how much of the room for messages that may leave is full after an eviction.
     """
 
     certificate: Certificate
@@ -165,6 +166,7 @@ class Situation:
     seen_upto: int = -1
     sent_upto: int = -1
     can_open: bool = True
+    keep_share: float = KEEP_SHARE
     counter: TokenCounter
 
     def tokens_of(self, message: Message) -> int:
@@ -226,7 +228,7 @@ def summary_limit(budget_tokens: int) -> int:
 
 
 def _evict(situation: Situation, *, least: int = 0) -> Evict | None:
-    """Plan to evict the oldest atoms until the rest fills `KEEP_SHARE` of the room for atoms that may leave.
+    """Plan to evict the oldest atoms until the rest fills `keep_share` of the room for atoms that may leave.
 
     The run's input and what no model has seen stay.
 
@@ -240,7 +242,7 @@ def _evict(situation: Situation, *, least: int = 0) -> Evict | None:
     stay_tokens = sum(map(situation.tokens_of, _rows_that_stay(situation)))
     # Where the estimate is too high, less has to go than it says.
     room = situation.room_tokens * _overestimate(situation.certificate)
-    target = stay_tokens + max(0, room - stay_tokens) * KEEP_SHARE - limit
+    target = stay_tokens + max(0, room - stay_tokens) * situation.keep_share - limit
     # Pinned input of earlier runs leaves with any eviction.
     freed = sum(situation.tokens_of(message) for message in situation.pinned if message.seq not in stay)
     best: tuple[int, int] | None = None  # how many atoms, and what they free

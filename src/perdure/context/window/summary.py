@@ -1,4 +1,4 @@
-"""Summaries by a model: the transcript, the request, and the checks of the answer.
+"""Summaries by a model: the transcript, and the checks of the answer.
 
 `check_summary` rejects an answer that is no summary. `add_missing` appends the extracted items that a summary lacks.
 Everything is linear in the texts.
@@ -11,18 +11,14 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
-from perdure.context.prompts import summary_prompt
 from perdure.context.window.extract import Extract, Item, clip, rank_items, render_items, render_most, spread
-from perdure.core.ids import AgentId, MessageId
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
-from perdure.core.models import ModelOptions, ModelRequest
+from perdure.core.models import ModelRequest
 from perdure.core.nodes import message_handle
 from perdure.core.ports import TokenCounter
-from perdure.core.text.markup import escape_tags
 from perdure.core.text.words import SPACELESS
 from perdure.core.tools.arguments import ARGUMENTS
 
@@ -191,40 +187,6 @@ def _with_gaps(entries: Sequence[_Entry], visible: set[int]) -> Iterator[str]:
 def _first_fit(texts: Sequence[str], max_tokens: int, counter: TokenCounter) -> str:
     """Return the first text that fits, else a full stop."""
     return next((text for text in texts if counter.count(text) <= max_tokens), ".")
-
-
-# The request
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def summary_request(model: str, transcript: str, *, previous: str, max_summary_tokens: int) -> ModelRequest:
-    """Build the request for a summary of a transcript, or of older summaries, within a limit of estimated tokens.
-
-    Args:
-        previous: the summary before the transcript, for references to it; may be empty.
-    """
-    limit = max(1, max_summary_tokens)
-    # The estimate takes 2.4 tokens for an English word with its space, 1.5 for a Chinese character.
-    system = summary_prompt().replace("{words}", str(max(5, limit * 2 // 5)))
-    system = system.replace("{characters}", str(max(8, limit * 3 // 5)))
-    before = (
-        f"<earlier>\n{escape_tags(previous)}\n</earlier>\nThat is recorded already.\n\n" if previous.strip() else ""
-    )
-    text = f"{before}<source>\n{escape_tags(transcript)}\n</source>\n\nWrite the record of the source."
-    message = Message(
-        id=MessageId("message-00000000-0000-4000-8000-000000000000"),
-        agent_id=AgentId("agent-00000000-0000-4000-8000-000000000000"),
-        seq=0,
-        conversation_seq=0,
-        role="user",
-        parts=(Text(text),),
-        created_at=_EPOCH,
-        occurred_at=_EPOCH,
-    )
-    # Room for a summary that is a little too long: it is better than one that breaks off.
-    options = ModelOptions(max_output_tokens=limit * 3 // 2 + 64)
-    return ModelRequest(model=model, system=system, messages=(message,), options=options)
 
 
 # Checks of the answer

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent, check_name
 from perdure.core.blocks import Author
+from perdure.core.conversations import COMPACTION
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
 from perdure.core.text.zones import is_zone
@@ -24,7 +25,14 @@ from perdure.storage.tx import Tx
 CONTEXT_WINDOW_TOKENS_MIN = 1_000
 """A smaller window can't hold a base prompt and a message."""
 
-_SETTINGS = (*AUTOMATIC_SETTINGS, "context_window_tokens", "file_view_chars", "max_files_open", "tool_rules")
+_SETTINGS = (
+    *AUTOMATIC_SETTINGS,
+    COMPACTION,
+    "context_window_tokens",
+    "file_view_chars",
+    "max_files_open",
+    "tool_rules",
+)
 _UNSUPPORTED_TYPES = (
     "react_agent",
     "workflow_agent",

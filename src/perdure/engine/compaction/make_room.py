@@ -1,6 +1,6 @@
 """T8: a request would not fit, so something leaves its view: what the plan says, in one transaction.
 
-The agent's model writes the summary first, outside the transaction. After a kill the same plan is made again from the
+A model writes the summary first, outside the transaction. After a kill the same plan is made again from the
 log, since nothing of an unfinished one is stored.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from perdure.context.retrieval.stubs import row_tokens
 from perdure.context.window.plan import Evict, Merge, Stub
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import CompactionSettings, Conversation
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RowsCut, ViewCompacted
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
@@ -44,7 +44,13 @@ async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
     plan = room.plan
     summary: Summary | None = None
     if isinstance(plan, Merge) or (isinstance(plan, Evict) and plan.atoms):
-        task = SummaryTask(model=room.agent.model, nodes=room.nodes, budget_tokens=room.budget_tokens, run=room.log.run)
+        task = SummaryTask(
+            agent=room.agent,
+            settings=CompactionSettings.of(room.agent),
+            nodes=room.nodes,
+            budget_tokens=room.budget_tokens,
+            run=room.log.run,
+        )
         summary = await summarise(task, plan, ports)
     return await ports.store.write(_store_plan, room, summary, ports.inputs())
 

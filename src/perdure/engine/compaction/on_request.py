@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 from perdure.context.retrieval.stubs import row_tokens
 from perdure.context.window.plan import Evict, atoms, summary_limit
-from perdure.core.conversations import CompactionSettings, Conversation
+from perdure.core.conversations import EVICT_SHARE, CompactionSettings, Conversation
 from perdure.core.errors import Conflict, ConversationBusy, NothingToCompact
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
@@ -30,23 +30,24 @@ class Compacted:
     messages_after: int
 
 
-async def compact(agent_id: AgentId, conversation_seq: int, settings: CompactionSettings, ports: Ports) -> Compacted:
+async def compact(
+    agent_id: AgentId, conversation_seq: int, own_settings: CompactionSettings | None, ports: Ports
+) -> Compacted:
     """Take messages out of the view of a conversation, behind a summary. No hook is called.
+
+    Args:
+        own_settings: they win over the agent's, field by field.
 
     Raises: NotFound, ConversationBusy, ApprovalPending, StoreError; NothingToCompact; Conflict: it changed meanwhile.
     """
     inputs = ports.inputs()
     state = await ports.store.read(_load, agent_id, conversation_seq, inputs)
+    settings = CompactionSettings.of(state.agent, own_settings)
     removal = _plan(state, settings, inputs.counter)
     task = SummaryTask(
-        model=settings.model or state.agent.model,
-        nodes=state.nodes,
-        budget_tokens=state.certificate.budget_tokens,
-        prompt=settings.prompt,
+        agent=state.agent, settings=settings, nodes=state.nodes, budget_tokens=state.certificate.budget_tokens
     )
     summary = await summarise(task, removal, ports)
-    if settings.clip_chars is not None:
-        summary = replace(summary, text=summary.text[: settings.clip_chars])
 
     def store(tx: Tx) -> Compaction:
         tx.agents.lock(agent_id)
@@ -92,8 +93,9 @@ def _plan(state: Preview, settings: CompactionSettings, counter: TokenCounter) -
     if not any(row.kind == "message" for row in rows):
         raise NothingToCompact(state.conversation.id)
     count = len(rows)
-    if settings.mode.endswith("sliding_window"):
-        count = _oldest(state, settings.evict_share, counter) or count
+    if not settings.takes_all:
+        share = EVICT_SHARE if settings.evict_share is None else settings.evict_share
+        count = _oldest(state, share, counter) or count
     evicted = [atom for atom in atoms(rows) if atom.upto_seq <= rows[count - 1].seq]
     limit = summary_limit(state.certificate.budget_tokens)
     return Evict(tuple(evicted), rows[count - 1].seq + 1, (), limit)

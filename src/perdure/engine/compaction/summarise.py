@@ -1,4 +1,4 @@
-"""Summaries: written by the agent's own model and checked, or extracted by our own code if that fails."""
+"""Summaries: written by a model and checked, or extracted by our own code if that fails."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from typing import ParamSpec, TypeVar
 from perdure.context.retrieval.stubs import stub_chars
 from perdure.context.window.extract import extract, merge_texts, render_extract
 from perdure.context.window.plan import LEAST_SUMMARY, Evict, Merge
-from perdure.context.window.summary import SummaryRejected, add_missing, check_summary, summary_request, transcript
+from perdure.context.window.summary import SummaryRejected, add_missing, check_summary, transcript
+from perdure.context.window.summary_request import summary_request
+from perdure.core.agents import Agent
+from perdure.core.conversations import CompactionSettings
 from perdure.core.errors import LeaseLost, ModelError, ModelNotFound, PerdureError, StoreError
 from perdure.core.messages import text_of
-from perdure.core.models import Model, ModelReply, ModelRequest
+from perdure.core.models import Model, ModelReply, ModelRequest, Models
 from perdure.core.nodes import MadeBy, SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run, Usage
@@ -53,25 +56,37 @@ class SummaryTask:
     """Who writes a summary, and with what.
 
     Args:
-        model: the handle of the model.
+        agent: whose conversation it is.
+        settings: who writes, and how.
         nodes: the summary nodes in view, oldest first.
         budget_tokens: what the model's window holds.
         run: whose lease is held meanwhile; None: no run needs it.
-        prompt: the model's instructions; None: our own.
     """
 
-    model: str
+    agent: Agent
+    settings: CompactionSettings
     nodes: Sequence[SummaryNode]
     budget_tokens: int
     run: Run | None = None
-    prompt: str | None = None
+
+    def model(self, models: Models) -> str:
+        """The handle of the model that writes; the agent's own where the other is not there."""
+        handle = self.settings.model
+        is_own = handle is None or (self.settings.mode or "").startswith("self") or models.find(handle) is None
+        return self.agent.model if is_own or handle is None else handle
 
 
 async def summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) -> Summary:
-    """A summary within the plan's size, by at most one call of the agent's model.
+    """A summary within the plan's size and the settings' characters, by at most one call of a model.
 
     Raises: Interrupted: the run was asked to stop; LeaseLost, StoreError.
     """
+    summary = await _summarise(task, removal, ports)
+    return replace(summary, text=task.settings.clip(summary.text))
+
+
+async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) -> Summary:
+    """A summary within the plan's size. Raises: Interrupted, LeaseLost, StoreError."""
     if removal.summary_tokens <= LEAST_SUMMARY:  # too little for a model to say anything in
         return Summary(extract_summary(removal, ports.counter), "extract", "too_small")
     large = isinstance(removal, Evict) and sum(map(stub_chars, removal.messages)) > LARGE_CHARS
@@ -80,12 +95,15 @@ async def summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) -> 
     limit, counter = removal.summary_tokens, ports.counter
     previous = task.nodes[-1].text if isinstance(removal, Evict) and task.nodes else ""
     request_tokens = max(1, int(limit * REQUEST_SHARE))
-    request = replace(
-        summary_request(task.model, source, previous=previous, max_summary_tokens=request_tokens),
-        purpose="summary",
+    request = summary_request(
+        task.model(ports.models),
+        source,
+        previous=previous,
+        max_summary_tokens=request_tokens,
+        prompt=task.settings.prompt,
+        acknowledge=bool(task.settings.acknowledge),
+        options=task.settings.options or {},
     )
-    if task.prompt is not None:
-        request = replace(request, system=task.prompt)
     usage = Usage()
     try:
         reply = await _reply(task, request, ports)
@@ -110,9 +128,9 @@ async def _in_this_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwarg
 
 async def _reply(task: SummaryTask, request: ModelRequest, ports: Ports) -> ModelReply:
     """The model's answer. Raises: ModelError, TimeoutError."""
-    model = ports.models.find(task.model)
+    model = ports.models.find(request.model)
     if model is None:
-        raise ModelNotFound(task.model, known=ports.models.handles())
+        raise ModelNotFound(request.model, known=ports.models.handles())
     async with holding(task.run, ports) if task.run is not None else contextlib.nullcontext():
         try:
             async with asyncio.timeout(ports.settings.summary_timeout_s):

@@ -9,9 +9,9 @@ from typing import Literal
 from perdure.context.request.assemble import View, parse_recalled, tail
 from perdure.context.sections.envelopes import engine_tokens, envelope
 from perdure.context.window.budget import Certificate, factor_after_overflow, segments
-from perdure.context.window.plan import Evict, Merge, Plan, Situation, Stub, plan
+from perdure.context.window.plan import KEEP_SHARE, Evict, Merge, Plan, Situation, Stub, plan
 from perdure.core.agents import Agent
-from perdure.core.conversations import Conversation, ConversationState
+from perdure.core.conversations import CompactionSettings, Conversation, ConversationState
 from perdure.core.errors import IrreducibleFloor, TooMany
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, StepAbandoned, StepStarted, ViewFull
 from perdure.core.ids import StepId, id_in_run
@@ -302,6 +302,7 @@ def _make_room(builder: _Builder, view: View, size: _Size) -> Progress | None:
     window, reserve = inputs.window(agent)
     log, run, stubs, counter = builder.log, builder.log.run, conversation.stubs, inputs.counter
     nodes = tx.nodes.list_by_seqs(agent.id, conversation.seq, view.prefix.nodes)
+    share = CompactionSettings.of(agent).keep_share
     certificate = Certificate(
         window_tokens=window,
         reserve_tokens=reserve,
@@ -320,6 +321,7 @@ def _make_room(builder: _Builder, view: View, size: _Size) -> Progress | None:
         seen_upto=max((step.recipe.upto_message_seq for step in log.steps if step.status == "success"), default=-1),
         sent_upto=max((step.recipe.upto_message_seq for step in log.steps), default=-1),
         can_open=any(tool["name"] in CONTEXT_TOOL_SPECS for tool in view.prefix.tools),
+        keep_share=KEEP_SHARE if share is None else share,
         counter=counter,
     )
     try:

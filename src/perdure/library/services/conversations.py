@@ -132,14 +132,14 @@ class ConversationService:
         self,
         agent_id: AgentId | None,
         conversation: ConversationId | None,
-        settings: CompactionSettings = CompactionSettings(),
+        settings: CompactionSettings | None = None,
     ) -> Compacted:
-        """Take messages out of the view of a conversation, behind a summary.
+        """Take messages out of the view of a conversation, behind a summary. `settings` win over the agent's.
 
         Raises: InvalidInput, NotFound, Conflict, ConversationBusy, ApprovalPending, ModelNotFound; NothingToCompact: no
             message is in view.
         """
-        if settings.model is not None:
+        if settings is not None and settings.model is not None:
             settings = replace(settings, model=await self._models.resolve(settings.model))
         found = await self.get(agent_id, conversation)
         return await compact(found.agent_id, found.seq, settings, self._ports)

@@ -351,11 +351,10 @@ class Agent(Archival, Approval):
         """
         return self._portal.run(self._inner.fork_conversation(conversation, upto=upto, hidden=hidden))
 
-    def compact(
-        self, *, conversation: ConversationId | None = None, settings: CompactionSettings = CompactionSettings()
-    ) -> str:
+    def compact(self, *, conversation: ConversationId | None = None, settings: CompactionSettings | None = None) -> str:
         """Take the oldest messages of a conversation (default: the agent's first) out of view, behind a summary, and
-        return the summary. They stay in the log, and searches find them. A full window does that by itself.
+        return the summary. They stay in the log, and searches find them. A full window does that by itself. A field of
+        `settings` wins over the agent's setting `compaction`.
 
         Raises: InvalidInput; NotFound; ConversationBusy: a run has not ended; ApprovalPending; ModelNotFound;
         NothingToCompact: no message is in view.

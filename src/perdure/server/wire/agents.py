@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import ConfigDict, Field
 
-from perdure.context.prompts import base_prompt, summary_prompt
+from perdure.context.prompts import base_prompt
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
-from perdure.core.conversations import CompactionSettings
+from perdure.core.conversations import COMPACTION
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
@@ -28,6 +28,7 @@ from perdure.server.wire.approvals import pending_shape
 from perdure.server.wire.archives import embedding_config_shape
 from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, join_texts, nulls, stamp
 from perdure.server.wire.blocks import NewWireBlock, block_shape, memory_shape
+from perdure.server.wire.conversations import CompactionSettingsIn, compaction_settings_shape
 from perdure.server.wire.fields import (
     BlockIdIn,
     FolderIdIn,
@@ -94,7 +95,7 @@ _WINDOW = keywords(minimum=CONTEXT_WINDOW_TOKENS_MIN)
 _Count = Annotated[int | None, Field(ge=0, le=2**53)]
 
 _WIRE_FIELDS = (
-    *("embedding", "embedding_config", "compaction_settings", "message_buffer_autoclear"),
+    *("embedding", "embedding_config", "message_buffer_autoclear"),
     *("project_id", "template_id", "base_template_id"),
 )
 """Fields that are only stored and returned."""
@@ -150,7 +151,7 @@ class AgentChangesIn(WireRequest):
     response_format: ResponseFormat | None = None
     embedding: str | None = None
     embedding_config: JsonObject | None = None
-    compaction_settings: JsonObject | None = None
+    compaction_settings: CompactionSettingsIn | None = None
     message_buffer_autoclear: bool | None = None
     max_files_open: _Count = None
     per_file_view_window_char_limit: _Count = None
@@ -342,6 +343,9 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
     if rules is not None:
         settings["tool_rules"] = rules_to_settings(rules) or None
     wire_fields |= body.non_null(*_WIRE_FIELDS, "hidden")
+    if (compaction := body.compaction_settings) is not None:
+        settings[COMPACTION] = compaction.values() or None
+        wire_fields["compaction_settings"] = compaction.model_dump(exclude_unset=True)
     if isinstance(body, AgentIn) and body.agent_type not in DEFAULT_TOOLS:
         wire_fields["agent_type"] = body.agent_type
         if body.agent_type == "workflow_agent":
@@ -388,7 +392,7 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
         "model": agent.model,
         "embedding": wire_fields.get("embedding"),
         "model_settings": model_settings_shape(agent.model, facts, agent.settings),
-        "compaction_settings": _compaction_shape(agent.model, wire_fields.get("compaction_settings", {})),
+        "compaction_settings": compaction_settings_shape(agent.model, wire_fields.get("compaction_settings", {})),
         "response_format": agent.settings.get("response_format"),
         "description": agent.description,
         "metadata": dict(agent.metadata),
@@ -417,21 +421,6 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
         "hidden": True if agent.hidden else wire_fields.get("hidden"),
         # Only where they are set: Letta's clients don't expect them.
         **{name: agent.settings[name] for name in AUTOMATIC_SETTINGS if name in agent.settings},
-    }
-
-
-def _compaction_shape(model: str, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The client's settings of compaction, with the defaults of a request to compact for those that it left out."""
-    default = CompactionSettings()
-    return {
-        "model": model,
-        "model_settings": None,
-        "prompt": summary_prompt(),
-        "prompt_acknowledgement": False,
-        "clip_chars": default.clip_chars,
-        "mode": default.mode,
-        "sliding_window_percentage": default.evict_share,
-        **stored,
     }
 
 

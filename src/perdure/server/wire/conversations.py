@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
 from pydantic import Field
 
-from perdure.core.conversations import MODEL, OPTIONS, WINDOW, CompactionMode, CompactionSettings
+from perdure.context.prompts import summary_prompt
+from perdure.core.conversations import (
+    CLIP_CHARS,
+    EVICT_SHARE,
+    MODEL,
+    OPTIONS,
+    WINDOW,
+    CompactionMode,
+    CompactionSettings,
+)
 from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS, SUMMARY_CHARS, ConversationChanges
 from perdure.engine.compaction.on_request import Compacted
 from perdure.library.services.conversations import ConversationState
@@ -14,8 +24,6 @@ from perdure.server.errors import NotSupported
 from perdure.server.wire.base import WireRequest, stamp, stamps
 from perdure.server.wire.fields import AgentIdIn, MaxItems
 from perdure.server.wire.models import ModelSettings
-
-DEFAULT_COMPACTION = CompactionSettings()
 
 _Text = Annotated[str, Field(max_length=SUMMARY_CHARS)]
 
@@ -73,24 +81,44 @@ class ConversationChangesIn(_ConversationFields):
 
 
 class CompactionSettingsIn(WireRequest):
-    """How to compact. A model's settings and the acknowledgement of a prompt make no difference here."""
+    """How to compact: by default the oldest part, with a summary by the agent's own model."""
 
-    mode: CompactionMode = "sliding_window"
+    mode: CompactionMode | None = None
     model: str | None = None
+    model_settings: ModelSettings | None = None
     prompt: _Text | None = None
+    prompt_acknowledgement: bool | None = None
     clip_chars: Annotated[int, Field(ge=1)] | None = None
-    sliding_window_percentage: Annotated[float, Field(ge=0, le=1)] = 0.3
+    sliding_window_percentage: Annotated[float, Field(ge=0, le=1)] | None = None
 
-    @property
-    def settings(self) -> CompactionSettings:
-        """The settings for the library."""
-        return CompactionSettings(
-            mode=self.mode,
-            model=self.model,
-            prompt=self.prompt,
-            evict_share=self.sliding_window_percentage,
-            clip_chars=self.clip_chars or DEFAULT_COMPACTION.clip_chars,
-        )
+    def values(self) -> dict[str, Any]:
+        """The fields of `CompactionSettings` that the client sets. A `clip_chars` of null is no limit."""
+        values: dict[str, Any] = {
+            "mode": self.mode,
+            "model": self.model,
+            "prompt": self.prompt,
+            "acknowledge": self.prompt_acknowledgement,
+            "evict_share": self.sliding_window_percentage,
+            "clip_chars": 0 if "clip_chars" in self.model_fields_set and self.clip_chars is None else self.clip_chars,
+        }
+        if self.model_settings is not None:
+            options = self.model_settings.options()
+            values["options"] = {name: value for name, value in options.items() if value is not None} or None
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def compaction_settings_shape(model: str, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that a client has set, with the defaults of a request to compact for the others."""
+    return {
+        "model": model,
+        "model_settings": None,
+        "prompt": summary_prompt(),
+        "prompt_acknowledgement": False,
+        "clip_chars": CLIP_CHARS,
+        "mode": "sliding_window",
+        "sliding_window_percentage": EVICT_SHARE,
+        **stored,
+    }
 
 
 class CompactIn(WireRequest):
@@ -100,9 +128,10 @@ class CompactIn(WireRequest):
     compaction_settings: CompactionSettingsIn | None = None
 
     @property
-    def settings(self) -> CompactionSettings:
+    def settings(self) -> CompactionSettings | None:
         """The settings for the library."""
-        return DEFAULT_COMPACTION if self.compaction_settings is None else self.compaction_settings.settings
+        sent = self.compaction_settings
+        return None if sent is None else CompactionSettings(**sent.values())
 
 
 def compacted_shape(compacted: Compacted) -> dict[str, Any]:
