@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-
-import pytest
 
 from perdure.testing import calls, says
 from tests.ui.browser import dashboard, tags_of, text_of
@@ -38,15 +37,89 @@ async def test_an_action_that_fails_shows_its_page_and_why() -> None:
     assert "?!" in text_of(answer.text) and "New agent" in text_of(answer.text)
 
 
-@pytest.mark.parametrize("path", ["", "/memory"])
-async def test_each_page_has_a_json_twin(path: str) -> None:
+PATHS = ("/", "/runs", "/approvals", "/connections", "/data", "/settings")
+OF_AGENT = ("", "/context", "/memory", "/memory?block=human", "/tools")
+
+
+async def test_each_page_answers_on_an_empty_store() -> None:
     async with dashboard() as (client, library):
         agent = await library.create_agent("Ada")
-        page = await client.get(f"/agents/{agent.id}{path}")
-        twin = (await client.get(f"/agents/{agent.id}{path}", params={"format": "json"})).json()
+        paths = [*PATHS, *(f"/agents/{agent.id}{path}" for path in OF_AGENT)]
+        found = {path: (await client.get(path)).status_code for path in paths}
 
-    assert page.headers["content-type"].startswith("text/html")
-    assert twin["agent"]["name"] == "Ada"
+    assert set(found.values()) == {200}, found
+
+
+async def test_each_page_has_a_json_twin() -> None:
+    """With a title, and what the page shows."""
+    async with dashboard(calls("memory_insert", label="human", new_string="Likes tea.")) as (client, library):
+        agent = await library.create_agent("Ada")
+        run_id = (await agent.send("I like tea")).run_id
+        (step,) = [step for step in await agent.steps() if step.index == 0]
+        paths = [*PATHS, *(f"/agents/{agent.id}{path}" for path in OF_AGENT), f"/runs/{run_id}?step={step.id}"]
+        for path in paths:
+            page = await client.get(path)
+            twin = await client.get(f"{path}{'&' if '?' in path else '?'}format=json")
+
+            assert page.headers["content-type"].startswith("text/html")
+            assert f"<title>{twin.json()['title']}" in page.text
+        why = (await client.get(f"/runs/{run_id}", params={"step": step.id, "format": "json"})).json()["step"]
+
+    assert why["request"]["messages"][-1]["text"] == "I like tea"
+    assert sum(part["tokens"] for part in why["explanation"]["parts"]) == why["explanation"]["input_tokens"]
+
+
+async def test_a_call_is_approved_on_the_page() -> None:
+    def post(text: str) -> str:
+        """Post a text.
+
+        Args:
+            text: the text.
+        """
+        return f"posted {text}"
+
+    async with dashboard(calls("post", text="hello"), says("Done."), tools=[post]) as (client, library):
+        agent = await library.create_agent("Ada")
+        await agent.require_approval("post")
+        await agent.send("post it")
+        (call,) = (await client.get("/approvals?format=json")).json()["pending"]
+        form = {name: call[name] for name in ("agent_id", "conversation_id", "call_id", "tool", "arguments")}
+        page = await client.post("/approvals", data={**form, "original": call["arguments"], "choice": "always"})
+        for _ in range(100):
+            if [message.text for message in await agent.messages()][-1] == "Done.":
+                break
+            await asyncio.sleep(0.01)
+
+        assert "No call waits for you" in text_of(page.text)
+        assert "posted hello" in [message.text for message in await agent.messages()]
+        assert (await client.get(f"/agents/{agent.id}/tools?format=json")).json()["rules"] == []
+
+
+async def test_a_tool_is_tried_detached_and_attached_again() -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        where = f"/agents/{agent.id}/tools"
+        tried = await client.post(
+            f"{where}/memory_insert/try", data={"arguments": '{"label": "human", "new_string": "x"}'}
+        )
+        wrong = await client.post(f"{where}/memory_insert/try", data={"arguments": "[1"})
+        await client.post(f"{where}/memory_insert/detach")
+        without = (await client.get(f"{where}?format=json")).json()["tools"]
+        await client.post(where, data={"tool": "memory_insert"})
+
+        assert tried.status_code == 200 and wrong.status_code == 422
+        assert (await agent.blocks.get("human")).value == "x"
+        assert "memory_insert" not in [tool["name"] for tool in without]
+
+
+async def test_a_file_is_uploaded_to_a_new_folder() -> None:
+    async with dashboard() as (client, _):
+        created = await client.post("/data/folders", data={"name": "notes"})
+        folder_id = created.headers["hx-redirect"].partition("folder=")[2]
+        await client.post(f"/data/folders/{folder_id}/files", files={"file": ("plan.md", b"# Plan")})
+        twin = (await client.get("/data", params={"folder": folder_id, "format": "json"})).json()
+
+    assert [file["name"] for file in twin["files"]] == ["plan.md"]
 
 
 async def test_pages_run_no_text_of_others() -> None:

@@ -67,7 +67,7 @@ async def test_a_link_opens_the_pages_and_not_the_api() -> None:
     async with dashboard(config=config) as (client, library):
         signed = await client.get("/sign-in", params={"token": make_token(KEY, library.app.ports.clock)})
         cookie = signed.headers["set-cookie"]
-        client.cookies = {COOKIE: cookie.partition("=")[2].partition(";")[0]}  # type: ignore[assignment]
+        client.cookies = {COOKIE: cookie.partition("=")[2].partition(";")[0]}
         home = await client.get("/")
         api = await client.get("/v1/agents/")
 

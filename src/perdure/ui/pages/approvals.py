@@ -1,0 +1,39 @@
+"""Approvals: the calls of all agents that wait for a person."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from perdure.core.ids import AgentId, ConversationId
+from perdure.core.messages import ToolDecision
+from perdure.library.perdure import AsyncPerdure
+from perdure.ui.pages.chat import pending_shape
+from perdure.ui.render import Data, Notice, Pages, field_of, form_of
+
+pages = Pages()
+
+
+@pages.get("/approvals", "approvals.html")
+async def approvals(request: Request, library: AsyncPerdure) -> Data:
+    """The calls that wait, those of clients left out."""
+    waiting = await library.services.approvals.list_all()
+    calls = [pending_shape(call) | {"agent": name} for name, call in waiting if not call.awaits_client]
+    return {"title": "Approvals", "pending": calls}
+
+
+@pages.post("/approvals", shows=approvals)
+async def decide(request: Request, library: AsyncPerdure) -> Notice:
+    """Approve a call, perhaps with other arguments, deny it, or approve it and all later ones of its tool."""
+    form, services = await form_of(request), library.services
+    agent_id, conversation_id = AgentId(field_of(form, "agent_id")), ConversationId(field_of(form, "conversation_id"))
+    choice, call_id, tool = field_of(form, "choice"), field_of(form, "call_id"), form.get("tool", "")
+    conversation = await services.conversations.get(agent_id, conversation_id)
+    if choice == "always":
+        await services.approvals.require(agent_id, tool, required=False)
+    edited = form.get("arguments") if choice != "deny" and form.get("arguments") != form.get("original") else None
+    decision = ToolDecision(call_id, choice != "deny", form.get("reason") or None, edited)
+    await services.messages.submit(
+        agent_id, (), conversation_seq=conversation.seq, answers=[decision], partial=True, background=True
+    )
+    texts = {"deny": "The call was denied.", "always": f"Approved; {tool} needs no approval of this agent any more."}
+    return Notice(texts.get(choice, "The call was approved."))

@@ -1,0 +1,141 @@
+"""Connections: providers of models, MCP servers and their tools, and snippets for clients."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from perdure.core.ids import McpServerId, ProviderId
+from perdure.core.mcp import McpTool
+from perdure.core.providers import ProviderFilter
+from perdure.library.paging import Page
+from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.providers import ProviderFields
+from perdure.ui.render import Data, Notice, Pages, field_of, form_of
+
+PROVIDERS_MAX = 200
+PROVIDER_TYPES = ("openai", "anthropic", "google_ai", "ollama", "vllm", "lmstudio_openai", "openrouter", "mistral")
+
+pages = Pages()
+
+
+@pages.get("/connections", "connections.html")
+async def connections(request: Request, library: AsyncPerdure) -> Data:
+    """What is connected. No key is shown, not even a part of one."""
+    services, models = library.services, library.app.models
+    registered = await services.providers.list(ProviderFilter(), Page(PROVIDERS_MAX, ascending=True))
+    names = {provider.name for provider in registered}
+    servers = [await services.mcp.resolve(server.id) for server in await services.mcp.list()]
+    return {
+        "title": "Connections",
+        "address": str(request.base_url).rstrip("/"),
+        "model": {"handle": library.app.choice.handle, "reason": library.app.choice.reason},
+        "found": [
+            {
+                "name": endpoint.provider,
+                "source": endpoint.source,
+                "models": len(listing.models) if (listing := models.listings.get(endpoint.provider)) else None,
+                "problem": listing.problem if listing else "",
+            }
+            for endpoint in models.endpoints
+            if endpoint.provider not in names
+        ],
+        "registered": [
+            {
+                "id": provider.id,
+                "name": provider.name,
+                "type": provider.provider_type,
+                "base_url": provider.base_url,
+                "has_key": bool(provider.sealed),
+                "synced_at": provider.synced_at,
+            }
+            for provider in registered
+        ],
+        "types": list(PROVIDER_TYPES),
+        "servers": [
+            {
+                "id": state.server.id,
+                "name": state.server.name,
+                "transport": state.server.transport,
+                "where": state.server.url or " ".join([state.server.command, *state.server.args]),
+                "failure": state.server.failure,
+                "open": state.open,
+                "tools": [_mcp_tool_shape(tool) for tool in state.tools],
+            }
+            for state in servers
+        ],
+    }
+
+
+def _mcp_tool_shape(tool: McpTool) -> Data:
+    """A tool of a server: the definition that was approved, and the one that the server gives now."""
+    changed = tool.pinned is not None and tool.seen is not None and tool.pinned != tool.seen
+    return {
+        "name": tool.name,
+        "local_name": tool.local_name,
+        "approved": tool.pinned is not None,
+        "changed": changed,
+        "gone": tool.seen is None,
+        "description": "" if tool.seen is None else tool.seen.description,
+        "before": tool.pinned.description if changed and tool.pinned is not None else None,
+        "problem": tool.problem,
+    }
+
+
+@pages.post("/connections/providers", shows=connections)
+async def add_provider(request: Request, library: AsyncPerdure) -> Notice:
+    """Register a provider; its key is stored encrypted."""
+    form = await form_of(request)
+    fields = ProviderFields(
+        name=field_of(form, "name"),
+        provider_type=field_of(form, "type"),
+        api_key=form.get("key") or None,
+        base_url=form.get("base_url") or None,
+    )
+    provider = await library.services.providers.create(fields, private=True)
+    return Notice(f"{provider.name} was registered.")
+
+
+@pages.post("/connections/providers/{provider_id}/check", shows=connections)
+async def check_provider(request: Request, library: AsyncPerdure) -> Notice:
+    """Ask a provider for its models."""
+    provider_id = ProviderId(request.path_params["provider_id"])
+    count = await library.services.providers.check_stored(provider_id, private=True)
+    return Notice(f"It answers, and lists {count:,} models.")
+
+
+@pages.post("/connections/providers/{provider_id}/delete", shows=connections)
+async def delete_provider(request: Request, library: AsyncPerdure) -> Notice:
+    """Remove a provider with its key."""
+    await library.services.providers.delete(ProviderId(request.path_params["provider_id"]))
+    return Notice("The provider was removed with its key.")
+
+
+@pages.post("/connections/mcp", shows=connections)
+async def add_server(request: Request, library: AsyncPerdure) -> Notice:
+    """Register an MCP server by its address; its tools wait for approval."""
+    form = await form_of(request)
+    name, url, token = field_of(form, "name"), field_of(form, "url"), form.get("token") or None
+    await library.services.mcp.add_and_read(name, url=url, token=token)
+    return Notice(f"{name} was registered. Approve those of its tools that agents may have.")
+
+
+@pages.post("/connections/mcp/{server_id}/refresh", shows=connections)
+async def refresh_server(request: Request, library: AsyncPerdure) -> Notice:
+    """Read the tools of a server again."""
+    await library.services.mcp.refresh(McpServerId(request.path_params["server_id"]))
+    return Notice("Its tools were read.")
+
+
+@pages.post("/connections/mcp/{server_id}/approve", shows=connections)
+async def approve_tool(request: Request, library: AsyncPerdure) -> Notice:
+    """Approve a tool's definition as the server gives it now."""
+    name = field_of(await form_of(request), "tool")
+    await library.services.mcp.approve(McpServerId(request.path_params["server_id"]), [name])
+    return Notice(f"{name} was approved.")
+
+
+@pages.post("/connections/mcp/{server_id}/delete", shows=connections)
+async def delete_server(request: Request, library: AsyncPerdure) -> Notice:
+    """Remove a server with its tools."""
+    await library.services.mcp.remove(McpServerId(request.path_params["server_id"]))
+    return Notice("The server was removed with its tools.")

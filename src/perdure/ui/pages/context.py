@@ -1,0 +1,77 @@
+"""Context: the exact next request of an agent by its parts, its past requests, and the difference of two."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+
+from perdure.context.request.explain import diff as compare
+from perdure.core.ids import ConversationId, StepId
+from perdure.core.nodes import node_handle
+from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.steps import StepInfo
+from perdure.ui.pages.chat import context_shape
+from perdure.ui.pages.home import agent_shape
+from perdure.ui.render import Data, Pages, agent_id_of
+
+STEPS_MAX = 30
+
+pages = Pages()
+
+
+@pages.get("/agents/{agent_id}/context", "context.html")
+async def context(request: Request, library: AsyncPerdure) -> Data:
+    """What fills the window, and the newest requests; with `from` and `to` the difference of two of them."""
+    services, agent_id, query = library.services, agent_id_of(request), request.query_params
+    agent = await services.agents.resolve(agent_id)
+    named = query.get("conversation")
+    conversation = await services.conversations.get(agent_id, ConversationId(named) if named else None)
+    before = query.get("before")
+    steps = await services.steps.list(
+        agent_id,
+        conversation=conversation.id,
+        run_id=None,
+        limit=STEPS_MAX,
+        before=StepId(before) if before else None,
+    )
+    preview = await services.steps.preview(agent_id, conversation.id)
+    old, new = query.get("from"), query.get("to")
+    difference = None
+    if old and new:
+        requests = [await services.steps.build_request(agent_id, StepId(step)) for step in (old, new)]
+        found = await asyncio.to_thread(compare, *requests)
+        difference = {"from": old, "to": new, "text": "\n".join(found.text), "shared_bytes": found.shared_bytes}
+    return {
+        "title": f"{agent.name} · Context",
+        "agent": agent_shape(agent),
+        "tab": "context",
+        "conversation_id": conversation.id,
+        "context": await context_shape(library, agent_id, conversation.id),
+        "deltas": list(preview.deltas),
+        "tail": preview.status,
+        "nodes": [{"handle": node_handle(node.seq), "text": node.text} for node in preview.nodes],
+        "steps": [step_shape(step) for step in steps],
+        "before": steps[-1].id if len(steps) == STEPS_MAX else None,
+        "difference": difference,
+    }
+
+
+def step_shape(step: StepInfo) -> Data:
+    """What lists of model calls show."""
+    return {
+        "id": step.id,
+        "run_id": step.run_id,
+        "index": step.index,
+        "status": step.status,
+        "model": step.model,
+        "input_tokens": step.usage.input_tokens or step.estimated_tokens,
+        "cached_tokens": step.usage.cached_input_tokens,
+        "output_tokens": step.usage.output_tokens,
+        "measured": step.usage.input_tokens > 0,
+        "price": step.price,
+        "rewritten": step.rewritten,
+        "failure": None if step.failure is None else step.failure.message,
+        "at": step.created_at,
+        "seconds": None if step.ended_at is None else (step.ended_at - step.created_at).total_seconds(),
+    }

@@ -1,0 +1,162 @@
+"""Runs: the list, and one run with its steps, each with its request and response."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from starlette.requests import Request
+
+from perdure.context.request.explain import Explanation
+from perdure.core.errors import PerdureError
+from perdure.core.events import MemoryRecalled, StoredEvent
+from perdure.core.ids import AgentId, RunId, StepId
+from perdure.core.messages import Message
+from perdure.core.models import ModelRequest
+from perdure.core.runs import Run, RunFilter, RunStatus
+from perdure.library.paging import Page
+from perdure.library.perdure import AsyncPerdure
+from perdure.library.spans import Span
+from perdure.ui.pages.chat import message_items
+from perdure.ui.pages.context import step_shape
+from perdure.ui.pages.home import run_shape
+from perdure.ui.render import Data, Notice, Pages, after_of
+
+RUNS_MAX, STEPS_MAX, MESSAGES_MAX = 50, 200, 500
+STATUSES: Sequence[RunStatus] = ("queued", "running", "completed", "failed", "cancelled")
+
+pages = Pages()
+
+
+@pages.get("/runs", "runs.html")
+async def runs(request: Request, library: AsyncPerdure) -> Data:
+    """The newest runs, of one agent or of all, in any status or one."""
+    services, query = library.services, request.query_params
+    named, status = query.get("agent"), query.get("status", "")
+    agent = await services.agents.resolve(named) if named else None
+    where = RunFilter(
+        agent_ids=() if agent is None else (agent.id,),
+        statuses=tuple(one for one in STATUSES if one == status),
+    )
+    found = await services.runs.list(where, Page(RUNS_MAX, ascending=False, after=query.get("after")))
+    names = await agent_names(library, [run.key.agent_id for run in found])
+    return {
+        "title": "Runs",
+        "agent": None if agent is None else {"id": agent.id, "name": agent.name},
+        "status": status,
+        "statuses": list(STATUSES),
+        "runs": [run_shape(run) | {"agent": names[run.key.agent_id]} for run in found],
+        "after": after_of(found, RUNS_MAX),
+    }
+
+
+async def agent_names(library: AsyncPerdure, agent_ids: list[AgentId]) -> dict[AgentId, str]:
+    """The names of these agents."""
+    return {one: (await library.services.agents.resolve(one)).name for one in dict.fromkeys(agent_ids)}
+
+
+@pages.get("/runs/{run_id}", "run.html")
+async def run(request: Request, library: AsyncPerdure) -> Data:
+    """One run: a waterfall of its steps and tools, its messages, and with `step` what the model got and answered."""
+    services, run_id = library.services, RunId(request.path_params["run_id"])
+    run, spans = await services.runs.get_spans(run_id)
+    agent_id = run.key.agent_id
+    steps = await services.steps.list(agent_id, conversation=None, run_id=run_id, limit=STEPS_MAX, before=None)
+    wanted = request.query_params.get("step")
+    names = await agent_names(library, [agent_id])
+
+    def show(_: Run, message: Message) -> list[tuple[str, Data]]:
+        return [(message.id, item) for item in message_items(message)]
+
+    page = Page(MESSAGES_MAX, ascending=True)
+    items = await services.runs.list_messages(run_id, page, show, id_of=lambda shown: shown[0])
+    return {
+        "title": "Run",
+        "run": run_shape(run) | {"agent": names[agent_id], "ended": run.ended},
+        "spans": _waterfall(spans),
+        "steps": [step_shape(step) for step in reversed(steps)],
+        "items": [item for _, item in items],
+        "step": None if not wanted else await _step(library, run, StepId(wanted)),
+    }
+
+
+def _waterfall(found: Sequence[Span]) -> list[Data]:
+    """Each span with its place and width in thousandths of the whole."""
+    if not found:
+        return []
+    start = min(span.started_at for span in found)
+    end = max(span.ended_at or span.started_at for span in found)
+    whole = max((end - start).total_seconds(), 1e-6)
+    rows = []
+    for span in found:
+        seconds = None if span.ended_at is None else (span.ended_at - span.started_at).total_seconds()
+        left = (span.started_at - start).total_seconds() / whole * 1_000
+        width = 1_000 - left if seconds is None else seconds / whole * 1_000
+        row = {"name": span.name, "seconds": seconds, "failed": span.failed, "left": left, "width": max(width, 3)}
+        rows.append(row | {"is_part": span.parent_id is not None})
+    return rows
+
+
+async def _step(library: AsyncPerdure, run: Run, step_id: StepId) -> Data:
+    """What the model got at a step and what it answered: blocks, summaries, recalled texts, with tokens and prices."""
+    services, agent_id = library.services, run.key.agent_id
+    exchange = await services.steps.get_exchange(agent_id, step_id)
+    shown: Data = {"id": step_id, "problem": None, "explanation": None, "request": None, "exchange": None}
+    shown["recalled"] = await _recalled(library, run)
+    if exchange is not None:
+        shown["exchange"] = {"request": dict(exchange.request), "response": dict(exchange.response)}
+    try:
+        shown["explanation"] = _explanation_shape(await services.steps.explain(agent_id, step_id))
+        shown["request"] = _request_shape(await services.steps.build_request(agent_id, step_id))
+    except PerdureError as error:
+        shown["problem"] = str(error)
+    return shown
+
+
+async def _recalled(library: AsyncPerdure, run: Run) -> list[Data]:
+    """The texts that recall found for the run, with their scores."""
+    found: list[Data] = []
+    if run.ended:
+        async for sent in library.services.runs.follow(run):
+            if isinstance(sent, StoredEvent) and isinstance(sent.event, MemoryRecalled):
+                found += [dict(source) for source in sent.event.sources]
+    return found
+
+
+def _explanation_shape(explanation: Explanation) -> Data:
+    return {
+        "model": explanation.model,
+        "status": explanation.status,
+        "measured": explanation.measured,
+        "input_tokens": explanation.input_tokens,
+        "cached_tokens": explanation.cached_tokens,
+        "output_tokens": explanation.usage.output_tokens,
+        "price": explanation.price,
+        "reason": explanation.prefix_reason,
+        "messages": explanation.message_count,
+        "nodes": list(explanation.nodes),
+        "digest": explanation.digest,
+        "parts": [
+            {"name": part.name, "tokens": part.tokens, "cached": part.cached_tokens, "price": part.price}
+            for part in explanation.segments
+        ],
+    }
+
+
+def _request_shape(request: ModelRequest) -> Data:
+    return {
+        "system": request.system,
+        "tail": request.tail,
+        "tools": [json.loads(json.dumps(tool, default=dict)) for tool in request.tools],
+        "messages": [
+            {"role": message.role, "kind": message.kind, "items": list(message_items(message)), "text": message.text}
+            for message in request.messages
+        ],
+    }
+
+
+@pages.post("/runs/{run_id}/cancel", shows=run)
+async def cancel(request: Request, library: AsyncPerdure) -> Notice:
+    """Ask the run to stop."""
+    await library.services.runs.cancel(RunId(request.path_params["run_id"]))
+    return Notice("The run was asked to stop.")

@@ -1,0 +1,44 @@
+"""Settings: how this server is set up, in plain words. They are changed by environment variables."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from starlette.requests import Request
+
+from perdure.library.perdure import AsyncPerdure
+from perdure.server.routes.health import VERSION
+from perdure.settings import Settings
+from perdure.ui.render import Data, Pages
+
+SECRET = frozenset({"secret_key"})
+
+pages = Pages()
+
+
+@pages.get("/settings", "settings.html")
+async def settings(request: Request, library: AsyncPerdure) -> Data:
+    """Every setting with its variable and default; secrets as whether they are set."""
+    current, default = library.app.settings, Settings()
+    rows = []
+    for field in fields(Settings):
+        value, usual = getattr(current, field.name), getattr(default, field.name)
+        is_set = value != usual
+        if field.name in SECRET:
+            value, usual = "set" if value else "not set", "not set"
+        rows.append(
+            {
+                "name": field.name.replace("_", " "),
+                "variable": f"PERDURE_{field.name.upper()}",
+                "value": str(value),
+                "default": str(usual),
+                "is_set": is_set,
+            }
+        )
+    return {
+        "title": "Settings",
+        "version": VERSION,
+        "key_needed": request.app.state.sessions.needed,
+        "rows": sorted(rows, key=lambda row: not row["is_set"]),
+        "store": str(current.store_path),
+    }
