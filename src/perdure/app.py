@@ -35,6 +35,8 @@ from perdure.domain.mcp import StoredMcpRegistry
 from perdure.domain.tools.environment import load_inputs
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
+from perdure.engine.agent_messages.specs import AGENT_TOOL_SPECS
+from perdure.engine.agent_messages.toolbox import AgentMessages, SendLimits
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import EngineSettings, Ports, SystemClock
 from perdure.engine.run.leases import process_owner
@@ -246,15 +248,15 @@ async def start(
         await _keep_tools_current(store, functions.specs(), ids=ids, at=clock.now())
         await _seal_environments(store, cipher, at=clock.now())
         sandbox = sandbox or sandbox_of(settings, cache=_requirements_folder(settings))
-        reading = reading_sandbox_of(settings)
+        reading, custom = reading_sandbox_of(settings), _custom_tools(store, cipher, sandbox)
         converter = _converter(settings, reading)
         builtins = Builtins(converter=converter, web=_web(settings), sandbox=sandbox)
-        custom = _custom_tools(store, cipher, sandbox)
         mcp = McpToolbox(StoredMcpRegistry(store, cipher, clock=clock, ids=ids), timeout_s=settings.mcp_timeout_s)
+        agents = AgentMessages(_send_limits(settings))
         ports = Ports(
             store=store,
             models=registry,
-            toolbox=Toolboxes({"function": functions, "builtin": builtins, "custom": custom, "mcp": mcp}),
+            toolbox=Toolboxes(function=functions, builtin=builtins, agents=agents, custom=custom, mcp=mcp),
             search=_search(store, clock, embedding, settings),
             clock=clock,
             ids=ids,
@@ -267,7 +269,7 @@ async def start(
             send_report=Reports(settings.web_allowed_hosts.split(",")).send,
         )
         registry.put_stored(await _stored_endpoints(store, cipher))
-        runner = Runner(ports)
+        runner = agents.bind(ports, Runner(ports))
         files = FileWorker(ports, converter)
         for part in (runner, worker, files):
             if part is not None:
@@ -336,6 +338,13 @@ def _engine_settings(settings: Settings) -> EngineSettings:
         message_limit_chars=settings.message_limit_chars,
         limits=settings,
         context_window_tokens=settings.context_window_tokens,
+    )
+
+
+def _send_limits(settings: Settings) -> SendLimits:
+    """How agents wait for each other's replies."""
+    return SendLimits(
+        reply_s=settings.agent_reply_s, at_once=settings.agent_sends_at_once, max_steps=settings.max_steps
     )
 
 
@@ -479,7 +488,7 @@ async def _token_counter(settings: Settings) -> TokenCounter:
 
 async def _keep_tools_current(store: Store, functions: Sequence[ToolSpec], *, ids: Ids, at: datetime) -> None:
     """Store the built-in tools and these functions, but only if one is new or has changed."""
-    specs = [*MEMORY_TOOL_SPECS.values(), *BUILTIN_TOOL_SPECS.values(), *functions]
+    specs = [*MEMORY_TOOL_SPECS.values(), *BUILTIN_TOOL_SPECS.values(), *AGENT_TOOL_SPECS.values(), *functions]
     names = tuple(spec.name for spec in specs)
     tools = await store.read(lambda tx: tx.tools.page(where=ToolFilter(names=names), limit=len(names)))
     stored = {tool.spec.name: tool for tool in tools}

@@ -61,6 +61,8 @@ class Settings(Limits):
         mcp_private: whether clients of the API may register MCP servers on this machine or in a private network: `on`
             or `off`; empty: if there is no API key and no allowed host, so that only this machine reaches the server.
         mcp_timeout_s: the time limit of a call of an MCP server's tool, in seconds.
+        agent_reply_s: how long an agent waits for the reply of another one that it writes to, in seconds.
+        agent_sends_at_once: how many agents one call of a tool that writes to agents waits for at the same time.
         hooks: the file of hook commands; empty: `hooks.toml` in the data folder, for the store there; `none`: no hooks
             at all, not even those of packages.
 
@@ -91,6 +93,8 @@ class Settings(Limits):
     mcp_stdio: str = "off"
     mcp_private: str = ""
     mcp_timeout_s: float = 60.0
+    agent_reply_s: float = 300.0
+    agent_sends_at_once: int = 50
     hooks: str = ""
 
     def __post_init__(self) -> None:

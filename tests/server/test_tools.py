@@ -274,7 +274,9 @@ async def test_tools_are_found_and_listed_by_pages() -> None:
         assert named(await server.get("/v1/tools/", names="stocks,weather")) == ["stocks", "weather"]
         assert named(await server.get("/v1/tools/", tool_ids=ids[:2], order="asc")) == ["weather", "whether"]
         assert named(await server.get("/v1/tools/", search="HETH")) == ["whether"]
-        letta = "letta_core,letta_memory_core,letta_sleeptime_core,letta_files_core,letta_builtin"
+        letta = (
+            "letta_core,letta_memory_core,letta_sleeptime_core,letta_files_core,letta_builtin,letta_multi_agent_core"
+        )
         assert len(await server.get("/v1/tools/", exclude_tool_types=letta)) == 3
         assert await server.get("/v1/tools/count", exclude_letta_tools=True) == 3
         assert await server.get("/v1/tools/", name="nobody") == []

@@ -91,6 +91,8 @@ class RunOptions:
         logprobs: whether the provider is to tell the logarithm of each token's probability.
         top_logprobs: how many of the most likely tokens it tells at each place.
         token_ids: whether it is to tell the numbers of the tokens.
+        caller: the run of another agent that waits for this one; None: none does.
+        hops: how many agents have passed a message on, one because of the other, before this run.
         form: in which form the caller gets the run's messages. Only the server reads it.
     """
 
@@ -99,6 +101,8 @@ class RunOptions:
     logprobs: bool = False
     top_logprobs: int | None = None
     token_ids: bool = False
+    caller: RunId | None = None
+    hops: int = 0
     form: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property

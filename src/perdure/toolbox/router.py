@@ -7,14 +7,14 @@ from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ports import CallContext, Toolbox
-from perdure.core.tools.spec import Tool, ToolKind, ToolOutcome
+from perdure.core.tools.spec import Tool, ToolOutcome
 
 
 class Toolboxes:
     """`Toolbox` that hands a call to the toolbox of the tool's kind."""
 
-    def __init__(self, by_kind: Mapping[ToolKind, Toolbox]) -> None:
-        self._by_kind = dict(by_kind)
+    def __init__(self, **by_kind: Toolbox) -> None:
+        self._by_kind = by_kind
 
     def missing(self, tool: Tool) -> str | None:
         toolbox = self._by_kind.get(tool.spec.kind)

@@ -27,6 +27,7 @@
     │   ├── TextNotFound
     │   ├── TextAmbiguous
     │   ├── PatchInvalid
+    │   ├── CircularWait, TooManyHops
     │   └── AddressRefused
     ├── DataTooLarge            data from outside pass a limit; they were not parsed
     ├── BodyUnreadable          a body from outside can't be unpacked

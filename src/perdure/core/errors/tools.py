@@ -65,6 +65,25 @@ class PatchInvalid(ToolError):
     """A patch could not be read or does not fit the text; nothing of it was applied."""
 
 
+class CircularWait(ToolError):
+    """An agent wants to wait for another one that waits for it: neither would ever go on."""
+
+    def __init__(self, agent_id: str) -> None:
+        super().__init__(
+            f"{agent_id} waits for your own answer, so it can't reply now: answer first, or write with"
+            " send_message_to_agent_async"
+        )
+        self.agent_id = agent_id
+
+
+class TooManyHops(ToolError):
+    """Agents have passed a message on too often, one because of the other."""
+
+    def __init__(self, hops: int) -> None:
+        super().__init__(f"agents have passed this message on {hops} times, which is the limit: answer it yourself")
+        self.hops = hops
+
+
 class AddressRefused(ToolError):
     """A URL that Perdure does not fetch, such as one of this machine, a private network or an unusual port."""
 

@@ -13,7 +13,7 @@ from perdure.core.messages import Image, Question, ToolCall, ToolResult, ToolSta
 from perdure.core.passages import Passage
 from perdure.core.secrets import REFERENCE
 
-ToolKind = Literal["memory", "function", "custom", "builtin", "mcp", "client"]
+ToolKind = Literal["memory", "function", "custom", "builtin", "agents", "mcp", "client"]
 """What runs a tool, and where.
 
 - `memory` tools edit or search the agent's own store, inside the transaction that stores their result. All others are
@@ -21,6 +21,7 @@ ToolKind = Literal["memory", "function", "custom", "builtin", "mcp", "client"]
 - A `function` belongs to this program and runs in its process.
 - A `custom` tool is somebody's source (`ToolCode`), run in the sandbox.
 - A `builtin` is ours: it runs code in the sandbox, or reaches the web.
+- An `agents` tool writes to other agents, which answer in runs of their own.
 - An `mcp` tool is asked of an MCP server.
 - A `client` tool is run by the caller: the run stops at the call and goes on with what the caller brings back.
 """

@@ -22,7 +22,7 @@ from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, check_range, describe_value
 from perdure.storage.tx import Tx
 
-BASE_KINDS: tuple[ToolKind, ...] = ("memory", "builtin")
+BASE_KINDS: tuple[ToolKind, ...] = ("memory", "builtin", "agents")
 
 RETURN_LIMIT_MAX_CHARS = 1_000_000
 TIMEOUT_MAX_S = 3_600.0

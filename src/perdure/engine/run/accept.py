@@ -30,6 +30,7 @@ from perdure.core.events import Event, MessageAdded, RunQueued, RunStarted, Stor
 from perdure.core.ids import AgentId, MessageId, RunId, id_in_run
 from perdure.core.messages import Draft, Message, Text, parts_to_json, text_of, user_texts
 from perdure.core.runs import NO_OPTIONS, IfBusy, Run, RunKey, RunOptions
+from perdure.engine.agent_messages.waits import check_wait
 from perdure.engine.approvals.answers import (
     Pending,
     answer_rows,
@@ -200,8 +201,8 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
     Behind another run of the conversation the input waits on the run's row: a message must not come to stand between
     that run's calls and their results.
 
-    Raises: NotFound, ConversationBusy, ApprovalPending, AnswerInvalid, IdempotencyMismatch; ModelNotFound: this process
-        can't reach the agent's model, so the message is refused; RequestDefect.
+    Raises: NotFound, ConversationBusy, ApprovalPending, AnswerInvalid, IdempotencyMismatch, CircularWait;
+        ModelNotFound: this process can't reach the agent's model, so the message is refused; RequestDefect.
     """
     tx.agents.lock(request.agent_id)
     if request.idempotency_key is not None:
@@ -216,6 +217,8 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
         return _resume(tx, request, request.answers, opening, inputs, begin=begin)
     if opening.conversation.pending_run_seq is not None:
         raise approval_pending(tx, opening.conversation)
+    if request.options.caller is not None:
+        check_wait(tx, request.options.caller, request.agent_id, request.conversation_seq)
     busy = opening.active_run_seq is not None
     if opening.active_run_seq is not None and request.if_busy == "reject":
         raise ConversationBusy(tx.runs.get_by_key(RunKey(request.agent_id, opening.active_run_seq)).id)

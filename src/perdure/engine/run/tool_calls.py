@@ -237,8 +237,8 @@ async def _execute(log: RunLog, ready: ReadyCall, ports: Ports) -> tuple[ToolOut
 async def _call_toolbox(log: RunLog, ready: ReadyCall, ports: Ports) -> ToolOutcome:
     """The outcome of a foreign tool, within its time limit. Never raises for what the tool does."""
     call, spec = ready.open_call.call, ready.tool.spec
-    # What runs custom and built-in tools has limits of its own, and knows what it waits for.
-    limit_s = None if spec.kind in ("custom", "builtin") else spec.timeout_s or ports.settings.tool_timeout_s
+    # What runs these has limits of its own, and knows what it waits for.
+    limit_s = None if spec.kind in ("custom", "builtin", "agents") else spec.timeout_s or ports.settings.tool_timeout_s
     context = CallContext(
         agent_id=log.run.key.agent_id,
         conversation_id=log.run.conversation_id,

@@ -21,6 +21,7 @@ from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges,
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.files.views import limits_of
 from perdure.domain.tools.specs import DEFAULT_TOOLS
+from perdure.engine.agent_messages.specs import MULTI_AGENT_TOOLS
 from perdure.library.services.agents import AgentState, Belongings
 from perdure.library.services.messages import NewMessage
 from perdure.server.errors import NotSupported
@@ -114,7 +115,6 @@ _UNSUPPORTED: Mapping[str, str] = {
     "from_template": "templates",
     "memory_variables": "templates",
     "include_default_source": "a default folder",
-    "include_multi_agent_tools": "multi-agent tools",
     "message_ids": "choosing the messages in context",
 }
 """Field -> the missing feature. Without it such an agent would not work as intended, so it is not created."""
@@ -266,7 +266,7 @@ class AgentIn(AgentChangesIn):
             timezone=self.timezone or "UTC",
             blocks=tuple(NewBlock(**block.fields) for block in self.memory_blocks or ()),
             block_ids=tuple(self.block_ids or ()),
-            optional_tools=() if self.include_base_tools is False else BASE_TOOLS[self.agent_type],
+            optional_tools=self.default_tools,
             tools=tuple(self.tools or ()),
             tool_ids=self.tool_ids or (),
             tags=tags,
@@ -283,6 +283,12 @@ class AgentIn(AgentChangesIn):
             identity_ids=self.identity_ids,
             secrets=self.secret_values,
         )
+
+    @property
+    def default_tools(self) -> Sequence[str]:
+        """The tools that it gets without their names."""
+        base = () if self.include_base_tools is False else BASE_TOOLS[self.agent_type]
+        return (*base, *(MULTI_AGENT_TOOLS if self.include_multi_agent_tools else ()))
 
     @property
     def base_rules(self) -> Sequence[Mapping[str, str]]:

@@ -1,0 +1,220 @@
+"""The tools by which an agent writes to other agents: each message begins an ordinary run of the other agent.
+
+A call that is repeated after a crash finds the runs that it began, by an idempotency key made of its own run and call:
+so nobody gets a message twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perdure.context.sections.envelopes import input_tokens
+from perdure.core.agents import AgentFilter
+from perdure.core.errors import NotFound, PerdureError, ToolError, TooManyHops
+from perdure.core.events import MessageAdded, RunEnded, StoredEvent
+from perdure.core.ids import AgentId, MessageId, RunId, id_in_run, is_id
+from perdure.core.messages import Draft, Text
+from perdure.core.ports import CallContext
+from perdure.core.runs import NO_OPTIONS, Run
+from perdure.core.tools.spec import Tool, ToolOutcome
+from perdure.engine.agent_messages.specs import ALL_TAGS_TOOL, ASYNC_TOOL, TAGS_TOOL
+from perdure.engine.ports import Ports
+from perdure.engine.run.accept import Accepted, Request
+from perdure.engine.run.runner import Runner
+from perdure.storage.tx import Tx
+
+HOPS_MAX = 10
+"""How often agents may pass a message on, one because of the other."""
+
+AGENTS_MAX = 500
+"""The most agents that one call writes to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendLimits:
+    """How agents wait for each other.
+
+    Args:
+        reply_s: how long a reply of one agent may take.
+        at_once: how many agents one call waits for at the same time.
+        max_steps: the model calls of a run that a message begins.
+    """
+
+    reply_s: float = 300.0
+    at_once: int = 50
+    max_steps: int | None = None
+
+
+class AgentMessages:
+    """`Toolbox` of these tools. They can be called once it is bound to a runner."""
+
+    def __init__(self, limits: SendLimits) -> None:
+        self._limits = limits
+        self._bound: tuple[Ports, Runner] | None = None
+
+    def bind(self, ports: Ports, runner: Runner) -> Runner:
+        """Send messages by this runner from now on, and return it."""
+        self._bound = ports, runner
+        return runner
+
+    def missing(self, tool: Tool) -> str | None:
+        return None if self._bound is not None else "this process runs no agents"
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
+        if self._bound is None:
+            raise NotFound("toolbox", tool.spec.kind)
+        ports, runner = self._bound
+        if not context.agent_id:
+            raise ToolError(f"{tool.spec.name} writes to other agents in an agent's name: run it as a tool of an agent")
+        hops = 0
+        if context.run_id:
+            hops = 1 + (await ports.store.read(lambda tx: tx.runs.get(context.run_id))).options.hops
+        if hops > HOPS_MAX:
+            raise TooManyHops(HOPS_MAX)
+        if not arguments["message"].strip():
+            raise ToolError("the message is empty: say something")
+        sending = _Sending(ports, runner, self._limits, context, hops, arguments["message"])
+        name = tool.spec.name
+        if name == TAGS_TOOL:
+            return await sending.ask_all(arguments["match_all"], arguments["match_some"])
+        if name == ALL_TAGS_TOOL:
+            return await sending.ask_all(arguments["tags"], ())
+        target = _agent_id(arguments["other_agent_id"])
+        if name == ASYNC_TOOL:
+            await sending.send(target, waits=False)
+            return ToolOutcome(text="Successfully sent message")
+        return ToolOutcome(text=str({"agent_id": target, "response": await sending.ask(target)}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """One call: its message, and how many hops that has behind it."""
+
+    ports: Ports
+    runner: Runner
+    limits: SendLimits
+    context: CallContext
+    hops: int
+    message: str
+
+    async def ask_all(self, match_all: Sequence[str], match_some: Sequence[str]) -> ToolOutcome:
+        """The replies of all agents with these tags, or why one has none; an error if nobody replied."""
+        targets = await self.ports.store.read(_list_targets, self.context.agent_id, match_all, match_some)
+        places = asyncio.Semaphore(self.limits.at_once)
+
+        async def ask(target: AgentId) -> dict[str, Any]:
+            async with places:
+                try:
+                    return {"agent_id": target, "response": await self.ask(target)}
+                except PerdureError as error:
+                    return {"agent_id": target, "error": str(error), "type": type(error).__name__}
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(ask(target)) for target in targets]
+        answers = [task.result() for task in tasks]
+        replied = any("response" in answer for answer in answers)
+        return ToolOutcome(text=str(answers), status="success" if replied else "error")
+
+    async def ask(self, target: AgentId) -> list[str]:
+        """What the other agent says, message by message. Raises: ToolError: it gives no reply in time; as `send`."""
+        accepted = await self.send(target, waits=True)
+        try:
+            async with asyncio.timeout(self.limits.reply_s):
+                return await self._follow(accepted)
+        except TimeoutError as error:
+            raise ToolError(
+                f"{target} did not reply within {self.limits.reply_s:g} s; it goes on in {accepted.run.id}"
+            ) from error
+        except asyncio.CancelledError:
+            await self._cancel_too(accepted.run)
+            raise
+
+    async def send(self, target: AgentId, *, waits: bool) -> Accepted:
+        """Accept the message as a run of the other agent's first conversation; `waits`: its reply is waited for.
+
+        Raises: ToolError, CircularWait, NotFound, ApprovalPending, ModelNotFound, MessageTooLarge, StoreError.
+        """
+        sender, ids = self.context.agent_id, self.ports.ids
+        if target == sender:
+            raise ToolError("other_agent_id is your own: write to another agent")
+        note = (
+            "your answer goes back to it"
+            if waits
+            else "it does not wait for an answer; to send one, use a tool that writes to agents"
+        )
+        text = f"[Incoming message from agent with ID '{sender}' - {note}]\n\n{self.message}"
+        run_id, call = RunId(ids.new("run")), self.context
+        message_id = MessageId(id_in_run(run_id, "input", 0, ids))
+        key = None
+        if call.run_id:  # a call by hand is in no run, and is never repeated
+            key = "agent-message-" + hashlib.sha256(f"{call.run_id}/{call.call_id}".encode()).hexdigest()
+        return await self.runner.accept(
+            Request(
+                run_id=run_id,
+                agent_id=target,
+                conversation_seq=0,
+                drafts=(Draft(id=message_id, role="user", parts=(Text(text),), sender_id=sender),),
+                tokens=(input_tokens("user", text, self.ports.counter),),
+                idempotency_key=key,
+                max_steps=self.limits.max_steps,
+                options=replace(NO_OPTIONS, caller=(call.run_id or None) if waits else None, hops=self.hops),
+            )
+        )
+
+    async def _follow(self, accepted: Accepted) -> list[str]:
+        """What the run says, once it has ended. Raises: ToolError: it failed, or says nothing; NotFound."""
+        texts, agent_id, end = list[str](), accepted.run.key.agent_id, None
+        async with contextlib.aclosing(self.runner.follow(accepted.run, known=accepted.events)) as sent:
+            async for one in sent:
+                if isinstance(one, StoredEvent) and isinstance(one.event, RunEnded):
+                    end = one.event
+                elif isinstance(one, StoredEvent) and isinstance(one.event, MessageAdded):
+                    message = one.event.message
+                    if message is not None and message.role == "assistant" and message.text:
+                        texts.append(message.text)
+        if end is not None and end.failure is not None:
+            raise ToolError(f"{agent_id} failed: {end.failure.message}")
+        if end is not None and end.stop_reason == "requires_approval":
+            raise ToolError(f"{agent_id} called a tool that needs somebody's approval, and waits for it")
+        if not texts:
+            reason = "" if end is None else f": its run ended with {end.stop_reason}"
+            raise ToolError(f"{agent_id} gave no reply{reason}")
+        return texts
+
+    async def _cancel_too(self, run: Run) -> None:
+        """Cancel a run that nobody waits for any more, if the waiting run was cancelled; one that only moves to another
+        process finds it again."""
+        with contextlib.suppress(PerdureError):
+            caller = await self.ports.store.read(lambda tx: tx.runs.get(self.context.run_id))
+            if caller.cancel_requested:
+                await self.runner.cancel(run.id)
+
+
+def _agent_id(text: str) -> AgentId:
+    """The id in an argument. Raises: ToolError."""
+    if not is_id("agent", text.strip()):
+        raise ToolError(f"other_agent_id is {text[:80]!r}: give the id of an agent, agent- and a uuid")
+    return AgentId(text.strip())
+
+
+def _list_targets(tx: Tx, own: AgentId, match_all: Sequence[str], match_some: Sequence[str]) -> list[AgentId]:
+    """The other agents with these tags, oldest first, without hidden ones. Raises: ToolError: none, or too many."""
+    if not match_all and not match_some:
+        raise ToolError("no tags: name at least one")
+    where = AgentFilter(tags=tuple(match_all or match_some), all_tags=bool(match_all), hidden=False)
+    agents = tx.agents.page(where=where, ascending=True, limit=AGENTS_MAX + 2)
+    targets = [
+        agent.id
+        for agent in agents
+        if agent.id != own and (not match_some or not set(match_some).isdisjoint(agent.tags))
+    ]
+    if not targets:
+        raise ToolError(f"no other agent has these tags: {', '.join([*match_all, *match_some])}")
+    if len(targets) > AGENTS_MAX:
+        raise ToolError(f"more than {AGENTS_MAX} agents have these tags, the limit of a call: name more tags")
+    return targets
