@@ -12,6 +12,7 @@ from perdure.core.errors import (
     BlockReadOnly,
     InvalidArguments,
     InvalidInput,
+    LineNumbersInText,
     PatchInvalid,
     TextAmbiguous,
     TextNotFound,
@@ -231,3 +232,36 @@ async def test_a_refused_tool_leaves_the_whole_transaction_undone() -> None:
         await s.store.write(detach_and_edit)
 
     assert await s.labels() == ["human"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("memory_replace", {"old_string": "1→ Name: Ada", "new_string": "Name: Eve"}),
+        ("memory_replace", {"old_string": "Name: Ada", "new_string": "Name: Eve\nLine 2: Likes: tea"}),
+        ("memory_insert", {"new_string": "4→Dog: Rex"}),
+        ("memory_rethink", {"new_memory": "1→Ada\n2→tea"}),
+    ],
+)
+async def test_line_numbers_do_not_get_into_a_block(tool: str, arguments: dict[str, Any]) -> None:
+    """They only show where a line stands. A block that has such lines itself can be edited."""
+    s = await agent_in_run(HUMAN, NewBlock(label="steps", value="1→ Name: Ada\nName: Ada"))
+
+    with pytest.raises(LineNumbersInText, match="contains a line number prefix, which is not allowed"):
+        await s.call(tool, label="human", **arguments)
+    if arguments.get("old_string") != "Name: Ada":
+        assert await s.call(tool, label="steps", **arguments)
+
+
+async def test_a_text_that_stands_in_several_lines_is_refused_with_their_numbers() -> None:
+    """And one that stands in none."""
+    s = await agent_in_run(NewBlock(label="human", value="tea\ncoffee\ntea"))
+
+    with pytest.raises(TextAmbiguous, match=r"old_string `tea` appears 2 times .* \(lines 1, 3\)"):
+        await s.call("memory_replace", label="human", old_string="tea", new_string="milk")
+    with pytest.raises(TextNotFound) as refused:
+        await s.call("memory_replace", label="human", old_string="beer", new_string="milk")
+
+    assert str(refused.value).startswith(
+        "No replacement was performed, old_string `beer` did not appear verbatim in memory block with label `human`."
+    )

@@ -196,6 +196,23 @@ async def test_an_agents_type_brings_rules_and_settings() -> None:
         assert (work["message_buffer_autoclear"], asleep["message_buffer_autoclear"]) == (True, False)
 
 
+async def test_voice_agents_have_their_tools() -> None:
+    """One talks, the other one keeps its memory, and ends when it is done."""
+    async with routed() as server:
+        talks = await new_agent(server, agent_type="voice_convo_agent", include_base_tools=True)
+        keeps = await new_agent(server, agent_type="voice_sleeptime_agent", include_base_tools=True)
+
+        assert (talks["agent_type"], keeps["agent_type"]) == ("voice_convo_agent", "voice_sleeptime_agent")
+        assert tool_names(talks) == ["search_memory", "send_message"]
+        assert tool_names(keeps) == ["finish_rethinking_memory", "rethink_user_memory", "store_memories"]
+        assert {(one["type"], one["tool_name"]) for one in keeps["tool_rules"]} == {
+            ("exit_loop", "finish_rethinking_memory"),
+            ("continue_loop", "store_memories"),
+            ("continue_loop", "rethink_user_memory"),
+        }
+        assert {tool["tool_type"] for tool in keeps["tools"]} == {"letta_voice_sleeptime_core"}
+
+
 async def test_settings_of_compaction_are_whole() -> None:
     """What a client leaves out has the defaults of a request to compact."""
     default = {

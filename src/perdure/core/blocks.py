@@ -11,7 +11,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from perdure.core.errors import BlockLimitExceeded, BlockReadOnly, InvalidInput, TextAmbiguous, TextNotFound
+from perdure.core.errors import (
+    BlockLimitExceeded,
+    BlockReadOnly,
+    InvalidInput,
+    LineNumbersInText,
+    TextAmbiguous,
+    TextNotFound,
+)
 from perdure.core.ids import AgentId, BlockId, IdentityId, MessageId, OrgId, RunId
 from perdure.core.text.line_diff import unified_diff
 from perdure.core.text.markup import unescape_tags
@@ -20,6 +27,8 @@ DEFAULT_LIMIT_CHARS = 5_000
 
 LABEL_PATTERN = r"[\w][\w./-]{0,99}"
 _LABEL = re.compile(LABEL_PATTERN)
+_LINE_NUMBER = re.compile(r"^[ \t]*(?:Line \d+: |\d+→)", re.M)
+"""How a line begins that is shown with its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +122,17 @@ def rewrite(block: Block, value: str) -> Block:
     if block.read_only:
         raise BlockReadOnly(block.label)
     return check_limit(replace(block, value=value))
+
+
+def check_no_line_numbers(block: Block, **texts: str) -> Block:
+    """Return the block after checking that no text for it has the numbers that lines are only shown with.
+
+    Raises: LineNumbersInText: unless the block has such texts itself.
+    """
+    for name, text in texts.items():
+        if _LINE_NUMBER.search(text) and not _LINE_NUMBER.search(block.value):
+            raise LineNumbersInText(name)
+    return block
 
 
 def append_text(block: Block, text: str) -> Block:

@@ -26,6 +26,7 @@
     │   ├── BlockReadOnly
     │   ├── TextNotFound
     │   ├── TextAmbiguous
+    │   ├── LineNumbersInText
     │   ├── PatchInvalid
     │   ├── CircularWait, TooManyHops
     │   └── AddressRefused

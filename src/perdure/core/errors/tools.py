@@ -61,6 +61,17 @@ class TextAmbiguous(ToolError):
         self.label, self.text, self.lines = label, text, tuple(lines)
 
 
+class LineNumbersInText(ToolError):
+    """A text for a block has the numbers that its lines are only shown with."""
+
+    def __init__(self, argument: str) -> None:
+        super().__init__(
+            f"{argument} contains a line number prefix, which is not allowed: numbers only show where a line stands."
+            " Give the text without them."
+        )
+        self.argument = argument
+
+
 class PatchInvalid(ToolError):
     """A patch could not be read or does not fit the text; nothing of it was applied."""
 

@@ -24,7 +24,9 @@ SCANNED_ROWS, SCANNED_CHARS = 2_000, 4_000_000  # of one call with a pattern
 ROW_MATCHES = 3  # of one message, when several are shown
 CLIPS = (200, 60, 20)  # characters shown of a line that matches, the first that fits
 
-_SEARCHES = frozenset({"archival_memory_search", "context_expand", "context_grep", "conversation_search"})
+_SEARCHES = frozenset(
+    {"archival_memory_search", "context_expand", "context_grep", "conversation_search", "search_memory"}
+)
 
 
 @dataclass(frozen=True, slots=True)

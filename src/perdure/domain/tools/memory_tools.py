@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from perdure.core.blocks import Block, append_text, insert_lines, replace_text, rewrite
+from perdure.core.blocks import Block, append_text, check_no_line_numbers, insert_lines, replace_text, rewrite
 from perdure.core.ids import ArchiveId
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.archives.passages import NewPassage, insert_passage, own_archive
@@ -20,6 +20,7 @@ from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.files.tools import open_files
 from perdure.domain.tools.calls import MemoryCall, edit_own_block
 from perdure.domain.tools.context_tools import context_expand, context_grep
+from perdure.domain.tools.voice_tools import rethink_user_memory, store_memories
 from perdure.storage.tx import Tx
 
 
@@ -54,14 +55,25 @@ MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
     "core_memory_replace": _editing(
         lambda block, old_content, new_content: replace_text(block, old_content, new_content)
     ),
-    "memory_replace": _editing(lambda block, old_string, new_string: replace_text(block, old_string, new_string)),
-    "memory_insert": _editing(
-        lambda block, new_string, insert_line=-1: insert_lines(block, new_string, line=insert_line)
+    "memory_replace": _editing(
+        lambda block, old_string, new_string: replace_text(
+            check_no_line_numbers(block, old_string=old_string, new_string=new_string), old_string, new_string
+        )
     ),
-    "memory_rethink": _editing(lambda block, new_memory: rewrite(block, new_memory)),
+    "memory_insert": _editing(
+        lambda block, new_string, insert_line=-1: insert_lines(
+            check_no_line_numbers(block, new_string=new_string), new_string, line=insert_line
+        )
+    ),
+    "memory_rethink": _editing(
+        lambda block, new_memory: rewrite(check_no_line_numbers(block, new_memory=new_memory), new_memory)
+    ),
     "memory_apply_patch": _editing(lambda block, patch: rewrite(block, apply_patch(block.value, patch))),
     "memory_finish_edits": lambda tx, call: ToolOutcome(text="Done."),
     "memory": run_memory_command,
+    "rethink_user_memory": rethink_user_memory,
+    "finish_rethinking_memory": lambda tx, call: ToolOutcome(text="Done."),
+    "store_memories": store_memories,
     "archival_memory_insert": _archival_memory_insert,
     "open_files": open_files,
     "context_expand": context_expand,

@@ -39,6 +39,7 @@ def _number(description: str) -> dict[str, Any]:
     return {"type": "integer", "description": description}
 
 
+_VOICE = "letta_voice_sleeptime_core"
 _LABEL = _text("Label of the memory block to edit.")
 _SINCE = _text("Only what is from this date or time on, such as 2026-11-20 or 2026-11-20T15:30. Included.")
 _UNTIL = _text("Only what is up to this date or time. A date includes the whole day.")
@@ -184,6 +185,56 @@ _SPECS = (
             "end_datetime": _UNTIL,
         },
         ("query",),
+        parallel=True,
+    ),
+    _spec(
+        "rethink_user_memory",
+        "Rewrite what is known about the user, the memory block human, as a whole: keep what still holds and fold in"
+        " what is new. Returns the block's new value.",
+        {"new_memory": _text("The whole new value of the block.")},
+        ("new_memory",),
+        tool_type=_VOICE,
+    ),
+    _spec(
+        "finish_rethinking_memory",
+        "Say that you are done with rethinking memory.",
+        {},
+        tool_type=_VOICE,
+    ),
+    _spec(
+        "store_memories",
+        "Keep parts of the transcript in the message that you are answering: search_memory and archival_memory_search"
+        " find them again.",
+        {
+            "chunks": {
+                "type": "array",
+                "items": object_schema(
+                    {
+                        "start_index": _number("The number of the first line."),
+                        "end_index": _number("The number of the last line. Included."),
+                        "context": _text("What the lines are about, for somebody who reads nothing else."),
+                    },
+                    ("start_index", "end_index", "context"),
+                ),
+                "description": "The parts to keep, each one subject.",
+            },
+        },
+        ("chunks",),
+        tool_type=_VOICE,
+    ),
+    _spec(
+        "search_memory",
+        "Look up what is not in view: earlier messages and archival memory. Only when somebody refers to it.",
+        {
+            "convo_keyword_queries": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "What to look for: a few words each. None: the newest messages of the given time.",
+            },
+            "start_minutes_ago": _number("Only what is at most so many minutes old."),
+            "end_minutes_ago": _number("Only what is at least so many minutes old."),
+        },
+        tool_type=_VOICE,
         parallel=True,
     ),
     _spec(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from perdure.context.retrieval.expand import Budget
@@ -27,6 +27,7 @@ from perdure.storage.tx import Tx
 
 MAX_RESULTS = 50
 OFFSET_MAX = 950
+RESULTS, QUERIES_MAX, MINUTES_MAX = 5, 10, 100_000_000  # of `search_memory`: the first for each query
 SHOWN_CHARS = 2_000  # of one result; the whole text stays where it is
 
 
@@ -66,17 +67,7 @@ async def _conversation_search(
     limit, bounded_offset = max(1, min(limit, MAX_RESULTS)), max(0, min(offset, OFFSET_MAX))
     agent_id = call.run.key.agent_id
     hits = await call.search.messages(agent_id, query or "", where=where, limit=limit, offset=bounded_offset)
-    results = [
-        {
-            "timestamp": hit.message.occurred_at.isoformat(timespec="seconds"),
-            "time_ago": _ago(call.now, hit.message.occurred_at),
-            "role": hit.message.role,
-            **({"name": hit.message.name} if hit.message.name and hit.message.role != "tool" else {}),
-            "relevance": _relevance(hit, hits.ran),
-            "content": _cut(hit.message.text),
-        }
-        for hit in hits
-    ]
+    results = [_message_shape(hit, hits.ran, call.now) for hit in hits]
     summary = f"Showing {len(results)} results:" if results else "No results found."
     if offset > 0 and results:
         summary = f"Showing {len(results)} results behind the first {offset}:"
@@ -102,16 +93,62 @@ async def _archival_memory_search(
     )
     limit, offset = max(1, min(top_k, MAX_RESULTS)), max(0, min(offset, OFFSET_MAX))
     hits = await call.search.passages(call.run.key.agent_id, query, where=where, limit=limit, offset=offset)
-    results = [
-        {
-            "timestamp": hit.passage.occurred_at.isoformat(timespec="seconds"),
-            "content": _cut(hit.passage.text),
-            "tags": list(hit.passage.tags),
-            "id": hit.passage.id,
-        }
-        for hit in hits
-    ]
+    results = [_passage_shape(hit.passage) for hit in hits]
     return ToolOutcome(text=json.dumps(results, ensure_ascii=False), passages=tuple(hit.passage for hit in hits))
+
+
+async def _search_memory(
+    call: SearchCall,
+    convo_keyword_queries: list[str] | None = None,
+    start_minutes_ago: int | None = None,
+    end_minutes_ago: int | None = None,
+) -> ToolOutcome:
+    """Search the agent's messages and archives, for each query."""
+    since, until = (
+        None if minutes is None else call.now - timedelta(minutes=max(0, min(minutes, MINUTES_MAX)))
+        for minutes in (start_minutes_ago, end_minutes_ago)
+    )
+    agent_id, before = call.run.key.agent_id, call.run.first_message_seq
+    of_messages = MessageFilter(roles=("user", "assistant"), since=since, until=until, before_seq=before)
+    of_passages = PassageFilter(since=since, until=until)
+    messages: dict[int, dict[str, Any]] = {}
+    passages: dict[str, Passage] = {}
+    queries = [query for query in convo_keyword_queries or () if query.strip()][:QUERIES_MAX]
+    for query in queries or [""]:
+        hits = await call.search.messages(agent_id, query, where=of_messages, limit=RESULTS)
+        for hit in hits:
+            messages.setdefault(hit.message.seq, _message_shape(hit, hits.ran, call.now))
+    for query in queries:
+        for found in await call.search.passages(agent_id, query, where=of_passages, limit=RESULTS):
+            passages.setdefault(found.passage.id, found.passage)
+    shape = {
+        "messages": [*messages.values()],
+        "archival": [_passage_shape(passage) for passage in passages.values()],
+    }
+    return ToolOutcome(text=json.dumps(shape, ensure_ascii=False), passages=tuple(passages.values()))
+
+
+def _message_shape(hit: MessageHit, ran: SearchReport, now: datetime) -> dict[str, Any]:
+    """A message as a search shows it."""
+    message = hit.message
+    return {
+        "timestamp": message.occurred_at.isoformat(timespec="seconds"),
+        "time_ago": _ago(now, message.occurred_at),
+        "role": message.role,
+        **({"name": message.name} if message.name and message.role != "tool" else {}),
+        "relevance": _relevance(hit, ran),
+        "content": _cut(message.text),
+    }
+
+
+def _passage_shape(passage: Passage) -> dict[str, Any]:
+    """A passage as a search shows it."""
+    return {
+        "timestamp": passage.occurred_at.isoformat(timespec="seconds"),
+        "content": _cut(passage.text),
+        "tags": list(passage.tags),
+        "id": passage.id,
+    }
 
 
 async def _grep_files(call: SearchCall, **arguments: Any) -> ToolOutcome:
@@ -161,6 +198,7 @@ def count_use(tx: Tx, passages: Sequence[Passage]) -> None:
 SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {
     "conversation_search": _conversation_search,
     "archival_memory_search": _archival_memory_search,
+    "search_memory": _search_memory,
     "grep_files": _grep_files,
     "semantic_search_files": _semantic_search_files,
 }

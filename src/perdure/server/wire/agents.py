@@ -76,7 +76,7 @@ BASE_TOOLS: Mapping[str, Sequence[str]] = {
     "voice_convo_agent": ("send_message", "search_memory"),
     "voice_sleeptime_agent": ("store_memories", "rethink_user_memory", "finish_rethinking_memory"),
 }
-"""Agent type -> its tools, unless `include_base_tools` is false. Tools that do not exist here are left out."""
+"""Agent type -> its tools, unless `include_base_tools` is false."""
 
 BASE_RULES: Mapping[str, Sequence[Mapping[str, str]]] = {
     "sleeptime_agent": (
@@ -84,6 +84,11 @@ BASE_RULES: Mapping[str, Sequence[Mapping[str, str]]] = {
         {"type": "continue_loop", "tool_name": "memory_replace"},
         {"type": "continue_loop", "tool_name": "memory_insert"},
         {"type": "continue_loop", "tool_name": "memory_rethink"},
+    ),
+    "voice_sleeptime_agent": (
+        {"type": "exit_loop", "tool_name": "finish_rethinking_memory"},
+        {"type": "continue_loop", "tool_name": "store_memories"},
+        {"type": "continue_loop", "tool_name": "rethink_user_memory"},
     ),
 }
 """Agent type -> the rules that its base tools bring, unless the client gives rules."""

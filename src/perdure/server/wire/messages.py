@@ -42,7 +42,7 @@ MessageType = Literal[
 ]
 
 _WITHOUT_VALUE = frozenset({"archival_memory_insert", "memory_finish_edits"})
-_SEARCHES = frozenset({"archival_memory_search", "conversation_search"})
+_SEARCHES = frozenset({"archival_memory_search", "conversation_search", "search_memory"})
 
 GroupKind = Literal["reasoning", "text", "calls", "waiting", "speech"]
 
