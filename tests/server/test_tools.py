@@ -24,15 +24,22 @@ def roll(sides: int, label: str = "x") -> str:
 
     Args:
         sides: How many sides.
+        label: What to say first.
     """
     import random
     print("rolling")
     return f"{label} rolled {min(sides, 1)} of {sides}"
 '''
 
+DICT = "def f(a: list[dict[str, int]]):\n  '''F.\n\n  Args:\n    a: x\n  '''"
+
 REMEMBER = '''
 def remember(text: str, agent_state: "AgentState") -> str:
-    """Remember a text."""
+    """Remember a text.
+
+    Args:
+        text: The text.
+    """
     block = agent_state.memory.get_block("human")
     agent_state.memory.update_block_value("human", f"{block.value}; {text}")
     return "remembered"
@@ -69,7 +76,7 @@ async def test_a_tool_has_all_fields_of_the_wire() -> None:
                 "type": "object",
                 "properties": {
                     "sides": {"type": "integer", "description": "How many sides."},
-                    "label": {"type": "string", "default": "x"},
+                    "label": {"type": "string", "default": "x", "description": "What to say first."},
                 },
                 "required": ["sides"],
                 "additionalProperties": False,
@@ -112,6 +119,8 @@ async def test_making_a_tool_twice_is_the_same_tool() -> None:
         ({"source_code": "def f(:"}, 400, "Failed to derive json schema: line 1: invalid syntax"),
         ({"source_code": "def f(a: int): ..."}, 400, "function f has a missing docstring"),
         ({"source_code": "def f(a):\n 'F.'"}, 400, "line 1: parameter 'a' of f has no annotation"),
+        ({"source_code": "def f(a: int):\n 'F.'"}, 400, "json schema: line 1: parameter 'a' of f is not described"),
+        ({"source_code": DICT}, 400, "json schema: line 1: parameter 'a' of f: `dict[str, int]` says nothing"),
         ({"source_code": "def f(a: Odd):\n 'F.'"}, 400, "line 1: the annotation `Odd` can't be read"),
         ({"source_code": "def memory_insert():\n 'F.'"}, 409, "tool 'memory_insert' is built in"),
         ({"source_code": "def context_expand():\n 'F.'"}, 409, "tool 'context_expand' is built in"),
@@ -274,9 +283,7 @@ async def test_tools_are_found_and_listed_by_pages() -> None:
         assert named(await server.get("/v1/tools/", names="stocks,weather")) == ["stocks", "weather"]
         assert named(await server.get("/v1/tools/", tool_ids=ids[:2], order="asc")) == ["weather", "whether"]
         assert named(await server.get("/v1/tools/", search="HETH")) == ["whether"]
-        letta = (
-            "letta_core,letta_memory_core,letta_sleeptime_core,letta_files_core,letta_builtin,letta_multi_agent_core"
-        )
+        letta = ",".join({tool["tool_type"] for tool in await server.post("/v1/tools/add-base-tools", None)})
         assert len(await server.get("/v1/tools/", exclude_tool_types=letta)) == 3
         assert await server.get("/v1/tools/count", exclude_letta_tools=True) == 3
         assert await server.get("/v1/tools/", name="nobody") == []

@@ -20,6 +20,7 @@ SOURCE_MAX_CHARS = 500_000
 HIDDEN = ("agent_state", "client")
 """Parameters that no model fills: the agent's blocks, and Letta's client, which is None here."""
 
+_DICTS = ("dict", "Dict", "typing.Dict")
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -60,17 +61,19 @@ def parse_source(
     name: str | None = None,
     description: str | None = None,
     parameters: Mapping[str, Any] | None = None,
+    documented: bool = False,
 ) -> SourceTool:
     """Parse a Python source: the function of this name, else its last public one.
 
     Args:
         description: replaces the docstring's.
         parameters: a JSON schema that replaces the signature's. It must fit the signature.
+        documented: without `parameters`, each parameter needs a description and may be no `dict[k, v]`, as with Letta.
     Raises: SourceInvalid: with line and reason: it does not parse, has no such function, no docstring, or an annotation
         that can't be read; SchemaMismatch: `parameters` contradicts the signature.
     """
     try:
-        return _parse(source, name, description, parameters)
+        return _parse(source, name, description, parameters, documented)
     except RecursionError:
         raise SourceInvalid("it is nested too deep to be read") from None
 
@@ -85,7 +88,9 @@ def needs_agent(source: str, name: str) -> bool:
     return any(argument.arg == "agent_state" and default is None for argument, default in arguments)
 
 
-def _parse(source: str, name: str | None, description: str | None, parameters: Mapping[str, Any] | None) -> SourceTool:
+def _parse(
+    source: str, name: str | None, description: str | None, parameters: Mapping[str, Any] | None, documented: bool
+) -> SourceTool:
     """Do the work of `parse_source`. Raises: RecursionError as well."""
     source, module = _parse_module(source)
     function = _function(module, name)
@@ -101,6 +106,8 @@ def _parse(source: str, name: str | None, description: str | None, parameters: M
     arguments = _arguments(function)
     if parameters is None:
         parameters = _schema(function, arguments, types, docs.parameters)
+        if documented:
+            _check_documented(function.name, arguments, parameters["properties"])
     else:
         parameters = _check_schema(function, arguments, types, parameters)
     names = {argument.arg for argument, _ in arguments}
@@ -209,6 +216,26 @@ def _schema(
     }
     rest: dict[str, Any] = {key: schema[key] for key in ("required", "$defs") if key in schema}
     return {"type": "object", "properties": properties, **rest, "additionalProperties": False}
+
+
+def _check_documented(function: str, arguments: _Arguments, properties: Mapping[str, Any]) -> None:
+    """Check that each parameter is described and is no `dict[k, v]`. Raises: SourceInvalid."""
+    for argument, _ in arguments:
+        if argument.arg not in properties:  # no model fills it
+            continue
+        if not _mapping(properties[argument.arg]).get("description"):
+            raise SourceInvalid(
+                f"parameter {argument.arg!r} of {function} is not described: add a line for it under `Args:` of the"
+                " docstring",
+                line=argument.lineno,
+            )
+        for part in ast.walk(argument) if argument.annotation is not None else ():
+            if isinstance(part, ast.Subscript) and ast.unparse(part.value) in _DICTS:
+                raise SourceInvalid(
+                    f"parameter {argument.arg!r} of {function}: `{ast.unparse(part):.60}` says nothing of its keys: use"
+                    " a pydantic model, a plain dict, or give a json_schema",
+                    line=argument.lineno,
+                )
 
 
 def _check_schema(

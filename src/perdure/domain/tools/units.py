@@ -43,6 +43,7 @@ class NewTool:
         requirements: pip requirements, such as "httpx==0.28.1".
         environment: variable -> value; `secret:NAME` stands for the organisation's secret of that name.
         network: the hosts that it may reach; see `core.tools.hosts`.
+        documented: as `core.tools.source.parse_source` has it.
     """
 
     source: str
@@ -62,6 +63,7 @@ class NewTool:
     environment: Mapping[str, str] = field(default_factory=dict)
     network: Sequence[str] = ()
     memory_mb: int | None = None
+    documented: bool = False
 
 
 class ToolOptions(TypedDict, total=False):
@@ -93,6 +95,7 @@ class ToolChanges(ToolOptions, total=False):
 
     source: str
     source_type: str
+    documented: bool
 
 
 _USE_FIELDS = frozenset({"tags", "metadata", "return_limit_chars", "requires_approval"})
@@ -112,7 +115,13 @@ def build_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
         name, description, parameters, code = _typescript(new)
     else:
         function = new.function or new.name
-        parsed = parse_source(new.source, name=function, description=new.description, parameters=new.schema)
+        parsed = parse_source(
+            new.source,
+            name=function,
+            description=new.description,
+            parameters=new.schema,
+            documented=new.documented,
+        )
         name, description, parameters = new.name or parsed.name, parsed.description, parsed.parameters
         code = ToolCode(
             source=parsed.source, function=parsed.function, takes_agent=parsed.takes_agent, left_empty=parsed.left_empty

@@ -89,7 +89,9 @@ class ToolChangesIn(WireRequest):
             "metadata": self._metadata(metadata),
         }
         changes = {name: value for name, value in fields.items() if value is not None}
-        if "source" not in changes:
+        if "source" in changes:
+            changes["documented"] = True
+        else:
             changes.pop("source_type", None)  # clients send back the fields of a reply
         return cast(ToolChanges, changes)
 

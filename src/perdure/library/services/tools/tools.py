@@ -116,7 +116,7 @@ class ToolService:
 
     def read_source(self, source: str, source_type: str) -> Tool:
         """The tool that a source makes, which is not stored. Raises: SourceInvalid, SchemaMismatch, InvalidInput."""
-        tool, _ = build_tool(NewTool(source=source, source_type=source_type), UNSAVED)
+        tool, _ = build_tool(NewTool(source=source, source_type=source_type, documented=True), UNSAVED)
         return tool
 
     async def run(
