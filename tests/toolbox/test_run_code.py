@@ -14,7 +14,7 @@ from perdure.core.ports import CallContext
 from perdure.core.tools.sandbox import Isolation, Sandbox, SandboxJob, SandboxResult, ToolFrame
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
 from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
-from perdure.toolbox.builtin.toolbox import Builtins, WebSettings
+from perdure.toolbox.builtin.toolbox import NO_TOOLS_IN_CODE, Builtins, WebSettings
 
 CONTEXT = CallContext(
     agent_id=AgentId("agent-1"), conversation_id=ConversationId("conv-1"), run_id=RunId("run-1"), call_id="1"
@@ -148,3 +148,10 @@ async def test_code_is_run_in_the_sandbox_of_this_machine() -> None:
     assert "NameError: name 'x' is not defined" in texts[3]
     assert texts[4].startswith("error:\n") and "Error" in texts[4]
     assert texts[5].startswith("error:\n") and "line 1" in texts[5]
+
+
+def test_code_that_calls_tools_is_not_run() -> None:
+    """The tool is listed, for agents that have it from elsewhere; the model is told what to do."""
+    missing = toolbox(GivenResults(SandboxResult(status="success"))).missing(tool("run_code_with_tools"))
+
+    assert missing == NO_TOOLS_IN_CODE

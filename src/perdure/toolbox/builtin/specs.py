@@ -59,6 +59,12 @@ _SPECS = (
         ("code",),
     ),
     _spec(
+        "run_code_with_tools",
+        "Run Python that calls your other tools. It is not run here: call the tools one by one, or use run_code.",
+        {"code": _text_schema("The code, a whole script.")},
+        ("code",),
+    ),
+    _spec(
         "web_search",
         "Search the web. A result has a title, an address, often a date, and an excerpt; fetch_webpage reads a page.",
         {

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from perdure.toolbox.builtin.web_search import WebSearch
 
 
+NO_TOOLS_IN_CODE = (
+    "code that calls tools is not run here: call the tools one by one, or run code without them by run_code"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
     """The settings of web tools.
@@ -53,6 +58,8 @@ class Builtins:
                 return None
             case "run_code":
                 return None if self._sandbox is not None else "there is no sandbox here, so no code is run"
+            case "run_code_with_tools":
+                return NO_TOOLS_IN_CODE
             case "web_search":
                 return self._search.missing()
             case name:
