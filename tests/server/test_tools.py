@@ -391,6 +391,9 @@ async def test_results_of_built_in_tools_are_shown_as_letta_shows_them() -> None
         calls("archival_memory_search", query="sky"),
         calls("conversation_search", query="green"),
         calls("memory_finish_edits"),
+        calls("store_memories", chunks=[{"start_index": 0, "end_index": 0, "context": "A wish."}]),
+        calls("finish_rethinking_memory"),
+        calls("search_memory", convo_keyword_queries=["green"]),
         calls("memory", command="create", path="/memories/trips", file_text="Oslo"),
         calls("memory_replace", label="trips", old_string="Rome", new_string="Bergen"),
         calls("memory_replace", label="rules", old_string="Be brief.", new_string=""),
@@ -406,8 +409,9 @@ async def test_results_of_built_in_tools_are_shown_as_letta_shows_them() -> None
         listed = [m["tool_return"] for m in await server.get(path) if m["message_type"] == "tool_return_message"]
 
         assert texts == listed
-        inserted, rows, found, finished, created, replaced, locked = texts
-        assert (inserted, finished) == ("None", "None")
+        inserted, rows, found, finished, stored, rethought, looked_up, created, replaced, locked = texts
+        assert {inserted, finished, stored, rethought} == {"None"}
+        assert ast.literal_eval(looked_up)["messages"][0]["content"] == "I like green."
         (row,) = ast.literal_eval(rows)
         assert (row["content"], row["tags"]) == ("The sky isn't red.", ["sky"])
         assert found.startswith("{'message': 'Showing 1 results:', 'results': [{'timestamp': ")

@@ -41,7 +41,9 @@ MessageType = Literal[
     "event_message",
 ]
 
-_WITHOUT_VALUE = frozenset({"archival_memory_insert", "memory_finish_edits"})
+_WITHOUT_VALUE = frozenset(
+    {"archival_memory_insert", "finish_rethinking_memory", "memory_finish_edits", "store_memories"}
+)
 _SEARCHES = frozenset({"archival_memory_search", "conversation_search", "search_memory"})
 
 GroupKind = Literal["reasoning", "text", "calls", "waiting", "speech"]
