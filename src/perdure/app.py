@@ -36,7 +36,7 @@ from perdure.domain.tools.environment import load_inputs
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
 from perdure.engine.agent_messages.specs import AGENT_TOOL_SPECS
-from perdure.engine.agent_messages.toolbox import AgentMessages, SendLimits
+from perdure.engine.agent_messages.toolbox import AgentMessages
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import EngineSettings, Ports, SystemClock
 from perdure.engine.run.leases import process_owner
@@ -252,7 +252,7 @@ async def start(
         converter = _converter(settings, reading)
         builtins = Builtins(converter=converter, web=_web(settings), sandbox=sandbox)
         mcp = McpToolbox(StoredMcpRegistry(store, cipher, clock=clock, ids=ids), timeout_s=settings.mcp_timeout_s)
-        agents = AgentMessages(_send_limits(settings))
+        agents = AgentMessages(settings)
         ports = Ports(
             store=store,
             models=registry,
@@ -338,13 +338,6 @@ def _engine_settings(settings: Settings) -> EngineSettings:
         message_limit_chars=settings.message_limit_chars,
         limits=settings,
         context_window_tokens=settings.context_window_tokens,
-    )
-
-
-def _send_limits(settings: Settings) -> SendLimits:
-    """How agents wait for each other's replies."""
-    return SendLimits(
-        reply_s=settings.agent_reply_s, at_once=settings.agent_sends_at_once, max_steps=settings.max_steps
     )
 
 

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from perdure.context.sections.envelopes import input_tokens
 from perdure.core.agents import AgentFilter
@@ -35,26 +35,24 @@ AGENTS_MAX = 500
 """The most agents that one call writes to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendLimits:
-    """How agents wait for each other.
+class SendSettings(Protocol):
+    """How agents wait for each other: those of `perdure.settings`."""
 
-    Args:
-        reply_s: how long a reply of one agent may take.
-        at_once: how many agents one call waits for at the same time.
-        max_steps: the model calls of a run that a message begins.
-    """
+    @property
+    def agent_reply_s(self) -> float: ...
 
-    reply_s: float = 300.0
-    at_once: int = 50
-    max_steps: int | None = None
+    @property
+    def agent_sends_at_once(self) -> int: ...
+
+    @property
+    def max_steps(self) -> int: ...
 
 
 class AgentMessages:
     """`Toolbox` of these tools. They can be called once it is bound to a runner."""
 
-    def __init__(self, limits: SendLimits) -> None:
-        self._limits = limits
+    def __init__(self, settings: SendSettings) -> None:
+        self._settings = settings
         self._bound: tuple[Ports, Runner] | None = None
 
     def bind(self, ports: Ports, runner: Runner) -> Runner:
@@ -78,7 +76,7 @@ class AgentMessages:
             raise TooManyHops(HOPS_MAX)
         if not arguments["message"].strip():
             raise ToolError("the message is empty: say something")
-        sending = _Sending(ports, runner, self._limits, context, hops, arguments["message"])
+        sending = _Sending(ports, runner, self._settings, context, hops, arguments["message"])
         name = tool.spec.name
         if name == TAGS_TOOL:
             return await sending.ask_all(arguments["match_all"], arguments["match_some"])
@@ -97,7 +95,7 @@ class _Sending:
 
     ports: Ports
     runner: Runner
-    limits: SendLimits
+    settings: SendSettings
     context: CallContext
     hops: int
     message: str
@@ -105,7 +103,7 @@ class _Sending:
     async def ask_all(self, match_all: Sequence[str], match_some: Sequence[str]) -> ToolOutcome:
         """The replies of all agents with these tags, or why one has none; an error if nobody replied."""
         targets = await self.ports.store.read(_list_targets, self.context.agent_id, match_all, match_some)
-        places = asyncio.Semaphore(self.limits.at_once)
+        places = asyncio.Semaphore(self.settings.agent_sends_at_once)
 
         async def ask(target: AgentId) -> dict[str, Any]:
             async with places:
@@ -124,11 +122,11 @@ class _Sending:
         """What the other agent says, message by message. Raises: ToolError: it gives no reply in time; as `send`."""
         accepted = await self.send(target, waits=True)
         try:
-            async with asyncio.timeout(self.limits.reply_s):
+            async with asyncio.timeout(self.settings.agent_reply_s):
                 return await self._follow(accepted)
         except TimeoutError as error:
             raise ToolError(
-                f"{target} did not reply within {self.limits.reply_s:g} s; it goes on in {accepted.run.id}"
+                f"{target} did not reply within {self.settings.agent_reply_s:g} s; it goes on in {accepted.run.id}"
             ) from error
         except asyncio.CancelledError:
             await self._cancel_too(accepted.run)
@@ -161,7 +159,7 @@ class _Sending:
                 drafts=(Draft(id=message_id, role="user", parts=(Text(text),), sender_id=sender),),
                 tokens=(input_tokens("user", text, self.ports.counter),),
                 idempotency_key=key,
-                max_steps=self.limits.max_steps,
+                max_steps=self.settings.max_steps,
                 options=replace(NO_OPTIONS, caller=(call.run_id or None) if waits else None, hops=self.hops),
             )
         )
