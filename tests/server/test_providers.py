@@ -54,6 +54,9 @@ async def test_the_models_of_a_provider_are_usable(server: Routed, http: HttpMod
     assert list(models) == ["mine/gpt-4o"]
     model = models["mine/gpt-4o"]
     assert (model["provider_name"], model["provider_type"], model["context_window"]) == ("mine", "openai", 128_000)
+    for shown in (agent["llm_config"], *await server.get("/v1/steps/", agent_id=agent["id"])):
+        assert (shown["provider_name"], shown["provider_category"]) == ("mine", "byok")
+        assert shown.get("context_window_limit", 128_000) == 128_000
     assert reply["messages"][-1]["content"] == "hello"
     assert http.headers[-1]["authorization"] == f"Bearer {KEY}" and http.requests[-1]["model"] == "gpt-4o"
     rows = await server.library.app.store.read(lambda tx: tx.providers.list())
@@ -71,6 +74,8 @@ async def test_providers_are_listed_changed_and_deleted(server: Routed, http: Ht
     await server.post(f"/v1/agents/{agent['id']}/messages", {"input": "hi"})
 
     assert [one["id"] for one in listed] == [second["id"], first["id"]] and named == [first]
+    others = await server.post("/v1/agents/", {"model": "other/gpt-4o"})
+    assert others["llm_config"]["model_endpoint_type"] == others["model_settings"]["provider_type"] == "together"
     assert http.headers[-1]["authorization"] == "Bearer sk-another-key-123456"
     assert (await server.refused("PATCH", f"/v1/providers/{first['id']}", {"name": "new"}))[0] == 422
     gone = await server.delete(f"/v1/providers/{first['id']}")

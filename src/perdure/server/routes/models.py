@@ -23,9 +23,7 @@ async def list_models(
     """List the models that can be used now, the server's default first."""
     app = library.app
     await library.services.models.reload()
-    models = [
-        model_shape(handle, facts_of(app, handle), known_as=app.models.stored_as(handle)) for handle in handles_of(app)
-    ]
+    models = [model_shape(handle, facts_of(app, handle)) for handle in handles_of(app)]
     selected = [
         model
         for model in models

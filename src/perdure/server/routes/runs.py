@@ -21,6 +21,7 @@ from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, Items, RunIdIn
 from perdure.server.wire.input import ResumeRequest, read_body
 from perdure.server.wire.messages import Display, wire_messages
+from perdure.server.wire.models import facts_of
 from perdure.server.wire.runs import (
     RUN_STATUSES,
     WireRunStatus,
@@ -125,7 +126,7 @@ async def list_run_steps(
 ) -> Response:
     """List the model calls of the run."""
     run, steps, agent = await library.services.runs.list_steps(run_id, page)
-    return json_answer([wire_step(step, run, agent) for step in steps])
+    return json_answer([wire_step(step, run, agent, facts_of(library.app, step.model)) for step in steps])
 
 
 @router.get("/v1/runs/{run_id}/usage")

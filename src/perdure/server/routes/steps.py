@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
@@ -10,11 +10,14 @@ from starlette.responses import Response
 from perdure.core.errors import NotFound
 from perdure.core.runs import Feedback, StepFilter
 from perdure.library.paging import Page
+from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.steps import StepOfRun
 from perdure.search.query.times import parse_time
 from perdure.server.http import Library, json_answer, pages
 from perdure.server.wire.base import WIRE_SETTING, wire_members
 from perdure.server.wire.fields import AgentIdIn, Date, Items, StepIdIn, Tags
 from perdure.server.wire.messages import Display, wire_messages
+from perdure.server.wire.models import facts_of
 from perdure.server.wire.runs import FeedbackIn, run_ids_of, wire_step, wire_step_metrics, wire_trace
 
 router = APIRouter()
@@ -47,21 +50,21 @@ async def list_steps(
         holding=wire_members(WIRE_SETTING, project_id=project_id),
     )
     found = await library.services.steps.page(where, page)
-    return json_answer([wire_step(one.step, one.run, one.agent) for one in found])
+    return json_answer([_step_reply(library, one) for one in found])
 
 
 @router.get("/v1/steps/{step_id}")
 async def retrieve_step(library: Library, step_id: StepIdIn) -> Response:
     """Get a model call: its model, tokens and end."""
     found = await library.services.steps.get(step_id)
-    return json_answer(wire_step(found.step, found.run, found.agent))
+    return json_answer(_step_reply(library, found))
 
 
 @router.patch("/v1/steps/{step_id}/feedback")
 async def give_feedback(library: Library, step_id: StepIdIn, body: FeedbackIn) -> Response:
     """Say whether the step was good. `feedback` null takes it back; `tags` that are missing stay."""
     found = await library.services.steps.put_feedback(step_id, body.feedback, tags=body.tags)
-    return json_answer(wire_step(found.step, found.run, found.agent))
+    return json_answer(_step_reply(library, found))
 
 
 @router.get("/v1/steps/{step_id}/messages")
@@ -90,3 +93,8 @@ async def retrieve_trace(library: Library, step_id: StepIdIn) -> Response:
     if exchange is None:
         raise NotFound("trace", step_id, hint=f"{step.model} sent nothing over a wire, or the step has not ended")
     return json_answer(wire_trace(step, run, exchange))
+
+
+def _step_reply(library: AsyncPerdure, found: StepOfRun) -> dict[str, Any]:
+    """The step in the wire's shape."""
+    return wire_step(found.step, found.run, found.agent, facts_of(library.app, found.step.model))

@@ -31,10 +31,19 @@ _Temperature = Annotated[float | None, Field(ge=0, le=2, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A model's window and its longest answer, in tokens."""
+    """A model's window and its longest answer, in tokens.
+
+    `known_as`: the handle in the catalog of a model whose provider a client registered; None: it is another's.
+    """
 
     window_tokens: int
     max_output_tokens: int
+    known_as: str | None = None
+
+    @property
+    def provider_category(self) -> str:
+        """Whose provider it is, as clients know it."""
+        return "base" if self.known_as is None else "byok"
 
 
 def facts_of(app: App, handle: str) -> Facts:
@@ -42,7 +51,7 @@ def facts_of(app: App, handle: str) -> Facts:
     limit = app.settings.context_window_tokens  # no more is used of any model
     window = min(app.models.window_tokens(handle) or limit, limit)
     most = composition.facts_of(app.models.catalog_handle(handle)).max_output_tokens
-    return Facts(window_tokens=window, max_output_tokens=min(most, window))
+    return Facts(window_tokens=window, max_output_tokens=min(most, window), known_as=app.models.stored_as(handle))
 
 
 def handles_of(app: App) -> list[str]:
@@ -172,10 +181,10 @@ def llm_config_shape(handle: str, facts: Facts, settings: Mapping[str, Any]) -> 
     return {
         "model": name or handle,
         "display_name": name or handle,
-        "model_endpoint_type": provider_type_of(handle, _ENDPOINT_TYPES),
+        "model_endpoint_type": provider_type_of(facts.known_as or handle, _ENDPOINT_TYPES),
         "model_endpoint": None,
         "provider_name": provider,
-        "provider_category": "base",
+        "provider_category": facts.provider_category,
         "model_wrapper": None,
         "context_window": settings.get("context_window_tokens") or facts.window_tokens,
         "put_inner_thoughts_in_kwargs": False,
@@ -199,23 +208,16 @@ def llm_config_shape(handle: str, facts: Facts, settings: Mapping[str, Any]) -> 
     }
 
 
-def model_shape(handle: str, facts: Facts, *, known_as: str | None = None) -> dict[str, Any]:
-    """A model in the list of models.
-
-    Args:
-        known_as: the handle in the catalog of a model whose provider a client registered.
-    """
+def model_shape(handle: str, facts: Facts) -> dict[str, Any]:
+    """A model in the list of models."""
     config = llm_config_shape(handle, facts, {})
-    if known_as is not None:
-        config["provider_category"] = "byok"
-        config["model_endpoint_type"] = provider_type_of(known_as, _ENDPOINT_TYPES)
     del config["handle"], config["provider_name"]
     name = config["model"]
     return {
         "handle": handle,
         "name": name,
         "display_name": config.pop("display_name"),
-        "provider_type": provider_type_of(known_as or handle),
+        "provider_type": provider_type_of(facts.known_as or handle),
         "provider_name": handle.partition("/")[0],
         "model_type": "llm",
         **config,
@@ -239,7 +241,7 @@ def model_settings_shape(handle: str, facts: Facts, settings: Mapping[str, Any])
     """The options of an agent's model, in the words of its provider type. Options that are not set have the values that
     clients expect; fields that have no meaning here are returned as they were sent."""
     extras = settings.get(WIRE_SETTING, {}).get("model_settings", {})
-    provider = provider_type_of(extras.get("provider_type") or handle, _SETTINGS_TYPES)
+    provider = provider_type_of(extras.get("provider_type") or facts.known_as or handle, _SETTINGS_TYPES)
     effort, budget = settings.get("reasoning_effort"), settings.get("max_reasoning_tokens")
     shape: dict[str, Any] = {
         "max_output_tokens": _or(settings.get("max_output_tokens"), facts.max_output_tokens),

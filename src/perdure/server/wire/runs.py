@@ -16,6 +16,7 @@ from perdure.library.spans import Span, StepTimes, trace_id
 from perdure.server.wire.base import ORG_ID, WIRE_SETTING, WireRequest, nulls, stamp
 from perdure.server.wire.fields import Tags
 from perdure.server.wire.messages import Display, wire_messages
+from perdure.server.wire.models import Facts
 
 WireRunStatus = Literal["created", "running", "completed", "failed", "cancelled"]
 
@@ -105,9 +106,9 @@ def wire_trace(step: Step, run: Run, exchange: Exchange) -> dict[str, Any]:
     }
 
 
-def wire_step(step: Step, run: Run, agent: Agent) -> dict[str, Any]:
-    """A model call; its project is that of the agent. One that a dead process left (`abandoned`) is `failed` on the
-    wire."""
+def wire_step(step: Step, run: Run, agent: Agent, facts: Facts) -> dict[str, Any]:
+    """A model call; project and window are those of the agent. One that a dead process left (`abandoned`) is `failed`
+    on the wire."""
     provider, _, model = step.model.partition("/")
     usage = step.usage
     return {
@@ -118,10 +119,11 @@ def wire_step(step: Step, run: Run, agent: Agent) -> dict[str, Any]:
         "run_id": run.id,
         "agent_id": step.agent_id,
         "provider_name": provider,
-        "provider_category": "base",
+        "provider_category": facts.provider_category,
         "model": model or provider,
         "model_handle": step.model,
-        **nulls("model_endpoint", "context_window_limit"),
+        "model_endpoint": None,
+        "context_window_limit": agent.settings.get("context_window_tokens") or facts.window_tokens,
         **_counts(usage),
         **_cache_counts(usage),
         **_detail_fields(usage),
