@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure import InvalidInput, NotFound, Perdure
+from perdure import BlockNotFound, InvalidInput, NotFound, Perdure
 from perdure.core.ids import ConversationId
 from perdure.domain.conversations.units import SUMMARY_CHARS
+from perdure.testing import calls
 from tests.support.library import open_sync
 
 
@@ -84,6 +85,23 @@ def test_what_can_not_be_used_changes_nothing(tmp_path: Path, changes: dict[str,
         assert agent.conversations()[1:] == [line]
 
 
+def test_a_conversation_has_copies_of_blocks_for_itself(tmp_path: Path) -> None:
+    """Its runs edit them, and other conversations see the agent's."""
+    append = calls("memory_insert", label="human", new_string="Likes tea")
+    with open_sync(tmp_path / "a.db", append) as perdure:
+        agent = perdure.create_agent(human="Ada")
+        line = agent.new_conversation(isolated_blocks=["human"])
+        agent.send("I like tea.", conversation=line.id)
+
+        [own] = agent.isolated_blocks(line.id)
+        assert (own.label, own.value) == ("human", "Ada\nLikes tea")
+        assert agent.blocks.get("human").value == "Ada"
+        assert perdure.blocks.get(own.id) == own
+        assert agent.isolated_blocks(agent.find_conversation().id) == []
+        with pytest.raises(BlockNotFound, match="persona"):
+            agent.new_conversation(isolated_blocks=["mood"])
+
+
 def test_another_agents_conversation_is_not_there(tmp_path: Path) -> None:
     with open_sync(tmp_path / "a.db") as perdure:
         agent, other = perdure.create_agent("one"), perdure.create_agent("other")
@@ -94,6 +112,8 @@ def test_another_agents_conversation_is_not_there(tmp_path: Path) -> None:
                 agent.update_conversation(conversation, summary="mine")
             with pytest.raises(NotFound):
                 agent.delete_conversation(conversation)
+            with pytest.raises(NotFound):
+                agent.isolated_blocks(conversation)
         assert _summaries(perdure, "other") == [None, None]
 
 

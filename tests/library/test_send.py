@@ -17,12 +17,16 @@ from perdure import (
     ModelRequest,
     NotFound,
     Perdure,
+    PerdureError,
+    Reasoning,
     RunFailed,
     Settings,
     StoreFull,
+    Text,
 )
 from perdure.core.errors import EmptyMessage, IdempotencyMismatch, MessageTooLarge, ModelNotFound
 from perdure.core.ids import ConversationId
+from perdure.core.messages import Image, images_of
 from perdure.core.runs import Usage
 from perdure.storage.database.sqlite import store_error
 from perdure.testing import InlineStore, ScriptedModel, calls, fails, says, thinks
@@ -253,3 +257,67 @@ def test_history_comes_in_pages(tmp_path: Path) -> None:
         assert [message.text for message in agent.messages(newest_first=True, limit=2)] == ["OK.", "d"]
         assert [message.text for message in agent.messages(before_seq=2)] == ["a", "OK."]
         assert [message.text for message in agent.messages(conversation=other.id)] == ["d", "OK."]
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 40
+
+
+def test_pictures_are_sent_behind_the_text(tmp_path: Path) -> None:
+    """Files and bytes, by each of the three ways to send; the model and the history have them."""
+    file = tmp_path / "a.png"
+    file.write_bytes(PNG)
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent()
+        reply = agent.send("What is this?", images=[file, b"GIF89a" + b"0" * 20])
+        list(agent.stream("And this?", images=[file]))
+        accepted = agent.submit("And this?", images=[PNG])
+        list(agent.follow(accepted.run.id))
+
+        kinds = [[part.media_type for part in one.parts if isinstance(part, Image)] for one in agent.messages()]
+        assert kinds[::2] == [["image/png", "image/gif"], ["image/png"], ["image/png"]]
+        assert reply.messages[0].parts[0] == Text("What is this?")
+        step_id = reply.messages[-1].step_id
+        assert step_id is not None
+        assert images_of(agent.request(step_id).messages[-1].parts) == reply.messages[0].parts[1:]
+
+
+@pytest.mark.parametrize(
+    ("picture", "what"),
+    [
+        (b"hello", "an image of 5 bytes is no image"),
+        (Path("nowhere.png"), "nowhere.png can't be read"),
+        ("a.png", "is no address"),
+        (5, "an image is 5"),
+        ("http://127.0.0.1:1/a.png", "127.0.0.1"),
+    ],
+)
+def test_what_is_no_picture_is_refused(tmp_path: Path, picture: Any, what: str) -> None:
+    """Before anything is stored; addresses are fetched behind the web guard."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent()
+        with pytest.raises(PerdureError, match=what):
+            agent.send("What is this?", images=[picture])
+
+        assert agent.messages() == []
+
+
+def test_a_message_is_changed_afterwards(tmp_path: Path) -> None:
+    """Lists, searches and later requests have the new text, a picture stays; what was sent before stays as it was."""
+    with open_sync(tmp_path / "agents.db", thinks("hm", says("A cat."))) as perdure:
+        agent, other = perdure.create_agent("one"), perdure.create_agent("other")
+        question, answer = agent.send("What is thiss?", images=[PNG]).messages
+        changed = agent.update_message(question.id, "What is this?")
+        agent.update_message(answer.id, "A walrus.")
+        agent.update_message(answer.id, "Whiskers.", part="reasoning")
+        reply = agent.send("Sure?")
+        first, second = (agent.request(one.step_id) for one in (answer, reply.messages[-1]) if one.step_id)
+
+        assert [type(part) for part in changed.parts] == [Text, Image]
+        assert [one.text for one in agent.messages()][1:] == ["A walrus.", "Sure?", "OK."]
+        assert agent.messages()[1].parts[0] == Reasoning("Whiskers.")
+        assert [hit.message.id for hit in agent.search("walrus")] == [answer.id]
+        assert ("thiss" in first.messages[-1].text, "thiss" in second.messages[0].text) == (True, False)
+        with pytest.raises(NotFound):
+            other.update_message(question.id, "Mine.")
+        with pytest.raises(InvalidInput, match="no reasoning"):
+            agent.update_message(question.id, "Hm.", part="reasoning")

@@ -9,22 +9,25 @@ from typing import Any, Unpack
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
 from perdure.core.agents import Agent
+from perdure.core.blocks import Block
 from perdure.core.conversations import CompactionSettings, Conversation, Reset
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ArchiveId, ConversationId, MessageId, RunId, StepId
-from perdure.core.messages import Message, Role, Text
+from perdure.core.messages import Image, Message, Role, Text
 from perdure.core.models import Exchange, ModelRequest
 from perdure.core.runs import IfBusy, Run
 from perdure.domain.agents.units import AgentChanges
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.domain.conversations.units import ConversationChanges
+from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.run.accept import Accepted
 from perdure.library.approval import AsyncApproval
 from perdure.library.archives import AsyncAgentArchives, AsyncArchival
 from perdure.library.blocks import AsyncAgentBlocks
-from perdure.library.checks import check_text, utc
+from perdure.library.checks import USER, check_text, utc
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
 from perdure.library.folders import AsyncAgentFiles
+from perdure.library.images import Picture, load_images
 from perdure.library.reply import Reply
 from perdure.library.secrets import AsyncSecrets
 from perdure.library.services import Services
@@ -61,6 +64,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         if_busy: IfBusy = "wait",
         max_steps: int | None = None,
         client_tools: Sequence[ClientTool] = (),
+        images: Sequence[Picture] = (),
     ) -> Reply:
         """Send a message and wait for the whole reply.
 
@@ -72,6 +76,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
             client_tools: tools that this program runs, besides the agent's own; they replace tools of the same name.
                 This call runs the functions among them, as often as the model calls them.
             idempotency_key: the same key again is the same message: it is stored once, and its reply is returned.
+            images: pictures behind the text: files, bytes or addresses.
             if_busy: whether to wait for the run of this conversation to end, or to raise ConversationBusy.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
             IdempotencyMismatch;
@@ -79,7 +84,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
             RunFailed: the message is stored, but the model could not answer; `reply` holds the answer so far.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        accepted = await self._submit(text, conversation, idempotency_key, if_busy, max_steps, tools=tools)
+        accepted = await self._submit(text, images, conversation, idempotency_key, if_busy, max_steps, tools=tools)
         return await self._reply_to(accepted, tools, conversation)
 
     async def stream(
@@ -92,6 +97,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         max_steps: int | None = None,
         background: bool = False,
         client_tools: Sequence[ClientTool] = (),
+        images: Sequence[Picture] = (),
     ) -> AsyncIterator[StoredEvent | Delta]:
         """Send a message and yield the stored events in order, and deltas while the model answers. When a run stops for
         functions among `client_tools`, the events of the run that continues follow.
@@ -101,7 +107,9 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         Raises: as `send`, but not RunFailed.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        accepted = await self._submit(text, conversation, idempotency_key, if_busy, max_steps, background, tools)
+        accepted = await self._submit(
+            text, images, conversation, idempotency_key, if_busy, max_steps, background, tools
+        )
         async for sent in self._follow(accepted, tools, conversation):
             yield sent
 
@@ -115,13 +123,14 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         max_steps: int | None = None,
         background: bool = True,
         client_tools: Sequence[ClientTool] = (),
+        images: Sequence[Picture] = (),
     ) -> Accepted:
         """Send a message without waiting. When this returns, the message is durable and will be answered.
 
         You run the calls of `client_tools`, also those of functions: `pending` lists them.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        return await self._submit(text, conversation, idempotency_key, if_busy, max_steps, background, tools)
+        return await self._submit(text, images, conversation, idempotency_key, if_busy, max_steps, background, tools)
 
     async def follow(self, run_id: RunId, *, after: int = 0) -> AsyncIterator[StoredEvent | Delta]:
         """The events of a run of this agent after number `after`, until it has ended. Raises: NotFound, StoreError."""
@@ -168,6 +177,25 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
             after_seq=after_seq,
             newest_first=newest_first,
             reset=reset,
+        )
+
+    async def update_message(
+        self, message_id: MessageId, text: str, *, part: EditedPart | None = None, call_id: str | None = None
+    ) -> Message:
+        """Change what a message says, for later requests, lists and searches, and return it; its pictures stay. What
+        models were sent before is not changed.
+
+        Args:
+            part: "reasoning" changes the reasoning of an answer; by default it is what the message says.
+            call_id: the call whose result is changed, where a message holds several.
+        Raises: NotFound; ConversationBusy: a run has not ended; InvalidInput: it has no such part, or is the system
+            message; EmptyMessage, MessageTooLarge.
+        """
+        check_text("text", text)
+        message = await self._services.messages.get(message_id)
+        images = [one for one in message.parts if isinstance(one, Image)]
+        return await self._services.messages.edit(
+            self.id, message_id, part or message.role, (Text(text), *images), call_id=call_id, author=USER
         )
 
     async def message_count(self) -> int:
@@ -323,9 +351,21 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         """
         return await self._services.steps.explain(self.id, step_id)
 
-    async def new_conversation(self, *, summary: str | None = None) -> Conversation:
-        """A new line of messages over the same memory; `summary` says what it is about. Raises: InvalidInput."""
-        return (await self._services.conversations.create(self.id, {"summary": summary})).conversation
+    async def new_conversation(
+        self, *, summary: str | None = None, isolated_blocks: Sequence[str] = ()
+    ) -> Conversation:
+        """A new line of messages over the same memory; `summary` says what it is about.
+
+        Args:
+            isolated_blocks: labels of the agent's blocks; the conversation sees and edits copies of its own instead.
+        Raises: InvalidInput, BlockNotFound.
+        """
+        made = await self._services.conversations.create(self.id, {"summary": summary}, isolated_labels=isolated_blocks)
+        return made.conversation
+
+    async def isolated_blocks(self, conversation: ConversationId) -> Sequence[Block]:
+        """The blocks that a conversation has for itself, in the order of the agent's blocks. Raises: NotFound."""
+        return await self._services.blocks.list_isolated(self.id, conversation)
 
     async def fork_conversation(
         self, conversation: ConversationId | None = None, *, upto: MessageId | None = None, hidden: bool = False
@@ -406,6 +446,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
     async def _submit(
         self,
         text: str,
+        images: Sequence[Picture],
         conversation: ConversationId | None,
         idempotency_key: str | None,
         if_busy: IfBusy,
@@ -417,7 +458,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         check_text("text", text)
         return await self._services.messages.submit(
             self.id,
-            (NewMessage((Text(text),)),),
+            (NewMessage((Text(text), *await load_images(images))),),
             conversation_seq=await self._seq_of(conversation),
             idempotency_key=idempotency_key,
             if_busy=if_busy,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from perdure.core.errors import InvalidInput
+from perdure.core.incoming.images import image_type_of
 from perdure.core.messages import IMAGE_TYPES
 from perdure.toolbox.builtin.web import FetchLimits, fetch
 from perdure.toolbox.web_guard import WebGuard
-
-_STARTS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
 
 async def fetch_image(url: str, guard: WebGuard, *, limit_bytes: int) -> tuple[str, bytes]:
@@ -27,10 +26,3 @@ async def fetch_image(url: str, guard: WebGuard, *, limit_bytes: int) -> tuple[s
         sent = page.kind or "something without a type"
         raise InvalidInput(f"{shown} is no image that can be shown, but {sent}: give a PNG, JPEG, GIF or WebP")
     return kind, page.body
-
-
-def image_type_of(data: bytes) -> str | None:
-    """The media type of a picture by its first bytes; None: it is none of `IMAGE_TYPES`."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for start, kind in _STARTS if data.startswith(start)), None)

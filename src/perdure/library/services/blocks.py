@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 from perdure.app import App
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, append_text
-from perdure.core.ids import AgentId, BlockId
+from perdure.core.ids import AgentId, BlockId, ConversationId
 from perdure.domain.blocks.units import NewBlock, create_block, edit_block, find_block, restore_block, update_block
 from perdure.engine.conversations.reset import delete
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import USER, check_limit, check_number, check_page, check_text
 from perdure.library.paging import Page
+from perdure.library.services.conversations import find_conversation
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -78,6 +79,16 @@ class BlockService:
             return blocks if page is None else page.select(blocks, kind="block of this agent", id_of=lambda one: one.id)
 
         return await self._ports.store.read(select)
+
+    async def list_isolated(self, agent_id: AgentId, conversation: ConversationId) -> Sequence[Block]:
+        """The blocks that a conversation of the agent has for itself, in the order of the agent's. Raises: NotFound."""
+
+        def read(tx: Tx) -> Sequence[Block]:
+            found = find_conversation(tx, agent_id, conversation)
+            isolated = tx.blocks.list_isolated(agent_id, found.seq).values()
+            return [tx.blocks.get(block_id) for block_id in isolated if block_id is not None]
+
+        return await self._ports.store.read(read)
 
     async def get_of_agent(self, agent_id: AgentId, label: str) -> Block:
         """The agent's block of this label. Raises: NotFound, BlockNotFound."""

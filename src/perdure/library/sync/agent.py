@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
+from perdure.core.blocks import Block
 from perdure.core.conversations import CompactionSettings, Conversation, Reset
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ArchiveId, ConversationId, MessageId, RunId, StepId
@@ -18,9 +19,11 @@ from perdure.core.runs import IfBusy, Run
 from perdure.domain.agents.units import AgentChanges
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.domain.conversations.units import ConversationChanges
+from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.client_tools import ClientTool
+from perdure.library.images import Picture
 from perdure.library.portal import Portal
 from perdure.library.reply import Reply
 from perdure.library.services.history import ImportResult
@@ -64,6 +67,7 @@ class Agent(Archival, Approval):
         if_busy: IfBusy = "wait",
         max_steps: int | None = None,
         client_tools: Sequence[ClientTool] = (),
+        images: Sequence[Picture] = (),
     ) -> Reply:
         """Send a message and wait for the whole reply.
 
@@ -75,6 +79,7 @@ class Agent(Archival, Approval):
             client_tools: tools that this program runs, besides the agent's own; they replace tools of the same name.
                 This call runs the functions among them, as often as the model calls them.
             idempotency_key: the same key again is the same message: it is stored once, and its reply is returned.
+            images: pictures behind the text: files, bytes or addresses.
             if_busy: whether to wait for the run of this conversation to end, or to raise ConversationBusy.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
             IdempotencyMismatch;
@@ -89,6 +94,7 @@ class Agent(Archival, Approval):
                 if_busy=if_busy,
                 max_steps=max_steps,
                 client_tools=client_tools,
+                images=images,
             )
         )
 
@@ -102,6 +108,7 @@ class Agent(Archival, Approval):
         max_steps: int | None = None,
         background: bool = False,
         client_tools: Sequence[ClientTool] = (),
+        images: Sequence[Picture] = (),
     ) -> Iterator[StoredEvent | Delta]:
         """Send a message and yield the stored events in order, and deltas while the model answers. When a run stops for
         functions among `client_tools`, the events of the run that continues follow.
@@ -119,6 +126,7 @@ class Agent(Archival, Approval):
                 max_steps=max_steps,
                 background=background,
                 client_tools=client_tools,
+                images=images,
             )
         )
 
@@ -132,6 +140,7 @@ class Agent(Archival, Approval):
         max_steps: int | None = None,
         background: bool = True,
         client_tools: Sequence[ClientTool] = (),
+        images: Sequence[Picture] = (),
     ) -> Accepted:
         """Send a message without waiting. When this returns, the message is durable and will be answered.
 
@@ -146,6 +155,7 @@ class Agent(Archival, Approval):
                 max_steps=max_steps,
                 background=background,
                 client_tools=client_tools,
+                images=images,
             )
         )
 
@@ -195,6 +205,20 @@ class Agent(Archival, Approval):
                 reset=reset,
             )
         )
+
+    def update_message(
+        self, message_id: MessageId, text: str, *, part: EditedPart | None = None, call_id: str | None = None
+    ) -> Message:
+        """Change what a message says, for later requests, lists and searches, and return it; its pictures stay. What
+        models were sent before is not changed.
+
+        Args:
+            part: "reasoning" changes the reasoning of an answer; by default it is what the message says.
+            call_id: the call whose result is changed, where a message holds several.
+        Raises: NotFound; ConversationBusy: a run has not ended; InvalidInput: it has no such part, or is the system
+            message; EmptyMessage, MessageTooLarge.
+        """
+        return self._portal.run(self._inner.update_message(message_id, text, part=part, call_id=call_id))
 
     def message_count(self) -> int:
         """How many messages the history holds, over all conversations and with tool results."""
@@ -337,9 +361,18 @@ class Agent(Archival, Approval):
         """
         return self._portal.run(self._inner.explain(step_id))
 
-    def new_conversation(self, *, summary: str | None = None) -> Conversation:
-        """A new line of messages over the same memory; `summary` says what it is about. Raises: InvalidInput."""
-        return self._portal.run(self._inner.new_conversation(summary=summary))
+    def new_conversation(self, *, summary: str | None = None, isolated_blocks: Sequence[str] = ()) -> Conversation:
+        """A new line of messages over the same memory; `summary` says what it is about.
+
+        Args:
+            isolated_blocks: labels of the agent's blocks; the conversation sees and edits copies of its own instead.
+        Raises: InvalidInput, BlockNotFound.
+        """
+        return self._portal.run(self._inner.new_conversation(summary=summary, isolated_blocks=isolated_blocks))
+
+    def isolated_blocks(self, conversation: ConversationId) -> Sequence[Block]:
+        """The blocks that a conversation has for itself, in the order of the agent's blocks. Raises: NotFound."""
+        return self._portal.run(self._inner.isolated_blocks(conversation))
 
     def fork_conversation(
         self, conversation: ConversationId | None = None, *, upto: MessageId | None = None, hidden: bool = False
