@@ -12,6 +12,9 @@ from perdure.core.errors import NameInvalid
 from perdure.core.ids import AgentId, BlockId, IdentityId, OrgId
 from perdure.core.runs import StopReason
 
+AUTOCLEAR = "message_buffer_autoclear"
+"""The setting of an agent whose view holds no earlier request: each begins with its memory only."""
+
 DEFAULT_AGENT_TYPE = "letta_v1_agent"
 
 _NAME = re.compile(r"[\w '\-]{1,200}")

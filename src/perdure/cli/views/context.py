@@ -42,6 +42,7 @@ REASONS = {
     "window": "the window was full",
     "tools": "the caller brought other tools or skills along",
     "reset": "the conversation was reset",
+    "autoclear": "each request begins with an empty view",
     "marker": "the engine's messages had no marker yet",
     "cache_cold": "memory changed, and the provider's cache had run out",
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypedDict
 
-from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent, check_name
+from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, Agent, check_name
 from perdure.core.blocks import Author
 from perdure.core.conversations import COMPACTION
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
@@ -27,6 +27,7 @@ CONTEXT_WINDOW_TOKENS_MIN = 1_000
 
 _SETTINGS = (
     *AUTOMATIC_SETTINGS,
+    AUTOCLEAR,
     COMPACTION,
     "context_window_tokens",
     "file_view_chars",

@@ -237,9 +237,14 @@ def recompile_prefix(
     reason: str,
     client_tools: str | None,
     compiled_at: datetime | None = None,
+    from_seq: int | None = None,
 ) -> Prefix:
-    """The prefix that takes the place of `current` before the same rows; without one, the conversation's first."""
-    if current is None:
+    """The prefix that takes the place of `current` before the same rows; without one, the conversation's first.
+
+    Args:
+        from_seq: the first row behind it, with nothing of what was in view before; None: the same rows.
+    """
+    if current is None or from_seq is not None:
         return compile_prefix(
             tx,
             agent,
@@ -247,8 +252,9 @@ def recompile_prefix(
             memory,
             inputs,
             reason=reason,
-            from_seq=conversation.first_seq,
+            from_seq=conversation.first_seq if from_seq is None else from_seq,
             client_tools=client_tools,
+            marker=current.marker if current is not None else "",
             compiled_at=compiled_at,
         )
     return compile_prefix(

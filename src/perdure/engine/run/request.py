@@ -10,7 +10,7 @@ from perdure.context.request.assemble import View, parse_recalled, tail
 from perdure.context.sections.envelopes import engine_tokens, envelope
 from perdure.context.window.budget import Certificate, factor_after_overflow, segments
 from perdure.context.window.plan import KEEP_SHARE, Evict, Merge, Plan, Situation, Stub, plan
-from perdure.core.agents import Agent
+from perdure.core.agents import AUTOCLEAR, Agent
 from perdure.core.conversations import CompactionSettings, Conversation, ConversationState
 from perdure.core.errors import IrreducibleFloor, TooMany
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, StepAbandoned, StepStarted, ViewFull
@@ -203,11 +203,36 @@ def _select_prefix(builder: _Builder) -> Prefix:
             if cached is not None and cached.prefix.seq == conversation.prefix_seq
             else tx.prefixes.get(agent.id, conversation.prefix_seq)
         )
+    first = _cleared_from(builder, current)
+    if first is not None:
+        return _clear_view(builder, current, first)
     client_tools = builder.log.run.client_tools
     reason = rewrite_reason(tx, agent, conversation, builder.memory, current, client_tools=client_tools, now=inputs.now)
     if current is not None and reason is None:
         return current
     return _rewrite_prefix(builder, current, reason or "first")
+
+
+def _cleared_from(builder: _Builder, current: Prefix | None) -> int | None:
+    """The first row of a request that begins with an empty view; None: the view goes on. A run that goes on with
+    answered calls is no new request."""
+    run, before = builder.log.run, builder.conversation.first_seq if current is None else current.from_message_seq
+    if not builder.agent.settings.get(AUTOCLEAR) or builder.log.steps or run.resumes is not None:
+        return None
+    return run.first_message_seq if run.first_message_seq is not None and before < run.first_message_seq else None
+
+
+def _clear_view(builder: _Builder, current: Prefix | None, from_seq: int) -> Prefix:
+    """A new prefix that only the run's own rows follow. All others stay stored, and searches find them."""
+    memory = builder.memory
+    builder.view_tokens = sum(row.tokens for row in builder.log.messages if row.seq >= from_seq)
+    # Nothing that told of memory before is in view any more.
+    builder.conversation = replace(
+        builder.conversation, stubs={}, seen=memory.versions, view_tokens=builder.view_tokens
+    )
+    prefix = _rewrite_prefix(builder, current, "first" if current is None else "autoclear", from_seq=from_seq)
+    builder.overcount = unmeasured_overcount(builder.tx, builder.agent.model, prefix.tokens + builder.view_tokens)
+    return prefix
 
 
 def _own_prefix(builder: _Builder, prefix: Prefix) -> Prefix:
@@ -219,12 +244,20 @@ def _own_prefix(builder: _Builder, prefix: Prefix) -> Prefix:
     return prefix_of_run(prefix, run, builder.inputs.counter)
 
 
-def _rewrite_prefix(builder: _Builder, current: Prefix | None, reason: str) -> Prefix:
-    """A new prefix before the same rows."""
+def _rewrite_prefix(builder: _Builder, current: Prefix | None, reason: str, *, from_seq: int | None = None) -> Prefix:
+    """A new prefix before the same rows, or with `from_seq` before the rows from there on."""
     tx, agent, conversation = builder.tx, builder.agent, builder.conversation
     client_tools = builder.log.run.client_tools
     compiled = recompile_prefix(
-        tx, agent, conversation, builder.memory, builder.inputs, current, reason=reason, client_tools=client_tools
+        tx,
+        agent,
+        conversation,
+        builder.memory,
+        builder.inputs,
+        current,
+        reason=reason,
+        client_tools=client_tools,
+        from_seq=from_seq,
     )
     prefix = store_prefix(tx, conversation, builder.memory, compiled)
     builder.overcount = overcount_behind(tx, agent, conversation, current, prefix, builder.inputs.counter)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import ConfigDict, Field
 
 from perdure.context.prompts import base_prompt
-from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent
+from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, Agent
 from perdure.core.conversations import COMPACTION
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
@@ -101,7 +101,7 @@ _WINDOW = keywords(minimum=CONTEXT_WINDOW_TOKENS_MIN)
 _Count = Annotated[int | None, Field(ge=0, le=2**53)]
 
 _WIRE_FIELDS = (
-    *("embedding", "embedding_config", "message_buffer_autoclear"),
+    *("embedding", "embedding_config"),
     *("project_id", "template_id", "base_template_id"),
 )
 """Fields that are only stored and returned."""
@@ -354,13 +354,15 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
     if rules is not None:
         settings["tool_rules"] = rules_to_settings(rules) or None
     wire_fields |= body.non_null(*_WIRE_FIELDS, "hidden")
+    if body.message_buffer_autoclear is not None:
+        settings[AUTOCLEAR] = body.message_buffer_autoclear or None
     if (compaction := body.compaction_settings) is not None:
         settings[COMPACTION] = compaction.values() or None
         wire_fields["compaction_settings"] = compaction.model_dump(exclude_unset=True)
     if isinstance(body, AgentIn) and body.agent_type not in DEFAULT_TOOLS:
         wire_fields["agent_type"] = body.agent_type
         if body.agent_type == "workflow_agent":
-            wire_fields["message_buffer_autoclear"] = True  # such an agent can't do without
+            settings[AUTOCLEAR] = True  # such an agent can't do without
     settings = {name: value for name, value in settings.items() if value is not None and name != WIRE_SETTING}
     return settings | ({WIRE_SETTING: wire_fields} if wire_fields else {})  # last, so that filters find what it holds
 
@@ -421,7 +423,7 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
         "identity_ids": [one.identity.id for one in state.identities],
         "identities": [identity_shape(one) for one in state.identities],
         "pending_approval": pending_shape(state.pending),
-        "message_buffer_autoclear": wire_fields.get("message_buffer_autoclear", False),
+        "message_buffer_autoclear": agent.settings.get(AUTOCLEAR, False),
         **nulls("enable_sleeptime", "multi_agent_group", "managed_group"),
         "last_run_completion": stamp(ended.ended_at) if ended else None,
         "last_run_duration_ms": _duration_ms(ended),
