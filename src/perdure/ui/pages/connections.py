@@ -99,7 +99,7 @@ async def add_provider(request: Request, library: AsyncPerdure) -> Notice:
 async def check_provider(request: Request, library: AsyncPerdure) -> Notice:
     """Ask a provider for its models."""
     provider_id = ProviderId(request.path_params["provider_id"])
-    count = await library.services.providers.check_stored(provider_id, private=True)
+    count = await library.services.providers.check_stored(provider_id)
     return Notice(f"It answers, and lists {count:,} models.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from starlette.requests import Request
 
@@ -15,7 +16,7 @@ from perdure.ui.pages.chat import context_shape
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.render import Data, Pages, agent_id_of
 
-STEPS_MAX = 30
+STEPS_MAX, PLOTTED_MIN = 100, 3
 
 pages = Pages()
 
@@ -52,9 +53,38 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
         "tail": preview.status,
         "nodes": [{"handle": node_handle(node.seq), "text": node.text} for node in preview.nodes],
         "steps": [step_shape(step) for step in steps],
+        "plots": plots_of(steps),
         "before": steps[-1].id if len(steps) == STEPS_MAX else None,
         "difference": difference,
     }
+
+
+def plots_of(steps: Sequence[StepInfo]) -> list[Data]:
+    """Tokens, cost and time of measured model calls, oldest first; too few of them make no plot."""
+    measured = [step for step in reversed(steps) if step.usage.input_tokens]
+    if len(measured) < PLOTTED_MIN:
+        return []
+    x = [step.created_at.timestamp() for step in measured]
+
+    def series(label: str, values: Sequence[float | None], unit: str = "") -> Data:
+        return {"label": label, "values": values, "unit": unit}
+
+    seconds = [None if one.ended_at is None else (one.ended_at - one.created_at).total_seconds() for one in measured]
+    plots: list[Data] = [
+        {
+            "caption": "Tokens of each request",
+            "x": x,
+            "series": [
+                series("sent", [step.usage.input_tokens for step in measured]),
+                series("from the cache", [step.usage.cached_input_tokens for step in measured]),
+            ],
+        },
+        {"caption": "Seconds of each request", "x": x, "series": [series("seconds", seconds)]},
+    ]
+    if any(step.price is not None for step in measured):
+        prices = [step.price for step in measured]
+        plots.append({"caption": "Cost of each request", "x": x, "series": [series("US dollars", prices, "$")]})
+    return plots
 
 
 def step_shape(step: StepInfo) -> Data:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from starlette.requests import Request
 
 from perdure.core.blocks import Author, Block, BlockVersion
@@ -13,7 +15,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of
 
-PASSAGES_MAX, VERSIONS_MAX = 50, 20
+PASSAGES_MAX, VERSIONS_MAX, PLOTTED_MIN = 50, 50, 3
 AUTHOR = Author(kind="user", id="dashboard")
 
 pages = Pages()
@@ -43,10 +45,20 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         "blocks": [block_shape(block) for block in blocks],
         "label": label,
         "versions": [version_shape(version) for version in versions],
+        "plot": _growth(versions),
         "passages": passages,
         "search": search,
         "after": after,
     }
+
+
+def _growth(versions: Sequence[BlockVersion]) -> Data | None:
+    """The length of a block over time; None: it has too few versions for a plot."""
+    if len(versions) < PLOTTED_MIN:
+        return None
+    ordered = versions[::-1]
+    sizes = {"label": "characters", "values": [len(version.value) for version in ordered], "unit": ""}
+    return {"x": [version.created_at.timestamp() for version in ordered], "series": [sizes]}
 
 
 def block_shape(block: Block) -> Data:

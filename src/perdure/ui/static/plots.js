@@ -1,0 +1,25 @@
+// Plots: each <figure data-plot> holds its numbers as JSON: { x: [seconds], series: [{ label, values, unit }] }.
+"use strict";
+
+function draw(figure) {
+  if (figure.querySelector(".uplot")) return;
+  const { x, series } = JSON.parse(figure.dataset.plot);
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, space: 80 };
+  const plot = new uPlot({
+    width: figure.clientWidth,
+    height: 180,
+    series: [{}, ...series.map((one, place) => ({
+      label: one.label, stroke: colour(`--p${place}`), width: 2, points: { size: 5 },
+      value: (_, value) => (value === null ? "–" : `${one.unit === "$" ? "$" : ""}${value.toLocaleString()}`),
+    }))],
+    axes: [axis, { ...axis, size: 64, space: 40, values: (_, ticks) => ticks.map((tick) => String(+tick.toPrecision(3))) }],
+    scales: { y: { range: (_, low, high) => [0, Math.max(high, 1e-9) * 1.1] } },
+  }, [x, ...series.map((one) => one.values)], figure);
+  new ResizeObserver(() => plot.setSize({ width: figure.clientWidth, height: 180 })).observe(figure);
+}
+
+const drawAll = () => document.querySelectorAll("figure[data-plot]").forEach(draw);
+document.addEventListener("htmx:afterSettle", drawAll);
+drawAll();
