@@ -10,12 +10,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure.core.errors import PatchInvalid, ToolError
 from perdure.core.text.line_diff import unified_diff
 from perdure.domain.blocks.patches import apply_patch
+from tests.support.strategies import effort
 
 TEXT = "# Name\nAda\n\n# Likes\n- tea\n- chess\n\n# Open\n- tea"
 
@@ -119,7 +120,7 @@ PATCH_LINES = st.one_of(
 )
 
 
-@settings(max_examples=500)
+@effort(100, 3_000)
 @given(TEXTS, st.one_of(st.lists(PATCH_LINES, max_size=10).map("\n".join), st.text()))
 def test_anything_sent_as_a_patch_is_applied_or_refused(text: str, patch: str) -> None:
     """No input makes another error than PatchInvalid, and the outcome is the same every time."""

@@ -44,7 +44,7 @@ def all_pages(page_after: Callable[[int | None], Sequence[Message]]) -> list[int
     return numbers
 
 
-@effort(60, 2000)
+@effort(25, 2000)
 @given(ROWS, st.integers(1, 6), st.none() | st.integers(0, 1), st.booleans())
 async def test_pages_hold_each_message_once(
     rows: list[tuple[int, bool, bool]], limit: int, conversation_seq: int | None, engine_kinds: bool
@@ -86,7 +86,7 @@ async def test_pages_hold_each_message_once(
     await store.close()
 
 
-@effort(40, 1000)
+@effort(25, 1000)
 @given(ROWS, st.integers(1, 4), st.integers(0, 15))
 async def test_messages_that_arrive_while_paging_disturb_no_page(
     rows: list[tuple[int, bool, bool]], limit: int, later: int
@@ -116,7 +116,7 @@ async def test_messages_that_arrive_while_paging_disturb_no_page(
     await store.close()
 
 
-@effort(30, 500)
+@effort(25, 500)
 @given(st.integers(0, 9), st.integers(1, 4))
 async def test_agents_and_blocks_come_in_pages_too(count: int, limit: int) -> None:
     """Agents newest first, blocks oldest first: each once."""

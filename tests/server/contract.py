@@ -11,13 +11,9 @@ import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
-import schemathesis
-from schemathesis.config import SchemathesisConfig
-from schemathesis.engine import Status, events, from_schema
-from schemathesis.python.asgi import shutdown_lifespans
 from starlette.types import Receive, Scope, Send
 
 from perdure import AsyncPerdure
@@ -25,6 +21,9 @@ from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
+
+if TYPE_CHECKING:
+    from schemathesis.engine import events
 
 MODEL = "test/scripted"
 HOST = "testserver"
@@ -108,6 +107,12 @@ def probe(phase: str, *, examples: int = 1, key: str | None = None) -> Found:
     ensure_resource_availability and object_level_authorization need links between operations, which only the stateful
     phase follows, and two identities, of which there is one.
     """
+    # Not at the top: only the process that runs this takes the time to load it.
+    import schemathesis
+    from schemathesis.config import SchemathesisConfig
+    from schemathesis.engine import Status, events, from_schema
+    from schemathesis.python.asgi import shutdown_lifespans
+
     application = _Application(key)
     authorization = {} if key is None else {"authorization": f"Bearer {key}"}
     # The first loading opens the application, and so makes the things to name.

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pydantic_ai.models.wrapper import WrapperModel
 
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
@@ -24,13 +23,17 @@ from tests.support.http_payloads import PayloadServer
 PROVIDERS = {"anthropic": "anthropic", "gemini": "google", "openai": "openai-responses"}
 
 
-class WithoutStreams(WrapperModel):
-    """A model that can only answer in one piece."""
+def without_streams(model: Any) -> Any:
+    """The model, which can only answer in one piece."""
+    from pydantic_ai.models.wrapper import WrapperModel  # only the process that needs it takes the time to load it
 
-    @asynccontextmanager
-    async def request_stream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        raise NotImplementedError
-        yield
+    class WithoutStreams(WrapperModel):
+        @asynccontextmanager
+        async def request_stream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            raise NotImplementedError
+            yield
+
+    return WithoutStreams(model)
 
 
 async def replay(
@@ -54,7 +57,7 @@ async def replay(
         direct = DirectModel(provider=provider, model=model, api_key="k-1", base_url=server.url)
         if not recorded.streamed:
             connection = await direct._get_connection()
-            direct._connection = replace(connection, model=WithoutStreams(connection.model))
+            direct._connection = replace(connection, model=without_streams(connection.model))
         try:
             *deltas, reply = [piece async for piece in direct.respond(request)]
         finally:
