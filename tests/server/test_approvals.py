@@ -88,6 +88,20 @@ async def test_an_answer_in_any_form_can_be_sent_again(tmp_path: Path, first: st
         assert done == [1]
 
 
+async def test_an_answer_keeps_the_otid_that_its_client_gave_it(tmp_path: Path) -> None:
+    """As any other message: by it a client knows its own message again. Without one it has none."""
+    script = [part for call_id in "ab" for part in (calls("pay", call_id=call_id), says("ok"))]
+    async with in_process(tmp_path, *script, tools=[pay]) as (client, perdure):
+        agent, _ = await stopped(perdure, client)
+        path = f"/v1/agents/{agent.id}/messages"
+        await client.post(path, json={"messages": [yes() | {"otid": "o-7"}]})
+        await client.post(path, json={"input": "again"})
+        await client.post(path, json={"messages": [yes(tool_call_id="b")]})
+
+        query = {"include_return_message_types": "approval_response_message"}
+        assert [one["otid"] for one in (await client.get(path, params=query)).json()] == ["o-7", None]
+
+
 async def test_an_answer_of_two_kinds_is_none(tmp_path: Path) -> None:
     """The call waits on."""
     returned = {"tool_call_id": "a", "tool_return": "paid"}

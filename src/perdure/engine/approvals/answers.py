@@ -265,7 +265,7 @@ def _check_arguments(call: ToolCall, spec: ToolSpec | None, arguments: str) -> N
 
 
 def answer_rows(
-    pending: Pending, answers: Sequence[Answer], inputs: UnitInputs, *, most_chars: int
+    pending: Pending, answers: Sequence[Answer], inputs: UnitInputs, *, most_chars: int, otid: str | None
 ) -> tuple[list[Draft], list[int]]:
     """The rows of answers, with their tokens: the answers themselves, then the results of denied and returned calls, in
     the order of the calls."""
@@ -294,7 +294,8 @@ def answer_rows(
         tokens.append(text_tokens + len(outcome.images) * IMAGE_TOKENS)
     if not parts:
         return drafts, tokens
-    response = Draft(id=MessageId(inputs.ids.new("message")), role="user", parts=tuple(parts), kind="approval")
+    message_id = MessageId(inputs.ids.new("message"))
+    response = Draft(id=message_id, role="user", parts=tuple(parts), kind="approval", otid=otid)
     return [response, *drafts], [0, *tokens]
 
 

@@ -67,6 +67,7 @@ class Request:
     Args:
         idempotency_key: the same key again is the same run, whatever became of the first call's answer.
         answers: to calls of the conversation that wait; `drafts` then come behind their results. None: a message.
+        answer_otid: the client's own id of the message that holds the answers.
         partial: the answers may be to some of those calls only; the run goes on when all are answered.
         client_tools: the tools that the caller runs itself, each with name, description and parameters, and the skills
             it has, each with the type "skill", name, description and location; None: for answers those of the run
@@ -86,6 +87,7 @@ class Request:
     background: bool = False
     max_steps: int | None = None
     answers: tuple[Answer, ...] | None = None
+    answer_otid: str | None = None
     partial: bool = False
     client_tools: tuple[Mapping[str, Any], ...] | None = None
     options: RunOptions = NO_OPTIONS
@@ -327,7 +329,7 @@ def _resume(
         )
     stopped, step_id = pending.run, pending.message.step_id
     answers = check_answers(tx, agent, pending, answers, partial=request.partial or earlier is not None)
-    rows, tokens = answer_rows(pending, answers, inputs, most_chars=most_chars)
+    rows, tokens = answer_rows(pending, answers, inputs, most_chars=most_chars, otid=request.answer_otid)
     unanswered = {one.call.call_id for one in pending.waiting} - {one.call_id for one in answers}
     if unanswered:
         if request.drafts or request.client_tools is not None:

@@ -95,6 +95,7 @@ class MessageService:
         *,
         conversation_seq: int = 0,
         answers: Sequence[Answer] | None = None,
+        answer_otid: str | None = None,
         partial: bool = False,
         client_tools: tuple[Mapping[str, Any], ...] | None = None,
         idempotency_key: str | None = None,
@@ -110,6 +111,7 @@ class MessageService:
         Args:
             answers: to calls that wait, `messages` then come behind their results; a decision may name the message
                 that holds the calls in place of one call, or with an empty text the newest such message.
+            answer_otid: the client's own id of the message that holds the answers.
             partial: the answers may be to some of the calls only.
             client_tools: tools and skills of the caller, as `Request` has them.
             max_steps: of model calls. None: the setting; for answers alone what the run that stopped has left.
@@ -149,6 +151,7 @@ class MessageService:
                 background=background,
                 max_steps=max_steps,
                 answers=None if answers is None else tuple(answers),
+                answer_otid=answer_otid,
                 partial=partial,
                 client_tools=client_tools,
                 options=options,

@@ -131,6 +131,7 @@ async def _submit(
         messages,
         conversation_seq=conversation_seq,
         answers=answers,
+        answer_otid=body.answer_otid,
         client_tools=body.client_shapes(),
         idempotency_key=body.key(request.headers.get("idempotency-key")),
         if_busy=body.if_busy,

@@ -190,6 +190,11 @@ class SendRequest(WireRequest):
                 messages.append(NewMessage(parts, item.stored_role, item.name, item.otid, item.sender_id))
         return messages, answers or None
 
+    @property
+    def answer_otid(self) -> str | None:
+        """The client's own id of the first message that answers calls."""
+        return next((item.otid for item in self.messages or () if isinstance(item, AnswerIn)), None)
+
     def client_shapes(self) -> tuple[Mapping[str, Any], ...] | None:
         """The tools that the client runs and the skills that it has, as a run stores them; None: there are none.
 
