@@ -476,7 +476,10 @@ class BlockContract(Contract):
             agent_id, own = await store.write(fill)
 
             def values(tx: Tx, seq: int) -> dict[str, str]:
-                blocks = {block.label: block.value for block in tx.blocks.list_by_agent(agent_id, seq)}
+                shown = tx.blocks.list_by_agent(agent_id, seq)
+                versions = tx.blocks.list_versions(agent_id, seq)
+                assert list(versions.items()) == [(block.id, block.version) for block in shown]
+                blocks = {block.label: block.value for block in shown}
                 assert {label: found.value for label in blocks if (found := tx.blocks.find(agent_id, label, seq))} == (
                     blocks
                 )

@@ -184,7 +184,8 @@ class ConversationContract(Contract):
                 "new \ud800 1",
             ]
             assert await store.read(lambda tx: texts(tx, conversation_seq=1)) == ["new \ud800 1"]
-            second = (await store.read(lambda tx: tx.system_messages.list(agent.id)))[1]
+            stored = (await store.read(lambda tx: tx.system_messages.list(agent.id)))[1]
+            second = stored.as_message
             assert second.seq < 0 and second.created_at == AT
             assert await store.read(lambda tx: tx.messages.place(second.id)) == (agent.id, second.seq)
             assert await store.read(lambda tx: texts(tx, after_seq=second.seq)) == ["new \ud800 2"]
@@ -192,8 +193,12 @@ class ConversationContract(Contract):
             assert await store.read(lambda tx: texts(tx, after_seq=0)) == []
             assert await store.read(lambda tx: texts(tx, conversation_seq=1, before_seq=second.seq)) == []
             found = await store.read(lambda tx: tx.system_messages.find(agent.id, 1))
-            assert found is not None and (found.compiled_at, found.as_message) == (LATER, second)
+            assert found is not None and (found.compiled_at, found) == (LATER, stored)
             assert await store.read(lambda tx: tx.system_messages.find_id(agent.id, 1)) == second.id
+            renewed = lambda tx, seq: tx.system_messages.renew(agent.id, seq, {"block-1": 3}, at=AT)  # noqa: E731
+            assert await store.write(renewed, 1) and not await store.write(renewed, 7)
+            found = await store.read(lambda tx: tx.system_messages.find(agent.id, 1))
+            assert found == replace(stored, text="", blocks={"block-1": 3}, compiled_at=AT)
             await store.write(lambda tx: tx.conversations.remove(lines[0], at=LATER))
             assert await store.read(lambda tx: tx.system_messages.find(agent.id, 1)) is None
             assert await store.read(texts) == ["new \ud800 0", "new \ud800 2"]

@@ -69,6 +69,7 @@ PLAIN: Mapping[str, Any] = {
 """Parameters that are nobody's: the same for every verb."""
 
 OF_VERBS: Mapping[str, Any] = {
+    "system_messages.renew.blocks": {"stolen": 1},
     **{"identities.find_by_key.identifier_key": "ann", "identities.find_by_key.project_id": None},
     **{"agents.find_by_name.name": "ada", "tools.find_by_name.name": "look", "folders.find.name": "docs"},
     **{"mcp.find_by_name.name": "files", "files.find.name": "plan.md", "agent_files.find_by_path.name": "plan.md"},

@@ -90,6 +90,27 @@ async def test_an_edit_by_a_tool_renews_it_while_the_run_keeps_its_prompt() -> N
         assert "Name: " not in await shown(server, agent)
 
 
+async def test_it_keeps_the_blocks_of_its_renewal() -> None:
+    """Each conversation's own: what others edit later, or what a route changes, comes with its next renewal."""
+    script = calls("memory_replace", label="human", old_string="Ann", new_string="Anne"), says("Done.")
+    async with routed(*script) as server:
+        agent = await new_agent(server, memory_blocks=[HUMAN], tools=["memory_replace"])
+        made = await server.post(f"/v1/conversations/?agent_id={agent['id']}", {})
+        await server.post(f"/v1/agents/{agent['id']}/messages", {"input": "I am Anne"})
+        block = await server.get(f"/v1/agents/{agent['id']}/core-memory/blocks/human")
+        await server.patch(f"/v1/blocks/{block['id']}", {"value": "Name: Cyd"})
+        await server.patch(f"/v1/blocks/{block['id']}", {"value": "Name: Dee"})
+        stored = await server.library.app.ports.store.read(lambda tx: tx.system_messages.list(agent["id"]))
+        [other] = await server.get(f"/v1/conversations/{made['id']}/messages")
+
+        assert "Name: Anne\n" in await shown(server, agent)
+        assert "Name: Ann\n" in other["content"]
+        assert [message.text for message in stored] == ["", ""]  # rendered when they are read
+        await server.post(f"/v1/conversations/{made['id']}/recompile", {})
+        [other] = await server.get(f"/v1/conversations/{made['id']}/messages")
+        assert "Name: Dee\n" in other["content"] and "Name: Anne\n" in await shown(server, agent)
+
+
 async def test_a_reset_renews_it_under_its_id() -> None:
     """It is what is left in view."""
     async with routed() as server:

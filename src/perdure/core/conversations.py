@@ -57,13 +57,19 @@ whose numbers begin at 0."""
 class SystemMessage:
     """The system message of a conversation, as clients are shown it: what the model is sent before everything else.
 
-    It stands in no log. `text` has no marker. `compiled_at` is the time that `text` names.
+    It stands in no log.
+
+    Args:
+        text: without a marker; empty if it is rendered when it is read.
+        blocks: block id -> the version to render; None: `text` is there.
+        compiled_at: the time that the text names.
     """
 
     id: MessageId
     agent_id: AgentId
     conversation_seq: int
     text: str
+    blocks: Mapping[str, int] | None = None
     compiled_at: datetime
     created_at: datetime
 

@@ -167,17 +167,19 @@ def compile_prefix(
     client_tools: str | None = None,
     marker: str = "",
     compiled_at: datetime | None = None,
+    blocks: Sequence[Block] | None = None,
 ) -> Prefix:
     """Compile a prefix, without a number and not stored.
 
     Args:
         marker: of the prefix before; it stays as long as neither memory nor tools contain it.
         compiled_at: the time that the system text names; None: now.
+        blocks: those to show; None: the conversation's, as they are now.
     """
     counter = inputs.counter
     archives = tx.archives.list_by_agent(agent.id)
     tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
-    blocks = tx.blocks.list_by_agent(agent.id, conversation.seq)
+    blocks = tx.blocks.list_by_agent(agent.id, conversation.seq) if blocks is None else blocks
     counts = replace(memory.counts, tags=tuple(tags)[:20])
     rules = tool_rules_section(rules_in(agent.settings))
     skills = "" if client_tools is None else skills_section(client_skills(tx, agent.id, client_tools))

@@ -203,8 +203,7 @@ def _select_prefix(builder: _Builder) -> Prefix:
             if cached is not None and cached.prefix.seq == conversation.prefix_seq
             else tx.prefixes.get(agent.id, conversation.prefix_seq)
         )
-    first = _cleared_from(builder, current)
-    if first is not None:
+    if agent.settings.get(AUTOCLEAR) and (first := _cleared_from(builder, current)) is not None:
         return _clear_view(builder, current, first)
     client_tools = builder.log.run.client_tools
     reason = rewrite_reason(tx, agent, conversation, builder.memory, current, client_tools=client_tools, now=inputs.now)
@@ -217,7 +216,7 @@ def _cleared_from(builder: _Builder, current: Prefix | None) -> int | None:
     """The first row of a request that begins with an empty view; None: the view goes on. A run that goes on with
     answered calls is no new request."""
     run, before = builder.log.run, builder.conversation.first_seq if current is None else current.from_message_seq
-    if not builder.agent.settings.get(AUTOCLEAR) or builder.log.steps or run.resumes is not None:
+    if builder.log.steps or run.resumes is not None:
         return None
     return run.first_message_seq if run.first_message_seq is not None and before < run.first_message_seq else None
 

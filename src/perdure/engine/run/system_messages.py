@@ -1,20 +1,29 @@
 """The system messages of conversations: what clients are shown of the prompt, and its recompilation.
 
 A conversation has one from its creation on. Whatever rewrites its prefix renews it (`prefixes.store_prefix`). An edit
-of memory renews it too, while the model keeps its prefix and reads the edit in the log.
+of memory renews it too, while the model keeps its prefix and reads the edit in the log. Then only the versions of the
+blocks are stored, and the text is rendered when somebody reads it: few edits are ever looked at.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from perdure.context.retrieval.stubs import row_tokens
-from perdure.core.conversations import ConversationState
-from perdure.core.ids import AgentId
+from perdure.context.sections.envelopes import without_marker
+from perdure.core.blocks import Block
+from perdure.core.conversations import ConversationState, SystemMessage, system_message_id
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, BlockId
+from perdure.core.messages import Message
 from perdure.core.runs import Prefix
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.prefixes import (
     build_system_message,
+    compile_prefix,
     overcount_behind,
     read_memory,
     recompile_prefix,
@@ -25,10 +34,53 @@ from perdure.storage.tx import Tx
 
 
 def renew_system_message(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> None:
-    """Show clients the conversation's prompt with the memory of now. The model's next request stays as it is."""
-    opening = tx.conversations.get_state(agent_id, conversation_seq)
-    compiled = _compile(tx, opening, _current_prefix(tx, opening), inputs)
-    tx.system_messages.put(build_system_message(opening.conversation, compiled))
+    """Show clients the conversation's prompt with the blocks of now. The model's next request stays as it is."""
+    blocks = tx.blocks.list_versions(agent_id, conversation_seq)
+    if tx.system_messages.renew(agent_id, conversation_seq, blocks, at=inputs.now):
+        return
+    conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
+    message = SystemMessage(
+        id=system_message_id(conversation.id),
+        agent_id=agent_id,
+        conversation_seq=conversation_seq,
+        text="",
+        blocks=blocks,
+        compiled_at=inputs.now,
+        created_at=inputs.now,
+    )
+    tx.system_messages.put(message)
+
+
+def render_system_message(tx: Tx, message: SystemMessage, inputs: UnitInputs) -> Message:
+    """The message as clients are shown it, with the blocks of the time when it was renewed."""
+    if message.blocks is None:
+        return message.as_message
+    opening = tx.conversations.get_state(message.agent_id, message.conversation_seq)
+    current = _current_prefix(tx, opening)
+    compiled = compile_prefix(
+        tx,
+        opening.agent,
+        opening.conversation,
+        read_memory(tx, opening),
+        inputs,
+        reason="recompile",
+        from_seq=opening.conversation.first_seq,
+        client_tools=current.client_tools if current else None,
+        compiled_at=message.compiled_at,
+        blocks=list(_blocks_at(tx, message.blocks)),
+    )
+    return replace(message, text=without_marker(compiled.system, compiled.marker)).as_message
+
+
+def _blocks_at(tx: Tx, versions: Mapping[str, int]) -> Iterator[Block]:
+    """The blocks at these versions, without deleted ones."""
+    for block_id, version in versions.items():
+        with contextlib.suppress(NotFound):
+            block = tx.blocks.get(BlockId(block_id))
+            if block.version != version:
+                before = tx.blocks.version(block.id, version)
+                block = replace(block, label=before.label, value=before.value)
+            yield block
 
 
 def recompile(

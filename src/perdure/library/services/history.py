@@ -16,7 +16,8 @@ from perdure.domain.batching import batches
 from perdure.domain.conversations.call_batches import Batch, batch_of, join_rows
 from perdure.domain.conversations.importing import ImportedMessage, Importer, imported_message
 from perdure.engine.conversations.importing import import_drafts
-from perdure.engine.ports import Ports
+from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.system_messages import render_system_message
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -66,6 +67,7 @@ class History:
     """The messages of a list: of one agent, of one of its conversations, or of all agents."""
 
     tx: Tx
+    inputs: UnitInputs
     agent_id: AgentId | None = None
     conversation_seq: int | None = None
 
@@ -89,6 +91,7 @@ class History:
             )
         return _list(
             self.tx,
+            self.inputs,
             self.agent_id,
             self.conversation_seq,
             after_seq=None if after is None else after[1],
@@ -199,6 +202,7 @@ def _load_others(tx: Tx, row: Message, *, newest_first: bool = False) -> list[Me
 
 def _list(
     tx: Tx,
+    inputs: UnitInputs,
     agent_id: AgentId,
     conversation_seq: int | None,
     *,
@@ -208,8 +212,12 @@ def _list(
     newest_first: bool,
 ) -> Sequence[Message]:
     """A page in order of numbers: the system messages, which have the lowest, and the messages of the log."""
+
+    def system_messages(*args: Any, **kwargs: Any) -> Sequence[Message]:
+        return [render_system_message(tx, one, inputs) for one in tx.system_messages.list(*args, **kwargs)]
+
     sources: list[Callable[..., Sequence[Message]]]
-    sources = [tx.system_messages.list, partial(tx.messages.list, kinds=HISTORY_KINDS)]
+    sources = [system_messages, partial(tx.messages.list, kinds=HISTORY_KINDS)]
     page: list[Message] = []
     for source in reversed(sources) if newest_first else sources:
         if len(page) < limit:

@@ -36,6 +36,7 @@ from perdure.engine.approvals.decisions import calls_of_request
 from perdure.engine.conversations.edit import Edit, EditedPart, edit_message
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
+from perdure.engine.run.system_messages import render_system_message
 from perdure.library.checks import check_callback_url, check_limit, check_number
 from perdure.library.reply import Reply, Turn
 from perdure.library.services.conversations import find_conversation
@@ -206,11 +207,12 @@ class MessageService:
 
         Raises: NotFound.
         """
+        inputs = self._ports.inputs()
 
         def read(tx: Tx) -> Message:
             agent_id, seq = tx.messages.place(message_id)
             shown = tx.system_messages.find(agent_id, seq - SYSTEM_SEQ) if seq < 0 else None
-            return load_whole(tx, message_id) if shown is None else shown.as_message
+            return load_whole(tx, message_id) if shown is None else render_system_message(tx, shown, inputs)
 
         return await self._ports.store.read(read)
 
@@ -286,14 +288,15 @@ class MessageService:
 
         Raises: InvalidInput, NotFound.
         """
+        inputs = self._ports.inputs()
 
         def read(tx: Tx) -> Sequence[T]:
             if conversation is None:
                 if agent_id is not None:
                     tx.agents.model(agent_id)
-                return list_shown(History(tx, agent_id), page, show)
+                return list_shown(History(tx, inputs, agent_id), page, show)
             found = find_conversation(tx, agent_id, None if conversation == "default" else conversation)
-            return list_shown(History(tx, found.agent_id, found.seq), page, show)
+            return list_shown(History(tx, inputs, found.agent_id, found.seq), page, show)
 
         return await self._ports.store.read(read)
 

@@ -267,6 +267,11 @@ class Blocks(Table):
         order = f"ORDER BY {_POSITION}, b.number"
         return [_BLOCK.read(row) for row in self._attached(_BLOCK.columns_of("b"), agent_id, conversation_seq, order)]
 
+    def list_versions(self, agent_id: AgentId, conversation_seq: int = 0) -> dict[str, int]:
+        """Id -> version of these blocks, in this order."""
+        order = f"ORDER BY {_POSITION}, b.number"
+        return {row[0]: row[1] for row in self._attached("b.id, b.version", agent_id, conversation_seq, order)}
+
     def size(self, agent_id: AgentId, conversation_seq: int = 0) -> int:
         """How many characters the values of these blocks have."""
         return int(self._attached("SUM(LENGTH(b.value))", agent_id, conversation_seq)[0][0] or 0)

@@ -3,7 +3,7 @@ and what clients are shown of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from datetime import datetime
 from operator import attrgetter
@@ -12,7 +12,6 @@ from typing import Any
 from perdure.core.conversations import SYSTEM_SEQ, SystemMessage
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, MessageId, StepId, run_of
-from perdure.core.messages import Message
 from perdure.core.models import Exchange
 from perdure.core.runs import (
     NO_USAGE,
@@ -96,8 +95,8 @@ _PREFIX = RowFormat(
 )
 _SYSTEM_MESSAGE = RowFormat(
     SystemMessage,
-    "id, agent_id, conversation_seq, text, compiled_at, created_at",
-    {TEXT: "text", TIME: "compiled_at created_at"},
+    "id, agent_id, conversation_seq, text, blocks, compiled_at, created_at",
+    {TEXT: "text", JSON: "blocks", TIME: "compiled_at created_at"},
 )
 _OWN_STEP = f"agent_id = :agent_id AND run_seq = :run_seq AND step_index = :step_index AND {OWN_AGENT}"
 _NEW_COLUMNS = "id, agent_id, run_seq, step_index, status, model, recipe, lease_number, created_at"
@@ -313,7 +312,7 @@ class SystemMessages(Table):
         is_new = self.find_id(message.agent_id, message.conversation_seq) is None
         rows = self._rows(
             f"INSERT INTO system_messages ({_SYSTEM_MESSAGE.columns}) SELECT {values} WHERE {OWN_AGENT}"
-            " ON CONFLICT (agent_id, conversation_seq) DO UPDATE SET text = excluded.text,"
+            " ON CONFLICT (agent_id, conversation_seq) DO UPDATE SET text = excluded.text, blocks = excluded.blocks,"
             " compiled_at = excluded.compiled_at RETURNING created_at",
             **params,
         )
@@ -322,6 +321,18 @@ class SystemMessages(Table):
             seq = SYSTEM_SEQ + message.conversation_seq
             register(self._db, self._org_id, message.agent_id, [(message.id, seq)])
         return replace(message, created_at=created_at)
+
+    def renew(self, agent_id: AgentId, conversation_seq: int, blocks: Mapping[str, int], *, at: datetime) -> bool:
+        """Have the text rendered with these versions of blocks when it is read. Returns False if there is none."""
+        found = self._rows(
+            "UPDATE system_messages SET text = '', blocks = :blocks, compiled_at = :at"
+            f" WHERE agent_id = :agent_id AND conversation_seq = :seq AND {OWN_AGENT} RETURNING 1",
+            agent_id=agent_id,
+            seq=conversation_seq,
+            blocks=dump(blocks),
+            at=iso(at),
+        )
+        return bool(found)
 
     def find(self, agent_id: AgentId, conversation_seq: int) -> SystemMessage | None:
         """The system message of a conversation; None for one of an older store, or a removed one."""
@@ -344,16 +355,15 @@ class SystemMessages(Table):
         before_seq: int | None = None,
         limit: int = 100,
         newest_first: bool = False,
-    ) -> Sequence[Message]:
-        """Those of a conversation, or of all of the agent's, as messages: a page like one of `tx.messages`."""
+    ) -> Sequence[SystemMessage]:
+        """Those of a conversation, or of all of the agent's: a page like one of `tx.messages`."""
         if conversation_seq is not None:
             place = SYSTEM_SEQ + conversation_seq
             after_seq = max(place - 1, place - 1 if after_seq is None else after_seq)
             before_seq = min(place + 1, place + 1 if before_seq is None else before_seq)
-        found = self._select(
+        return self._select(
             agent_id, after_seq=after_seq, before_seq=before_seq, limit=limit, newest_first=newest_first
         )
-        return [message.as_message for message in found]
 
     def _select(
         self,
