@@ -158,12 +158,7 @@ class Runner:
                 # The last one counts: a run that stopped for approval ends once more when it is cancelled.
                 if run.ended or (fresh and isinstance(fresh[-1].event, RunEnded)):
                     return
-                # Before a driver ends it publishes None about each run that it worked for.
-                is_driven = run.key.seq in self._wanted.get((run.key.agent_id, run.conversation_seq), ())
-                publication: Publication = None
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(None if is_driven else self._ports.settings.poll_s):
-                        publication = await queue.get()
+                publication = await self._next(run, queue)
                 events = ()
                 if isinstance(publication, Delta):
                     if publication.step_id not in abandoned:  # a process that lost the run may still hear its model
@@ -178,6 +173,17 @@ class Runner:
             readers.remove(queue)
             if not readers:
                 self._readers.pop(run.key, None)
+
+    async def _next(self, run: Run, queue: asyncio.Queue[Publication]) -> Publication:
+        """What is published about a run next; None where it is time to look at what is stored."""
+        if not queue.empty():  # a timer for each piece of an answer would take longer than the piece
+            return queue.get_nowait()
+        # Before a driver ends it publishes None about each run that it worked for.
+        is_driven = run.key.seq in self._wanted.get((run.key.agent_id, run.conversation_seq), ())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if is_driven else self._ports.settings.poll_s):
+                return await queue.get()
+        return None
 
     async def cancel(self, run_id: RunId) -> Run:
         """Ask a run to stop; the run as it then stands. An ended run stays as it is; but if it had stopped at calls
