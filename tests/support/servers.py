@@ -19,6 +19,7 @@ from perdure.server.config import ServerConfig
 from perdure.server.serve import serve
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel
+from perdure.ui.routes import build_routes
 from tests.server.documented import documented
 
 MODEL = "test/scripted"
@@ -28,7 +29,8 @@ Tools = Sequence[Callable[..., Any]]
 
 
 @contextlib.asynccontextmanager
-async def _open_library(path: Path, model: Model, tools: Tools) -> AsyncIterator[AsyncPerdure]:
+async def open_library(path: Path, model: Model, tools: Tools) -> AsyncIterator[AsyncPerdure]:
+    """A store in this folder, with one model."""
     settings = replace(Settings(), model=MODEL)
     perdure = await AsyncPerdure.open(path / "p.db", models={MODEL: model}, tools=tools, settings=settings)
     async with perdure:
@@ -40,7 +42,7 @@ async def in_process(
     path: Path, *script: Any, model: Model | None = None, tools: Tools = (), config: ServerConfig | None = None
 ) -> AsyncIterator[tuple[httpx.AsyncClient, AsyncPerdure]]:
     """A client of the application itself; it sees an answer when it is complete."""
-    async with _open_library(path, model or ScriptedModel(*script), tools) as perdure:
+    async with open_library(path, model or ScriptedModel(*script), tools) as perdure:
         app = create_app(perdure, config or ServerConfig())
         hooks = {"response": [documented(app, has_key=bool(config and config.api_key))]}
         transport = httpx.ASGITransport(app)
@@ -54,7 +56,7 @@ async def served(
 ) -> AsyncIterator[tuple[str, AsyncPerdure]]:
     """The address of a server that listens on a free port, in a task of this loop."""
     async with (
-        _open_library(path, model or ScriptedModel(*script), tools) as perdure,
+        open_library(path, model or ScriptedModel(*script), tools) as perdure,
         listening(perdure, config or ServerConfig(port=0)) as address,
     ):
         yield address, perdure
@@ -64,7 +66,7 @@ async def served(
 async def listening(perdure: AsyncPerdure, config: ServerConfig) -> AsyncIterator[str]:
     """The address of a server of this open store, in a task of this loop."""
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(perdure, config, on_ready=ready.set_result))
+    task = asyncio.create_task(serve(perdure, config, pages=build_routes(), on_ready=ready.set_result))
     try:
         async with asyncio.timeout(10):
             waited: list[asyncio.Future[Any]] = [task, ready]

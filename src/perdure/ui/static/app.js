@@ -61,14 +61,8 @@ function follow() {
   });
 }
 
-// The page as it is now: its context bar, and calls that wait. What is typed stays.
-function refresh() {
-  const typed = document.getElementById("text")?.value ?? "";
-  htmx.ajax("GET", location.href, { target: "#main", select: "#main", swap: "outerHTML show:none" }).then(() => {
-    const text = document.getElementById("text");
-    if (text) text.value = typed;
-  });
-}
+// The page as it is now: its context bar, and calls that wait. The composer is kept, with what is typed.
+const refresh = () => htmx.ajax("GET", location.href, { target: "#main", select: "#main", swap: "outerHTML show:none" });
 
 function grow(area) {
   area.rows = Math.min(12, Math.max(area.rows > 1 && !area.closest(".composer") ? area.rows : 1, area.value.split("\n").length));
@@ -93,6 +87,19 @@ document.addEventListener("submit", (event) => {
   const key = event.target.querySelector("input[name=key][type=hidden]");
   if (key) key.value = crypto.randomUUID();
 }, true);
+// What was sent leaves the composer at once, and comes back if it did not arrive.
+document.addEventListener("htmx:beforeSend", (event) => {
+  if (event.target.id !== "composer") return;
+  const text = document.getElementById("text");
+  event.target.dataset.sent = text.value;
+  text.value = "";
+  text.rows = 1;
+});
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (event.target.id !== "composer" || event.detail.successful) return;
+  const text = document.getElementById("text");
+  text.value = event.target.dataset.sent + text.value;
+});
 document.getElementById("theme")?.addEventListener("click", () => {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;

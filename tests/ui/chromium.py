@@ -1,0 +1,77 @@
+"""A headless Chromium that opens the dashboard, and what it says about each page."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import axe_playwright_python  # type: ignore[import-untyped]
+import pytest
+from playwright.async_api import Page, async_playwright
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None, reason="there is no Chromium here: `apt install chromium` on Debian gets it"
+)
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+Theme = Literal["light", "dark"]
+SERIOUS = ("serious", "critical")
+FIND = "axe.run(document, {resultTypes: ['violations']}).then(found => found.violations)"
+
+
+@dataclass
+class Seen:
+    """What a page did beside showing itself."""
+
+    address: str
+    problems: list[str] = field(default_factory=list)
+    received_bytes: int = 0
+
+    def listen(self, page: Page) -> None:
+        """Note messages of the console, errors of scripts, dialogs, and requests that leave the server."""
+        page.on("console", lambda message: self.problems.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: self.problems.append(f"script: {error}"))
+        page.on("dialog", lambda dialog: self.problems.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: self._check(request.url))
+
+    def _check(self, url: str) -> None:
+        if not url.startswith((self.address, "data:")):
+            self.problems.append(f"request: {url}")
+
+
+@contextlib.asynccontextmanager
+async def browser(
+    address: str, *, width: int = 1280, height: int = 800, theme: Theme = "light"
+) -> AsyncIterator[tuple[Page, Seen]]:
+    """A page of a browser that has nothing stored, and what it sees."""
+    async with async_playwright() as playwright:
+        # Chromium's own sandbox can't be made inside a container; only this server's pages are opened.
+        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            context = await chromium.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+            page, seen = await context.new_page(), Seen(address)
+            page.set_default_timeout(15_000)
+            seen.listen(page)
+            yield page, seen
+        finally:
+            await chromium.close()
+
+
+async def serious_findings(page: Page) -> list[str]:
+    """What axe calls serious or worse on the page that is shown."""
+    # Through the debugger: the page's own policy lets no foreign script run.
+    session = await page.context.new_cdp_session(page)
+    await session.send("Runtime.evaluate", {"expression": AXE.read_text(encoding="utf-8")})
+    answer = await session.send("Runtime.evaluate", {"expression": FIND, "awaitPromise": True, "returnByValue": True})
+    return [
+        f"{found['id']}: {node['html']} {node['failureSummary']}"
+        for found in answer["result"]["value"]
+        if found["impact"] in SERIOUS
+        for node in found["nodes"]
+    ]

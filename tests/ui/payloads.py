@@ -1,0 +1,48 @@
+"""Texts that would run a script in a page that does not escape them: each would set `window.ran`."""
+
+from __future__ import annotations
+
+RUN = "window.ran=1"
+
+PAYLOADS = (
+    f"<script>{RUN}</script>",
+    f"<ScRiPt>{RUN}</sCrIpT>",
+    f"</script><script>{RUN}</script>",
+    f"<script src='data:text/javascript,{RUN}'></script>",
+    f"<img src=x onerror={RUN}>",
+    f"<img src=x onerror='{RUN}'//",
+    f'"><img src=x onerror="{RUN}">',
+    f"'><img src=x onerror='{RUN}'>",
+    f"`><img src=x onerror=`{RUN}`>",
+    f"<svg onload={RUN}>",
+    f"<svg><script>{RUN}</script></svg>",
+    f"<svg><animate onbegin={RUN} attributeName=x dur=1s>",
+    f"<body onload={RUN}>",
+    f"<iframe src='javascript:parent.{RUN}'></iframe>",
+    f"<iframe srcdoc='<script>parent.{RUN}</script>'></iframe>",
+    f"<details open ontoggle={RUN}>x</details>",
+    f"<input autofocus onfocus={RUN}>",
+    f"<select autofocus onfocus={RUN}>",
+    f"<textarea autofocus onfocus={RUN}>",
+    f"</textarea><script>{RUN}</script>",
+    f"</title><script>{RUN}</script>",
+    f"</pre><script>{RUN}</script>",
+    f"</template><script>{RUN}</script>",
+    f"<video><source onerror={RUN}></video>",
+    f"<audio src=x onerror={RUN}>",
+    f"<object data='javascript:{RUN}'></object>",
+    f"<embed src='javascript:{RUN}'>",
+    f"<a href='javascript:{RUN}'>x</a>",
+    f"<form action='javascript:{RUN}'><button>x</button></form>",
+    f"<meta http-equiv=refresh content='0;url=javascript:{RUN}'>",
+    f"<link rel=stylesheet href='data:text/css,*{{}}' onload={RUN}>",
+    f"<style>@import 'javascript:{RUN}';</style>",
+    f"<base href='javascript:{RUN}//'>",
+    f"<math><mtext></form><form><mglyph><style></math><img src onerror={RUN}>",
+    f"<div hx-get='/' hx-trigger='load' hx-on:htmx:load='{RUN}'>x</div>",
+    f"<div hx-on::load=\"{RUN}\" hx-vals='js:{{x: {RUN}}}'>x</div>",
+    f"{{{{ ''.__class__ }}}}{{% set x = 1 %}}<b onmouseover={RUN}>",
+    f'"onmouseover={RUN} autofocus onfocus={RUN} x="',
+    f"&lt;script&gt;{RUN}&lt;/script&gt;",
+    f"\u2028</script\u2029><script>{RUN}</script>",
+)

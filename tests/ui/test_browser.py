@@ -1,0 +1,191 @@
+"""The dashboard in a browser: nothing from elsewhere, no error, no serious finding of axe, no text that runs, and
+first-time tasks by the keyboard alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page
+
+from perdure import AsyncAgent, AsyncPerdure
+from perdure.server.config import ServerConfig
+from perdure.testing import ScriptedModel, calls, says
+from tests.support.servers import listening, open_library
+from tests.ui.chromium import Theme, browser, needs_chromium, serious_findings
+from tests.ui.payloads import PAYLOADS
+
+pytestmark = needs_chromium
+long_form = pytest.mark.skipif(os.environ.get("PERDURE_FAULTS") != "full", reason="the dark theme is of the long form")
+
+FIRST_VIEW_BYTES = 300_000
+PATHS = ("/", "/runs", "/approvals", "/connections", "/data", "/settings")
+OF_AGENT = ("", "/context", "/memory", "/memory?block=human", "/tools")
+
+
+@contextlib.asynccontextmanager
+async def open_dashboard(path: Path, *script: object) -> AsyncIterator[tuple[str, AsyncPerdure]]:
+    """The address of a server with the dashboard, and its store."""
+    async with (
+        open_library(path, ScriptedModel(*script), ()) as library,  # type: ignore[arg-type]
+        listening(library, ServerConfig(port=0)) as address,
+    ):
+        yield address, library
+
+
+async def fill(library: AsyncPerdure) -> list[str]:
+    """Put something on each page, and return the pages' paths."""
+    agent = await library.create_agent("Ada", human="Likes tea.", description="helps with the garden")
+    run_id = (await agent.send("I like coffee now")).run_id
+    step = (await agent.steps())[0]
+    await agent.archive("The garden has two pear trees.", tags=["garden"])
+    await library.folders.create("notes")
+    paths = [*PATHS, *(f"/agents/{agent.id}{path}" for path in OF_AGENT), f"/runs/{run_id}?step={step.id}"]
+    return [*paths, "/agents/unknown"]
+
+
+EDIT = calls("memory_replace", label="human", old_string="tea", new_string="coffee")
+
+
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=long_form)])
+async def test_every_page_is_sound(tmp_path: Path, theme: Theme) -> None:
+    """On a phone in the light, on a desk in the dark: no error, nothing from elsewhere, nothing that axe calls
+    serious, no sideways scrolling, and a small first view."""
+    width = 390 if theme == "light" else 1280
+    async with open_dashboard(tmp_path, EDIT, says("Noted.")) as (address, library):
+        paths = ["/", *await fill(library)]
+        async with browser(address, width=width, theme=theme) as (page, seen):
+            sizes = []
+            page.on("response", lambda response: sizes.append(int(response.headers.get("content-length", 0))))
+            for path in paths:
+                sizes.clear()
+                await page.goto(address + path, wait_until="networkidle" if path == "/" else "load")
+                assert sum(sizes) <= FIRST_VIEW_BYTES, (path, sum(sizes))
+                assert await serious_findings(page) == [], path
+                wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+                assert wide <= 0, (path, wide)
+    expected = "the server responded with a status of 4"  # the page of an agent that is not there
+    assert [problem for problem in seen.problems if expected not in problem] == []
+
+
+async def test_no_text_of_others_runs(tmp_path: Path) -> None:
+    """Forty payloads, in every field that a user, a model or a tool can fill."""
+    whole = "\n".join(PAYLOADS)
+    script = [calls("memory_insert", label="human", new_string=whole), calls("nothing", text=whole), says(whole)]
+    async with open_dashboard(tmp_path, *script) as (address, library):
+        agent = await library.create_agent("Ada", human=whole, description=whole, tags=PAYLOADS[:20])
+        await agent.send(whole)
+        await agent.archive(whole, tags=PAYLOADS[:20])
+        run_id = (await agent.steps())[0].run_id
+        step = (await agent.steps())[0].id
+        paths = ["/", *(f"/agents/{agent.id}{path}" for path in OF_AGENT), f"/runs/{run_id}?step={step}", "/runs"]
+        async with browser(address) as (page, seen):
+            for path in paths:
+                await page.goto(address + path)
+                await page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+                assert await page.evaluate("window.ran === undefined"), path
+    assert seen.problems == []
+
+
+async def press_until(page: Page, selector: str, key: str = "Tab") -> None:
+    """Press a key until an element has the focus."""
+    for _ in range(60):
+        if await page.evaluate("selector => document.activeElement?.matches(selector)", selector):
+            return
+        await page.keyboard.press(key)
+    raise AssertionError(f"the keyboard does not reach {selector}")
+
+
+async def agent_of(library: AsyncPerdure) -> AsyncAgent:
+    agent = await library.last_agent()
+    assert agent is not None
+    return agent
+
+
+async def test_first_tasks_need_no_mouse(tmp_path: Path) -> None:
+    """Create an agent, find a wrong memory, correct it, see why an answer was given, undo."""
+    async with (
+        open_dashboard(tmp_path, EDIT, says("Noted.")) as (address, library),
+        browser(address) as (page, seen),
+    ):
+        await page.goto(address)
+        await press_until(page, "input[name=name]")
+        await page.keyboard.type("Ada")
+        await press_until(page, "textarea[name=human]")
+        await page.keyboard.type("Likes tea.")
+        await press_until(page, "button.primary")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("#composer")
+
+        await press_until(page, "#text")
+        await page.keyboard.type("I like coffee now")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".item.assistant:has-text('Noted.')")
+        await page.wait_for_selector(".item.edit .add:has-text('coffee')")
+
+        await press_until(page, ".tabs a[href$='/memory']")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("textarea:has-text('Likes coffee.')")
+        await press_until(page, "#block-human textarea")
+        await page.keyboard.press("Control+A")
+        await page.keyboard.type("Likes milk.")
+        await press_until(page, "#block-human button")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".notice button")
+        agent = await agent_of(library)
+        assert (await agent.blocks.get("human")).value == "Likes milk."
+
+        await press_until(page, ".notice button")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".notice:has-text('as it was')")
+        assert (await agent.blocks.get("human")).value == "Likes coffee."
+
+        await press_until(page, ".tabs a")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".item.assistant")
+        await press_until(page, ".item.assistant a")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("#step:has-text('I like coffee now')")
+    assert seen.problems == []
+
+
+async def test_a_message_streams_into_the_page_and_typing_stays(tmp_path: Path) -> None:
+    """What is typed while the agent answers is still there when the answer has come."""
+    async with open_dashboard(tmp_path, says("A long answer. " * 50)) as (address, library):
+        agent = await library.create_agent("Ada")
+        async with browser(address) as (page, seen):
+            await page.goto(f"{address}/agents/{agent.id}")
+            await page.fill("#text", "hello")
+            await page.press("#text", "Enter")
+            await page.wait_for_function("document.getElementById('text').value === ''")
+            await page.type("#text", "one more thing")
+            await page.wait_for_selector(".item.assistant:has-text('A long answer.')")
+            await page.wait_for_selector("#working", state="hidden")
+
+            assert await page.input_value("#text") == "one more thing"
+            assert await page.locator(".item.user").count() == 1
+            assert await page.locator(".item.assistant").count() == 1
+    assert seen.problems == []
+
+
+async def test_a_foreign_page_can_neither_frame_nor_call_the_dashboard(tmp_path: Path) -> None:
+    async with open_dashboard(tmp_path) as (address, library):
+        await library.create_agent("Ada")
+        async with browser(address) as (page, _):
+            await page.route(
+                "http://evil.test/",
+                lambda route: route.fulfill(
+                    content_type="text/html",
+                    body=f"<iframe src='{address}/'></iframe><form method=post action='{address}/agents'></form>",
+                ),
+            )
+            await page.goto("http://evil.test/")
+            framed = page.frames[1]
+            assert await framed.locator("#main").count() == 0
+            await page.evaluate("document.forms[0].submit()")
+            await page.wait_for_load_state()
+            assert "not allowed" in await page.inner_text("body")
+        assert len(await library.agents()) == 1
