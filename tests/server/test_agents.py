@@ -163,6 +163,7 @@ async def test_what_is_not_here_may_be_asked_for_in_vain() -> None:
         )
 
         assert made["secrets"] == made["tool_rules"] == []
+        assert made["enable_sleeptime"] is False
 
 
 async def test_tools_by_name_and_id() -> None:

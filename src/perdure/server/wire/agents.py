@@ -102,7 +102,7 @@ _Count = Annotated[int | None, Field(ge=0, le=2**53)]
 
 _WIRE_FIELDS = (
     *("embedding", "embedding_config"),
-    *("project_id", "template_id", "base_template_id"),
+    *("project_id", "template_id", "base_template_id", "enable_sleeptime"),
 )
 """Fields that are only stored and returned."""
 
@@ -424,7 +424,8 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
         "identities": [identity_shape(one) for one in state.identities],
         "pending_approval": pending_shape(state.pending),
         "message_buffer_autoclear": agent.settings.get(AUTOCLEAR, False),
-        **nulls("enable_sleeptime", "multi_agent_group", "managed_group"),
+        "enable_sleeptime": wire_fields.get("enable_sleeptime"),
+        **nulls("multi_agent_group", "managed_group"),
         "last_run_completion": stamp(ended.ended_at) if ended else None,
         "last_run_duration_ms": _duration_ms(ended),
         "last_stop_reason": ended.stop_reason if ended else None,
