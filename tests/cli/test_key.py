@@ -59,7 +59,7 @@ async def test_a_key_that_was_made_is_masked_in_the_log(
 ) -> None:
     """As one of the environment is."""
 
-    async def tell(config: ServerConfig, *_: object) -> int:
+    async def tell(config: ServerConfig, *_: object, **__: object) -> int:
         logging.getLogger("perdure").warning("somebody sent %s", config.api_key)
         return 0
 
