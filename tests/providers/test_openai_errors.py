@@ -483,6 +483,23 @@ async def test_the_tail_stands_beside_what_the_user_wrote() -> None:
         ]
 
 
+NO_PARTS = Status(422, {"error": {"message": "messages.1.content: Input should be a valid string"}})
+
+
+async def test_a_server_that_refuses_parts_is_sent_one_text() -> None:
+    """It is asked again at once, and from then on as it likes it; a refusal that nothing mends is not tried again."""
+    async with HttpModel(NO_SYSTEM, NO_PARTS, says("one"), says("two"), NO_PARTS) as server:
+        model, request = OpenAIChat(model="test", base_url=server.url), replace(REQUEST, messages=(SAID,))
+        replies = [await ask(model, request), await ask(model, request)]
+        error = await failure(model)
+        contents = [body["messages"][-1]["content"] for body in server.requests]
+
+        assert [reply.parts[0] for reply in replies] == [Text("one"), Text("two")]
+        assert contents[0] == "now" and isinstance(contents[1], list)
+        assert contents[2] == contents[3] == "hi\n\nnow" and len(contents) == 5
+        assert isinstance(error, ModelRequestRefused)
+
+
 async def test_a_server_that_refuses_a_later_system_message_is_sent_none() -> None:
     """It is asked again at once, and from then on as it likes it; another refusal is not tried again."""
     async with HttpModel(NO_SYSTEM, says("one"), says("two"), NO_SYSTEM) as server:
@@ -492,5 +509,8 @@ async def test_a_server_that_refuses_a_later_system_message_is_sent_none() -> No
 
         assert [first.parts[0], second.parts[0]] == [Text("one"), Text("two")]
         assert [len(body["messages"]) for body in server.requests] == [3, 2, 2, 2]
-        assert server.requests[2]["messages"][-1] == {"role": "user", "content": "hi\n\nnow"}
+        assert server.requests[2]["messages"][-1] == {
+            "role": "user",
+            "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": "\n\nnow"}],
+        }
         assert isinstance(error, ModelRequestRefused)

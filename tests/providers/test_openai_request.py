@@ -99,14 +99,18 @@ def test_where_roles_must_alternate_the_engine_speaks_within_the_users_message()
         )
     )
 
-    assert body["messages"][1:] == [{"role": "user", "content": f'{{"type": "memory_delta"}}\n\nhi "you"\n\n{TAIL}'}]
+    delta, said, tail = '{"type": "memory_delta"}', '\n\nhi "you"', f"\n\n{TAIL}"
+    assert body["messages"][1:] == [
+        {"role": "user", "content": [{"type": "text", "text": text} for text in (delta, said, tail)]}
+    ]
 
 
 def test_what_is_no_persons_has_the_engines_role() -> None:
     """Also a system message: the view has made an engine's message of one that somebody sent."""
     model_request = request(message(1, "system", Text("be brief")), message(2, "user", Text("hi")))
 
-    assert request_body(model_request)["messages"][1] == {"role": "user", "content": "be brief\n\nhi"}
+    parts = request_body(model_request)["messages"][1]["content"]
+    assert [part["text"] for part in parts] == ["be brief", "\n\nhi"]
     assert request_body(model_request, OWN)["messages"][1] == {"role": "system", "content": "be brief"}
 
 
@@ -275,12 +279,67 @@ def test_half_a_character_is_replaced_and_two_halves_are_joined() -> None:
     )
 
 
-def test_a_history_is_only_ever_appended_to() -> None:
-    """The messages before the tail keep their bytes from request to request."""
-    log = [message(1, "user", Text("one")), message(2, "assistant", Text("two")), message(3, "user", Text("three"))]
-    before, after = encoded(request(*log[:1], tail=TAIL)), encoded(request(*log, tail=TAIL))
+def texts(body: dict[str, Any]) -> str:
+    """What a template makes of the messages: roles and texts, with parts side by side."""
+    contents = ((one["role"], one["content"]) for one in body["messages"])
+    return "".join(
+        f"<{role}>{content if isinstance(content, str) else ''.join(part['text'] for part in content)}"
+        for role, content in contents
+    )
 
-    assert after.startswith(before[: before.index(b"one") + 3])
+
+@pytest.mark.parametrize("dialect", [OWN, Dialect(), Dialect(user_after_tool=False), Dialect(parts=False)])
+def test_a_history_is_only_ever_appended_to(dialect: Dialect) -> None:
+    """The texts before the tail are the same from request to request, so the server's cache has them."""
+    log = [
+        message(1, "user", Text("one")),
+        message(2, "assistant", Text("I look."), ToolCall("c", "look", "{}")),
+        message(3, "tool", ToolResult("c", "look", "seen")),
+        message(4, "system", Text("{}"), kind="heartbeat"),
+        message(5, "assistant", Text("two")),
+        message(6, "user", Text("three")),
+    ]
+    whole = texts(request_body(request(*log, tail=""), dialect))
+    for length in range(1, len(log) + 1):
+        body = texts(request_body(request(*log[:length], tail=TAIL), dialect))
+        before, tail, after = body.partition(TAIL)
+
+        assert tail and not after and whole.startswith(before.removesuffix("<system>").removesuffix("<user>").rstrip())
+
+
+PARTS = [{"type": "text", "text": "hi"}, {"type": "text", "text": f"\n\n{TAIL}"}]
+
+
+@pytest.mark.parametrize("provider", ["openrouter", "mistral", "vllm", "ollama", "lmstudio"])
+def test_what_the_user_wrote_is_a_part_of_its_own(provider: str) -> None:
+    """Where a later system message is refused, or moved to the front without a word."""
+    dialect = dialect_of(provider, "http://somewhere:8000/v1", "qwen3")
+    body = request_body(request(message(1, "user", Text("hi")), tail=TAIL), dialect)
+
+    assert body["messages"][1:] == [{"role": "user", "content": PARTS}]
+
+
+@pytest.mark.parametrize("provider", ["openai", "deepseek", "groq", "together", "xai"])
+def test_what_the_user_wrote_is_a_message_of_its_own(provider: str) -> None:
+    """Where a system message may stand anywhere."""
+    dialect = dialect_of(provider, "http://somewhere:8000/v1", "qwen3")
+    body = request_body(request(message(1, "user", Text("hi")), tail=TAIL), dialect)
+
+    assert body["messages"][1:] == [{"role": "user", "content": "hi"}, {"role": "system", "content": TAIL}]
+
+
+@pytest.mark.parametrize(("provider", "model"), [("mistral", "m"), ("vllm", "Ministral-3"), ("ollama", "devstral:24b")])
+def test_no_user_follows_a_tool_of_mistrals_models(provider: str, model: str) -> None:
+    """They refuse it: the engine speaks within the last result, a person after a short answer."""
+    call, result = ToolCall("c", "look", "{}"), ToolResult("c", "look", "seen")
+    log = [message(1, "user", Text("hi")), message(2, "assistant", call), message(3, "tool", result)]
+    beat = message(4, "user", Text("{}"), kind="heartbeat")
+    dialect = dialect_of(provider, "http://somewhere:8000/v1", model)
+    told = request_body(request(*log, beat, tail=TAIL), dialect)["messages"][-1]
+    *_, answer, person = request_body(request(*log, message(4, "user", Text("and?"))), dialect)["messages"]
+
+    assert (told["role"], told["content"]) == ("tool", f"seen\n\n{{}}\n\n{TAIL}")
+    assert (answer["role"], person) == ("assistant", {"role": "user", "content": "and?"})
 
 
 def marks(*messages: Message, tail: str = TAIL, model: str = "anthropic/claude-haiku-4.5") -> list[tuple[str, str]]:
@@ -290,11 +349,9 @@ def marks(*messages: Message, tail: str = TAIL, model: str = "anthropic/claude-h
     marked, plain = (body["messages"] for body in bodies)
     found = []
     for one, same in zip(marked, plain, strict=True):
-        if isinstance(one["content"], list):
+        if one != same:
             assert one["content"] == [{"type": "text", "text": same["content"], "cache_control": {"type": "ephemeral"}}]
             found.append((one["role"], same["content"]))
-        else:
-            assert one == same
     return found
 
 

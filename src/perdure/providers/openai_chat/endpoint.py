@@ -26,8 +26,14 @@ IDLE_S = 30.0
 _OWN_HOSTS = ("openai.com", "openai.azure.com")
 _TAKING_SYSTEM = ("openai", "deepseek", "groq", "together", "xai")
 """Providers that take system messages anywhere. A server behind the name of `openai` may still refuse them; then the
-model goes on with the role `user` (`without_system`)."""
+model goes on with the role `user` (`simpler`).
+
+No other name is among them. Mistral refuses a system message at the end. Templates of open models (Qwen 3.5, Gemma,
+Mistral) refuse one that is not first, or move it to the front without a word, as Ollama does and OpenRouter for Claude:
+then the cache is lost with each change of the tail."""
 _REFUSED_ROLE = re.compile(r"\bsystem\b|\brole|alternat|template", re.IGNORECASE)
+_REFUSED_PARTS = re.compile(r"\b(?:string|str|list|array|sequence)\b", re.IGNORECASE)
+_MISTRAL = re.compile(r"[sx]tral\b")
 
 _REASONING_MODEL = re.compile(r"(?:o\d|gpt-(?:[5-9]|\d\d))")
 _TEXT_ONLY = re.compile(
@@ -44,7 +50,10 @@ class Dialect:
     Args:
         engine_role: the role of the engine's messages (memory deltas, heartbeats, summaries, alerts, the tail). It is
             `user` where the templates of open models allow `system` only first, and want `user` and `assistant` to
-            alternate; adjacent user messages are then joined, so what the user wrote does not stand alone.
+            alternate; adjacent user messages are then one message, with a part for each.
+        parts: whether a user's message may hold several texts; else they are joined.
+        user_after_tool: whether a user may follow a tool. Mistral's models refuse that: what the engine says there is
+            added to the last result, and a message of a person follows a short answer.
         output_limit: the field for the most tokens of an answer.
         allowed_tools: whether a choice among several tools can be asked for without leaving the others out.
         reasoning: "effort" is OpenAI's field `reasoning_effort`, "object" OpenRouter's `reasoning`.
@@ -58,6 +67,8 @@ class Dialect:
     """
 
     engine_role: Literal["system", "user"] = "user"
+    parts: bool = True
+    user_after_tool: bool = True
     output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     allowed_tools: bool = False
     reasoning: Literal["effort", "object"] = "effort"
@@ -79,6 +90,7 @@ def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str 
     completion = own or (provider == "openai" and _REASONING_MODEL.match(model) is not None)
     return Dialect(
         engine_role="system" if takes_system else "user",
+        user_after_tool=provider != "mistral" and not _MISTRAL.search(model.lower()),
         output_limit="max_completion_tokens" if completion else "max_tokens",
         allowed_tools=own,
         reasoning="object" if provider == "openrouter" else "effort",
@@ -92,13 +104,14 @@ def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str 
     )
 
 
-def without_system(dialect: Dialect, fault: ModelError) -> Dialect | None:
-    """The dialect that a server may take which has refused a request for its system messages; None: it was refused for
-    something else."""
-    refused = fault.status in (400, 422, 500) and _REFUSED_ROLE.search(str(fault)) is not None
-    if dialect.engine_role != "system" or not refused:
+def simpler(dialect: Dialect, fault: ModelError) -> Dialect | None:
+    """The dialect that a server may take which has refused a request for its system messages, or for the parts of a
+    message; None: it was refused for something else."""
+    if fault.status not in (400, 422, 500):
         return None
-    return replace(dialect, engine_role="user")
+    if dialect.engine_role == "system":
+        return replace(dialect, engine_role="user") if _REFUSED_ROLE.search(str(fault)) else None
+    return replace(dialect, parts=False) if dialect.parts and _REFUSED_PARTS.search(str(fault)) else None
 
 
 def is_openai(base_url: str) -> bool:

@@ -15,7 +15,7 @@ from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, Mo
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.bounded import answer_pieces
 from perdure.providers.masking import mask_fields, mask_headers
-from perdure.providers.openai_chat.endpoint import Connections, api_url, dialect_of, request_headers, without_system
+from perdure.providers.openai_chat.endpoint import Connections, api_url, dialect_of, request_headers, simpler
 from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_response
 from perdure.providers.openai_chat.request import Body, build_body
 from perdure.providers.openai_chat.stream import AnswerReader
@@ -75,7 +75,8 @@ class OpenAIChat:
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         """Deltas while the answer is made, then the one reply. Raises: ModelError, with its `exchange`.
 
-        A server that refuses the engine's system messages is sent them in the role of the user, from then on.
+        A server that refuses the engine's system messages is sent them in the role of the user, from then on; and as
+        one text, if it refuses several in a message.
         """
         body = build_body(request, model=self.model, dialect=self._dialect, stream=self._stream)
         reader = AnswerReader(self._target.who, lambda error: error_in_answer(error, self._target), self._target.mask)
@@ -84,17 +85,19 @@ class OpenAIChat:
         try:
             async with asyncio.timeout_at(deadline):
                 response = await self._send(body)
-            if not response.is_success:
+            dialect = self._dialect
+            while not response.is_success:
                 refusal = await error_of_response(response, self._target, deadline)
-                if (dialect := without_system(self._dialect, refusal)) is None:
+                if (other := simpler(dialect, refusal)) is None:
                     raise refusal
                 await response.aclose()
-                body = build_body(request, model=self.model, dialect=dialect, stream=self._stream)
+                dialect = other
+                before, body = body, build_body(request, model=self.model, dialect=dialect, stream=self._stream)
+                if body.data == before.data:
+                    raise refusal
                 async with asyncio.timeout_at(deadline):
                     response = await self._send(body)
-                if not response.is_success:
-                    raise await error_of_response(response, self._target, deadline)
-                self._dialect = dialect  # it takes this one, so the next request begins with it
+            self._dialect = dialect  # it takes this one, so the next request begins with it
             chunks = answer_pieces(response)
             while not reader.done and (chunk := await _next(chunks, deadline, reader)) is not None:
                 for delta in reader.feed(chunk):

@@ -106,25 +106,38 @@ def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
 
 
 def _messages(request: ModelRequest, dialect: Dialect) -> Iterator[dict[str, Any]]:
-    """All messages of a request; adjacent user messages are joined where roles must alternate."""
+    """All messages of a request; adjacent user messages are one where roles must alternate."""
     shapes: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
     pictures: list[Image] = []
     for message in request.messages:
         if message.role != "tool" and pictures:
-            shapes.append(_pictures_of_results(pictures, dialect))
+            _add(shapes, [_pictures_of_results(pictures, dialect)], dialect)
             pictures = []
-        shapes += wire_messages(message, dialect)
+        _add(shapes, wire_messages(message, dialect), dialect, engine=(message.role, message.kind) not in _ROLES)
         if message.role == "tool":
             pictures += images_of(message.parts)
     if pictures:
-        shapes.append(_pictures_of_results(pictures, dialect))
+        _add(shapes, [_pictures_of_results(pictures, dialect)], dialect)
     if request.tail:
-        shapes.append({"role": dialect.engine_role, "content": request.tail})
+        _add(shapes, [{"role": dialect.engine_role, "content": request.tail}], dialect, engine=True)
     for role, group in groupby(shapes, key=lambda shape: shape["role"]):
         if role == "user" and dialect.engine_role == "user":
-            yield {"role": role, "content": _join_contents([shape["content"] for shape in group])}
+            yield {"role": role, "content": _join_contents([shape["content"] for shape in group], dialect)}
         else:
             yield from group
+
+
+def _add(
+    shapes: list[dict[str, Any]], added: Sequence[dict[str, Any]], dialect: Dialect, *, engine: bool = False
+) -> None:
+    """Append messages; after a tool's result, where no user may follow, a text of the engine is added to the result."""
+    follows_tool = bool(added) and added[0]["role"] == "user" and bool(shapes) and shapes[-1]["role"] == "tool"
+    if dialect.user_after_tool or not follows_tool:
+        shapes += added
+    elif engine and isinstance(added[0]["content"], str):
+        shapes[-1] |= {"content": f"{shapes[-1]['content']}\n\n{added[0]['content']}"}
+    else:
+        shapes += [{"role": "assistant", "content": "."}, *added]
 
 
 def _content(parts: Sequence[Part], dialect: Dialect) -> str | list[dict[str, Any]]:
@@ -148,14 +161,18 @@ def _pictures_of_results(images: Sequence[Image], dialect: Dialect) -> dict[str,
     return {"role": "user", "content": _content(parts, dialect)}
 
 
-def _join_contents(contents: Sequence[str | list[dict[str, Any]]]) -> str | list[dict[str, Any]]:
-    """The contents of adjacent messages as one."""
+def _join_contents(contents: Sequence[str | list[dict[str, Any]]], dialect: Dialect) -> str | list[dict[str, Any]]:
+    """The contents of adjacent messages as one, with a part for each text; the later ones begin with an empty line,
+    because some templates put parts side by side."""
+    if len(contents) == 1:
+        return contents[0]
     texts = [content for content in contents if isinstance(content, str)]
-    if len(texts) == len(contents):
+    if len(texts) == len(contents) and not dialect.parts:
         return "\n\n".join(texts)
     parts: list[dict[str, Any]] = []
     for content in contents:
-        parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
+        gap = "\n\n" if parts and parts[-1]["type"] == "text" else ""
+        parts += [{"type": "text", "text": f"{gap}{content}"}] if isinstance(content, str) else content
     return parts
 
 
