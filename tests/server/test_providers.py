@@ -16,7 +16,7 @@ from perdure.server.config import ServerConfig
 from perdure.settings import Settings
 from perdure.testing import says
 from perdure.testing.http_model import HttpModel
-from tests.server.routed import Routed, routed
+from tests.server.routed import MODEL, Routed, routed
 from tests.toolbox.names import PUBLIC
 from tests.toolbox.web_site import page, serving
 
@@ -239,3 +239,27 @@ async def test_a_provider_that_points_elsewhere_is_not_followed(server: Routed, 
 
     assert made["last_synced"] is None and http.connections == 0
     assert (answer.status_code, "answered 307" in answer.text) == (400, True)
+
+
+async def test_a_window_is_at_most_that_of_its_model(server: Routed, http: HttpModel) -> None:
+    """Each step tells the window of its request: a conversation's own, the agent's, or less, if the model has less."""
+    await server.post("/v1/providers/", fields(http))
+    wide = {"model": "mine/gpt-4o", "context_window_limit": 500_000}
+    agent = await server.post("/v1/agents/", wide)
+    other = await server.post("/v1/agents/", {**wide, "model": MODEL})
+    narrow = await server.post(f"/v1/conversations/?agent_id={agent['id']}", {"context_window_limit": 20_000})
+    conversation = await server.post(f"/v1/conversations/?agent_id={agent['id']}", {"context_window_limit": 500_000})
+    windows = []
+    for path in (
+        f"agents/{agent['id']}",
+        f"agents/{other['id']}",
+        f"conversations/{narrow['id']}",
+        f"conversations/{conversation['id']}",
+    ):
+        await server.post(f"/v1/{path}/messages", {"input": "hi", "streaming": False})
+        [step] = await server.get("/v1/steps/", limit=1)
+        windows.append(step["context_window_limit"])
+    patched = await server.patch(f"/v1/agents/{agent['id']}", {"context_window_limit": 600_000})
+
+    assert windows == [128_000, 500_000, 20_000, 128_000]
+    assert [one["llm_config"]["context_window"] for one in (agent, other, patched)] == [128_000, 500_000, 128_000]

@@ -125,3 +125,6 @@ class Models(Protocol):
 
     def window_tokens(self, handle: str) -> int | None:
         """Return the model's window; None: unknown."""
+
+    def most_window_tokens(self, handle: str) -> int | None:
+        """Return what no window of the model may exceed; None: unknown, so a setting decides."""

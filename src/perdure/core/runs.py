@@ -263,6 +263,7 @@ class Recipe:
         overcount: by how much the estimate is too high, from the provider's count of an earlier request; negative if it
             is too low. `tokens - overcount` was certified to fit.
         estimator: (tokens - overcount) / tokens.
+        window_tokens: that it had to fit, with the answer; 0: not recorded.
         tool_choice: the tool choice by the agent's tool rules, a list of names or a word; None: free.
         single_calls: whether tool rules allow only one call at a time.
     """
@@ -276,6 +277,7 @@ class Recipe:
     digest: str = ""
     tokens: int = 0
     overcount: int = 0
+    window_tokens: int = 0
     tool_choice: str | tuple[str, ...] | None = None
     single_calls: bool = False
 

@@ -109,10 +109,13 @@ class UnitInputs:
     def window(self, agent: Agent) -> tuple[int, int]:
         """(Tokens of the agent's window, how many of them are kept for the answer: at most a quarter).
 
-        The window is the agent's own setting, else what its model takes, at most the engine's setting.
+        The window is the agent's own setting, at most what its model is known to take; else what its model takes, at
+        most the engine's setting.
         """
         tokens = agent.settings.get("context_window_tokens")
-        if not isinstance(tokens, int):
+        if isinstance(tokens, int):
+            tokens = min(tokens, self.models.most_window_tokens(agent.model) or tokens)
+        else:
             most = self.settings.context_window_tokens
             tokens = min(self.models.window_tokens(agent.model) or most, most)
         return tokens, min(self.settings.reserve_tokens, tokens // 4)

@@ -180,6 +180,13 @@ class ModelRegistry:
             else facts_of(self.catalog_handle(handle)).window_tokens
         )
 
+    def most_window_tokens(self, handle: str) -> int | None:
+        """The window of a model that a catalog has. Raises: InvalidInput, as `window_tokens`."""
+        if handle == EXTRACTIVE or handle in self._own_handles:
+            return None
+        facts = facts_of(self.catalog_handle(handle))
+        return facts.window_tokens if facts.known else None
+
     def takes(self, handle: str) -> bool:
         """Whether a new agent may have this model. The provider's listing decides; without one the answer is yes,
         except for a server that no variable names and that does not answer."""

@@ -398,6 +398,7 @@ def _add_step(builder: _Builder, view: View, size: _Size) -> Step:
         digest=view.digest(size.status),
         tokens=size.estimated,
         overcount=size.overcount,
+        window_tokens=inputs.window(agent)[0],
         tool_choice=None if rules is None else rules.choice,
         single_calls=rules is not None,
     )

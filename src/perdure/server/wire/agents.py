@@ -388,7 +388,7 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
     blocks = [block_shape(block) for block in state.blocks]
     secrets = [secret_shape(secret) for secret in state.secrets]
     ended = run if run is not None and run.ended else None
-    files = limits_of(agent, agent.settings.get("context_window_tokens") or facts.window_tokens)
+    files = limits_of(agent, facts.window_of(agent.settings))
     return {
         "created_by_id": agent.created_by,
         "last_updated_by_id": agent.updated_by,

@@ -31,13 +31,14 @@ _Temperature = Annotated[float | None, Field(ge=0, le=2, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A model's window and its longest answer, in tokens.
+    """A model's window, its longest answer, and what no window of it may exceed (None: unknown); in tokens.
 
-    `known_as`: the handle in the catalog of a model whose provider a client registered; None: it is another's.
+    `known_as`: the handle by the type of a model whose provider a client registered; None: it is another's.
     """
 
     window_tokens: int
     max_output_tokens: int
+    most_tokens: int | None = None
     known_as: str | None = None
 
     @property
@@ -45,13 +46,23 @@ class Facts:
         """Whose provider it is, as clients know it."""
         return "base" if self.known_as is None else "byok"
 
+    def window_of(self, settings: Mapping[str, Any]) -> int:
+        """The window of an agent with these settings."""
+        tokens: int = settings.get("context_window_tokens") or self.window_tokens
+        return min(tokens, self.most_tokens or tokens)
+
 
 def facts_of(app: App, handle: str) -> Facts:
     """The facts of a model from the catalog, or from the settings if it has none."""
     limit = app.settings.context_window_tokens  # no more is used of any model
     window = min(app.models.window_tokens(handle) or limit, limit)
     most = composition.facts_of(app.models.catalog_handle(handle)).max_output_tokens
-    return Facts(window_tokens=window, max_output_tokens=min(most, window), known_as=app.models.stored_as(handle))
+    return Facts(
+        window_tokens=window,
+        max_output_tokens=min(most, window),
+        most_tokens=app.models.most_window_tokens(handle),
+        known_as=app.models.stored_as(handle),
+    )
 
 
 def handles_of(app: App) -> list[str]:
@@ -186,7 +197,7 @@ def llm_config_shape(handle: str, facts: Facts, settings: Mapping[str, Any]) -> 
         "provider_name": provider,
         "provider_category": facts.provider_category,
         "model_wrapper": None,
-        "context_window": settings.get("context_window_tokens") or facts.window_tokens,
+        "context_window": facts.window_of(settings),
         "put_inner_thoughts_in_kwargs": False,
         "handle": handle,
         "temperature": _or(settings.get("temperature"), 1.0),

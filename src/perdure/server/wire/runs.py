@@ -107,8 +107,8 @@ def wire_trace(step: Step, run: Run, exchange: Exchange) -> dict[str, Any]:
 
 
 def wire_step(step: Step, run: Run, agent: Agent, facts: Facts) -> dict[str, Any]:
-    """A model call; project and window are those of the agent. One that a dead process left (`abandoned`) is `failed`
-    on the wire."""
+    """A model call; its project is that of the agent, and so is its window, if it recorded none. One that a dead
+    process left (`abandoned`) is `failed` on the wire."""
     provider, _, model = step.model.partition("/")
     usage = step.usage
     return {
@@ -123,7 +123,7 @@ def wire_step(step: Step, run: Run, agent: Agent, facts: Facts) -> dict[str, Any
         "model": model or provider,
         "model_handle": step.model,
         "model_endpoint": None,
-        "context_window_limit": agent.settings.get("context_window_tokens") or facts.window_tokens,
+        "context_window_limit": step.recipe.window_tokens or facts.window_of(agent.settings),
         **_counts(usage),
         **_cache_counts(usage),
         **_detail_fields(usage),
