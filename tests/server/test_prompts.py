@@ -7,11 +7,16 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from perdure.core.runs import Usage
 from perdure.providers.openai_chat import OpenAIChat
+from perdure.providers.pydantic_ai import DirectModel
 from perdure.testing import ScriptedModel, calls, fails, says
 from perdure.testing.http_model import HttpModel
+from tests.providers.pydantic_ai.support import MODELS, sse
 from tests.server.routed import GPT, MODEL, Routed, routed
+from tests.support.http_payloads import PayloadServer
 from tests.support.servers import in_process
 
 UNKNOWN = "agent-123e4567-e89b-42d3-a456-426614174000"
@@ -80,6 +85,31 @@ async def test_a_payload_is_what_a_run_would_send(tmp_path: Path) -> None:
             assert payload == sent
             assert sent["messages"][-1] == {"role": "user", "content": "two"}
             assert overridden["messages"][0] == {"role": "system", "content": "You are a parrot."}
+
+
+@pytest.mark.parametrize(
+    ("provider", "answer", "messages"),
+    [("anthropic", "anthropic_text", "messages"), ("google", "gemini_text", "contents")],
+)
+async def test_a_payload_has_the_form_of_its_provider(
+    tmp_path: Path, provider: str, answer: str, messages: str
+) -> None:
+    """As the provider's own SDK builds it; nothing is sent."""
+    async with PayloadServer(sse(answer)) as http:
+        model = DirectModel(provider=provider, model=MODELS[provider], api_key="k", base_url=http.url)
+        async with aclosing(model), in_process(tmp_path, model=model) as (client, perdure):
+            path = f"/v1/agents/{(await perdure.create_agent()).id}/messages"
+            await client.post(path, json={"input": "one"})
+            payload = (await client.post(f"{path}/preview-raw-payload", json={"input": "two"})).json()
+            assert len(http.received) == 1
+            await client.post(path, json={"input": "two"})
+            sent = http.received[1].json
+
+    for body in (payload, sent):
+        *body[messages], last = body[messages]
+        parts = last.get("content") or last["parts"]
+        assert [part["text"] for part in parts[:-1]] == ["two"]  # the last one has the time
+    assert payload == sent
 
 
 async def test_a_payload_of_a_model_without_the_chat_api() -> None:

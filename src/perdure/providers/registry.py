@@ -147,16 +147,21 @@ class ModelRegistry:
                 self._cache[key] = build_model(endpoint, name, self._connections)
             return self._cache[key]
 
-    def payload(self, request: ModelRequest) -> Mapping[str, Any]:
-        """The body by which a request would be sent. That of a model without OpenAI's chat API has that form too, as
-        the nearest that can be shown. Raises: ModelNotFound, ModelRequestRefused."""
+    async def payload(self, request: ModelRequest) -> Mapping[str, Any]:
+        """The body by which a request would be sent. That of a model without an API has the form of OpenAI's.
+
+        Raises: ModelNotFound, ModelError.
+        """
         from perdure.providers.openai_chat import OpenAIChat
+        from perdure.providers.pydantic_ai import DirectModel
         from perdure.providers.retrying import Retrying
 
         model = self.find(request.model)
         if model is None:
             raise self.not_found(request.model)
         chat = model.model if isinstance(model, Retrying) else model
+        if isinstance(chat, DirectModel):
+            return await chat.payload(request)
         if not isinstance(chat, OpenAIChat):
             chat = OpenAIChat(model=request.model.partition("/")[2], base_url="https://api.openai.com")
         return chat.payload(request)

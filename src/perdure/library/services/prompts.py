@@ -78,7 +78,7 @@ class PromptService:
     ) -> Mapping[str, Any]:
         """The body of the request by which a model would be asked to answer these messages. Nothing is stored.
 
-        Raises: InvalidInput, EmptyMessage, NotFound, ModelNotFound, ToolError.
+        Raises: InvalidInput, EmptyMessage, NotFound, ModelNotFound, ModelError, ToolError.
         """
         if options.model is not None:
             options = replace(options, model=await self._models.resolve(options.model))
@@ -107,7 +107,7 @@ class PromptService:
         theirs = {tool["name"]: tool for tool in client_tools if tool.get("type") != SKILL}
         tools = (*(tool for tool in request.tools if tool["name"] not in theirs), *theirs.values())
         system = request.system if options.system is None else options.system
-        return self._app.models.payload(replace(request, tools=tools, system=system))
+        return await self._app.models.payload(replace(request, tools=tools, system=system))
 
     def _row(self, agent: Agent, draft: Draft, seq: int) -> Message:
         """A draft as the row that it would be."""

@@ -19,6 +19,7 @@ from perdure.providers.pydantic_ai.dialects import dialect_of
 from perdure.providers.pydantic_ai.faults import missing
 
 if TYPE_CHECKING:
+    import httpx
     import httpx2
     from pydantic_ai.models import Model
     from pydantic_ai.providers import Provider
@@ -47,6 +48,25 @@ class Connection:
         elif self.provider is not None:
             async with self.provider:  # the exit closes the provider's own client
                 pass
+
+
+class Recorder:
+    """In place of a guard: it keeps the body of a request, and refuses it instead of sending it."""
+
+    def __init__(self) -> None:
+        self.body = b""
+
+    def transport(self, verify: ssl.SSLContext) -> httpx.AsyncBaseTransport:
+        raise NotImplementedError("requests of the SDKs are sent by httpx2")
+
+    def transport2(self, verify: ssl.SSLContext) -> httpx2.AsyncBaseTransport:
+        import httpx2
+
+        async def record(request: httpx2.Request) -> httpx2.Response:
+            self.body = await request.aread()
+            return httpx2.Response(400)
+
+        return httpx2.MockTransport(record)
 
 
 def key_of(provider: str, api_key: str | None) -> str | None:

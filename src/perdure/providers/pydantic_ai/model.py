@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -14,7 +14,7 @@ from perdure.core.messages import parts_to_json
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.guard import Guard
 from perdure.providers.masking import mask_fields, mask_text
-from perdure.providers.pydantic_ai.connect import WIRE, Connection, connect, key_of
+from perdure.providers.pydantic_ai.connect import NO_KEY, WIRE, Connection, Recorder, connect, key_of
 from perdure.providers.pydantic_ai.dialects import dialect_of
 from perdure.providers.pydantic_ai.faults import fault, redirected
 from perdure.providers.pydantic_ai.from_provider import Deltas, to_parts, to_stop_reason, to_usage
@@ -119,6 +119,27 @@ class DirectModel:
                 raise
             model_error.exchange = self._exchange(wire, response)
             raise model_error from None  # its cause may show the key
+
+    async def payload(self, request: ModelRequest) -> Mapping[str, Any]:
+        """The body that this request would be sent with, as the provider's SDK builds it; nothing is sent.
+
+        Raises: ModelError: the request can't be built.
+        """
+        recorder = Recorder()
+        key = key_of(self._provider, self._api_key) or NO_KEY
+        unsent = DirectModel(
+            provider=self._provider, model=self._model, api_key=key, base_url=self._base_url, guard=recorder
+        )
+        try:
+            async for _ in unsent.respond(request):
+                pass
+        except ModelError:
+            if not recorder.body:
+                raise
+        finally:
+            await unsent.aclose()
+        payload: dict[str, Any] = json.loads(recorder.body)
+        return payload
 
     async def aclose(self) -> None:
         """Close the connections. The model can still be used: it opens new ones."""
