@@ -263,3 +263,26 @@ async def test_a_window_is_at_most_that_of_its_model(server: Routed, http: HttpM
 
     assert windows == [128_000, 500_000, 20_000, 128_000]
     assert [one["llm_config"]["context_window"] for one in (agent, other, patched)] == [128_000, 500_000, 128_000]
+
+
+async def test_a_registered_provider_shows_as_the_clients_own(server: Routed, http: HttpModel) -> None:
+    """Its models, agents with them, and their steps are `byok`, of its type and with its prices; others are `base`."""
+    types = {"one": "anthropic", "two": "zai", "three": "ollama"}
+    for name, kind in types.items():
+        await server.post("/v1/providers/", fields(http, name=name, provider_type=kind))
+    handles = [*(f"{name}/gpt-4o" for name in types), MODEL]
+    agents = [await server.post("/v1/agents/", {"model": handle}) for handle in handles]
+    for agent in agents[1:]:
+        await server.post(f"/v1/agents/{agent['id']}/messages", {"input": "hi"})
+    steps = await server.get("/v1/steps/", order="asc")
+    explain = server.library.services.steps.explain
+    prices = [(await explain(step["agent_id"], step["id"])).price for step in steps]
+    models = await server.get("/v1/models/", provider_category="byok")
+
+    configs = [agent["llm_config"] for agent in agents]
+    assert [one["provider_category"] for one in (*configs, *models)] == [*["byok"] * 3, "base", "byok", "byok"]
+    assert [one["model_endpoint_type"] for one in configs] == [*types.values(), "openai"]
+    assert {one["handle"]: one["provider_type"] for one in models} == {"two/gpt-4o": "zai", "three/gpt-4o": "ollama"}
+    assert [agent["model_settings"]["provider_type"] for agent in agents[:2]] == ["anthropic", "zai"]
+    assert [step["provider_category"] for step in steps] == ["byok", "byok", "base"]
+    assert [price is not None and price > 0 for price in prices[:2]] == [True, False] and prices[1] == 0

@@ -131,6 +131,7 @@ class Endpoint:
         source: the names of its variables, or "port 11434".
         problem: why it can't be used, such as a malformed address; empty if none is known.
         like: the entry of `PROVIDERS` that it works as; empty: that of its own name.
+        type: its type in the words of the client who registered it; empty: nobody did.
         guard: of an address that a client chose; None: requests go wherever it leads.
     """
 
@@ -141,6 +142,7 @@ class Endpoint:
     kind: Kind = "openai_chat"
     problem: str = ""
     like: str = ""
+    type: str = ""
     guard: Guard | None = None
 
     @property
@@ -224,6 +226,7 @@ def endpoint_of_type(name: str, kind: str, *, base_url: str, api_key: str, guard
         source=name,
         kind=like.kind,
         like=like.name,
+        type=kind,
         guard=guard if base_url or like.local else None,
     )
 

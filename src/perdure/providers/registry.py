@@ -112,15 +112,17 @@ class ModelRegistry:
         return self._configured.get(name) or self._stored.get(name) or self._default_endpoints.get(name)
 
     def stored_as(self, handle: str) -> str | None:
-        """The handle that a model of a registered provider has at the one that it works as; None: nobody registered
-        its provider."""
+        """The handle that a model of a registered provider would have by its type, in the words of the client; None:
+        nobody registered its provider."""
         name, _, model = handle.partition("/")
         endpoint = self._stored.get(name)
-        return None if endpoint is None else f"{endpoint.entry.name}/{model}"
+        return None if endpoint is None else f"{endpoint.type}/{model}"
 
     def catalog_handle(self, handle: str) -> str:
         """The handle under which the catalog has this model."""
-        return self.stored_as(handle) or handle
+        name, _, model = handle.partition("/")
+        endpoint = self._stored.get(name)
+        return handle if endpoint is None else f"{endpoint.entry.name}/{model}"
 
     @property
     def listings(self) -> Mapping[str, Listing]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from perdure.app import App, facts_of
+from perdure.app import App, ModelRegistry, facts_of
 from perdure.context.request.assemble import View, assemble, digest_of
 from perdure.context.request.explain import Explanation, Prices, explain
 from perdure.context.window.overview import ContextOverview
@@ -78,7 +78,7 @@ class StepService:
     """
 
     def __init__(self, app: App) -> None:
-        self._ports = app.ports
+        self._ports, self._models = app.ports, app.models
 
     async def get(self, step_id: StepId) -> StepOfRun:
         """The step with its run and agent. Raises: NotFound."""
@@ -164,7 +164,7 @@ class StepService:
     ) -> Sequence[StepInfo]:
         """A page of the agent's steps, newest first: all, or of one conversation or run, older than `before`."""
         check_limit(limit)
-        return await self._ports.store.read(_list_steps, agent_id, conversation, run_id, limit, before)
+        return await self._ports.store.read(_list_steps, self._models, agent_id, conversation, run_id, limit, before)
 
     async def build_request(self, agent_id: AgentId, step_id: StepId) -> ModelRequest:
         """The request of a step, built again from the log. Raises: InvalidInput, NotFound, ReplayMismatch."""
@@ -176,7 +176,7 @@ class StepService:
         def read(tx: Tx) -> Explanation:
             step = _find_step(tx, agent_id, step_id)
             view, _ = _build_request(tx, step)
-            return explain(step, view, prices=_prices_of(step.model), counter=self._ports.counter)
+            return explain(step, view, prices=_prices_of(step.model, self._models), counter=self._ports.counter)
 
         return await self._ports.store.read(read)
 
@@ -232,6 +232,7 @@ def _find_step(tx: Tx, agent_id: AgentId, step_id: StepId) -> Step:
 
 def _list_steps(
     tx: Tx,
+    models: ModelRegistry,
     agent_id: AgentId,
     conversation: ConversationId | None,
     run_id: RunId | None,
@@ -253,7 +254,7 @@ def _list_steps(
             if older is None or _step_place(step) < _step_place(older)
         ][:limit]
     runs = {key: tx.runs.get_by_key(key) for key in dict.fromkeys(RunKey(agent_id, step.run_seq) for step in steps)}
-    prices = {model: _prices_of(model) for model in dict.fromkeys(step.model for step in steps)}
+    prices = {model: _prices_of(model, models) for model in dict.fromkeys(step.model for step in steps)}
     infos: list[StepInfo] = []
     for place, step in enumerate(steps):
         step_run = runs[RunKey(agent_id, step.run_seq)]
@@ -286,9 +287,9 @@ def _list_steps(
     return infos
 
 
-def _prices_of(model: str) -> Prices:
+def _prices_of(model: str, models: ModelRegistry) -> Prices:
     """The prices of a model. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
-    facts = facts_of(model)
+    facts = facts_of(models.catalog_handle(model))
     return Prices(
         input=facts.input_price,
         cached_input=facts.cached_price,
