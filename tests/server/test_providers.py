@@ -125,6 +125,9 @@ async def test_a_key_that_the_provider_refuses(server: Routed, http: HttpModel) 
         ({"base_url": "ftp://x"}, 422, "base_url"),
         ({"base_url": "http://ann:word@example.com/v1"}, 422, "user name or password"),
         ({"base_url": "http://example.com:0/v1"}, 422, "base_url"),
+        ({"base_url": "http://xn--/v1"}, 422, "base_url"),
+        ({"base_url": "http://169.254.169.254/v1"}, 400, "metadata"),
+        ({"provider_type": ""}, 422, "provider_type"),
         ({"provider_type": "unheard", "base_url": None}, 422, "needs one"),
         ({"api_key": "a\nb"}, 422, "api_key"),
         ({"provider_type": "azure"}, 501, "protocol"),
@@ -138,6 +141,19 @@ async def test_bad_providers_are_refused(
 
     assert (refused[0], part in refused[1], KEY in refused[1]) == (status, True, False), refused
     assert await server.get("/v1/providers/") == []
+
+
+async def test_blanks_are_no_key_and_no_type(server: Routed, http: HttpModel) -> None:
+    """Spaces around a key come from pasting; a type can't be changed to nothing."""
+    made = await server.post("/v1/providers/", fields(http, api_key=f" {KEY} "))
+    keyless = await server.post("/v1/providers/", fields(http, name="open", api_key="  "))
+    for name in ("mine", "open"):
+        agent = await server.post("/v1/agents/", {"model": f"{name}/gpt-4o"})
+        await server.post(f"/v1/agents/{agent['id']}/messages", {"input": "hi"})
+
+    assert made["last_synced"] and keyless["last_synced"]
+    assert [one.get("authorization") for one in http.headers] == [f"Bearer {KEY}", None]
+    assert (await server.refused("PATCH", f"/v1/providers/{made['id']}", {"provider_type": ""}))[0] == 422
 
 
 async def test_a_name_is_taken_once(server: Routed, http: HttpModel) -> None:

@@ -55,8 +55,10 @@ class ProviderGuard:
         import httpx
 
         try:
-            await self._guard().resolve_url(httpx.URL(url))
-        except httpx.InvalidURL as error:
+            parsed = httpx.URL(url)
+            _ = parsed.host  # which fails for what only looks like IDNA
+            await self._guard().resolve_url(parsed)
+        except (httpx.InvalidURL, UnicodeError) as error:
             raise InvalidInput(f"base_url is no address: {error}") from error
 
     def _guard(self) -> WebGuard:

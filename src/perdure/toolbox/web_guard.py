@@ -241,7 +241,8 @@ async def send_checked(guard: WebGuard, inner: Any, request: R, http: Any) -> An
     try:
         host, addresses = await guard.resolve_url(request.url)
     except OSError as error:
-        raise http.ConnectError(f"{request.url.host} could not be resolved: {error}", request=request) from error
+        name = request.url.raw_host.decode("ascii")  # `host` fails for what only looks like IDNA
+        raise http.ConnectError(f"{name} could not be resolved: {error}", request=request) from error
     failure = http.ConnectError(f"{host} has no address", request=request)
     for address in addresses[:ADDRESSES_MAX]:
         try:

@@ -24,7 +24,7 @@ class ProviderChangesIn(WireRequest):
     """Changes of a provider. A field that is missing or null stays, and so does the key if it is empty."""
 
     name: _Word = None
-    provider_type: _Word = None
+    provider_type: _Type | None = None
     api_key: _Key = None
     access_key: _Key = None
     base_url: _Url = None
@@ -42,7 +42,7 @@ class ProviderChangesIn(WireRequest):
         return ProviderFields(
             name=self.name,
             provider_type=self.provider_type,
-            api_key=self.api_key,
+            api_key=self.api_key and self.api_key.strip(),
             base_url=self.base_url,
             region=self.region,
             api_version=self.api_version,
