@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from tests.contracts.agents import AgentContract
 from tests.contracts.answers import AnswerContract
+from tests.contracts.batches import BatchContract
 from tests.contracts.blocks import BlockContract
 from tests.contracts.callbacks import CallbackContract
 from tests.contracts.captures import CaptureContract
@@ -45,6 +46,7 @@ __all__ = ["StoreContract"]
 class StoreContract(
     AgentContract,
     AnswerContract,
+    BatchContract,
     BlockContract,
     CallbackContract,
     CaptureContract,

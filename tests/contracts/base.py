@@ -16,6 +16,7 @@ from perdure.core.ids import (
     DEFAULT_ORG,
     AgentId,
     ArchiveId,
+    BatchId,
     BlockId,
     ConversationId,
     FileId,
@@ -32,7 +33,7 @@ from perdure.core.ids import (
 from perdure.core.messages import Draft, Message, MessageFilter, MessageKind, Part, Role, Text
 from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.core.providers import ModelProvider
-from perdure.core.runs import Run, RunKey
+from perdure.core.runs import Batch, Callback, Run, RunKey
 from perdure.core.secrets import SandboxConfig, Variable
 from perdure.core.text.words import parse_query
 from perdure.storage.store import Store
@@ -267,6 +268,7 @@ class Contract:
         owner: str | None = None,
         until: datetime | None = None,
         waiting_input: str | None = None,
+        batch_id: BatchId | None = None,
     ) -> Run:
         """A queued run, held by nobody unless `owner` reserves it."""
         tx.agents.lock(agent_id)
@@ -279,7 +281,12 @@ class Contract:
             lease_owner=owner,
             lease_until=until,
             waiting_input=waiting_input,
+            batch_id=batch_id,
         )
+
+    def add_batch(self, tx: Tx, *, at: datetime = AT, url: str | None = None) -> Batch:
+        callback = None if url is None else Callback(url=url)
+        return tx.batches.add(Batch(id=BatchId(self.ids.new("job")), digest="d", created_at=at, callback=callback))
 
 
 def claimed(tx: Tx, key: RunKey, owner: str = "here", *, at: datetime = AT, until: datetime = UNTIL) -> Run:

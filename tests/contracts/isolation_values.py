@@ -113,6 +113,7 @@ class Values:
             **{"config_id": of.sandbox.id, "config": of.sandbox},
             **{"variable_id": of.variable.id, "variable": of.variable},
             **{"identity_id": of.identity.id, "identity": of.identity},
+            **{"batch_id": of.batch.id, "batch": of.batch},
             **{"recipe": of.step.recipe, "block_ids": (of.block.id,)},
         }
         self._owned_by_verbs: Mapping[str, Any] = {
@@ -161,6 +162,7 @@ class Values:
             "runs.claim.key": of.waiting_run.key,
             "runs.cancel_stopped.key": of.stopped_run.key,
             "files.purge.file": of.deleted,
+            "batches.add.batch": replace(of.batch, id=type(of.batch.id)(f"job-{NEW}")),
             "callbacks.put.due": of.due,
             "callbacks.put.callback": replace(of.due.callback, url="https://stolen.example"),
         }
@@ -226,7 +228,8 @@ class Values:
         of = self._of
         cursors = {"AgentId": of.agent.id, "BlockId": of.block.id, "ConversationId": of.second.id, "ToolId": of.tool.id}
         cursors |= {"IdentityId": of.identity.id, "ProviderId": of.provider.id}
-        return (cursors | {"Run": of.run, "Step": replace(of.step, index=9)}).get(kind)
+        jobs = {"Run | datetime": of.run, "Batch | datetime": of.batch}
+        return (cursors | jobs | {"Step": replace(of.step, index=9)}).get(kind)
 
     def _filters(self, kind: str) -> Iterator[Any]:
         """The empty filter of this kind first, then those that name something."""
@@ -249,6 +252,7 @@ class Values:
             case "RunFilter":
                 yield from (RunFilter(), RunFilter(agent_ids=(of.agent.id,)))
                 yield from (RunFilter(conversation_id=of.conversation.id), RunFilter(statuses=("running",)))
+                yield RunFilter(batch_id=of.batch.id)
             case "StepFilter":
                 yield from (StepFilter(), StepFilter(agent_id=of.agent.id), StepFilter(run_ids=(of.run.id,)))
                 yield StepFilter(has_feedback=False)

@@ -17,7 +17,7 @@ from perdure.core.messages import Message
 from perdure.core.models import Exchange
 from perdure.core.passages import Archive, Passage
 from perdure.core.providers import ModelProvider
-from perdure.core.runs import DueCallback, Prefix, Recipe, Run, Step, Usage
+from perdure.core.runs import Batch, DueCallback, Prefix, Recipe, Run, Step, Usage
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Variable
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.core.upkeep import Owner
@@ -61,6 +61,7 @@ class Property:
     stopped_run: Run
     waiting_run: Run
     due: DueCallback
+    batch: Batch
     opening: ConversationState
     owner: Owner
     bare_owner: Owner
@@ -130,7 +131,9 @@ def fill(contract: Contract, tx: Tx) -> Property:
     waiting_run = tx.runs.resume(
         waiting_run, resumes=0, begins_at=0, turn_from=0, answer={"yes": True}, waiting_input="more"
     )
-    second_run = claimed(tx, contract.add_run(tx, agent.id, conversation_seq=1).key)
+    batch = contract.add_batch(tx)
+    second_run = claimed(tx, contract.add_run(tx, agent.id, conversation_seq=1, batch_id=batch.id).key)
+    contract.say(tx, agent.id, "an answer", role="assistant", run=second_run)
     stopped_run = tx.runs.end(second_run, reason="requires_approval", usage=Usage(), step_count=1, failure=None, at=AT)
     stopped_run = tx.callbacks.request(stopped_run, "https://example.com/ended", at=AT)
     (due,) = tx.callbacks.list_due(at=AT, limit=9)
@@ -176,6 +179,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
         stopped_run=stopped_run,
         waiting_run=tx.runs.get_by_key(waiting_run.key),
         due=due,
+        batch=tx.batches.get(batch.id),
         opening=tx.conversations.get_state(agent.id, 0),
         owner=owner,
         bare_owner=bare_owner,

@@ -183,6 +183,7 @@ async def create_things(client: httpx.AsyncClient) -> dict[str, list[str]]:
     of_agent = f"/v1/agents/{agent['id']}"
     reply = await create(f"{of_agent}/messages", {"input": "hello"})
     run = await create(f"{of_agent}/messages/async", {"input": "hello again"})
+    batch = await create("/v1/messages/batches", {"requests": [{"agent_id": agent["id"], "input": "hello all"}]})
     steps = (await client.get(f"/v1/runs/{run['id']}/steps")).json()
     conversation = await create(f"/v1/conversations/?agent_id={agent['id']}", {})
     archive = await create("/v1/archives/", {"name": "notes"})
@@ -201,7 +202,8 @@ async def create_things(client: httpx.AsyncClient) -> dict[str, list[str]]:
         "agent_id": [agent["id"]],
         "message_id": [message["id"] for message in reply["messages"]],
         "run_id": [run["id"]],
-        "job_id": [run["id"].replace("run", "job", 1)],
+        "job_id": [run["id"].replace("run", "job", 1), batch["id"]],
+        "batch_id": [batch["id"]],
         "step_id": [step["id"] for step in steps] or ["step-123e4567-e89b-42d3-a456-426614174000"],
         "conversation_id": [conversation["id"]],
         "block_id": [block["id"] for block in agent["blocks"]],

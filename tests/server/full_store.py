@@ -13,10 +13,12 @@ from perdure.core.identities import Identity
 from perdure.core.ids import AgentId, BlockId, IdentityId, McpServerId, ProviderId, ToolId
 from perdure.core.limits import Limits
 from perdure.core.mcp import Definition, McpServer, ToolListing
+from perdure.core.messages import Text as MessageText
 from perdure.core.providers import ModelProvider
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.mcp import register_server
+from perdure.library.services.messages import NewMessage, SendOptions
 from perdure.storage.tx import Tx
 from tests.server.largest import Largest, Operation, Text, words
 
@@ -40,6 +42,7 @@ class FullStore:
     limits: Limits
     paths: Mapping[str, str]
     agents: Sequence[str]
+    batched: str
     blocks: Sequence[str]
     tools: Sequence[str]
     tool_names: Sequence[str]
@@ -92,6 +95,9 @@ class FullStore:
         def message(number: int) -> Any:
             return {"role": "user", "content": Text(self.message_chars // self.limits.messages_per_request)}
 
+        def part(number: int) -> Any:
+            return {"agent_id": self.batched, "input": Text(self.message_chars)}
+
         def past(number: int) -> Any:
             return {"role": "user", "text": Text(10_000), "occurred_at": f"2020-01-01T00:00:00.{number:06}Z"}
 
@@ -134,6 +140,7 @@ class FullStore:
             "VariableIn.value": Text(32_000),
             "VariableChangesIn.value": Text(32_000),
             **dict.fromkeys(("timeout", "template", "language")),
+            "BatchIn.requests[]": part,
             "label": lambda number: f"new{number}",
             "AgentIn.tools": None,
             "tool_rules[]": rule,
@@ -271,6 +278,9 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
     await full.import_messages(said)
     conversation = await full.new_conversation()
     run = await full.send("hello")
+    batched = await perdure.create_agent("batched", model=model, settings=window)
+    part = (batched.id, [NewMessage((MessageText("hello"),))], SendOptions())
+    batch = await perdure.services.jobs.send_batch([part])
     server = McpServer(
         id=McpServerId(ports.ids.new("mcp_server")),
         org_id=full.info.org_id,
@@ -301,6 +311,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
             "run_id": run.run_id,
             "message_id": next(message.id for message in await full.messages() if message.role == "user"),
             "job_id": run.run_id.replace("run", "job", 1),
+            "batch_id": batch.id,
             "step_id": (await full.steps())[-1].id,
             "tool_id": tool_ids[0],
             "tool_name": tool_names[1],
@@ -313,6 +324,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
             "mcp_tool_name": "look_0",
         },
         agents=agents,
+        batched=batched.id,
         blocks=block_ids,
         tools=tool_ids,
         tool_names=tool_names,

@@ -77,7 +77,8 @@ async def test_every_example_of_a_body_is_taken() -> None:
         things = await create_things(server.http)
         document = await server.get("/openapi.json")
         names, refused = set(), dict[str, str]()
-        for name, operation in operations(document):
+        # A batch comes last: other messages would wait behind it.
+        for name, operation in sorted(operations(document), key=lambda one: "/batches" in one[0]):
             content = operation.get("requestBody", {}).get("content", {}).get("application/json")
             if content is None or any(part in name for part in SKIPPED):
                 continue

@@ -193,7 +193,7 @@ class ConversationState:
     """The state of a conversation and its agent at the beginning of a run or request, read at once.
 
     Args:
-        active_run_seq: the oldest run of the conversation that has not ended.
+        active_run_seq: the run of the conversation that is running, else the oldest that waits; None: all have ended.
         agent: as `agent_in` this conversation; its own `message_count` may be old.
         message_count: how many messages the agent has.
         next_run_seq, next_message_seq: the agent's next numbers.

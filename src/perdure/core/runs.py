@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, get_args
 
-from perdure.core.ids import AgentId, ConversationId, RunId, StepId
+from perdure.core.ids import AgentId, BatchId, ConversationId, RunId, StepId
 from perdure.core.text.json_encoder import compact_json
 
 RunStatus = Literal["queued", "running", "completed", "failed", "cancelled"]
@@ -150,12 +150,13 @@ class Callback:
     error: str | None = None
 
 
-CallbackOwner = Literal["runs"]
+CallbackOwner = Literal["runs", "batches"]
+"""The table of what a callback reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class DueCallback:
-    """A report to send: of the run with this id. `due_at` is when."""
+    """A report to send: of the run or batch with this id. `due_at` is when."""
 
     owner: CallbackOwner
     id: str
@@ -180,6 +181,7 @@ class Run:
         hidden: it is deleted: no list or look-up by id shows it. Its messages stay in the log.
         options: what the request sets for its own model calls.
         callback: where its end is reported; None: nowhere.
+        batch_id: the batch that it was accepted with; None: it came alone.
     """
 
     id: RunId
@@ -210,11 +212,46 @@ class Run:
     context: tuple[str, ...] = ()
     options: RunOptions = NO_OPTIONS
     callback: Callback | None = None
+    batch_id: BatchId | None = None
 
     @property
     def ended(self) -> bool:
         """Whether the run has a stop reason."""
         return self.status not in ("queued", "running")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Requests to several agents that were accepted in one transaction; each is answered by a run.
+
+    Args:
+        digest: of its requests. It tells a retry from another batch under the same key.
+        runs: status -> how many runs of the batch have it, without those of deleted agents.
+        ended_at: the end of the newest run that has ended; None: none has.
+        callback: where the end of the last run is reported; None: nowhere.
+    """
+
+    id: BatchId
+    number: int = 0
+    digest: str
+    created_at: datetime
+    runs: Mapping[RunStatus, int] = field(default_factory=dict)
+    ended_at: datetime | None = None
+    callback: Callback | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether every run has ended."""
+        return not self.runs.keys() & {"queued", "running"}
+
+    @property
+    def status(self) -> RunStatus:
+        """What became of the runs. The batch has failed if no run brought an answer; it was cancelled if one was."""
+        if not self.ended:
+            return "queued" if self.runs.keys() == {"queued"} else "running"
+        if "cancelled" in self.runs:
+            return "cancelled"
+        return "failed" if self.runs.keys() == {"failed"} else "completed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,3 +377,4 @@ class RunFilter:
     statuses: tuple[RunStatus, ...] = ()
     stop_reason: StopReason | None = None
     background: bool | None = None
+    batch_id: BatchId | None = None

@@ -36,12 +36,6 @@ class Absent:
 
 ABSENT: Sequence[Absent] = (
     Absent(
-        ("/v1/messages/batches", "/v1/messages/batches/{rest:path}"),
-        "This server has no batches of messages yet. Send each message in the background: POST"
-        " /v1/agents/{agent_id}/messages/async, whose `callback_url` is told when its run has ended.",
-        cloud_only=False,
-    ),
-    Absent(
         ("/v1/agents/{agent_id}/schedule", "/v1/agents/{agent_id}/schedule/{rest:path}"),
         "Scheduled messages exist only in Letta's cloud. Let a program such as cron send the message when it is due:"
         " POST /v1/agents/{agent_id}/messages.",

@@ -50,8 +50,9 @@ from perdure.server.sse import Streams
 
 TITLE = "Perdure"
 MODULES = (
-    *(health, agents, folders, blocks, archives, search, passages, messages, conversations),
-    *(runs, jobs, steps, identities, groups, sandbox, tools, models, prompts, providers, mcp_servers),
+    # The paths of jobs precede those of messages, which have an id in the same place.
+    *(health, agents, folders, blocks, archives, search, passages, jobs, messages, conversations),
+    *(runs, steps, identities, groups, sandbox, tools, models, prompts, providers, mcp_servers),
 )
 
 

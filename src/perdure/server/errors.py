@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ from perdure.core.errors import (
     NotFound,
     NothingToCompact,
     PerdureError,
+    RequestRefused,
     RunFailed,
     SandboxUnavailable,
     SecretKeyMissing,
@@ -108,6 +110,8 @@ def error_answer(error: PerdureError) -> Response:
             return _answer(404, {"detail": f"{detail}. {error.helps}" if error.helps else detail})
         case NotFound():
             return _answer(404, {"detail": _not_found(error)})
+        case RequestRefused():
+            return _answer_of_request(error)
         case FileTooLarge():
             return _answer(413, {"detail": str(error)}, {"connection": "close"})
         case FileTypeUnsupported():
@@ -138,6 +142,18 @@ def error_answer(error: PerdureError) -> Response:
             return _answer(status, {"detail": str(error)}, NO_RETRY)
     log.error("%s: %s", type(error).__name__, error, exc_info=error)
     return _answer(500, UNKNOWN)
+
+
+def _answer_of_request(error: RequestRefused) -> Response:
+    """The answer for a refused request of a batch: that of the request alone, with its place."""
+    answer = error_answer(error.refusal)
+    shape = json.loads(bytes(answer.body))
+    detail, place = shape.get("detail"), f"requests.{error.place}: "
+    if isinstance(detail, dict):
+        detail["message"] = place + detail["message"]
+    elif detail is not None:
+        shape["detail"] = f"{place}{detail}"
+    return _answer(answer.status_code, shape, NO_RETRY if "x-should-retry" in answer.headers else None)
 
 
 _FINAL_ERRORS: Sequence[tuple[UnionType | type[PerdureError], int, int]] = (

@@ -38,6 +38,7 @@ BODIES: Mapping[str, Any] = {
     },
     "AgentChangesIn": {"name": "Anne", "tags": ["support", "tea"]},
     "SendRequest": {"messages": [{"role": "user", "content": "What do I like to drink?"}]},
+    "BatchIn": {"requests": [{"agent_id": f"agent-{_UUID}", "input": "What do I like to drink?"}]},
     "CompletionRequest": {
         "model": f"agent-{_UUID}",
         "messages": [{"role": "user", "content": "What do I like to drink?"}],

@@ -20,7 +20,7 @@ from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.server.examples import add_examples
 from perdure.server.guards import OPEN_PATHS
 from perdure.server.wire.answers import objects as wire
-from perdure.server.wire.answers.messages import Chunk
+from perdure.server.wire.answers.messages import BatchMessages, Chunk
 from perdure.server.wire.fields import AgentIdIn, ConversationPath, FolderIdIn
 from perdure.server.wire.input import CancelRequest, ResetRequest, ResumeRequest, SendRequest
 from perdure.server.wire.tools import ApprovalChange
@@ -172,7 +172,9 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"\w+ /v1/groups/({group_id})?", wire.Object),
     (r"GET /v1/agents/{agent_id}/mcp-servers", list[wire.McpServer]),
     (r"GET /v1/runs/(active)?", list[wire.Run]),
-    (r"GET /v1/jobs/(active)?", list[wire.Job]),
+    (r"GET /v1/(jobs/(active)?|messages/batches)", list[wire.Job]),
+    (r"GET /v1/messages/batches/{batch_id}/messages", BatchMessages),
+    (r"\w+ /v1/messages/batches(/{batch_id}(/cancel)?)?", wire.Job),
     (r"(GET|DELETE) /v1/jobs/{job_id}|PATCH /v1/jobs/{job_id}/cancel", wire.Job),
     (r"GET /v1/runs/{run_id}/trace", list[wire.Span]),
     (r"GET /v1/runs/{run_id}/metrics", wire.RunMetrics),

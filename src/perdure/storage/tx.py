@@ -12,6 +12,7 @@ from perdure.storage.database.base import Database
 from perdure.storage.tables.agent_files import AgentFiles
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.archives import Archives
+from perdure.storage.tables.background.batches import Batches
 from perdure.storage.tables.background.callbacks import Callbacks
 from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.captures import Captures
@@ -53,6 +54,7 @@ class Tx:
         self.messages = Messages(db, org_id)
         self.resets = Resets(db, org_id)
         self.runs = Runs(db, org_id)
+        self.batches = Batches(db, org_id)
         self.callbacks = Callbacks(db, org_id)
         self.steps = Steps(db, org_id)
         self.prefixes = Prefixes(db, org_id)

@@ -39,6 +39,7 @@
     ├── McpUnreachable          an MCP server can't be reached, or ended
     ├── McpStdioRefused         an MCP server that is a program may be registered by an admin only
     ├── McpPrivateRefused       so may one on this machine or in a private network, where others use the API
+    ├── RequestRefused          one request of a batch can't be accepted, so none was
     ├── RunFailed               a run ended without an answer; the message is kept
     ├── SandboxUnavailable      this machine can't hold code back; no custom tool is run
     ├── HookBlocked             a hook did not let it happen
@@ -267,6 +268,14 @@ class BlockNotFound(NotFound, ToolError):
     def __init__(self, label: str, *, known: Sequence[str] = ()) -> None:
         NotFound.__init__(self, "memory block", label, hint=f"there are {', '.join(known)}" if known else "")
         self.label, self.known = label, tuple(known)
+
+
+class RequestRefused(PerdureError):
+    """One request of a batch was refused, by `refusal`. None of the batch was accepted. `place` counts from 0."""
+
+    def __init__(self, place: int, refusal: PerdureError) -> None:
+        super().__init__(f"requests.{place}: {refusal}")
+        self.place, self.refusal = place, refusal
 
 
 class ConversionFailed(PerdureError):

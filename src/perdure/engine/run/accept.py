@@ -27,7 +27,7 @@ from perdure.core.errors import (
     StoreError,
 )
 from perdure.core.events import Event, MessageAdded, RunQueued, RunStarted, StoredEvent
-from perdure.core.ids import AgentId, MessageId, RunId, id_in_run
+from perdure.core.ids import AgentId, BatchId, MessageId, RunId, id_in_run
 from perdure.core.messages import Draft, Message, Text, parts_to_json, text_of, user_texts
 from perdure.core.runs import NO_OPTIONS, IfBusy, Run, RunKey, RunOptions
 from perdure.engine.agent_messages.waits import check_wait
@@ -75,6 +75,7 @@ class Request:
         max_steps: how many model calls it may take; None: 50, or for answers what the run that stopped has left.
         options: of this run's own model calls.
         callback_url: where the run's end is reported.
+        batch_id: the batch that it is a part of.
     """
 
     run_id: RunId
@@ -92,6 +93,7 @@ class Request:
     client_tools: tuple[Mapping[str, Any], ...] | None = None
     options: RunOptions = NO_OPTIONS
     callback_url: str | None = None
+    batch_id: BatchId | None = None
 
     @property
     def digest(self) -> str:
@@ -200,8 +202,8 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
     """Add the run of a request, queued and reserved for this process until the lease ends (T1); with `begin` also claim
     it and record its first request, if nothing stands before it (T2, T3).
 
-    Behind another run of the conversation the input waits on the run's row: a message must not come to stand between
-    that run's calls and their results.
+    Behind another run of the conversation, and in a batch, the input waits on the run's row: a message must not come to
+    stand between that run's calls and their results.
 
     Raises: NotFound, ConversationBusy, ApprovalPending, AnswerInvalid, IdempotencyMismatch, CircularWait;
         ModelNotFound: this process can't reach the agent's model, so the message is refused; RequestDefect.
@@ -221,7 +223,8 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
         raise approval_pending(tx, opening.conversation)
     if request.options.caller is not None:
         check_wait(tx, request.options.caller, request.agent_id, request.conversation_seq)
-    busy = opening.active_run_seq is not None
+    # A batch is one transaction: indexing all of its messages in it would hold up other writers.
+    waits = opening.active_run_seq is not None or request.batch_id is not None
     if opening.active_run_seq is not None and request.if_busy == "reject":
         raise ConversationBusy(tx.runs.get_by_key(RunKey(request.agent_id, opening.active_run_seq)).id)
     run = _add_run(
@@ -229,18 +232,18 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
         request,
         opening,
         inputs,
-        drafts=() if busy else request.drafts,
+        drafts=() if waits else request.drafts,
         max_steps=STEPS,
-        running=begin and not busy,
-        waiting_input=encode_drafts(request.drafts, request.tokens) if busy else None,
+        running=begin and not waits,
+        waiting_input=encode_drafts(request.drafts, request.tokens) if waits else None,
     )
     if request.client_tools:
         run = _with_client_tools(tx, run, request.client_tools)
     added: Sequence[Message] = ()
-    if not busy:
+    if not waits:
         added = tx.messages.append(run, request.drafts, request.tokens, at=inputs.now, opening=opening)
     events: list[Event] = [RunQueued(run.id), *(MessageAdded(message.seq, message) for message in added)]
-    if busy or not begin:
+    if waits or not begin:
         return Accepted(run, tx.events.add(run.key, events, at=inputs.now))
     rule_scope = rule_scope_of(tx, run, opening.agent.agent_type, opening.agent.settings)
     log = RunLog(run=run, messages=tuple(added), steps=(), started={}, rule_scope=rule_scope)
@@ -295,6 +298,7 @@ def _add_run(
         lease_until=inputs.until,
         waiting_input=waiting_input,
         options=request.options,
+        batch_id=request.batch_id,
     )
     if request.idempotency_key is not None:
         tx.runs.remember_key(run.key, request.conversation_seq, request.idempotency_key, digest=request.digest)

@@ -11,21 +11,23 @@ import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
 from perdure.core.errors import LeaseLost, PerdureError, StoreClosed, StoreError
 from perdure.core.events import Delta, Event, MessageAdded, RunCancelRequested, RunEnded, StepAbandoned, StoredEvent
 from perdure.core.ids import RunId, StepId
-from perdure.core.runs import Failure, Run, RunKey
+from perdure.core.runs import Batch, Failure, Run, RunKey
 from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.conversations.ephemeral import delete_unused
 from perdure.engine.conversations.reset import finish_removals
 from perdure.engine.hooks.points import at_run_end, at_run_start
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.accept import Accepted, Request, begin_run, check_input, claim_run
+from perdure.engine.run.batch import accept_batch, named_request
 from perdure.engine.run.finish import end_run
+from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.leases import is_dead
 from perdure.engine.run.log import Line, Progress, run_log_of
 from perdure.engine.run.loop import run as run_loop
@@ -41,6 +43,7 @@ STORE_TRIES = 5
 RECOVERY_S = 5.0
 UNUSED_S = 3_600.0
 PAGE = 1_000
+BATCH_RUNS = 16  # runs of batches that a process answers at once; more would only meet the limits of providers
 RECOVERED_RUNS = 10_000  # unended runs in one round of recovery: more than any process leaves, also of unknown models
 
 Publication = StoredEvent | Delta | PerdureError | None
@@ -63,6 +66,9 @@ class Runner:
         self._drivers: dict[Line, asyncio.Task[None]] = {}
         self._accepting: dict[asyncio.Task[Accepted], Line] = {}
         self._background: list[asyncio.Task[None]] = []
+        # Conversations with runs of batches: those that wait for a place, the longest first, and those that have one.
+        self._batch_lines: dict[Line, None] = {}
+        self._places: set[Line] = set()
         self._closing = False
 
     async def start(self) -> None:
@@ -100,16 +106,7 @@ class Runner:
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, Conflict, ModelNotFound, HookBlocked, StoreError;
             StoreClosed: this process is about to end.
         """
-        check_input(
-            request.drafts,
-            self._ports.settings,
-            may_be_empty=request.answers is not None,
-            max_steps=request.max_steps,
-            idempotency_key=request.idempotency_key,
-            if_busy=request.if_busy,
-        )
-        if self._ports.hooks.points & {"run_start", "conversation_start"}:
-            request = await at_run_start(request, self._ports)
+        request = await self._checked(request)
         if self._closing:
             raise StoreClosed
         # In a task of its own: a caller who leaves early must not leave a run behind that nobody drives.
@@ -124,6 +121,39 @@ class Runner:
             else:
                 task.add_done_callback(self._drive_accepted)
         return task.result()
+
+    async def accept_batch(self, batch: Batch, requests: Sequence[Request]) -> Batch:
+        """Accept the requests of a batch, all or none, and drive its runs, some at a time. A batch that is there
+        already is returned as it is. Raises: RequestRefused, StoreError; StoreClosed: this process is about to end."""
+        checked: list[Request] = []
+        for place, request in enumerate(requests):
+            with named_request(place):
+                checked.append(await self._checked(request))
+        if self._closing:
+            raise StoreClosed
+        inputs = self._ports.inputs()
+        # If the caller leaves now, `recover` takes the runs up.
+        batch, runs = await to_the_end(
+            self._ports.store.write(accept_batch, replace(batch, created_at=inputs.now), checked, inputs)
+        )
+        for run in runs:
+            if not run.ended:
+                self._want(run)
+        return batch
+
+    async def _checked(self, request: Request) -> Request:
+        """The request with what hooks add, once it is found acceptable. Raises: as `accept`."""
+        check_input(
+            request.drafts,
+            self._ports.settings,
+            may_be_empty=request.answers is not None,
+            max_steps=request.max_steps,
+            idempotency_key=request.idempotency_key,
+            if_busy=request.if_busy,
+        )
+        if self._ports.hooks.points & {"run_start", "conversation_start"}:
+            return await at_run_start(request, self._ports)
+        return request
 
     def _drive_accepted(self, task: asyncio.Task[Accepted]) -> None:
         """Have the run of an accepted request driven. Of a refused one the error counts as retrieved."""
@@ -179,7 +209,8 @@ class Runner:
         if not queue.empty():  # a timer for each piece of an answer would take longer than the piece
             return queue.get_nowait()
         # Before a driver ends it publishes None about each run that it worked for.
-        is_driven = run.key.seq in self._wanted.get((run.key.agent_id, run.conversation_seq), ())
+        line = (run.key.agent_id, run.conversation_seq)
+        is_driven = line in self._drivers and run.key.seq in self._wanted.get(line, ())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None if is_driven else self._ports.settings.poll_s):
                 return await queue.get()
@@ -235,8 +266,24 @@ class Runner:
         wanted = self._wanted.setdefault(line, {})
         if begun is not None or run.key.seq not in wanted:
             wanted[run.key.seq] = begun
-        if line not in self._drivers:
-            self._drivers[line] = asyncio.create_task(self._drive(line))
+        if line in self._drivers:
+            return
+        self._batch_lines[line] = None
+        if run.batch_id is None:  # also where it is behind runs of a batch: who waits for it may be one of them
+            self._start(line)
+        self._fill_places()
+
+    def _fill_places(self) -> None:
+        """Start the conversations that have waited longest with runs of batches, as far as there are places."""
+        while self._batch_lines and len(self._places) < BATCH_RUNS and not self._closing:
+            line = next(iter(self._batch_lines))
+            self._places.add(line)
+            self._start(line)
+
+    def _start(self, line: Line) -> None:
+        """Start to drive a conversation that nobody drives here."""
+        del self._batch_lines[line]
+        self._drivers[line] = asyncio.create_task(self._drive(line))
 
     async def _drive(self, line: Line) -> None:
         """Work on a conversation until every run that is wanted of it has ended, here or elsewhere."""
@@ -275,6 +322,8 @@ class Runner:
         finally:
             # No await since the last look at `wanted`, so nothing can have been added that nobody drives.
             del self._drivers[line], self._wanted[line]
+            self._places.discard(line)
+            self._fill_places()
             for seq in wanted:
                 self._publish(RunKey(line[0], seq), (None,))
 
@@ -299,11 +348,12 @@ class Runner:
         parts = self._ports.views.get(line)
         if parts is None or parts.agent.settings.get("auto_capture"):
             self._captures.after_run(line)
-        if run.background:  # only those have callbacks
+        if run.background or run.batch_id is not None:  # only those have callbacks
             self._callbacks.wake()
         self._wanted[line].pop(run.key.seq, None)
         self._publish(run.key, (None,))
-        if run.resumes is not None:  # others may have waited behind the calls
+        # Others may have waited behind the calls, or in a batch that was accepted by a process that is gone.
+        if run.resumes is not None or run.batch_id is not None:
             turn = await self._ports.store.read(_turn_of, run.key, line)
             if turn.active is not None:
                 self._want(turn.active)

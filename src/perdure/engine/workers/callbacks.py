@@ -1,6 +1,7 @@
-"""Callbacks: the end of a run is reported to the URL that its request named, at least once and at most `TRIES` times.
+"""Callbacks: the end of a run or batch is reported to the URL that its request named, at least once and at most `TRIES`
+times.
 
-The run's row says when the next try is due, so a process that dies leaves its reports to the next one. A try counts
+Its row says when the next try is due, so a process that dies leaves its reports to the next one. A try counts
 before it is made: a report that was sent may be sent again, but none without end.
 """
 
@@ -15,7 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 from perdure.core.errors import AddressRefused, NotFound, StoreClosed, StoreError, ToolError
-from perdure.core.ids import RunId
+from perdure.core.ids import BatchId, RunId
 from perdure.core.runs import Callback, DueCallback
 from perdure.engine.ports import Ports
 from perdure.storage.tx import Tx
@@ -35,7 +36,7 @@ _TRANSIENT = frozenset({408, 425, 429})
 
 
 class Callbacks:
-    """Reports the ends of runs until the store is closed."""
+    """Reports the ends of runs and batches until the store is closed."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports, self._wake = ports, asyncio.Event()
@@ -108,6 +109,10 @@ class Callbacks:
 
 def _report_of(tx: Tx, due: DueCallback) -> Mapping[str, Any]:
     """The report of what has ended. Raises: NotFound."""
+    if due.owner == "batches":
+        batch = tx.batches.get(BatchId(due.id))
+        ended_at = batch.ended_at and batch.ended_at.isoformat()
+        return {"job_id": batch.id, "status": batch.status, "completed_at": ended_at}
     run = tx.runs.get(RunId(due.id))
     return {
         "run_id": run.id,

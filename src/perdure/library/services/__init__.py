@@ -15,6 +15,7 @@ from perdure.library.services.conversations import ConversationService
 from perdure.library.services.folders.files import AgentFileService, FileService
 from perdure.library.services.folders.folders import FolderService
 from perdure.library.services.identities import IdentityService
+from perdure.library.services.jobs import JobService
 from perdure.library.services.messages import MessageService
 from perdure.library.services.models import ModelService
 from perdure.library.services.passages import PassageService
@@ -53,6 +54,7 @@ class Services:
         self.prompts = PromptService(app, self.models, self.messages)
         self.providers = ProviderService(app)
         self.runs = RunService(app)
+        self.jobs = JobService(app, self.messages, self.runs)
         self.sandbox = SandboxService(app)
         self.search = SearchService(app)
         self.secrets = SecretService(app)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from perdure.app import App
 from perdure.context.sections.envelopes import input_tokens
@@ -36,6 +36,7 @@ from perdure.engine.approvals.decisions import calls_of_request
 from perdure.engine.conversations.edit import Edit, EditedPart, edit_message
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
+from perdure.engine.run.batch import named_request
 from perdure.engine.run.system_messages import render_system_message
 from perdure.library.checks import check_callback_url, check_limit, check_number
 from perdure.library.reply import Reply, Turn
@@ -83,6 +84,27 @@ class NewMessage:
         return draft, 0 if is_too_large else input_tokens(self.role, text, ports.counter, images=len(images_of(parts)))
 
 
+class SendOptions(TypedDict, total=False):
+    """What may be said with messages; see `MessageService.prepare`."""
+
+    conversation_seq: int
+    answers: Sequence[Answer] | None
+    answer_otid: str | None
+    partial: bool
+    client_tools: tuple[Mapping[str, Any], ...] | None
+    idempotency_key: str | None
+    if_busy: IfBusy
+    background: bool
+    max_steps: int | None
+    renew_steps: bool
+    options: RunOptions
+    callback_url: str | None
+
+
+BatchPart = tuple[AgentId, Sequence[NewMessage], SendOptions]
+"""One request of a batch: the arguments of `MessageService.prepare`."""
+
+
 class MessageService:
     """The operations on messages. A conversation is given by its number within the agent; the first has 0."""
 
@@ -90,6 +112,15 @@ class MessageService:
         self._app, self._ports, self._models = app, app.ports, ModelService(app)
 
     async def submit(
+        self, agent_id: AgentId, messages: Sequence[NewMessage], **options: Unpack[SendOptions]
+    ) -> Accepted:
+        """The run that answers these messages, or goes on with these answers; from here on it is durable.
+
+        Raises: as `prepare`; NotFound, ConversationBusy, ApprovalPending, IdempotencyMismatch.
+        """
+        return await self._app.runner.accept(await self.prepare(agent_id, messages, **options))
+
+    async def prepare(
         self,
         agent_id: AgentId,
         messages: Sequence[NewMessage],
@@ -106,8 +137,8 @@ class MessageService:
         renew_steps: bool = False,
         options: RunOptions = NO_OPTIONS,
         callback_url: str | None = None,
-    ) -> Accepted:
-        """The run that answers these messages, or goes on with these answers; from here on it is durable.
+    ) -> Request:
+        """The request that the engine accepts.
 
         Args:
             answers: to calls that wait, `messages` then come behind their results; a decision may name the message
@@ -119,8 +150,7 @@ class MessageService:
             renew_steps: whether answers count anew, unless the message before had a limit of its own.
             options: of this run's own model calls; its model is one that is known here.
             callback_url: where the end of a background run is reported.
-        Raises: InvalidInput, EmptyMessage, MessageTooLarge, NotFound, ConversationBusy, ApprovalPending,
-            AnswerInvalid, IdempotencyMismatch, ModelNotFound, StoreError.
+        Raises: InvalidInput, TooMany, ToolError, NotFound, AnswerInvalid, ModelNotFound, StoreError.
         """
         check_callback_url(callback_url)
         if options.model is not None:
@@ -140,25 +170,31 @@ class MessageService:
             message.draft(MessageId(id_in_run(run_id, "input", place, ports.ids)), ports)
             for place, message in enumerate(messages)
         ]
-        return await self._app.runner.accept(
-            Request(
-                run_id=run_id,
-                agent_id=agent_id,
-                conversation_seq=conversation_seq,
-                drafts=tuple(draft for draft, _ in drafts),
-                tokens=tuple(tokens for _, tokens in drafts),
-                idempotency_key=idempotency_key,
-                if_busy=if_busy,
-                background=background,
-                max_steps=max_steps,
-                answers=None if answers is None else tuple(answers),
-                answer_otid=answer_otid,
-                partial=partial,
-                client_tools=client_tools,
-                options=options,
-                callback_url=callback_url,
-            )
+        return Request(
+            run_id=run_id,
+            agent_id=agent_id,
+            conversation_seq=conversation_seq,
+            drafts=tuple(draft for draft, _ in drafts),
+            tokens=tuple(tokens for _, tokens in drafts),
+            idempotency_key=idempotency_key,
+            if_busy=if_busy,
+            background=background,
+            max_steps=max_steps,
+            answers=None if answers is None else tuple(answers),
+            answer_otid=answer_otid,
+            partial=partial,
+            client_tools=client_tools,
+            options=options,
+            callback_url=callback_url,
         )
+
+    async def prepare_batch(self, parts: Sequence[BatchPart]) -> Sequence[Request]:
+        """The requests of a batch. Raises: RequestRefused, StoreError."""
+        requests: list[Request] = []
+        for place, (agent_id, messages, options) in enumerate(parts):
+            with named_request(place):
+                requests.append(await self.prepare(agent_id, messages, **options))
+        return requests
 
     async def fetch_images(
         self, messages: Sequence[NewMessage], answers: Sequence[Answer] | None

@@ -11,14 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import AgentId, ConversationId
+from perdure.core.ids import AgentId, BatchId, ConversationId
 from perdure.core.runs import Run, RunFilter, RunStatus, StopReason
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.http import Library, Limit, json_answer, pages
 from perdure.server.sse import Streams
 from perdure.server.wire.chunks import StreamMode
-from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, Items, RunIdIn
+from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, Items, JobIdIn, RunIdIn
 from perdure.server.wire.input import ResumeRequest, read_body
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import facts_of
@@ -48,14 +48,16 @@ async def list_runs(
     active: bool = False,
     background: bool | None = None,
     stop_reason: StopReason | None = None,
+    batch_id: JobIdIn | None = None,
 ) -> Response:
-    """List runs of all agents, or of these. All conditions hold; `active` runs have not ended."""
+    """List runs of all agents, of these, or of a batch. All conditions hold; `active` runs have not ended."""
     agents = list(dict.fromkeys([*([agent_id] if agent_id else []), *(agent_ids or [])]))
     selected = [RUN_STATUSES[status] for status in statuses or RUN_STATUSES]
     if active:
         selected = [status for status in selected if status in ACTIVE]
     where = _filter_of(agents, conversation_id, selected if statuses or active else [])
-    where = replace(where, stop_reason=stop_reason, background=background)
+    batch = None if batch_id is None else BatchId(batch_id)
+    where = replace(where, stop_reason=stop_reason, background=background, batch_id=batch)
     runs = await library.services.runs.list(where, page) if selected else []
     return json_answer([wire_run(run) for run in runs])
 

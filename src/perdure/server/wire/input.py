@@ -319,8 +319,7 @@ async def read_send(
     Raises: RequestValidationError, InvalidInput; NotSupported: a field of a feature that this server lacks.
     """
     body = await read_body(SendRequest, request, default=b"")
-    if (body.input is None) == (body.messages is None):
-        raise InvalidInput("body: give exactly one of `input` and `messages`")
+    check_send(body)
     if always_streams or (streams_by_default and "streaming" not in body.model_fields_set):
         body = body.model_copy(update={"streaming": True})
     elif not body.streaming and (body.stream_tokens or body.background):
@@ -330,6 +329,12 @@ async def read_send(
     if body.callback_url is not None and not may_call_back:
         raise InvalidInput("callback_url: only messages/async and batches take one; here the answer is the report")
     return body
+
+
+def check_send(body: SendRequest) -> None:
+    """Check that a request says something. Raises: InvalidInput."""
+    if (body.input is None) == (body.messages is None):
+        raise InvalidInput("body: give exactly one of `input` and `messages`")
 
 
 def key_of_otids(otids: Sequence[str]) -> str:

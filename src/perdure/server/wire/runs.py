@@ -42,17 +42,26 @@ class FeedbackIn(WireRequest):
 _WIRE_STATUSES = {ours: wire for wire, ours in RUN_STATUSES.items()}
 
 
+def wire_status(status: RunStatus) -> str:
+    """The status of a run or batch in the wire's words."""
+    return _WIRE_STATUSES[status]
+
+
+def duration_ns(began_at: datetime, ended_at: datetime | None) -> int | None:
+    """The nanoseconds between two times; None: it has not ended."""
+    return None if ended_at is None else round((ended_at - began_at).total_seconds() * 1e9)
+
+
 def wire_run(run: Run, *, status: WireRunStatus | None = None) -> dict[str, Any]:
     """A run. Runs of an agent's first conversation have no `conversation_id`."""
     metadata: dict[str, Any] = {"run_type": "send_message"}
+    if run.batch_id is not None:
+        metadata["batch_id"] = run.batch_id
     if run.failure is not None:
         metadata["error"] = {"type": run.failure.kind, "message": run.failure.message}
-    duration = None
-    if run.ended_at is not None:
-        duration = round((run.ended_at - (run.started_at or run.created_at)).total_seconds() * 1e9)
     return {
         "id": run.id,
-        "status": status or _WIRE_STATUSES[run.status],
+        "status": status or wire_status(run.status),
         "created_at": stamp(run.created_at),
         "completed_at": stamp(run.ended_at),
         "agent_id": run.key.agent_id,
@@ -62,9 +71,9 @@ def wire_run(run: Run, *, status: WireRunStatus | None = None) -> dict[str, Any]
         "metadata": metadata,
         "request_config": _request_config(run),
         "stop_reason": run.stop_reason,
-        **_callback_fields(run.callback),
+        **callback_fields(run.callback),
         "ttft_ns": None,
-        "total_duration_ns": duration,
+        "total_duration_ns": duration_ns(run.started_at or run.created_at, run.ended_at),
     }
 
 
@@ -79,7 +88,7 @@ def _request_config(run: Run) -> dict[str, Any]:
     }
 
 
-def _callback_fields(callback: Callback | None) -> dict[str, Any]:
+def callback_fields(callback: Callback | None) -> dict[str, Any]:
     """The callback of a run or batch, and what became of its last try."""
     if callback is None:
         return nulls("callback_url", "callback_sent_at", "callback_status_code", "callback_error")

@@ -76,9 +76,10 @@ _AGENT_STATE = (
     " EXISTS (SELECT 1 FROM agent_folders f JOIN folders d ON d.id = f.folder_id WHERE f.agent_id = a.id"
     f" AND d.org_id = a.org_id) FROM {AGENT_SOURCE} WHERE a.id = :agent_id AND a.org_id = :org_id"
 )
+# In the order of the index: by number, the many that wait in a batch would all be read.
 _CONVERSATION_STATE = (
     f"SELECT {_C_COLUMNS}, (SELECT r.seq FROM runs r WHERE r.conversation_id = c.id"
-    " AND r.status IN ('queued', 'running') ORDER BY r.seq LIMIT 1)"
+    " AND r.status IN ('queued', 'running') ORDER BY CASE r.status WHEN 'running' THEN -1 ELSE r.seq END LIMIT 1)"
     " FROM conversations c WHERE c.agent_id = :agent_id AND c.seq = :seq AND c.removed_at IS NULL"
 )
 _BLOCK_VERSIONS = f"SELECT b.id, b.version FROM {ATTACHED}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import LeaseLost, NotFound
-from perdure.core.ids import AgentId, RunId, run_of
+from perdure.core.ids import AgentId, BatchId, RunId, run_of
 from perdure.core.messages import Draft
 from perdure.core.runs import (
     NO_OPTIONS,
@@ -60,7 +60,7 @@ _RUN: RowFormat[Run] = RowFormat(
     "id, agent_id, seq, conversation_seq, conversation_id, status, stop_reason, failure, background, max_steps,"
     " first_message_seq, lease_owner, lease_number, lease_until, cancel_requested, usage, step_count, created_at,"
     " started_at, ended_at, hook_context, resumes, begins_at, turn_from, input_waits, client_tools, hidden,"
-    " options, callback",
+    " options, callback, batch_id",
     {
         FAILURE: "failure",
         FLAG: "background cancel_requested input_waits hidden",
@@ -75,7 +75,8 @@ _RUN: RowFormat[Run] = RowFormat(
 
 _NEW_COLUMNS = (
     "id, agent_id, seq, conversation_seq, conversation_id, status, background, max_steps, first_message_seq,"
-    " lease_owner, lease_number, lease_until, created_at, started_at, options"
+    " lease_owner, lease_number, lease_until, created_at, started_at, options,"
+    " batch_id"
 )
 _INSERT = insert_into("runs", f"{_NEW_COLUMNS}, org_id, waiting_input")
 _END_COLUMNS = "status, stop_reason, failure, usage, step_count, lease_owner, lease_until, ended_at"
@@ -130,6 +131,7 @@ class Runs(Table):
         lease_until: datetime | None,
         waiting_input: str | None,
         options: RunOptions = NO_OPTIONS,
+        batch_id: BatchId | None = None,
     ) -> Run:
         """Add a queued run, reserved for the process that accepted it until `lease_until`; or with `running` one that
         this process holds under its first lease.
@@ -166,6 +168,7 @@ class Runs(Table):
             created_at=at,
             started_at=at if running else None,
             options=options,
+            batch_id=batch_id,
         )
         waiting = None if waiting_input is None else storable(waiting_input)
         self._run(_INSERT, waiting_input=waiting, **_RUN.params(run, _NEW_COLUMNS))
@@ -199,19 +202,17 @@ class Runs(Table):
         *,
         limit: int = 100,
         newest_first: bool = True,
-        after: Run | None = None,
-        before: Run | None = None,
+        after: Run | datetime | None = None,
+        before: Run | datetime | None = None,
     ) -> Sequence[Run]:
         """A page of the runs of all agents, in the order asked for: by number for one agent, by time for several.
 
-        `after` and `before` are relative to that order; with `before` alone the page leads up to it.
+        `after` and `before` are relative to that order; with `before` alone the page leads up to it. A time among the
+        runs of several agents stands before all runs of that time.
         """
         # One agent's runs are in the order of their numbers. Several agents have no number in common: time decides.
         columns = ("r.seq",) if len(where.agent_ids) == 1 else ("r.created_at", "r.agent_id", "r.seq")
-        places = [
-            None if run is None else (iso(run.created_at), run.key.agent_id, run.key.seq)[-len(columns) :]
-            for run in (after, before)
-        ]
+        places = [None if place is None else _place(place)[-len(columns) :] for place in (after, before)]
         rows = self._page(
             f"SELECT {_RUN.columns_of('r')} FROM runs r",
             _conditions(where),
@@ -455,6 +456,11 @@ class Runs(Table):
         return [_RUN.read(row) for row in self._rows(sql, **params)]
 
 
+def _place(cursor: Run | datetime) -> tuple[str, str, int]:
+    """Where a run, or a time, stands among the runs of all agents."""
+    return (iso(cursor), "", -1) if isinstance(cursor, datetime) else (iso(cursor.created_at), *cursor.key)
+
+
 def _conditions(where: RunFilter) -> Conditions:
     conditions = Conditions(_OWN_RUN_OF_R, "r.hidden = 0")
     conditions.among("r.agent_id", where.agent_ids or None)
@@ -463,4 +469,5 @@ def _conditions(where: RunFilter) -> Conditions:
     conditions.equal("r.conversation_seq", where.conversation_seq)
     conditions.equal("r.stop_reason", where.stop_reason)
     conditions.equal("r.background", where.background)
+    conditions.equal("r.batch_id", where.batch_id)
     return conditions

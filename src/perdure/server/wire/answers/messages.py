@@ -206,3 +206,22 @@ Chunk = Annotated[
     Field(discriminator="message_type"),
 ]
 """The data of one event of a stream."""
+
+
+class StoredMessage(TypedDict):
+    """A row of the log by role: calls and results are no messages of their own."""
+
+    id: ids.MessageIdIn
+    role: Literal["assistant", "tool"]
+    agent_id: ids.AgentIdIn
+    run_id: ids.RunIdIn
+    step_id: str | None
+    created_at: ids.Time
+    content: list[Object]
+    tool_calls: list[Object] | None
+    tool_call_id: str | None
+    tool_returns: list[Object]
+
+
+class BatchMessages(TypedDict):
+    messages: list[StoredMessage]

@@ -347,8 +347,8 @@ class Run(TypedDict):
 
 class Job(TypedDict):
     id: ids.JobIdIn
-    job_type: Literal["run"]
-    agent_id: ids.AgentIdIn
+    job_type: Literal["run", "batch"]
+    agent_id: ids.AgentIdIn | None
     status: Literal["created", "running", "completed", "failed", "cancelled"]
     created_at: ids.Time
     updated_at: ids.Time

@@ -1,6 +1,6 @@
-"""`tx.callbacks`: reports of ended runs that are still to be sent, in one transaction.
+"""`tx.callbacks`: reports of ended runs and batches that are still to be sent, in one transaction.
 
-A row of `runs` with a callback has the time of its next try in `callback_due_at`; NULL: no more tries.
+A row of `runs` or `batches` with a callback has the time of its next try in `callback_due_at`; NULL: no more tries.
 """
 
 from __future__ import annotations
@@ -27,10 +27,24 @@ def _load(text: str) -> Callback:
 CALLBACK = Codec(_store, _load)
 
 _OWN_RUN = "EXISTS (SELECT 1 FROM agents a WHERE a.id = t.agent_id AND a.org_id = :org_id)"
-_READY: Mapping[CallbackOwner, str] = {"runs": f"t.status NOT IN ('queued', 'running') AND {_OWN_RUN}"}
+_OWN_BATCH = "t.org_id = :org_id"
+
+
+def unended(batch_id: str) -> str:
+    """The condition that a batch has runs that have not ended; `batch_id` is the column of its id."""
+    return (
+        f"EXISTS (SELECT 1 FROM runs r WHERE r.batch_id = {batch_id} AND r.status IN ('queued', 'running')"
+        " AND EXISTS (SELECT 1 FROM agents a WHERE a.id = r.agent_id AND a.org_id = :org_id))"
+    )
+
+
+_READY: Mapping[CallbackOwner, str] = {
+    "runs": f"t.status NOT IN ('queued', 'running') AND {_OWN_RUN}",
+    "batches": f"NOT {unended('t.id')} AND {_OWN_BATCH}",
+}
 """Table -> the condition of its rows whose end can be reported."""
 
-_OWN = {"runs": _OWN_RUN}
+_OWN: Mapping[CallbackOwner, str] = {"runs": _OWN_RUN, "batches": _OWN_BATCH}
 
 
 class Callbacks(Table):

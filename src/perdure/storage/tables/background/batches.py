@@ -1,0 +1,116 @@
+"""`tx.batches`: the batches of one transaction. Their runs are rows of `runs`, which vanish with their agents."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, BatchId, MessageId
+from perdure.core.runs import Batch, RunStatus
+from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.row_format import TIME, RowFormat, from_iso, insert_into, iso, storable
+from perdure.storage.tables.background.callbacks import CALLBACK, unended
+from perdure.storage.tables.table import Table, first, next_number
+
+_BATCH = RowFormat(Batch, "id, number, digest, created_at, callback", {TIME: "created_at", CALLBACK: "callback"})
+_INSERT = insert_into("batches", f"{_BATCH.columns}, callback_due_at, org_id")
+_OWN_AGENT_OF_R = "EXISTS (SELECT 1 FROM agents a WHERE a.id = r.agent_id AND a.org_id = :org_id)"
+
+# From a run's first message to that of the next run of its conversation, or each run of an agent would read all its
+# later messages. A run that goes on with answered calls begins before those that waited, whose numbers are lower.
+_MESSAGES = f"""
+    SELECT m.id, m.agent_id, m.seq FROM runs r CROSS JOIN messages m
+    WHERE r.batch_id = :batch_id AND {_OWN_AGENT_OF_R}
+      AND m.agent_id = r.agent_id AND m.conversation_seq = r.conversation_seq AND m.run_seq = r.seq
+      AND m.seq >= r.first_message_seq AND m.seq < COALESCE(
+          (SELECT n.first_message_seq FROM runs n WHERE n.agent_id = r.agent_id AND n.seq > r.seq
+             AND n.conversation_seq = r.conversation_seq AND n.first_message_seq > r.first_message_seq
+           ORDER BY n.seq LIMIT 1), 9223372036854775807)
+      AND m.role IN ('assistant', 'tool') AND m.kind IN ('message', 'approval') AND m.removed = 0
+"""
+
+
+class Batches(Table):
+    def add(self, batch: Batch) -> Batch:
+        """Add a batch, and return it with its number; its runs are added as such. A callback is due when they end."""
+        batch = replace(batch, number=next_number(self._db))
+        self._run(_INSERT, callback_due_at=batch.callback and iso(batch.created_at), **_BATCH.params(batch))
+        return batch
+
+    def find(self, batch_id: BatchId) -> Batch | None:
+        """The batch of this id, with its runs counted."""
+        sql = f"SELECT {_BATCH.columns} FROM batches WHERE id = :id AND org_id = :org_id"
+        found = self._counted([_BATCH.read(row) for row in self._rows(sql, id=storable(batch_id))])
+        return found[0] if found else None
+
+    def get(self, batch_id: BatchId) -> Batch:
+        """The batch of this id, with its runs counted. Raises: NotFound."""
+        return first([batch for batch in [self.find(batch_id)] if batch is not None], "job", batch_id)
+
+    def page(
+        self,
+        *,
+        only_unended: bool = False,
+        ascending: bool = False,
+        limit: int = 100,
+        after: Batch | datetime | None = None,
+        before: Batch | datetime | None = None,
+    ) -> Sequence[Batch]:
+        """A page in order of creation. A time stands behind all batches of that time."""
+        where = Conditions("t.org_id = :org_id")
+        if only_unended:
+            where.add(unended("t.id"))
+        rows = self._page(
+            f"SELECT {_BATCH.columns_of('t')} FROM batches t",
+            where,
+            ("t.created_at", "t.number"),
+            ascending=ascending,
+            limit=limit,
+            after=None if after is None else _place(after),
+            before=None if before is None else _place(before),
+        )
+        return self._counted([_BATCH.read(row) for row in rows])
+
+    def list_message_ids(
+        self, batch_id: BatchId, *, agent_id: AgentId | None = None
+    ) -> Sequence[tuple[MessageId, AgentId, int]]:
+        """(id, agent, number) of what the runs of a batch answered and their tools returned, oldest first; of one
+        agent, if one is given."""
+        of_agent = "" if agent_id is None else " AND r.agent_id = :agent_id"
+        rows = self._rows(
+            f"{_MESSAGES}{of_agent} ORDER BY m.created_at, m.agent_id, m.seq", batch_id=batch_id, agent_id=agent_id
+        )
+        return [(MessageId(row[0]), AgentId(row[1]), row[2]) for row in rows]
+
+    def delete(self, batch_id: BatchId) -> None:
+        """Delete a batch; its runs stay, and belong to none. Raises: NotFound."""
+        if not self._run("DELETE FROM batches WHERE id = :id AND org_id = :org_id", id=storable(batch_id)):
+            raise NotFound("job", batch_id)
+        self._run(f"UPDATE runs AS r SET batch_id = NULL WHERE r.batch_id = :id AND {_OWN_AGENT_OF_R}", id=batch_id)
+
+    def _counted(self, batches: Sequence[Batch]) -> Sequence[Batch]:
+        """The batches with the counts of their runs, and the time when the last one ended."""
+        where = Conditions(_OWN_AGENT_OF_R)
+        where.among("r.batch_id", [batch.id for batch in batches])
+        rows = self._rows(
+            f"SELECT r.batch_id, r.status, COUNT(*), MAX(r.ended_at) FROM runs r WHERE {where}"
+            " GROUP BY r.batch_id, r.status",
+            **where.params,
+        )
+        counts: defaultdict[str, dict[RunStatus, int]] = defaultdict(dict)
+        ends: dict[str, str] = {}
+        for batch_id, status, count, ended_at in rows:
+            counts[batch_id][status] = count
+            ends[batch_id] = max(ends.get(batch_id, ""), ended_at or "")
+        return [
+            replace(batch, runs=counts[batch.id], ended_at=from_iso(end) if (end := ends.get(batch.id)) else None)
+            for batch in batches
+        ]
+
+
+def _place(cursor: Batch | datetime) -> tuple[str, int]:
+    """Where a batch, or a time, stands among batches."""
+    return (iso(cursor), 2**62) if isinstance(cursor, datetime) else (iso(cursor.created_at), cursor.number)
