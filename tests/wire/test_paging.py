@@ -13,8 +13,9 @@ import pytest
 
 from perdure.core.ids import AgentId
 from perdure.core.limits import DEFAULT_LIMITS
-from perdure.core.messages import Message
+from perdure.core.messages import HISTORY_KINDS, Message
 from perdure.library.paging import Page
+from perdure.storage.tx import Tx
 from perdure.testing import calls, thinks
 from tests.server.routed import BASE, Routed, new_agent, routed
 from tests.wire.clients import NEWEST, OLD, client_module, list_methods
@@ -173,12 +174,14 @@ async def new_block(server: Routed, label: str) -> Any:
 
 
 async def every_message(server: Routed, agent_id: str) -> list[Message]:
-    """All messages of an agent, oldest first."""
+    """All messages that the history of an agent shows, oldest first."""
     found: list[Message] = []
-    options: dict[str, Any] = {"conversation": None, "limit": 1_000, "before_seq": None, "newest_first": False}
-    while page := await server.library.services.messages.list(
-        AgentId(agent_id), **options, after_seq=found[-1].seq if found else None, reset=False
-    ):
+
+    def read(tx: Tx) -> Sequence[Message]:
+        after = found[-1].seq if found else None
+        return tx.messages.list(AgentId(agent_id), after_seq=after, limit=1_000, kinds=HISTORY_KINDS)
+
+    while page := await server.library.app.store.read(read):
         found += page
     return found
 

@@ -2,7 +2,8 @@
 //
 // The first line of the output is a JSON array of the names of all operations. Then each line of the input is a call,
 // {"name", "path", "arguments"}, and each further line of the output its outcome: {"problems"}, what is wrong with the
-// answer by the client's own types; {"items"}, those of all pages, of a call with "every_page"; or {"status", "detail"}.
+// answer by the client's own types; {"items"}, what tells those of all pages apart, of a call with "every_page"; or
+// {"status", "detail"}.
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -11,6 +12,7 @@ import { Ajv } from "ajv";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const PROBLEMS_MAX = 4;
+const IDENTITY = ["id", "file_id", "otid"];
 
 const camel = (name) => name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
 
@@ -149,12 +151,18 @@ async function allItems(send, given) {
   return items;
 }
 
+/** The fields of an item that tell it from others: whole items of long lists are many megabytes. */
+function identity(item) {
+  if (typeof item === "string") return item;
+  return Object.fromEntries(Object.entries(item).filter(([name]) => IDENTITY.includes(name)));
+}
+
 async function call(client, validator, { name, path, arguments: given, every_page: everyPage }) {
   const parts = name.split(".");
   const method = parts.pop();
   const resource = parts.reduce((place, part) => place[part], client);
   const send = (values) => resource[method](...positional(path, values));
-  if (everyPage) return { items: await allItems(send, given) };
+  if (everyPage) return { items: (await allItems(send, given)).map(identity) };
   const answer = send(given);
   const value = await answer;
   if (value?.controller && value[Symbol.asyncIterator]) {
