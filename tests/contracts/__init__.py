@@ -20,6 +20,7 @@ from tests.contracts.conversations import ConversationContract
 from tests.contracts.deletes import DeleteContract
 from tests.contracts.events import EventContract
 from tests.contracts.folders import FolderContract
+from tests.contracts.forgetting import ForgettingContract
 from tests.contracts.identities import IdentityContract
 from tests.contracts.isolation import IsolationContract
 from tests.contracts.mcp import McpContract
@@ -54,6 +55,7 @@ class StoreContract(
     DeleteContract,
     EventContract,
     FolderContract,
+    ForgettingContract,
     IdentityContract,
     IsolationContract,
     McpContract,

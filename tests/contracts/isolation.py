@@ -32,8 +32,8 @@ OTHER_ORG = OrgId("org-11111111-1111-4111-8111-111111111111")
 EARLIER_ORG = OrgId("org-00000000-0000-4000-0000-000000000000")
 """Whose things are older than ours, with lower numbers and ids; the other's are younger. Pages are ordered by both."""
 
-SHARED = frozenset({"upkeep.rebuild_words"})
-"""Verbs whose work is one for the file: an index of words is."""
+SHARED = frozenset({"upkeep.rebuild_words", "upkeep.merge_words", "upkeep.drop_vector_cache"})
+"""Verbs whose work is one for the file: an index of words is, and the cache of vectors."""
 
 OTHERS = (OTHER_ORG, EARLIER_ORG)
 NAMES = ("us", "them", "earlier")

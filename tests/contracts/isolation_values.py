@@ -13,6 +13,8 @@ from perdure.core.blocks import BlockFilter
 from perdure.core.conversations import ConversationFilter
 from perdure.core.events import RunQueued
 from perdure.core.files import FilePart
+from perdure.core.forgetting.redaction import Redactor
+from perdure.core.forgetting.values import CorrectionItem
 from perdure.core.identities import IdentityFilter
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, McpServerId, MessageId, RunId, StepId, ToolId
 from perdure.core.mcp import McpTool
@@ -64,6 +66,8 @@ PLAIN: Mapping[str, Any] = {
     **{"step_count": 1, "stubs": {}, "suffix": ".md", "tokens": [1], "tools": [{"name": "stolen"}], "turn_from": 0},
     **{"until": LATER, "upto_seq": 1, "usage": Usage(input_tokens=1), "version": 0, "view_tokens": 1},
     **{"feedback": "positive", "tags": ("stolen",)},
+    **{"redactor": Redactor("walrus"), "table": "messages", "text": "stolen", "targets": [], "count": 1},
+    **{"items": [CorrectionItem(kind="block", id="block-x", before="0")]},
     **{"waiting_input": "stolen", "first_char": 0, "chars": 250_000},
 }
 """Parameters that are nobody's: the same for every verb."""
@@ -87,6 +91,7 @@ OF_VERBS: Mapping[str, Any] = {
         f"vectors.{verb}.model": MODEL for verb in ("claim", "waits", "fill", "open", "put", "restart", "use_embedding")
     },
     "files.put_bytes.seq": 1,
+    "mentions.list_agents.table": "blocks",
     "callbacks.request.url": "https://stolen.example",
     "callbacks.put.due_at": None,
     "runs.put_client_tools.digest": "other",
@@ -114,6 +119,7 @@ class Values:
             **{"variable_id": of.variable.id, "variable": of.variable},
             **{"identity_id": of.identity.id, "identity": of.identity},
             **{"batch_id": of.batch.id, "batch": of.batch},
+            **{"correction": of.correction, "erasure": replace(of.erasure, text="")},
             **{"recipe": of.step.recipe, "block_ids": (of.block.id,)},
         }
         self._owned_by_verbs: Mapping[str, Any] = {
@@ -163,6 +169,10 @@ class Values:
             "runs.cancel_stopped.key": of.stopped_run.key,
             "files.purge.file": of.deleted,
             "batches.add.batch": replace(of.batch, id=type(of.batch.id)(f"job-{NEW}")),
+            "mentions.list_agents.owner_id": of.block.id,
+            "mentions.has_waiting_file.archive_id": of.folder.archive_id,
+            "corrections.get.number": of.correction.number,
+            "erasures.get.number": of.erasure.number,
             "callbacks.put.due": of.due,
             "callbacks.put.callback": replace(of.due.callback, url="https://stolen.example"),
         }

@@ -10,6 +10,7 @@ from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation, ConversationState, SystemMessage, system_message_id
 from perdure.core.events import Delta, DeltaStreamed, RunQueued
 from perdure.core.files import File, FilePart, Folder, file_tag
+from perdure.core.forgetting.values import Correction, CorrectionItem, Erasure
 from perdure.core.identities import Identity
 from perdure.core.ids import ConversationId, McpServerId, StepId, ToolId
 from perdure.core.mcp import McpServer, McpTool
@@ -67,6 +68,8 @@ class Property:
     bare_owner: Owner
     scope: Scope
     claim: Claim
+    correction: Correction
+    erasure: Erasure
 
 
 def fill(contract: Contract, tx: Tx) -> Property:
@@ -152,6 +155,10 @@ def fill(contract: Contract, tx: Tx) -> Property:
     scope = tx.vectors.scope(owner.number)
     assert scope is not None
     _damage(tx, block, archive)
+    correction = tx.corrections.add(agent.id, "forget", "a walrus", at=AT)
+    item = CorrectionItem(kind="block", id=block.id, before="0")
+    correction = tx.corrections.add_items(correction, [item])
+    erasure = tx.erasures.add(agent.id, "a walrus", [("messages", agent.id)], at=AT)
     return Property(
         agent=tx.agents.get(agent.id),
         conversation=tx.conversations.get_by_seq(agent.id, 0),
@@ -185,6 +192,8 @@ def fill(contract: Contract, tx: Tx) -> Property:
         bare_owner=bare_owner,
         scope=scope,
         claim=claim,
+        correction=correction,
+        erasure=erasure,
     )
 
 

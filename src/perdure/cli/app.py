@@ -171,6 +171,31 @@ def reset(
     """
 
 
+@command(app, "forget.forget")
+def forget(
+    agent: Agent,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text, or the id of a message or passage.")],
+    erase: Annotated[
+        bool, typer.Option("--erase", help="Remove it from the store's file too, with old versions. No undo.")
+    ] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show where a text stands in an agent's memory and history, and take it out."""
+
+
+@command(app, "forget.undo")
+def undo(
+    agent: Agent,
+    number: Annotated[
+        int | None, typer.Argument(metavar="NUMBER", help="Which correction; by default the last.")
+    ] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="List the corrections instead.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Undo what was forgotten or corrected in an agent."""
+
+
 @command(app, "hooks.list_hooks")
 def hooks(as_json: AsJson = False) -> None:
     """List the hooks of this machine, in the order in which they are called."""

@@ -212,6 +212,18 @@ class AsyncArchival(AsyncPassages):
         new = NewPassage(text=text, tags=as_tags(tags), occurred_at=occurred_at)
         return await self._services.passages.insert_of_agent(self.id, new)
 
+    async def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
+        """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it; `undo` takes it
+        back.
+
+        Raises: NotFound, also for another owner's; InvalidInput: a value that can't be used, no such field.
+        """
+        return await self._services.corrections.update_passage(self.id, passage_id, changes)
+
+    async def delete_passage(self, passage_id: PassageId) -> None:
+        """Remove a passage; `undo` brings it back. Raises: NotFound, also for another owner's."""
+        await self._services.corrections.delete_passage(self.id, passage_id)
+
     async def search_archive(
         self,
         text: str,

@@ -67,7 +67,7 @@ class AsyncAgentBlocks:
     """The blocks of one agent, by label. Every method raises NotFound when the agent is gone."""
 
     def __init__(self, services: Services, agent_id: AgentId) -> None:
-        self._service, self._agent_id = services.blocks, agent_id
+        self._service, self._corrections, self._agent_id = services.blocks, services.corrections, agent_id
 
     async def list(self) -> Sequence[Block]:
         """The blocks, in the order in which they were attached."""
@@ -110,6 +110,22 @@ class AsyncAgentBlocks:
     async def append(self, label: str, text: str) -> Block:
         """The block with a new last line. Raises: BlockNotFound, BlockReadOnly, BlockLimitExceeded."""
         return await self._service.append(self._agent_id, label, text)
+
+    async def replace_line(self, label: str, line: int | str, text: str) -> Block:
+        """The block with another text in place of a line; the agent's `undo` takes it back.
+
+        Args:
+            line: its number from 1, or what it says.
+        Raises: BlockNotFound, BlockLimitExceeded; InvalidInput: there is no such line.
+        """
+        return await self._corrections.replace_line(self._agent_id, label, line, text)
+
+    async def delete_line(self, label: str, line: int | str) -> Block:
+        """The block without a line: its number from 1, or what it says. The agent's `undo` takes it back.
+
+        Raises: BlockNotFound; InvalidInput: there is no such line.
+        """
+        return await self._corrections.replace_line(self._agent_id, label, line, None)
 
     async def history(self, label: str, *, limit: int = 100) -> Sequence[BlockVersion]:
         """Every version: value, diff, author, run and message. Newest first. Raises: BlockNotFound, InvalidInput."""

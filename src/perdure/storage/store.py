@@ -24,4 +24,8 @@ class Store(Protocol):
         """What `unit` returns, once its changes are durable. Raises: StoreError, nothing then being written; what the
         unit raises, nothing then being written either."""
 
+    async def scrub(self) -> None:
+        """Write the database anew, so that nothing that was removed is left in its free space. Others wait meanwhile.
+        Raises: StoreError: it is not done."""
+
     async def close(self) -> None: ...

@@ -32,7 +32,9 @@ from perdure.storage.tables.secrets import Sandbox, Secrets
 from perdure.storage.tables.steps import Prefixes, Steps, SystemMessages
 from perdure.storage.tables.tools import Tools
 from perdure.storage.tables.vectors import Vectors
+from perdure.storage.upkeep.corrections import Corrections, Erasures
 from perdure.storage.upkeep.derived import Upkeep
+from perdure.storage.upkeep.mentions import Mentions
 
 
 class Tx:
@@ -67,4 +69,7 @@ class Tx:
         self.sandbox = Sandbox(db, org_id, limits)
         self.mcp = Mcp(db, org_id)
         self.vectors = Vectors(db, org_id)
+        self.corrections = Corrections(db, org_id)
+        self.erasures = Erasures(db, org_id)
+        self.mentions = Mentions(db, org_id)
         self.upkeep = Upkeep(db, org_id)

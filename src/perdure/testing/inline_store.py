@@ -11,7 +11,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from perdure.core.errors import StoreClosed
 from perdure.core.ids import DEFAULT_ORG, OrgId
-from perdure.storage.database.sqlite import Outcome, SqliteDatabase, connect, run_unit, store_error, upgrade
+from perdure.storage.database.sqlite import Outcome, SqliteDatabase, connect, run_unit, scrub, store_error, upgrade
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 
@@ -78,6 +78,11 @@ class InlineStore:
         await self._fault("committed")
         self._check_open()
         return cast(T, result)
+
+    async def scrub(self) -> None:
+        async with self._write_lock:
+            self._check_open()
+            scrub(self._connection, self._path)
 
     def crash(self) -> None:
         """Close without commit, as a killed process does."""

@@ -162,7 +162,9 @@ def explanation_view(explanation: Explanation) -> RenderableType:
         hit = "" if explanation.hit_rate is None else f"cache hit {100 * explanation.hit_rate:.1f} %; "
         answer = f"answer {explanation.usage.output_tokens:,} tokens, {cost(explanation.output_price)}"
         lines.append(Text(f"{hit}{answer}; together {cost(explanation.price)}"))
-    if explanation.digest:
+    if explanation.redacted:
+        lines.append(Text("a text was erased since this was sent: it reads [redacted] here", style="dim"))
+    elif explanation.digest:
         lines.append(Text(f"built again from the log, as it was sent: SHA-256 {explanation.digest[:16]}…", style="dim"))
     else:
         text = "built again from the log; not checked, because an older Perdure sent it and kept no digest"

@@ -161,6 +161,7 @@ def explanation_shape(explanation: Explanation) -> dict[str, Any]:
         "parts": [asdict(use) | {"plain_tokens": use.plain_tokens} for use in explanation.segments],
         "prefix": explanation.prefix_seq,
         "digest": explanation.digest or None,
+        "redacted": explanation.redacted,
     }
 
 

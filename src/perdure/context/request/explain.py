@@ -91,6 +91,7 @@ class Explanation:
         message_count: rows in view, including the engine's own.
         digest: of the canonical form, as recorded; empty for a step of an older store, which recorded none.
         price: US dollars for input and output; None: unknown.
+        redacted: a text was erased from the store after the request was sent, and reads "[redacted]" in it.
     """
 
     step_id: StepId
@@ -111,6 +112,7 @@ class Explanation:
     digest: str
     input_price: float | None
     output_price: float | None
+    redacted: bool = False
 
     @property
     def input_tokens(self) -> int:

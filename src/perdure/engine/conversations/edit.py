@@ -75,7 +75,7 @@ def edit_message(
         raise MessageTooLarge(size=len(edit.text), limit=limit_chars)
     tx.messages.revise(message_id, edited_parts(before, edit), author=author, at=inputs.now)
     after = tx.messages.get(message_id)
-    _count_anew(tx, before, after, inputs)
+    count_anew(tx, before, after, inputs)
     return after
 
 
@@ -142,7 +142,7 @@ def _with_argument(message: Message, call: ToolCall, name: str, text: str) -> Se
     return [changed if part is call else part for part in message.parts]
 
 
-def _count_anew(tx: Tx, before: Message, after: Message, inputs: UnitInputs) -> None:
+def count_anew(tx: Tx, before: Message, after: Message, inputs: UnitInputs) -> None:
     """Store the new estimate of the rows in view, if the message is one of them: what was measured with the old text
     says nothing about the new one."""
     conversation = tx.conversations.get_by_seq(before.agent_id, before.conversation_seq)

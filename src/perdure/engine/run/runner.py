@@ -22,6 +22,7 @@ from perdure.core.runs import Batch, Failure, Run, RunKey
 from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.conversations.ephemeral import delete_unused
 from perdure.engine.conversations.reset import finish_removals
+from perdure.engine.forgetting.erase import finish_erasures
 from perdure.engine.hooks.points import at_run_end, at_run_start
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.accept import Accepted, Request, begin_run, check_input, claim_run
@@ -76,6 +77,7 @@ class Runner:
         works: dict[str, tuple[Callable[[], Awaitable[None]], float]] = {
             "taking over unfinished runs": (self.recover, RECOVERY_S),
             "removing what was deleted or reset": (partial(finish_removals, self._ports), RECOVERY_S),
+            "erasing texts": (partial(finish_erasures, self._ports), RECOVERY_S),
             "removing unused ephemeral conversations": (partial(delete_unused, self._ports), UNUSED_S),
         }
         for name, (work, every_s) in works.items():

@@ -103,6 +103,9 @@ class WatchedStore:
             self._on_queued()
         return result
 
+    async def scrub(self) -> None:
+        await self._store.scrub()
+
     async def close(self) -> None:
         await self._store.close()
 

@@ -12,6 +12,7 @@ from perdure.library.services.approvals import ApprovalService
 from perdure.library.services.archives import ArchiveService
 from perdure.library.services.blocks import BlockService
 from perdure.library.services.conversations import ConversationService
+from perdure.library.services.corrections import CorrectionService
 from perdure.library.services.folders.files import AgentFileService, FileService
 from perdure.library.services.folders.folders import FolderService
 from perdure.library.services.identities import IdentityService
@@ -44,6 +45,7 @@ class Services:
         self.archives = ArchiveService(app)
         self.blocks = BlockService(app)
         self.conversations = ConversationService(app)
+        self.corrections = CorrectionService(app)
         self.files = FileService(app)
         self.folders = FolderService(app)
         self.identities = IdentityService(app)

@@ -102,11 +102,7 @@ class PassageService:
     async def update(self, owner_id: ArchiveId | AgentId, passage_id: PassageId, changes: PassageChanges) -> Passage:
         """Change fields of a passage and return it. Raises: InvalidInput; NotFound, also for another owner's."""
         check_text("passage_id", passage_id)
-        if "occurred_at" in changes:
-            moment = utc("occurred_at", changes["occurred_at"])
-            if moment is None:
-                raise InvalidInput("occurred_at is None: give a datetime with a zone")
-            changes = {**changes, "occurred_at": moment}
+        changes = changes_in_utc(changes)
         return await self._ports.store.write(
             lambda tx: update_passage(tx, get_passage(tx, owner_id, passage_id), changes)
         )
@@ -191,6 +187,16 @@ def _load_agent_page(tx: Tx, agent_id: AgentId, page: Page, text: str | None) ->
         return found
 
     return page.load(query, place_of)
+
+
+def changes_in_utc(changes: PassageChanges) -> PassageChanges:
+    """The changes with their time in UTC. Raises: InvalidInput: a time without a zone."""
+    if "occurred_at" not in changes:
+        return changes
+    moment = utc("occurred_at", changes["occurred_at"])
+    if moment is None:
+        raise InvalidInput("occurred_at is None: give a datetime with a zone")
+    return {**changes, "occurred_at": moment}
 
 
 def _in_utc(new: NewPassage) -> NewPassage:

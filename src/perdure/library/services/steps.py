@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
 from perdure.app import App, ModelRegistry, facts_of
-from perdure.context.request.assemble import View, assemble, digest_of
+from perdure.context.request.assemble import View, assemble, canonical, digest_of
 from perdure.context.request.explain import Explanation, Prices, explain
 from perdure.context.window.overview import ContextOverview
 from perdure.core.agents import Agent
 from perdure.core.errors import IllegalLog, NotFound, ReplayMismatch
+from perdure.core.forgetting.redaction import REDACTED
 from perdure.core.ids import AgentId, ConversationId, RunId, StepId
 from perdure.core.messages import Message
 from perdure.core.models import Exchange, ModelOptions, ModelRequest
@@ -175,8 +176,10 @@ class StepService:
 
         def read(tx: Tx) -> Explanation:
             step = _find_step(tx, agent_id, step_id)
-            view, _ = _build_request(tx, step)
-            return explain(step, view, prices=_prices_of(step.model, self._models), counter=self._ports.counter)
+            view, request = _build_request(tx, step)
+            prices = _prices_of(step.model, self._models)
+            explanation = explain(step, view, prices=prices, counter=self._ports.counter)
+            return replace(explanation, redacted=_is_redacted(tx, step, request))
 
         return await self._ports.store.read(read)
 
@@ -313,9 +316,14 @@ def _build_request(tx: Tx, step: Step) -> tuple[View, ModelRequest]:
         else ModelOptions()
     )
     request = assemble(step.model, view, recipe, options=options)
-    if recipe.digest and (rebuilt := digest_of(request)) != recipe.digest:
+    if recipe.digest and (rebuilt := digest_of(request)) != recipe.digest and not _is_redacted(tx, step, request):
         raise ReplayMismatch(step.id, recorded=recipe.digest, rebuilt=rebuilt)
     return view, request
+
+
+def _is_redacted(tx: Tx, step: Step, request: ModelRequest) -> bool:
+    """Whether a text was erased from the request after it was sent; it reads "[redacted]" there."""
+    return tx.erasures.has_erased(step.agent_id, since=step.created_at) and REDACTED.encode() in canonical(request)
 
 
 def _step_place(step: Step) -> tuple[int, int]:

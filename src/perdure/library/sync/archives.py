@@ -213,6 +213,18 @@ class Archival(Passages):
         """
         return self._portal.run(self._inner.archive(text, tags=tags, occurred_at=occurred_at))
 
+    def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
+        """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it; `undo` takes it
+        back.
+
+        Raises: NotFound, also for another owner's; InvalidInput: a value that can't be used, no such field.
+        """
+        return self._portal.run(self._inner.update_passage(passage_id, **changes))
+
+    def delete_passage(self, passage_id: PassageId) -> None:
+        """Remove a passage; `undo` brings it back. Raises: NotFound, also for another owner's."""
+        self._portal.run(self._inner.delete_passage(passage_id))
+
     def search_archive(
         self,
         text: str,

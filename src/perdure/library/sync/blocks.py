@@ -115,6 +115,22 @@ class AgentBlocks:
         """The block with a new last line. Raises: BlockNotFound, BlockReadOnly, BlockLimitExceeded."""
         return self._portal.run(self._inner.append(label, text))
 
+    def replace_line(self, label: str, line: int | str, text: str) -> Block:
+        """The block with another text in place of a line; the agent's `undo` takes it back.
+
+        Args:
+            line: its number from 1, or what it says.
+        Raises: BlockNotFound, BlockLimitExceeded; InvalidInput: there is no such line.
+        """
+        return self._portal.run(self._inner.replace_line(label, line, text))
+
+    def delete_line(self, label: str, line: int | str) -> Block:
+        """The block without a line: its number from 1, or what it says. The agent's `undo` takes it back.
+
+        Raises: BlockNotFound; InvalidInput: there is no such line.
+        """
+        return self._portal.run(self._inner.delete_line(label, line))
+
     def history(self, label: str, *, limit: int = 100) -> Sequence[BlockVersion]:
         """Every version: value, diff, author, run and message. Newest first. Raises: BlockNotFound, InvalidInput."""
         return self._portal.run(self._inner.history(label, limit=limit))

@@ -84,6 +84,10 @@ class Database(Protocol):
     def unindex_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
         """Remove rows that were added with exactly these values."""
 
+    def merge_words(self, table: str, *, begin: bool) -> bool:
+        """Merge a part of the full-text index, so that no removed word stays in it; `begin`: from the first part.
+        Return whether there is more to merge."""
+
     removes_by_number: bool
     """Whether `unindex_words` needs only the sequence number."""
 

@@ -31,6 +31,7 @@ from perdure.storage.tx import Tx
 
 try:
     import psycopg
+    import psycopg.sql
     from psycopg_pool import ConnectionPool
 except ImportError as exc:
     raise ImportError("the PostgreSQL store needs psycopg: install 'perdure[postgres]'") from exc
@@ -116,6 +117,9 @@ class PostgresDatabase:
             f"DELETE FROM {table} WHERE number = :number AND seq = :seq",
             [{"number": number, "seq": seq} for seq, _, _ in rows],
         )
+
+    def merge_words(self, table: str, *, begin: bool) -> bool:
+        return False  # rows are removed with their words; `scrub` writes the index anew
 
     removes_by_number = True
 
@@ -222,6 +226,25 @@ class PostgresStore:
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._in_thread(lambda: self._run(lambda tx: unit(tx, *args, **kwargs), snapshot=False))
+
+    # The server's own log and backups keep what was removed until they are recycled.
+    async def scrub(self) -> None:
+        def vacuum() -> None:
+            try:
+                with self._pool.connection() as connection:
+                    connection.autocommit = True
+                    try:
+                        tables = connection.execute(
+                            "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+                        )
+                        for (table,) in tables.fetchall():
+                            connection.execute(psycopg.sql.SQL("VACUUM FULL {}").format(psycopg.sql.Identifier(table)))
+                    finally:
+                        connection.autocommit = False
+            except psycopg.Error as error:
+                raise _store_error(error) from error
+
+        await self._in_thread(vacuum)
 
     async def close(self) -> None:
         if self._closed:

@@ -42,6 +42,10 @@ LIMIT_SLACK_BYTES = 1 << 20
 FAULTS_MAX = 20
 """The number of faults that `integrity` returns; any fault means that the file can't be trusted."""
 
+MERGE_PAGES = 500
+"""How many pages of a full-text index one transaction merges."""
+SCRUB_TRIES = 5
+
 READER_CACHE_KB = 8_000
 """The page cache of each reader. With SQLite's default of 2,000 a search in 100,000 texts reads 280 pages again."""
 
@@ -121,6 +125,13 @@ class SqliteDatabase:
             f"INSERT INTO {table} ({table}, rowid, scope, words) VALUES ('delete', :rowid, :scope, :words)",
             _word_rows(number, rows),
         )
+
+    # A removed row stays in FTS5's segments until they are merged into one. A negative number begins that.
+    def merge_words(self, table: str, *, begin: bool) -> bool:
+        before = self._cursor.connection.total_changes
+        pages = -MERGE_PAGES if begin else MERGE_PAGES
+        self.run(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', :pages)", {"pages": pages})
+        return self._cursor.connection.total_changes - before >= 2
 
     removes_by_number = False
 
@@ -224,6 +235,22 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         connection.close()
         raise store_error(error, path) from error
     return connection
+
+
+def scrub(connection: sqlite3.Connection, path: Path) -> None:
+    """Write the file anew without its free space, and empty its log, so that nothing that was removed is in either.
+
+    Raises: StoreBusy: another process reads or writes at all times; StoreFull: no room for a second file; StoreError.
+    """
+    try:
+        connection.execute("VACUUM")
+        for _ in range(SCRUB_TRIES):
+            is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not is_busy:
+                return
+    except sqlite3.Error as error:
+        raise store_error(error, path) from error
+    raise StoreBusy(f"the log of {path} can't be emptied while another process reads it: end that, then try again")
 
 
 def upgrade(

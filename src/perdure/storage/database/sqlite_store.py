@@ -22,7 +22,16 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from perdure.core.errors import StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
-from perdure.storage.database.sqlite import Outcome, SqliteDatabase, connect, run_unit, store_error, too_large, upgrade
+from perdure.storage.database.sqlite import (
+    Outcome,
+    SqliteDatabase,
+    connect,
+    run_unit,
+    scrub,
+    store_error,
+    too_large,
+    upgrade,
+)
 from perdure.storage.database.sqlite_file import MarkFile, check_log, check_mark
 from perdure.storage.migrations import MIGRATIONS, Migration
 from perdure.storage.tx import Tx
@@ -43,9 +52,9 @@ _Call = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]
 
 @dataclass(slots=True)
 class _Job:
-    """A unit of work that waits for the writer."""
+    """A unit of work that waits for the writer; without a call the file is scrubbed, outside any transaction."""
 
-    call: _Call
+    call: _Call | None
     future: Future[Any]
 
 
@@ -122,6 +131,14 @@ class SqliteStore:
         finally:
             del future  # its error's traceback holds this frame
 
+    async def scrub(self) -> None:
+        if self._closed:
+            raise StoreClosed
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+        self._jobs.put(_Job(None, future))
+        await asyncio.wrap_future(future)
+
     async def close(self) -> None:
         """Finish all accepted units, then close. Closing twice is not an error."""
         if self._closed:
@@ -155,14 +172,17 @@ class SqliteStore:
     def _write_jobs(self) -> None:
         """The writer's thread: write the waiting jobs, and resolve their futures, until `close`."""
         while (job := self._jobs.get()) is not None:
+            if job.call is None:
+                self._scrub(job.future)
+                continue
             jobs = [job]
             while len(jobs) < GROUP_COMMIT_UNITS and not self._jobs.empty():
-                if (job := self._jobs.get()) is None:
-                    self._jobs.put(None)  # the end, for the loop above
+                if (job := self._jobs.get()) is None or job.call is None:
+                    self._jobs.put(job)  # the end, or a scrub, for the loop above
                     break
                 jobs.append(job)
             while jobs:
-                outcomes = self._write([job.call for job in jobs])
+                outcomes = self._write([job.call for job in jobs if job.call is not None])
                 # An error's traceback holds the frames that it went through, so this frame lets go of each outcome.
                 while outcomes:
                     result, error = outcomes.pop(0)
@@ -172,6 +192,14 @@ class SqliteStore:
                     else:
                         future.set_exception(error)
                     del result, error, future
+
+    def _scrub(self, future: Future[Any]) -> None:
+        try:
+            scrub(self._writer, self._path)
+        except StoreError as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
 
     def _write(self, calls: Sequence[_Call]) -> list[Outcome]:
         """Run units in one transaction; return the outcomes of those that ran, not all of them if they take long."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.ids import AgentId
 from perdure.core.nodes import SummaryNode
-from perdure.storage.database.row_format import JSON_TUPLE, TEXT, TIME, RowFormat
+from perdure.storage.database.row_format import JSON_TUPLE, TEXT, TIME, RowFormat, storable
 from perdure.storage.tables.runs import USAGE
 from perdure.storage.tables.table import OWN_AGENT, Table, first
 
@@ -31,6 +31,18 @@ class Nodes(Table):
         values = ", ".join(next_seq if name == "seq" else f":{name}" for name in _NODE.columns.split(", "))
         sql = f"INSERT INTO summary_nodes ({_NODE.columns}) SELECT {values} WHERE {OWN_AGENT} RETURNING seq"
         return replace(node, seq=int(first(self._rows(sql, **_NODE.params(node)), "agent", node.agent_id)[0]))
+
+    def put_text(self, node: SummaryNode, text: str) -> None:
+        """Replace what a node says, because something in it was forgotten. Requests that were sent have it in their
+        prefix."""
+        self._run(
+            "UPDATE summary_nodes SET text = :text WHERE agent_id = :agent_id AND conversation_seq = :conversation"
+            f" AND seq = :seq AND {OWN_AGENT}",
+            text=storable(text),
+            agent_id=node.agent_id,
+            conversation=node.conversation_seq,
+            seq=node.seq,
+        )
 
     def list_by_seqs(self, agent_id: AgentId, conversation_seq: int, seqs: Sequence[int]) -> Sequence[SummaryNode]:
         """The nodes with these numbers that exist, in the order of `seqs`."""

@@ -104,6 +104,17 @@ class Upkeep(Table):
         """Whether rows of deleted things are left."""
         return unfinished_deletes(self._db, self._org_id)
 
+    def merge_words(self, *, begin: bool = False) -> bool:
+        """Merge some parts of the full-text indexes, so that no removed word stays in them; `begin`: from the first
+        part. False: all is merged."""
+        more = [self._db.merge_words(table, begin=begin) for table in TABLES.values()]
+        return any(more)
+
+    def drop_vector_cache(self, *, limit: int = 1_000) -> bool:
+        """Remove some of the vectors of recent texts, of all organisations. False: none is left."""
+        slots = "SELECT slot FROM embedding_cache LIMIT :limit"
+        return self._run(f"DELETE FROM embedding_cache WHERE slot IN ({slots})", limit=limit) > 0
+
     def integrity(self) -> Sequence[str]:
         """The faults that the database's own check finds in its file. It reads the whole file."""
         return self._db.integrity()

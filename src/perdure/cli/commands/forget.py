@@ -1,0 +1,152 @@
+"""`perdure forget` and `perdure undo`, and what `/forget` and `/undo` show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from perdure.cli.progress import progress_bar
+from perdure.cli.views.fold import fold, plural, visible
+from perdure.cli.views.table import new_table
+from perdure.cli.views.view import View
+from perdure.cli.work import confirm, open_store
+from perdure.core.errors import NotFound
+from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, Place, UndoResult
+from perdure.library.agent import AsyncAgent
+
+SHOWN_MAX = 20
+EXCERPT_CHARS = 100
+
+PLACES: dict[Place, str] = {
+    "block": "memory blocks",
+    "passage": "archives",
+    "message": "history",
+    "summary": "summaries",
+    "block_version": "versions of blocks",
+    "earlier_message": "old versions of messages",
+    "file": "files",
+    "request": "recorded requests",
+    "event": "events of runs",
+    "settings": "settings and descriptions",
+    "correction": "what undo would bring back",
+}
+"""Place -> its name for people, in the order in which they are shown."""
+
+
+async def forget(view: View, *, agent: str, text: str, erase: bool, yes: bool) -> None:
+    """Show where a text stands, ask, and forget it."""
+    async with open_store(view, empty=NotFound("agent", agent, hint="there is none yet")) as perdure:
+        target = await perdure.agent(agent)
+        corrections = perdure.services.corrections
+        with progress_bar() as progress:
+            preview = await corrections.find_mentions(target.id, text, progress=progress)
+        count = preview.total if erase else preview.in_view
+        view.print(*preview_view(preview))
+        if not count:
+            view.show(forget_shape(target, preview, ForgetResult({}, erased=erase)))
+            view.hint(_nothing_hint(preview))
+            return
+        question, action = f"Take it out of {plural(count, 'place')}?", "forget the text"
+        if erase:
+            question, action = f"Remove it from {plural(count, 'row')} of the store, for good?", "erase the text"
+        confirm(view, question, action=action, yes=yes)
+        with progress_bar() as progress:
+            result = await corrections.forget(target.id, text, erase_text=erase, progress=progress)
+        view.show(forget_shape(target, preview, result), *forget_view(result))
+        if result.correction is not None:
+            view.hint(f"`perdure undo {target.name} {result.correction.number}` brings it back.")
+
+
+async def undo(view: View, *, agent: str, number: int | None, list_all: bool) -> None:
+    """Undo a correction, by default the last; or list them."""
+    async with open_store(view, empty=NotFound("agent", agent, hint="there is none yet")) as perdure:
+        target = await perdure.agent(agent)
+        if list_all:
+            corrections = await target.corrections()
+            view.show([correction_shape(one) for one in corrections], corrections_view(corrections))
+            return
+        result = await target.undo(number)
+        view.show(undo_shape(result), *undo_view(result))
+
+
+def preview_view(preview: ForgetPreview) -> list[RenderableType]:
+    """Where a text stands: how often in each place, and the first mentions."""
+    if not preview.total:
+        return [Text(f"{fold(visible(preview.text), EXCERPT_CHARS)!r} stands nowhere.")]
+    counts = new_table("count", "place", right=("count",), head=False)
+    for place, name in PLACES.items():
+        if place in preview.counts:
+            counts.add_row(f"{preview.counts[place]:,}", name)
+    mentions = new_table("place", "name", "text", styles={"place": "dim"}, head=False)
+    for mention in preview.mentions[:SHOWN_MAX]:
+        name = fold(visible(mention.name), 30)
+        mentions.add_row(PLACES[mention.place], name, fold(visible(mention.excerpt), EXCERPT_CHARS))
+    parts: list[RenderableType] = [counts, mentions]
+    if preview.total > SHOWN_MAX:
+        parts.append(Text(f"… and {preview.total - SHOWN_MAX:,} more", "dim"))
+    if preview.shared_with:
+        agents = plural(len(preview.shared_with), "other agent")
+        parts.append(Text(f"{agents} shares a block, archive or folder with it: {', '.join(preview.shared_with[:5])}"))
+    return parts
+
+
+def forget_view(result: ForgetResult) -> list[RenderableType]:
+    """What was forgotten."""
+    if result.erased:
+        return [Text(f"Erased from {plural(result.total, 'row')}; the file was written anew.")]
+    return [Text(f"Forgotten in {plural(result.total, 'place')}.")]
+
+
+def forget_shape(agent: AsyncAgent, preview: ForgetPreview, result: ForgetResult) -> object:
+    """What programs get."""
+    number = None if result.correction is None else result.correction.number
+    return {
+        "agent": agent.id,
+        "found": dict(preview.counts),
+        "forgotten": dict(result.counts),
+        "erased": result.erased,
+        "correction": number,
+    }
+
+
+def undo_view(result: UndoResult) -> list[RenderableType]:
+    """What was undone, and what was not."""
+    text = fold(visible(result.correction.text), EXCERPT_CHARS)
+    lines = [Text(f"Undone in {plural(result.restored, 'place')}: {text}")]
+    return [*lines, *(Text(f"not undone: {visible(one)}", "yellow") for one in result.conflicts)]
+
+
+def undo_shape(result: UndoResult) -> object:
+    """What programs get."""
+    shape = {"undone": result.correction.number, "restored": result.restored}
+    return shape | {"conflicts": list(result.conflicts)}
+
+
+def corrections_view(corrections: Sequence[Correction]) -> RenderableType:
+    """The corrections of an agent, the newest first."""
+    table = new_table("number", "when", "what", "state", right=("number",))
+    for one in corrections:
+        state = "undone" if one.undone_at else plural(one.items, "change")
+        when = one.created_at.astimezone().strftime("%Y-%m-%d %H:%M")
+        table.add_row(str(one.number), when, fold(visible(one.text), EXCERPT_CHARS), state)
+    return table
+
+
+def correction_shape(one: Correction) -> object:
+    """What programs get."""
+    return {
+        "number": one.number,
+        "kind": one.kind,
+        "text": one.text,
+        "changes": one.items,
+        "created_at": one.created_at.isoformat(),
+        "undone_at": one.undone_at.isoformat() if one.undone_at else None,
+    }
+
+
+def _nothing_hint(preview: ForgetPreview) -> str:
+    if preview.total:
+        return "The agent no longer sees it; --erase removes the rest from the store."
+    return "Letter case and line breaks make no difference: try fewer words of it."

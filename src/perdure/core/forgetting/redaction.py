@@ -1,0 +1,207 @@
+"""Finding a text wherever it is stored, as it is or inside JSON of any depth, and taking it out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+from perdure.core.errors import InvalidInput
+from perdure.core.text.json_encoder import compact_json
+
+REDACTED = "[redacted]"
+"""What stands in place of a text that was taken out."""
+MASK = "█"
+"""What stands in place of each character of it in a file, whose lines and places stay."""
+
+CHARS_MIN, CHARS_MAX = 2, 20_000
+ASCII_MIN = 3
+"""The fewest characters of a text without letters of other scripts: shorter ones stand in too many words."""
+FILTER_WORDS = 40
+SIMILAR, SIMILAR_WORDS_MIN = 0.6, 2
+"""A sentence of a summary with this share of the text's longer words says the same; of fewer words none does."""
+WINDOW_WORDS, WINDOW_CHARS, WINDOWS_MAX = 3, 6, 200
+"""So many words in a row, or characters of a script without spaces, are a quotation in a summary."""
+FRAGMENT_CHARS_MIN = 12
+
+# A backslash before one of these letters is an escape sequence of JSON, which must not be cut apart.
+_ESCAPE_LETTERS = "nrtbfu"
+_SPACE = r"(?:\s|\\+(?:[nrtf]|u00(?:0[9a-d]|20|a0)))+"
+_DIGIT = re.compile(r"\d")
+_PUNCTUATION = ".,;:!?\"'()[]{}“”„«»"
+_SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*\s*|\s+|[.!?。！？]+")
+_WORD = re.compile(r"\w{4,}")
+_ALNUM = re.compile(r"[a-z0-9]+")
+
+
+class Redactor:
+    """Finds a text in stored texts, in any letter case and with any white space between its words.
+
+    Raises: InvalidInput: a text that is empty, too short or too long.
+    """
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str) or not (needle := text.strip().strip("\\").strip()):
+            raise InvalidInput("there is nothing to look for: give the text to forget, or the id of a message")
+        least = ASCII_MIN if needle.isascii() else CHARS_MIN
+        if not least <= len(needle) <= CHARS_MAX:
+            raise InvalidInput(
+                f"the text to forget has {len(needle):,} characters: give {least} to {CHARS_MAX:,}, such as a sentence"
+            )
+        self.text = needle
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Matches the text as it is, and as it stands in JSON of any depth."""
+        words = ["".join(map(_char_pattern, word)) for word in self.text.split()]
+        start = r"\\*" if self.text[0].lower() in _ESCAPE_LETTERS else ""
+        return re.compile(start + _SPACE.join(words), re.IGNORECASE)
+
+    @cached_property
+    def like(self) -> str:
+        """A pattern of SQL that matches the lower-cased form of every text with this one, and few others."""
+        words = _ALNUM.findall(self.text.lower())[:FILTER_WORDS]
+        return f"%{'%'.join(words)}%" if words else "%"
+
+    def finds(self, stored: str | None) -> bool:
+        """Whether the text stands in this one."""
+        return stored is not None and self.pattern.search(stored) is not None
+
+    def redact(self, stored: str) -> str:
+        """The stored text without it; what was JSON stays JSON."""
+        redacted = self.pattern.sub(REDACTED, stored)
+        if redacted != stored and stored[:1] in "{[" and _is_json(stored) and not _is_json(redacted):
+            return compact_json(self.redact_value(json.loads(stored)))
+        return redacted
+
+    def redact_value(self, value: Any) -> Any:
+        """A value of JSON, without the text in any of its strings."""
+        return _map_texts(value, self.redact)
+
+    def redact_parts(self, parts: str) -> str:
+        """The JSON of a message's parts, without the text; a part about a compaction holds a summary. A provider's
+        signature is of the old reasoning, so it goes."""
+        before = json.loads(parts)
+        after = [
+            _map_texts(part, self._redact_sentences if part.get("type") == "compaction" else self.redact)
+            for part in before
+        ]
+        if after == before:
+            return parts
+        for old, new in zip(before, after, strict=True):
+            if old != new and new.get("type") == "reasoning":
+                new.pop("signature", None)
+        return compact_json(after)
+
+    def redact_summary(self, summary: str) -> str:
+        """A summary, or JSON with summaries, without the text, and without sentences that say the same."""
+        if summary[:1] in "{[" and _is_json(summary):
+            before = json.loads(summary)
+            after = _map_texts(before, self._redact_sentences)
+            return summary if after == before else json.dumps(after, ensure_ascii=False)
+        return self._redact_sentences(summary)
+
+    @cached_property
+    def _fragments(self) -> re.Pattern[str] | None:
+        """Matches what a summary may quote of the text: some words in a row, and words with digits."""
+        words = self.text.split()
+        windows = [words[at : at + WINDOW_WORDS] for at in range(min(len(words), WINDOWS_MAX) - WINDOW_WORDS + 1)]
+        if len(words) < WINDOW_WORDS and not self.text.isascii():  # a script without spaces
+            whole = self.text.replace(" ", "")
+            windows = [[whole[at : at + WINDOW_CHARS]] for at in range(min(len(whole), WINDOWS_MAX) - WINDOW_CHARS + 1)]
+        wanted = [one for one in windows if not one[0].isascii() or len(" ".join(one)) >= FRAGMENT_CHARS_MIN]
+        codes = [[code] for word in words if len(code := word.strip(_PUNCTUATION)) > 2 and _DIGIT.search(code)]
+        patterns = [_SPACE.join("".join(map(_char_pattern, word)) for word in one) for one in wanted + codes]
+        return re.compile(f"(?=({'|'.join(patterns)}))", re.IGNORECASE) if patterns else None
+
+    def _redact_fragments(self, text: str) -> str:
+        """The text without what it quotes of the other one."""
+        if self._fragments is None:
+            return text
+        kept, at = list[str](), -1  # up to `at` all is redacted; windows overlap
+        for start, end in (match.span(1) for match in self._fragments.finditer(text)):
+            if start > at:
+                kept += [text[max(at, 0) : start], REDACTED]
+            at = max(at, end)
+        return "".join(kept) + text[max(at, 0) :]
+
+    def _redact_sentences(self, text: str) -> str:
+        redacted = self._redact_fragments(self.redact(text))
+        words = set(_WORD.findall(self.text.lower()))
+        if len(words) < SIMILAR_WORDS_MIN:
+            return redacted
+
+        def replace(match: re.Match[str]) -> str:
+            sentence = match[0]
+            shared = words & set(_WORD.findall(sentence.lower()))
+            end = sentence[len(sentence.rstrip()) :]
+            return f"{REDACTED}{end}" if len(shared) >= SIMILAR * len(words) else sentence
+
+        return _SENTENCE.sub(replace, redacted)
+
+    def drop_lines(self, text: str) -> str:
+        """The text without the lines in which this one stands; where it spans lines, without all of them."""
+        kept, at = [], 0
+        for match in self.pattern.finditer(text):
+            start = text.rfind("\n", 0, match.start()) + 1
+            if start >= at:
+                kept.append(text[at:start])
+            end = text.find("\n", match.end())
+            at = len(text) if end < 0 else end + 1
+        return ("".join(kept) + text[at:]).rstrip("\n") if kept else text
+
+    def mask(self, texts: Sequence[str], *, between: str = "") -> list[str]:
+        """Texts that follow one another, with the text masked, also where it begins in one and ends in the next.
+
+        Their lengths and lines stay.
+        """
+        whole = between.join(texts)
+        masked = self.pattern.sub(lambda match: "".join(c if c == "\n" else MASK for c in match[0]), whole)
+        parts, at = [], 0
+        for text in texts:
+            parts.append(masked[at : at + len(text)])
+            at += len(text) + len(between)
+        return parts
+
+    def excerpt(self, stored: str, *, chars: int = 60) -> str:
+        """The place of the text in this one, on one line; empty where it does not stand."""
+        match = self.pattern.search(stored)
+        if match is None:
+            return ""
+        start, end = max(0, match.start() - chars), min(len(stored), match.end() + chars)
+        line = " ".join(stored[start:end].split())
+        return f"{'…' if start else ''}{line}{'…' if end < len(stored) else ''}"
+
+
+def _char_pattern(char: str) -> str:
+    """The pattern of a character as it is, or escaped in JSON."""
+    if char in '"/':
+        return rf"\\*{char}"
+    if char == "\\":
+        return r"\\+"
+    if " " <= char <= "~":
+        return re.escape(char)
+    units = char.encode("utf-16-be", "surrogatepass")
+    escaped = "".join(rf"\\+u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+    return f"(?:{re.escape(char)}|{escaped})"
+
+
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """A value of JSON with each of its strings changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [_map_texts(one, change) for one in value]
+    if isinstance(value, dict):
+        return {change(name): _map_texts(one, change) for name, one in value.items()}
+    return value
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True

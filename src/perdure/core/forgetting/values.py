@@ -1,0 +1,220 @@
+"""What is forgotten: where a text stands, and corrections that can be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from perdure.core.ids import AgentId
+
+Place = Literal[
+    "block",
+    "block_version",
+    "passage",
+    "message",
+    "earlier_message",
+    "summary",
+    "file",
+    "request",
+    "event",
+    "settings",
+    "correction",
+]
+"""Where a text can stand. `earlier_message`: earlier versions of messages, and messages out of view. `request`: what
+models were sent and answered, with prefixes and recipes. `correction`: what undoing a correction would bring back."""
+
+PLACES: Mapping[str, Place] = {
+    "blocks": "block",
+    "block_versions": "block_version",
+    "passages": "passage",
+    "files": "file",
+    "file_parts": "file",
+    "messages": "message",
+    "message_revisions": "earlier_message",
+    "summary_nodes": "summary",
+    "conversations": "settings",
+    "agent_details": "settings",
+    "client_tools": "settings",
+    "runs": "request",
+    "steps": "request",
+    "step_exchanges": "request",
+    "prefixes": "request",
+    "system_messages": "request",
+    "events": "event",
+    "corrections": "correction",
+    "correction_items": "correction",
+}
+"""Table with texts -> the place that its rows are, in the order in which they are looked through."""
+
+AGENT_TABLES = tuple(list(PLACES)[5:])
+"""Those whose rows belong to one agent."""
+
+IN_VIEW: tuple[Place, ...] = ("block", "passage", "message", "summary", "file")
+"""The places that forgetting takes a text out of; the others need `erase`."""
+
+CorrectionKind = Literal["block", "passage", "message", "forget"]
+"""What was corrected."""
+
+
+Key = tuple[int | str, ...]
+"""The key of a row beside its owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A row with the text: its key beside the owner, and its texts by column."""
+
+    key: Key
+    texts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPage:
+    """The rows with the text among those that were read. `after`: the last key that was read; None: the end."""
+
+    found: Sequence[Found]
+    after: Key | None
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A thing in which the text stands.
+
+    Args:
+        id: of the block, passage, message or file; of a summary its conversation and number; else the agent's.
+        name: what people call it, such as the label of a block.
+        excerpt: the text with its surroundings.
+    """
+
+    place: Place
+    id: str
+    name: str
+    excerpt: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPreview:
+    """Where a text stands.
+
+    Args:
+        text: what was looked for.
+        counts: place -> how many rows there hold it, only places that do.
+        mentions: the first of them, those in view first.
+        shared_with: other agents that have a block, archive or folder in which it stands. `erase` takes it out of
+            their history too.
+    """
+
+    text: str
+    counts: Mapping[Place, int]
+    mentions: Sequence[Mention]
+    shared_with: Sequence[AgentId] = ()
+
+    @property
+    def total(self) -> int:
+        """How many rows hold it."""
+        return sum(self.counts.values())
+
+    @property
+    def in_view(self) -> int:
+        """How many of them forgetting takes it out of."""
+        return sum(count for place, count in self.counts.items() if place in IN_VIEW)
+
+    @property
+    def indexed(self) -> int:
+        """How many texts in full-text index and vectors hold it."""
+        return sum(self.counts.get(place, 0) for place in ("passage", "message", "file"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """A change of memory or history that can be undone.
+
+    Args:
+        number: counts within the agent, from 1.
+        text: what was changed, for people.
+        items: how many things it changed.
+    """
+
+    agent_id: AgentId
+    number: int
+    kind: CorrectionKind
+    text: str
+    items: int
+    created_at: datetime
+    undone_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectionItem:
+    """One changed thing.
+
+    Args:
+        kind: block, passage, message, summary or file.
+        id: of the thing; of a summary its conversation and number, `0:3`; of a part of a file also its number.
+        before: what undoing needs: of a block the version before, of a message its parts, of a passage its fields, of a
+            summary and a part of a file its text.
+        after: the checksum of what the thing held after the correction; None: it was deleted.
+    """
+
+    kind: Place
+    id: str
+    before: str
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetResult:
+    """What was forgotten.
+
+    Args:
+        counts: place -> how many rows it was taken out of.
+        correction: what `undo` takes back; None: nothing was in view, or it was erased.
+        erased: the text was removed from the store's file.
+    """
+
+    counts: Mapping[Place, int]
+    correction: Correction | None = None
+    erased: bool = False
+
+    @property
+    def total(self) -> int:
+        """How many rows it was taken out of."""
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class UndoResult:
+    """An undone correction: how many things are as before, and why others are not."""
+
+    correction: Correction
+    restored: int
+    conflicts: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """A text that is being removed from the store's file.
+
+    Args:
+        text: empty once every row is done.
+        targets: the tables and their owners, in order.
+        target: the place in `targets` of the next one; `after`: the key of its last row that is done.
+        changed: how many rows this pass has changed; a pass without any is the last.
+        counts: place -> how many rows it was taken out of.
+        updated_at: when the last step was.
+    """
+
+    agent_id: AgentId
+    number: int
+    text: str
+    targets: Sequence[tuple[str, str]]
+    target: int = 0
+    after: tuple[int | str, ...] | None = None
+    changed: int = 0
+    passes: int = 0
+    counts: Mapping[Place, int] = field(default_factory=dict)
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None = None

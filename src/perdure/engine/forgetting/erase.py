@@ -1,0 +1,195 @@
+"""Removing a text from the store itself: from logs, old versions, recorded requests, indexes and free space.
+
+Rows are changed in small transactions that also store the progress, so a killed process's erasure is finished by the
+next recovery of any process. Then the full-text index is merged, and the file written anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+from perdure.core.blocks import Author
+from perdure.core.errors import Conflict
+from perdure.core.forgetting.redaction import Redactor
+from perdure.core.forgetting.values import AGENT_TABLES, PLACES, Erasure, ForgetResult, Key, Place
+from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId
+from perdure.core.vectors import OwnerKind
+from perdure.engine.conversations.reset import delete
+from perdure.engine.forgetting.find import OWNER_TABLES, Progress, find_mentions
+from perdure.engine.forgetting.forget import check_idle, put_block_value
+from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.system_messages import renew_system_message
+from perdure.storage.tx import Tx
+
+log = logging.getLogger(__name__)
+
+PAGE = 200
+TARGETS_A_STEP = 20
+CHANGES_A_STEP = 20
+PASSES_MAX = 4
+"""After a pass that changed something another one looks whether runs have written the text again."""
+LEFT_AFTER = timedelta(minutes=1)
+"""An erasure without a step for this long was left by its process."""
+
+AUTHOR = Author(kind="user", id="erase")
+
+
+async def erase(
+    ports: Ports, agent_id: AgentId, text_or_id: str, *, progress: Progress = lambda what, done, total: None
+) -> ForgetResult:
+    """Remove a text from the store, also from the history of agents that share a block, archive or folder with it.
+
+    Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended; Conflict: a file is still to be read;
+        StoreError: the rest is done later.
+    """
+    preview = await find_mentions(ports, agent_id, text_or_id, progress=progress)
+    agents = [agent_id, *preview.shared_with]
+    owners = await ports.store.read(lambda tx: tx.mentions.owners(agent_id))
+    targets = [(table, owner_id) for kind, owner_id in owners for table in OWNER_TABLES[kind]]
+    targets += [(table, one) for one in agents for table in AGENT_TABLES]
+    now = ports.clock.now()
+
+    def begin(tx: Tx) -> Erasure:
+        check_idle(tx, agents)
+        for kind, owner_id in owners:
+            if kind == "archives" and tx.mentions.has_waiting_file(ArchiveId(owner_id)):
+                raise Conflict("a file of the agent is still being read: wait until `perdure files` says it is done")
+        return tx.erasures.add(agent_id, preview.text, targets, at=now)
+
+    erasure = await ports.store.write(begin)
+    erasure = await _finish(ports, erasure, progress)
+    return ForgetResult(erasure.counts, erased=True)
+
+
+async def finish_erasures(ports: Ports) -> None:
+    """Finish the erasures that dead processes began. Raises: StoreError."""
+    before = ports.clock.now() - LEFT_AFTER
+    for erasure in await ports.store.read(lambda tx: tx.erasures.list_unended(before=before)):
+        log.warning("an erasure of %s was left unfinished, and goes on", erasure.agent_id)
+        await _finish(ports, erasure, lambda what, done, total: None)
+
+
+async def _finish(ports: Ports, erasure: Erasure, progress: Progress) -> Erasure:
+    """Carry out the rest of an erasure."""
+    store, agent_id, number = ports.store, erasure.agent_id, erasure.number
+    while erasure.text:
+        progress("erasing", erasure.target, len(erasure.targets))
+        erasure = await store.write(_erase_step, agent_id, number, ports.inputs())
+    progress("erasing", len(erasure.targets), len(erasure.targets))
+    await delete(ports, lambda tx: None)  # what was deleted before, and still has rows
+    for kind in await store.read(lambda tx: tx.upkeep.rebuilding()):
+        while await store.write(_rebuild_words, kind):
+            pass
+    progress("merging the word index", 0, 1)
+    begin = True
+    while await store.write(_merge_words, begin):
+        begin = False
+    while await store.write(lambda tx: tx.upkeep.drop_vector_cache()):
+        pass
+    progress("writing the file anew", 0, 1)
+    await store.scrub()
+    progress("writing the file anew", 1, 1)
+    ended_at = ports.clock.now()
+    return await store.write(lambda tx: tx.erasures.put(replace(tx.erasures.get(agent_id, number), ended_at=ended_at)))
+
+
+def _rebuild_words(tx: Tx, kind: OwnerKind) -> tuple[int, int] | None:
+    return tx.upkeep.rebuild_words(kind)
+
+
+def _merge_words(tx: Tx, begin: bool) -> bool:
+    return tx.upkeep.merge_words(begin=begin)
+
+
+def _erase_step(tx: Tx, agent_id: AgentId, number: int, inputs: UnitInputs) -> Erasure:
+    """Take the text out of some rows, and store how far that is."""
+    erasure = tx.erasures.get(agent_id, number)
+    if not erasure.text:
+        return erasure
+    redactor, counts = Redactor(erasure.text), Counter[Place](erasure.counts)
+    target, after, changed, passes, text = erasure.target, erasure.after, 0, erasure.passes, erasure.text
+    last = min(len(erasure.targets), target + TARGETS_A_STEP)
+    while target < last and changed < CHANGES_A_STEP:
+        table, owner_id = erasure.targets[target]
+        rows, after = _erase_page(tx, table, owner_id, redactor, after, inputs)
+        changed += rows
+        counts[PLACES[table]] += rows
+        if after is None:
+            target += 1
+            if table == AGENT_TABLES[-1]:
+                tx.mentions.revise_settings(AgentId(owner_id))
+                renew_system_message(tx, AgentId(owner_id), 0, inputs)
+    changed += erasure.changed
+    if target == len(erasure.targets):
+        passes += 1
+        if not changed or passes == PASSES_MAX:
+            text = ""
+        target, changed = 0 if text else target, 0
+    return tx.erasures.put(
+        replace(
+            erasure,
+            text=text,
+            target=target,
+            after=after,
+            changed=changed,
+            passes=passes,
+            counts={place: count for place, count in counts.items() if count},
+            updated_at=inputs.now,
+        )
+    )
+
+
+def _erase_page(
+    tx: Tx, table: str, owner_id: str, redactor: Redactor, after: Key | None, inputs: UnitInputs
+) -> tuple[int, Key | None]:
+    """Take the text out of the next rows of an owner: how many had it, and where to go on."""
+    match table:
+        case "blocks":
+            block = tx.blocks.get(BlockId(owner_id))
+            if (value := redactor.drop_lines(block.value)) != block.value:
+                put_block_value(tx, block.id, value, author=AUTHOR, at=inputs.now)
+                tx.mentions.redact(table, owner_id, redactor)
+                return 1, None
+        case "passages" if tx.folders.find_by_archive(ArchiveId(owner_id)) is not None:
+            return _mask_passages(tx, ArchiveId(owner_id), redactor, after)
+        case "passages":
+            return _erase_passages(tx, ArchiveId(owner_id), redactor, after)
+        case "file_parts":
+            following = tx.mentions.mask_parts(FileId(owner_id), redactor, after=-1 if after is None else int(after[0]))
+            return 0, None if following is None else (following,)
+    page = tx.mentions.redact(table, owner_id, redactor, after=after, limit=PAGE)
+    return len(page.found), page.after
+
+
+def _erase_passages(tx: Tx, archive_id: ArchiveId, redactor: Redactor, after: Key | None) -> tuple[int, Key | None]:
+    """Delete the passages with the text; take it out of tags, metadata and sources of others."""
+    page = tx.mentions.scan("passages", archive_id, redactor, after=after, limit=PAGE)
+    passages = tx.passages.list_by_seqs(archive_id, [int(found.key[0]) for found in page.found])
+    tx.passages.delete(archive_id, [one.seq for one in passages if redactor.finds(one.text)])
+    for passage in passages:
+        if not redactor.finds(passage.text):
+            tx.passages.put(
+                replace(
+                    passage,
+                    tags=tuple(redactor.redact_value(list(passage.tags))),
+                    metadata=redactor.redact_value(dict(passage.metadata)),
+                    source=redactor.redact_value(dict(passage.source)),
+                )
+            )
+    return len(page.found), page.after
+
+
+def _mask_passages(tx: Tx, archive_id: ArchiveId, redactor: Redactor, after: Key | None) -> tuple[int, Key | None]:
+    """Mask the text in the passages of a folder's files, also where it begins in one and ends in the next."""
+    passages = tx.passages.list(archive_id, limit=PAGE, after_seq=-1 if after is None else int(after[0]))
+    changed = 0
+    masked = redactor.mask([one.text for one in passages], between="\n")
+    for passage, text in zip(passages, masked, strict=True):
+        source, metadata = redactor.redact_value(dict(passage.source)), redactor.redact_value(dict(passage.metadata))
+        if (text, source, metadata) != (passage.text, dict(passage.source), dict(passage.metadata)):
+            tx.passages.put(replace(passage, text=text, source=source, metadata=metadata))
+            changed += 1
+    return changed, (passages[-2].seq,) if len(passages) == PAGE else None

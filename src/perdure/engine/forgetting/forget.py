@@ -1,0 +1,314 @@
+"""Taking a text out of an agent's view, and undoing that and other corrections."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from perdure.core.blocks import Author
+from perdure.core.errors import ConversationBusy, NotFound, PerdureError
+from perdure.core.forgetting.redaction import Redactor
+from perdure.core.forgetting.values import (
+    IN_VIEW,
+    Correction,
+    CorrectionItem,
+    CorrectionKind,
+    ForgetResult,
+    Place,
+    UndoResult,
+)
+from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, MessageId, PassageId
+from perdure.core.messages import Message, Part, parts_from_json, parts_to_json
+from perdure.core.passages import Passage
+from perdure.engine.conversations.edit import count_anew
+from perdure.engine.forgetting.find import Spot, resolve_text, scan
+from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.system_messages import renew_system_message
+from perdure.storage.tx import Tx
+
+STEP = 50
+"""How many things one transaction changes."""
+TITLE_CHARS = 120
+
+
+async def forget(ports: Ports, agent_id: AgentId, text_or_id: str, *, author: Author) -> ForgetResult:
+    """Take a text out of the agent's blocks, passages, messages and summaries; `undo` brings all of it back.
+
+    A block loses the line, an archive the passage; messages and summaries read "[redacted]", files are masked. It goes
+    on after an interruption when it is called again.
+    Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended.
+    """
+    text = await ports.store.read(resolve_text, agent_id, text_or_id)
+    redactor = Redactor(text)
+    await ports.store.read(check_idle, [agent_id])
+    correction: Correction | None = None
+    counts: Counter[Place] = Counter()
+    async for spots in scan(ports, agent_id, redactor, places=IN_VIEW):
+        for at in range(0, len(spots), STEP):
+            part = spots[at : at + STEP]
+            correction, places = await ports.store.write(
+                _forget_step, agent_id, part, redactor, correction, ports.inputs(), author=author
+            )
+            counts.update(places)
+    return ForgetResult(dict(counts), correction if counts else None)
+
+
+def check_idle(tx: Tx, agent_ids: Sequence[AgentId]) -> None:
+    """Raises: ConversationBusy: a run of one of these agents has not ended."""
+    for agent_id in agent_ids:
+        if (run_id := tx.mentions.find_unended_run(agent_id)) is not None:
+            raise ConversationBusy(run_id)
+
+
+def _forget_step(
+    tx: Tx,
+    agent_id: AgentId,
+    spots: Sequence[Spot],
+    redactor: Redactor,
+    correction: Correction | None,
+    inputs: UnitInputs,
+    *,
+    author: Author,
+) -> tuple[Correction | None, Sequence[Place]]:
+    """Take the text out of these rows; the correction with them, and their places."""
+    tx.agents.lock(agent_id)
+    done: list[CorrectionItem] = []
+    for spot in spots:
+        item = _forget_spot(tx, spot, redactor, inputs, author=author)
+        if item is not None:
+            done.append(item)
+    if done:
+        correction = record(tx, agent_id, "forget", redactor.text, done, at=inputs.now, correction=correction)
+        tx.mentions.revise_settings(agent_id)
+        renew_system_message(tx, agent_id, 0, inputs)
+    return correction, [item.kind for item in done]
+
+
+def _forget_spot(
+    tx: Tx, spot: Spot, redactor: Redactor, inputs: UnitInputs, *, author: Author
+) -> CorrectionItem | None:
+    """Take the text out of a row; None: it no longer stands there."""
+    match spot.mention.place:
+        case "block":
+            block = tx.blocks.get(BlockId(spot.owner_id))
+            value = redactor.drop_lines(block.value)
+            return None if value == block.value else put_block_value(tx, block.id, value, author=author, at=inputs.now)
+        case "passage":
+            passages = tx.passages.list_by_seqs(ArchiveId(spot.owner_id), [int(spot.key[0])])
+            return delete_passage(tx, passages[0]) if passages else None
+        case "file" if spot.table == "passages":
+            (passage,) = tx.passages.list_by_seqs(ArchiveId(spot.owner_id), [int(spot.key[0])])
+            after = tx.passages.put(replace(passage, text=redactor.mask([passage.text])[0]))
+            return passage_item(passage, after)
+        case "file":
+            file_id, seq = FileId(spot.owner_id), int(spot.key[0])
+            text = tx.mentions.get_part(file_id, seq)
+            (masked,) = redactor.mask([text])
+            tx.mentions.put_part(file_id, seq, masked)
+            return CorrectionItem(kind="file", id=f"{file_id}:{seq}", before=text, after=checksum(masked))
+        case "message":
+            message = tx.messages.get(MessageId(spot.mention.id))
+            parts = parts_to_json(message.parts)
+            redacted = redactor.redact_parts(parts)
+            if redacted == parts:
+                return None
+            return revise_message(tx, message, parts_from_json(redacted), inputs, author=author)
+        case "summary":
+            (node,) = tx.nodes.list_by_seqs(AgentId(spot.owner_id), int(spot.key[0]), [int(spot.key[1])])
+            text = redactor.redact_summary(node.text)
+            tx.nodes.put_text(node, text)
+            if text == node.text:
+                return None
+            return CorrectionItem(kind="summary", id=spot.mention.id, before=node.text, after=checksum(text))
+    return None
+
+
+def record(
+    tx: Tx,
+    agent_id: AgentId,
+    kind: CorrectionKind,
+    text: str,
+    items: Sequence[CorrectionItem],
+    *,
+    at: datetime,
+    correction: Correction | None = None,
+) -> Correction:
+    """Store what a correction changed, so that it can be undone."""
+    if correction is None:
+        title = " ".join(text.split())
+        title = title if len(title) <= TITLE_CHARS else f"{title[: TITLE_CHARS - 1]}…"
+        correction = tx.corrections.add(agent_id, kind, title, at=at)
+    return tx.corrections.add_items(correction, items)
+
+
+def put_block_value(tx: Tx, block_id: BlockId, value: str, *, author: Author, at: datetime) -> CorrectionItem:
+    """Give a block another value."""
+    before = tx.blocks.get(block_id)
+    after = tx.blocks.put(replace(before, value=value), expected=before.version, author=author, at=at)
+    return CorrectionItem(kind="block", id=block_id, before=str(before.version), after=checksum(after.value))
+
+
+def delete_passage(tx: Tx, passage: Passage) -> CorrectionItem:
+    """Delete a passage."""
+    tx.passages.delete(passage.archive_id, [passage.seq])
+    return passage_item(passage, None)
+
+
+def passage_item(before: Passage, after: Passage | None) -> CorrectionItem:
+    """What undoing a change of a passage needs, or its removal."""
+    held = None if after is None else checksum(_fields_of(after))
+    return CorrectionItem(kind="passage", id=before.id, before=_fields_of(before), after=held)
+
+
+def _fields_of(passage: Passage) -> str:
+    """The fields of a passage as JSON."""
+    return json.dumps(
+        {
+            "archive_id": passage.archive_id,
+            "text": passage.text,
+            "tags": list(passage.tags),
+            "metadata": dict(passage.metadata),
+            "source": dict(passage.source),
+            "created_at": passage.created_at.isoformat(),
+            "occurred_at": passage.occurred_at.isoformat(),
+        }
+    )
+
+
+def checksum(text: str) -> int:
+    """A number by which a later change of a text shows."""
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+
+
+def revise_message(
+    tx: Tx, message: Message, parts: Sequence[Part], inputs: UnitInputs, *, author: Author
+) -> CorrectionItem:
+    """Show a message with other parts; its row stays."""
+    tx.messages.revise(message.id, parts, author=author, at=inputs.now)
+    after = tx.messages.get(message.id)
+    count_anew(tx, message, after, inputs)
+    return message_item(message, after)
+
+
+def message_item(before: Message, after: Message) -> CorrectionItem:
+    """What undoing a change of a message needs."""
+    parts = parts_to_json(after.parts)
+    return CorrectionItem(kind="message", id=before.id, before=parts_to_json(before.parts), after=checksum(parts))
+
+
+async def undo(ports: Ports, agent_id: AgentId, number: int | None, *, author: Author) -> UndoResult:
+    """Undo a correction of the agent, by default the last that was not undone.
+
+    What was changed again since then stays as it is, and is named among the conflicts.
+    Raises: NotFound: there is none; ConversationBusy: a run has not ended.
+    """
+    correction = await ports.store.read(_find_correction, agent_id, number)
+    await ports.store.read(check_idle, [agent_id])
+    restored, conflicts = 0, list[str]()
+    while True:
+        step = await ports.store.write(_undo_step, correction, ports.inputs(), author=author)
+        if step is None:
+            break
+        restored += step[0]
+        conflicts += step[1]
+    correction = await ports.store.read(lambda tx: tx.corrections.get(agent_id, correction.number))
+    return UndoResult(correction, restored, conflicts)
+
+
+def _find_correction(tx: Tx, agent_id: AgentId, number: int | None) -> Correction:
+    tx.agents.model(agent_id)
+    if number is not None:
+        correction = tx.corrections.get(agent_id, number)
+        if correction.undone_at is not None:
+            raise NotFound("correction", str(number), hint="it is undone already")
+        return correction
+    newest = tx.corrections.list(agent_id, limit=1, undone=False)
+    if not newest:
+        raise NotFound("correction", "to undo", hint="nothing of this agent was corrected")
+    return newest[0]
+
+
+def _undo_step(
+    tx: Tx, correction: Correction, inputs: UnitInputs, *, author: Author
+) -> tuple[int, Sequence[str]] | None:
+    """Undo the last items of a correction: how many, and why others are not. None: none is left."""
+    tx.agents.lock(correction.agent_id)
+    items = tx.corrections.items(correction, limit=STEP)
+    if not items:
+        tx.corrections.end(correction, at=inputs.now)
+        return None
+    restored, conflicts = 0, list[str]()
+    for item in items:
+        try:
+            problem = _RESTORE[item.kind](tx, correction.agent_id, item, inputs, author)
+        except PerdureError as error:
+            problem = str(error)
+        restored += not problem
+        conflicts += [problem] if problem else []
+    tx.corrections.drop_items(correction, len(items))
+    tx.mentions.revise_settings(correction.agent_id)
+    renew_system_message(tx, correction.agent_id, 0, inputs)
+    return restored, conflicts
+
+
+def _restore_block(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
+    block = tx.blocks.get(BlockId(item.id))
+    if checksum(block.value) != item.after:
+        return f"block {block.label!r} was changed again: its history has version {item.before}"
+    value = tx.blocks.version(block.id, int(item.before)).value
+    tx.blocks.put(replace(block, value=value), expected=block.version, author=author, at=inputs.now)
+    return ""
+
+
+def _restore_passage(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
+    fields = json.loads(item.before)
+    for name in ("created_at", "occurred_at"):
+        fields[name] = datetime.fromisoformat(fields[name])
+    passage = Passage(id=PassageId(item.id), **fields | {"tags": tuple(fields["tags"])})
+    now = tx.passages.get(passage.id) if tx.passages.find_archives([passage.id]) else None
+    if (None if now is None else checksum(_fields_of(now))) != item.after:
+        return f"{passage.id} was {'deleted' if now is None else 'changed'} since"
+    if now is None:
+        tx.passages.add([passage])
+    else:
+        tx.passages.put(passage)
+    return ""
+
+
+def _restore_message(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
+    message = tx.messages.get(MessageId(item.id))
+    if checksum(parts_to_json(message.parts)) != item.after:
+        return f"{message.id} was changed again"
+    revise_message(tx, message, parts_from_json(item.before), inputs, author=author)
+    return ""
+
+
+def _restore_summary(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
+    conversation_seq, _, seq = item.id.partition(":")
+    (node,) = tx.nodes.list_by_seqs(agent_id, int(conversation_seq), [int(seq)])
+    if checksum(node.text) != item.after:
+        return f"summary {item.id} was changed again"
+    tx.nodes.put_text(node, item.before)
+    return ""
+
+
+def _restore_part(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
+    file_id, _, seq = item.id.partition(":")
+    if checksum(tx.mentions.get_part(FileId(file_id), int(seq))) != item.after:
+        return f"{file_id} was changed again"
+    tx.mentions.put_part(FileId(file_id), int(seq), item.before)
+    return ""
+
+
+_RESTORE: dict[str, Callable[[Tx, AgentId, CorrectionItem, UnitInputs, Author], str]] = {
+    "block": _restore_block,
+    "passage": _restore_passage,
+    "message": _restore_message,
+    "summary": _restore_summary,
+    "file": _restore_part,
+}
+"""What restores an item of this kind; each returns why it did not."""

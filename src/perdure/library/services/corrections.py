@@ -1,0 +1,181 @@
+"""The service of corrections: change a line, a passage or a message so that it can be undone; forget a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from perdure.app import App
+from perdure.core.blocks import Author, Block
+from perdure.core.blocks import check_limit as check_block_limit
+from perdure.core.errors import InvalidInput
+from perdure.core.forgetting.values import Correction, CorrectionItem, ForgetPreview, ForgetResult, UndoResult
+from perdure.core.ids import AgentId, MessageId, PassageId
+from perdure.core.messages import Message, Text
+from perdure.core.passages import Passage
+from perdure.domain.archives.passages import PassageChanges, get_passage, update_passage
+from perdure.domain.archives.units import check_not_folder
+from perdure.domain.blocks.units import find_block
+from perdure.engine.conversations.edit import Edit, EditedPart, edit_message
+from perdure.engine.forgetting.erase import erase
+from perdure.engine.forgetting.find import Progress, find_mentions
+from perdure.engine.forgetting.forget import (
+    delete_passage,
+    forget,
+    message_item,
+    passage_item,
+    put_block_value,
+    record,
+    undo,
+)
+from perdure.engine.run.system_messages import renew_system_message
+from perdure.library.checks import USER, check_limit, check_number, check_text
+from perdure.library.services.passages import changes_in_utc
+from perdure.storage.tx import Tx
+
+_EDITED: dict[str, EditedPart] = {"user": "user", "system": "system", "assistant": "assistant", "tool": "tool"}
+
+
+def no_progress(what: str, done: int, total: int) -> None:
+    """Take a progress that nobody is shown."""
+
+
+class CorrectionService:
+    """Corrections of an agent's memory and history. Each can be undone, except what is erased."""
+
+    def __init__(self, app: App) -> None:
+        self._ports = app.ports
+
+    async def find_mentions(
+        self, agent_id: AgentId, text_or_id: str, *, progress: Progress = no_progress
+    ) -> ForgetPreview:
+        """Where a text stands, or that of a message or passage with this id. Nothing is changed.
+
+        Raises: NotFound; InvalidInput: the text is too short or too long.
+        """
+        check_text("text", text_or_id)
+        return await find_mentions(self._ports, agent_id, text_or_id, progress=progress)
+
+    async def forget(
+        self,
+        agent_id: AgentId,
+        text_or_id: str,
+        *,
+        erase_text: bool = False,
+        author: Author = USER,
+        progress: Progress = no_progress,
+    ) -> ForgetResult:
+        """Take a text out of the agent's view, or with `erase_text` remove it from the store. Raises: NotFound,
+        InvalidInput, ConversationBusy, Conflict, StoreError."""
+        check_text("text", text_or_id)
+        if erase_text:
+            return await erase(self._ports, agent_id, text_or_id, progress=progress)
+        return await forget(self._ports, agent_id, text_or_id, author=author)
+
+    async def list(self, agent_id: AgentId, *, limit: int = 20) -> Sequence[Correction]:
+        """The agent's corrections, the newest first. Raises: NotFound, InvalidInput."""
+        check_limit(limit)
+
+        def read(tx: Tx) -> Sequence[Correction]:
+            tx.agents.model(agent_id)
+            return tx.corrections.list(agent_id, limit=limit)
+
+        return await self._ports.store.read(read)
+
+    async def undo(self, agent_id: AgentId, number: int | None = None, *, author: Author = USER) -> UndoResult:
+        """Undo a correction, by default the newest that is not undone. Raises: NotFound, ConversationBusy."""
+        check_number("number", number)
+        return await undo(self._ports, agent_id, number, author=author)
+
+    async def replace_line(
+        self, agent_id: AgentId, label: str, line: int | str, text: str | None, *, author: Author = USER
+    ) -> Block:
+        """Replace a line of the agent's block, or remove it with None, and return the block.
+
+        Args:
+            line: its number from 1, or what it says.
+        Raises: BlockNotFound, BlockLimitExceeded; InvalidInput: the block has no such line, or several.
+        """
+        check_text("label", label)
+        if text is not None:
+            check_text("text", text)
+        inputs = self._ports.inputs()
+
+        def write(tx: Tx) -> Block:
+            tx.agents.lock(agent_id)
+            block = find_block(tx, agent_id, label)
+            lines = block.value.split("\n")
+            place = _find_line(block, lines, line)
+            value = "\n".join([*lines[:place], *([] if text is None else [text]), *lines[place + 1 :]])
+            check_block_limit(replace(block, value=value))
+            item = put_block_value(tx, block.id, value, author=author, at=inputs.now)
+            what = f"line {place + 1} of block {block.label}: {lines[place]}"
+            record(tx, agent_id, "block", what, [item], at=inputs.now)
+            renew_system_message(tx, agent_id, 0, inputs)
+            return tx.blocks.get(block.id)
+
+        return await self._ports.store.write(write)
+
+    async def update_passage(self, agent_id: AgentId, passage_id: PassageId, changes: PassageChanges) -> Passage:
+        """Change a passage of the agent. Raises: NotFound, InvalidInput."""
+        check_text("passage_id", passage_id)
+        changes = changes_in_utc(changes)
+        now = self._ports.clock.now()
+
+        def write(tx: Tx) -> Passage:
+            before = get_passage(tx, agent_id, passage_id)
+            after = update_passage(tx, before, changes)
+            if after != before:
+                item = passage_item(before, after)
+                record(tx, agent_id, "passage", f"passage: {before.text}", [item], at=now)
+            return after
+
+        return await self._ports.store.write(write)
+
+    async def delete_passage(self, agent_id: AgentId, passage_id: PassageId) -> None:
+        """Delete a passage of the agent. Raises: NotFound; InvalidInput: it belongs to a file."""
+        check_text("passage_id", passage_id)
+        now = self._ports.clock.now()
+
+        def write(tx: Tx) -> None:
+            passage = get_passage(tx, agent_id, passage_id)
+            check_not_folder(tx, passage.archive_id)
+            record(tx, agent_id, "passage", f"passage: {passage.text}", [delete_passage(tx, passage)], at=now)
+
+        await self._ports.store.write(write)
+
+    async def update_message(
+        self, agent_id: AgentId, message_id: MessageId, text: str, *, author: Author = USER
+    ) -> Message:
+        """Show a message with another text; requests that were sent stay as they were.
+
+        Raises: NotFound, ConversationBusy, InvalidInput, EmptyMessage, MessageTooLarge.
+        """
+        check_text("message_id", message_id)
+        check_text("text", text)
+        inputs, limit = self._ports.inputs(), self._ports.settings.message_limit_chars
+
+        def write(tx: Tx) -> Message:
+            before = tx.messages.get(message_id)
+            edit = Edit(_EDITED[before.role], (Text(text),))
+            after = edit_message(tx, agent_id, message_id, edit, inputs, limit_chars=limit, author=author)
+            item: CorrectionItem = message_item(before, after)
+            record(tx, agent_id, "message", f"message of the {before.role}: {before.text}", [item], at=inputs.now)
+            return after
+
+        return await self._ports.store.write(write)
+
+
+def _find_line(block: Block, lines: Sequence[str], line: int | str) -> int:
+    """The place of a line, from 0. Raises: InvalidInput."""
+    if isinstance(line, str):
+        places = [place for place, one in enumerate(lines) if one.strip() == line.strip()]
+        if len(places) != 1:
+            raise InvalidInput(
+                f"block {block.label!r} has {len(places) or 'no'} such line{'s' if places else ''} {line!r:.120}:"
+                f" give the number of one, from 1 to {len(lines)}"
+            )
+        return places[0]
+    if type(line) is not int or not 1 <= line <= len(lines):
+        raise InvalidInput(f"line is {line!r:.80}: block {block.label!r} has the lines 1 to {len(lines)}")
+    return line - 1

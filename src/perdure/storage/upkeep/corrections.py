@@ -1,0 +1,174 @@
+"""`tx.corrections` and `tx.erasures`: changes that can be undone, and texts that are being removed from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from perdure.core.forgetting.values import Correction, CorrectionItem, CorrectionKind, Erasure
+from perdure.core.ids import AgentId
+from perdure.storage.database.row_format import (
+    JSON,
+    JSON_TUPLE,
+    TEXT,
+    TIME,
+    Codec,
+    RowFormat,
+    assignments,
+    dump,
+    insert_into,
+    iso,
+    load,
+)
+from perdure.storage.tables.table import OWN_AGENT, Table, first, own_agent
+
+CORRECTIONS_MAX = 100
+"""How many corrections of an agent can be undone; older ones are removed."""
+
+_CORRECTION = RowFormat(
+    Correction,
+    "agent_id, number, kind, text, items, created_at, undone_at",
+    {TEXT: "text", TIME: "created_at undone_at"},
+)
+_ITEM = RowFormat(CorrectionItem, "kind, id, before, after", {TEXT: "id before"})
+_ERASURE = RowFormat(
+    Erasure,
+    "agent_id, number, text, targets, target, after, changed, passes, counts, created_at, updated_at, ended_at",
+    {
+        TEXT: "text",
+        Codec(dump, lambda text: tuple((table, owner) for table, owner in load(text))): "targets",
+        JSON_TUPLE: "after",
+        JSON: "counts",
+        TIME: "created_at updated_at ended_at",
+    },
+)
+_PROGRESS = "text, target, after, changed, passes, counts, updated_at, ended_at"
+
+
+class Corrections(Table):
+    def add(self, agent_id: AgentId, kind: CorrectionKind, text: str, *, at: datetime) -> Correction:
+        """Add a correction, and remove those before the newest hundred. Raises: NotFound."""
+        own = own_agent(self._db, self._org_id, agent_id, lock=True)
+        rows = self._rows("SELECT COALESCE(MAX(number), 0) + 1 FROM corrections WHERE agent_id = :id", id=own)
+        number = int(rows[0][0])
+        correction = Correction(agent_id=agent_id, number=number, kind=kind, text=text, items=0, created_at=at)
+        self._run(insert_into("corrections", _CORRECTION.columns), **_CORRECTION.params(correction))
+        for table in ("correction_items", "corrections"):
+            self._run(
+                f"DELETE FROM {table} WHERE agent_id = :id AND number <= :oldest",
+                id=own,
+                oldest=number - CORRECTIONS_MAX,
+            )
+        return correction
+
+    def add_items(self, correction: Correction, items: Sequence[CorrectionItem]) -> Correction:
+        """Add what the correction changed, and return it with their number. Raises: NotFound."""
+        own = own_agent(self._db, self._org_id, correction.agent_id)
+        key = {"agent_id": own, "number": correction.number}
+        self._db.run_many(
+            insert_into("correction_items", f"agent_id, number, seq, {_ITEM.columns}"),
+            [{**key, "seq": correction.items + place, **_ITEM.params(item)} for place, item in enumerate(items)],
+        )
+        correction = replace(correction, items=correction.items + len(items))
+        self._run(
+            "UPDATE corrections SET items = :items WHERE agent_id = :agent_id AND number = :number",
+            items=correction.items,
+            **key,
+        )
+        return correction
+
+    def get(self, agent_id: AgentId, number: int) -> Correction:
+        """Raises: NotFound."""
+        found = self._read("number = :number", agent_id, number=number)
+        return first(found, "correction", str(number), hint="the newest hundred of an agent are kept")
+
+    def list(self, agent_id: AgentId, *, limit: int = 20, undone: bool = True) -> Sequence[Correction]:
+        """The newest first; `undone`: also those that were undone."""
+        where = "1 = 1" if undone else "undone_at IS NULL"
+        return self._read(f"{where} ORDER BY number DESC LIMIT :limit", agent_id, limit=limit)
+
+    def items(self, correction: Correction, *, limit: int = 50) -> Sequence[CorrectionItem]:
+        """The items that are not undone yet, the last first."""
+        rows = self._rows(
+            f"SELECT {_ITEM.columns} FROM correction_items WHERE agent_id = :agent_id AND number = :number"
+            f" AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
+            agent_id=correction.agent_id,
+            number=correction.number,
+            limit=limit,
+        )
+        return [_ITEM.read(row) for row in rows]
+
+    def drop_items(self, correction: Correction, count: int) -> None:
+        """Remove the last items, which were undone."""
+        self._run(
+            "DELETE FROM correction_items WHERE agent_id = :agent_id AND number = :number AND seq IN (SELECT i.seq FROM"
+            " correction_items i WHERE i.agent_id = :agent_id AND i.number = :number ORDER BY i.seq DESC LIMIT :count)"
+            f" AND {OWN_AGENT}",
+            agent_id=correction.agent_id,
+            number=correction.number,
+            count=count,
+        )
+
+    def end(self, correction: Correction, *, at: datetime) -> Correction:
+        """Mark it as undone."""
+        self._run(
+            f"UPDATE corrections SET undone_at = :at WHERE agent_id = :agent_id AND number = :number AND {OWN_AGENT}",
+            agent_id=correction.agent_id,
+            number=correction.number,
+            at=iso(at),
+        )
+        return replace(correction, undone_at=at)
+
+    def _read(self, where: str, agent_id: AgentId, **params: Any) -> Sequence[Correction]:
+        sql = f"SELECT {_CORRECTION.columns} FROM corrections WHERE agent_id = :agent_id AND {OWN_AGENT} AND {where}"
+        return [_CORRECTION.read(row) for row in self._rows(sql, agent_id=agent_id, **params)]
+
+
+class Erasures(Table):
+    def add(self, agent_id: AgentId, text: str, targets: Sequence[tuple[str, str]], *, at: datetime) -> Erasure:
+        """Add an erasure that begins. Raises: NotFound."""
+        own = own_agent(self._db, self._org_id, agent_id, lock=True)
+        rows = self._rows("SELECT COALESCE(MAX(number), 0) + 1 FROM erasures WHERE agent_id = :id", id=own)
+        erasure = Erasure(
+            agent_id=agent_id, number=int(rows[0][0]), text=text, targets=targets, created_at=at, updated_at=at
+        )
+        self._run(insert_into("erasures", _ERASURE.columns), **_ERASURE.params(erasure))
+        return erasure
+
+    def get(self, agent_id: AgentId, number: int) -> Erasure:
+        """Its row is locked, so that several processes take turns. Raises: NotFound."""
+        sql = f"SELECT {_ERASURE.columns} FROM erasures WHERE agent_id = :agent_id AND number = :number AND {OWN_AGENT}"
+        rows = self._rows(f"{sql}{self._db.for_update}", agent_id=agent_id, number=number)
+        return _ERASURE.read(first(rows, "erasure", str(number)))
+
+    def put(self, erasure: Erasure) -> Erasure:
+        """Store its progress."""
+        self._run(
+            f"UPDATE erasures SET {assignments(_PROGRESS)} WHERE agent_id = :agent_id AND number = :number"
+            f" AND {OWN_AGENT}",
+            **_ERASURE.params(erasure, f"agent_id, number, {_PROGRESS}"),
+        )
+        return erasure
+
+    def list_unended(self, *, before: datetime, limit: int = 20) -> Sequence[Erasure]:
+        """Those of all agents that have not ended, without a step since `before`."""
+        rows = self._rows(
+            f"SELECT {_ERASURE.columns} FROM erasures e WHERE ended_at IS NULL AND updated_at < :before AND EXISTS"
+            " (SELECT 1 FROM agents a WHERE a.id = e.agent_id AND a.org_id = :org_id) ORDER BY updated_at LIMIT :limit",
+            before=iso(before),
+            limit=limit,
+        )
+        return [_ERASURE.read(row) for row in rows]
+
+    def has_erased(self, agent_id: AgentId, *, since: datetime) -> bool:
+        """Whether a text was erased from the agent's history after this time, also on behalf of another agent."""
+        rows = self._rows(
+            f"SELECT 1 FROM erasures WHERE updated_at >= :since AND (agent_id = :agent_id OR targets LIKE :target)"
+            f" AND {OWN_AGENT} LIMIT 1",
+            since=iso(since),
+            agent_id=agent_id,
+            target=f'%"{agent_id}"%',
+        )
+        return bool(rows)

@@ -1,0 +1,288 @@
+"""`tx.mentions`: the rows in which a text stands, and taking it out of them where they are.
+
+Logs, recorded requests and old versions never change but here: a text that is erased is replaced in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.core.forgetting.redaction import REDACTED, Redactor
+from perdure.core.forgetting.values import Found, FoundPage, Key
+from perdure.core.ids import AgentId, ArchiveId, FileId
+from perdure.core.messages import is_embedded
+from perdure.storage.database.row_format import ChecksumColumns, Row, restore, storable
+from perdure.storage.full_text import index as word_index
+from perdure.storage.tables.blocks import VERSION_CHECKSUMS
+from perdure.storage.tables.message_rows import MESSAGE_CHECKSUMS, REVISION_CHECKSUMS, read_rows
+from perdure.storage.tables.messages import indexed_words_of
+from perdure.storage.tables.table import OWN_AGENT, Table, first
+from perdure.storage.tables.vectors import forget_texts, queue_texts
+
+_REDACTED_TOKENS = 8
+"""At most how many tokens a message takes more for each text that was taken out."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """A table that holds texts.
+
+    Args:
+        owner: the column of the agent, block, archive or file whose rows are read; `owners` is the table of these.
+        key: the columns of its key beside the owner, in order.
+        columns: those with texts.
+        wide: whether a row may hold a whole request.
+        checksums: of its rows.
+    """
+
+    owners: str
+    owner: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    wide: bool = False
+    checksums: ChecksumColumns | None = None
+
+
+def _of_agent(key: str, columns: str, **more: Any) -> TextTable:
+    return TextTable("agents", "agent_id", tuple(key.split()), tuple(columns.split()), **more)
+
+
+TEXT_TABLES: Mapping[str, TextTable] = {
+    "blocks": TextTable("blocks", "id", (), ("value", "description", "metadata", "tags")),
+    "block_versions": TextTable("blocks", "block_id", ("version",), ("value", "diff"), checksums=VERSION_CHECKSUMS),
+    "passages": TextTable("archives", "archive_id", ("seq",), ("text", "tags", "metadata", "source")),
+    "files": TextTable("files", "id", (), ("name", "original_name", "problem", "title", "warnings")),
+    "file_parts": TextTable("files", "file_id", ("seq",), ("text",), wide=True),
+    "messages": _of_agent("seq", "parts name otid", checksums=MESSAGE_CHECKSUMS),
+    "message_revisions": _of_agent("seq revision", "parts", checksums=REVISION_CHECKSUMS),
+    "summary_nodes": _of_agent("conversation_seq seq", "text rejected"),
+    "conversations": _of_agent("seq", "summary settings"),
+    "agent_details": _of_agent("", "system description tags metadata settings"),
+    "client_tools": _of_agent("digest", "tools"),
+    "runs": _of_agent("seq", "failure waiting_input answer hook_context options callback"),
+    "steps": _of_agent("run_seq step_index", "recipe failure tags"),
+    "step_exchanges": _of_agent("run_seq step_index", "request response", wide=True),
+    "prefixes": _of_agent("seq", "system tools summary", wide=True),
+    "system_messages": _of_agent("conversation_seq", "text", wide=True),
+    "events": _of_agent("run_seq seq", "body"),
+    "corrections": _of_agent("number", "text"),
+    "correction_items": _of_agent("number seq", "before"),
+}
+"""Every table with texts of users, models and tools. Names, labels, ids and secrets are no such texts."""
+
+_SUMMARIES = {"summary_nodes": "text", "prefixes": "summary"}
+"""Table -> its column of summaries, whose sentences may say the same in other words."""
+_COMPACTION = '"type":"compaction"'
+"""What the parts of a message about a compaction hold; its text is a summary."""
+
+
+_OWN_PART = "file_id = :id AND EXISTS (SELECT 1 FROM files WHERE id = :id AND org_id = :org_id)"
+
+
+class Mentions(Table):
+    def scan(
+        self, table: str, owner_id: str, redactor: Redactor, *, after: Key | None = None, limit: int = 500
+    ) -> FoundPage:
+        """Read the next `limit` rows of an owner, of wide tables a tenth, and return those in which the text stands."""
+        what = TEXT_TABLES[table]
+        own = f"{what.owner} = :owner AND EXISTS (SELECT 1 FROM {what.owners} WHERE id = :owner AND org_id = :org_id)"
+        params: dict[str, Any] = {"owner": storable(owner_id), "like": redactor.like}
+        key = ", ".join(what.key)
+        last: Key | None = None
+        if what.key:
+            if after is not None:
+                own += f" AND ({key}) > ({', '.join(f':after{place}' for place in range(len(what.key)))})"
+                params |= {f"after{place}": value for place, value in enumerate(after)}
+            ordered = f"SELECT {key} FROM {table} WHERE {own} ORDER BY {key} LIMIT 1 OFFSET :offset"
+            rows = self._rows(ordered, offset=max(1, limit // 10 if what.wide else limit) - 1, **params)
+            if rows:
+                last = tuple(rows[0])
+                own += f" AND ({key}) <= ({', '.join(f':last{place}' for place in range(len(what.key)))})"
+                params |= {f"last{place}": value for place, value in enumerate(last)}
+        matches = " OR ".join(f"LOWER({column}) LIKE :like" for column in what.columns)
+        if table in _SUMMARIES:
+            matches = "1 = 1"
+        elif table in ("messages", "message_revisions"):
+            matches += f" OR parts LIKE '%{_COMPACTION}%'"
+        sql = f"SELECT {', '.join((*what.key, *what.columns))} FROM {table} WHERE {own} AND ({matches})"
+        sql += f" ORDER BY {key}" if key else ""
+        found = [_found(what, row) for row in self._rows(sql, **params)]
+        return FoundPage([one for one in found if _holds(table, one, redactor)], last)
+
+    def redact(
+        self, table: str, owner_id: str, redactor: Redactor, *, after: Key | None = None, limit: int = 500
+    ) -> FoundPage:
+        """Take the text out of the next rows of an owner, as `scan` reads them; what is derived from them follows."""
+        what = TEXT_TABLES[table]
+        if table == "events" and after is None:
+            self._drop_deltas(owner_id)
+        page = self.scan(table, owner_id, redactor, after=after, limit=limit)
+        for row in page.found:
+            seqs = [int(row.key[0])] if table in ("messages", "message_revisions") else []
+            words = self._indexed_words(owner_id, seqs)
+            changes = {name: _redacted(table, name, text, redactor) for name, text in row.texts.items()}
+            changed = {name: storable(text) for name, text in changes.items() if text != row.texts[name]}
+            self._update(table, what, owner_id, row.key, changed)
+            self._reindex(owner_id, seqs, words)
+        return page
+
+    def owners(self, agent_id: AgentId) -> Sequence[tuple[str, str]]:
+        """(table, id) of each block, archive and file that the agent has, its folders' included; and of blocks that it
+        once edited and nobody has."""
+        own = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
+        rows = self._rows(
+            f"SELECT 'blocks', b.id FROM blocks b WHERE {own} AND b.org_id = :org_id AND (b.id IN"
+            " (SELECT block_id FROM agent_blocks WHERE agent_id = :agent_id) OR b.id IN"
+            " (SELECT block_id FROM conversation_blocks WHERE agent_id = :agent_id) OR (b.id IN"
+            " (SELECT block_id FROM block_versions WHERE agent_id = :agent_id)"
+            " AND NOT EXISTS (SELECT 1 FROM agent_blocks x WHERE x.block_id = b.id)))"
+            " UNION SELECT 'archives', r.id FROM agent_archives a JOIN archives r ON r.id = a.archive_id"
+            f" WHERE {own} AND a.agent_id = :agent_id AND r.org_id = :org_id"
+            " UNION SELECT 'archives', f.archive_id FROM agent_folders a JOIN folders f ON f.id = a.folder_id"
+            f" WHERE {own} AND a.agent_id = :agent_id AND f.org_id = :org_id"
+            " UNION SELECT 'files', i.id FROM agent_folders a JOIN folders f ON f.id = a.folder_id JOIN files i"
+            f" ON i.folder_id = f.id WHERE {own} AND a.agent_id = :agent_id AND f.org_id = :org_id"
+            " AND i.status <> 'deleted' ORDER BY 1, 2",
+            agent_id=agent_id,
+        )
+        return [(row[0], row[1]) for row in rows]
+
+    def list_agents(self, table: str, owner_id: str) -> Sequence[AgentId]:
+        """The agents that have this block, archive or file."""
+        sql = {
+            "blocks": "SELECT agent_id FROM agent_blocks WHERE block_id = :id UNION SELECT agent_id FROM"
+            " conversation_blocks WHERE block_id = :id",
+            "archives": "SELECT agent_id FROM agent_archives WHERE archive_id = :id UNION SELECT a.agent_id FROM"
+            " agent_folders a JOIN folders f ON f.id = a.folder_id WHERE f.archive_id = :id",
+            "files": "SELECT a.agent_id FROM agent_folders a JOIN files i ON i.folder_id = a.folder_id"
+            " WHERE i.id = :id",
+        }[table]
+        own = f"EXISTS (SELECT 1 FROM {table} WHERE id = :id AND org_id = :org_id)"
+        rows = self._rows(
+            f"SELECT id FROM agents WHERE org_id = :org_id AND {own} AND id IN ({sql}) ORDER BY number",
+            id=storable(owner_id),
+        )
+        return [AgentId(row[0]) for row in rows]
+
+    def get_part(self, file_id: FileId, seq: int) -> str:
+        """The text of a part of a file. Raises: NotFound."""
+        rows = self._rows(f"SELECT text FROM file_parts WHERE {_OWN_PART} AND seq = :seq", id=file_id, seq=seq)
+        return restore(str(first(rows, "file", file_id)[0]))
+
+    def put_part(self, file_id: FileId, seq: int, text: str) -> None:
+        """Replace the text of a part of a file, by one with the same lines and length; forget the digest of its bytes,
+        which are another text now."""
+        stored = storable(text)
+        self._run(
+            f"UPDATE file_parts SET text = :text WHERE {_OWN_PART} AND seq = :seq", id=file_id, seq=seq, text=stored
+        )
+        self._run("UPDATE files SET digest = '' WHERE id = :id AND org_id = :org_id", id=file_id)
+
+    def mask_parts(self, file_id: FileId, redactor: Redactor, *, after: int = -1, limit: int = 4) -> int | None:
+        """Mask the text in the next parts of a file, also where it begins in one and ends in the next. Return the part
+        to go on after; None: the end."""
+        rows = self._rows(
+            f"SELECT seq, text FROM file_parts WHERE {_OWN_PART} AND seq > :after ORDER BY seq LIMIT :limit",
+            id=file_id,
+            after=after,
+            limit=limit,
+        )
+        texts = [restore(row[1]) for row in rows]
+        for (seq, _), text, masked in zip(rows, texts, redactor.mask(texts), strict=True):
+            if masked != text:
+                self.put_part(file_id, seq, masked)
+        return rows[-2][0] if len(rows) == limit and limit > 1 else None
+
+    def revise_settings(self, agent_id: AgentId) -> None:
+        """Have the agent's next requests begin with a new prefix."""
+        self._run(
+            "UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id AND org_id = :org_id",
+            id=agent_id,
+        )
+
+    def find_unended_run(self, agent_id: AgentId) -> str | None:
+        """The id of a run of the agent that has not ended."""
+        rows = self._rows(
+            "SELECT r.id FROM conversations c JOIN runs r ON r.conversation_id = c.id"
+            f" WHERE c.agent_id = :agent_id AND {OWN_AGENT} AND r.status IN ('queued', 'running') LIMIT 1",
+            agent_id=agent_id,
+        )
+        return rows[0][0] if rows else None
+
+    def has_waiting_file(self, archive_id: ArchiveId) -> bool:
+        """Whether a file of the folder with this archive is still to be read: its bytes may hold anything."""
+        return bool(
+            self._rows(
+                "SELECT 1 FROM files i JOIN folders f ON f.id = i.folder_id WHERE f.archive_id = :id"
+                " AND f.org_id = :org_id AND i.status NOT IN ('completed', 'error', 'deleted') LIMIT 1",
+                id=archive_id,
+            )
+        )
+
+    def _drop_deltas(self, agent_id: str) -> None:
+        """Remove the previews of answers, which may hold the text in pieces. The newest event of a run stays, so that
+        the next one is numbered after it."""
+        self._run(
+            "DELETE FROM events WHERE agent_id = :agent_id AND type = 'delta.streamed' AND seq < (SELECT MAX(n.seq)"
+            " FROM events n WHERE n.agent_id = events.agent_id AND n.run_seq = events.run_seq)"
+            " AND EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)",
+            agent_id=agent_id,
+        )
+
+    def _update(self, table: str, what: TextTable, owner_id: str, key: Key, changed: Mapping[str, str]) -> None:
+        """Store the texts of a row, and its checksum."""
+        where = " AND ".join((f"{what.owner} = :owner_", *(f"{name} = :key_{name}" for name in what.key)))
+        params: dict[str, Any] = {"owner_": owner_id, **{f"key_{n}": v for n, v in zip(what.key, key, strict=True)}}
+        values = ", ".join(f"{name} = :{name}" for name in changed)
+        if table == "messages":
+            values += f", tokens = tokens + {_REDACTED_TOKENS * ''.join(changed.values()).count(REDACTED)}"
+        self._db.run(f"UPDATE {table} SET {values} WHERE {where}", {**params, **changed})
+        if what.checksums is not None:
+            columns = what.checksums.columns
+            (row,) = self._db.rows(f"SELECT {', '.join(columns)} FROM {table} WHERE {where}", params)
+            checksum = what.checksums.of(dict(zip(columns, row, strict=True)))
+            self._db.run(f"UPDATE {table} SET checksum = :checksum WHERE {where}", params | {"checksum": checksum})
+
+    def _indexed_words(self, agent_id: str, seqs: Sequence[int]) -> list[tuple[int, str, str]]:
+        return [row for seq in seqs for row in indexed_words_of(self._db, AgentId(agent_id), seq, seq)]
+
+    def _reindex(self, agent_id: str, seqs: Sequence[int], words: Sequence[tuple[int, str, str]]) -> None:
+        """Renew the words of messages that have changed, which were these, and their vectors."""
+        after = self._indexed_words(agent_id, seqs)
+        if not seqs:
+            return
+        number, embedded = self._db.rows("SELECT number, embedded FROM agents WHERE id = :id", {"id": agent_id})[0]
+        if after != list(words):
+            word_index.unindex_words(self._db, "message_words", number, words)
+            word_index.index_words(self._db, "message_words", number, after)
+        if embedded:
+            forget_texts(self._db, number, seqs)
+            where = "agent_id = :agent_id AND seq = :seq AND removed = 0 AND kind = 'message'"
+            messages = [one for seq in seqs for one in read_rows(self._db, where, {"agent_id": agent_id, "seq": seq})]
+            queue_texts(self._db, number, [one.seq for one in messages if is_embedded(one)])
+
+
+def _found(what: TextTable, row: Row) -> Found:
+    texts = zip(what.columns, row[len(what.key) :], strict=True)
+    return Found(tuple(row[: len(what.key)]), {name: restore(text) for name, text in texts if text is not None})
+
+
+def _holds(table: str, found: Found, redactor: Redactor) -> bool:
+    """Whether the text stands in the row, or a summary in it says the same."""
+    if any(map(redactor.finds, found.texts.values())):
+        return True
+    summary, parts = found.texts.get(_SUMMARIES.get(table, ""), ""), found.texts.get("parts", "")
+    return redactor.redact_summary(summary) != summary or (
+        _COMPACTION in parts and redactor.redact_parts(parts) != parts
+    )
+
+
+def _redacted(table: str, column: str, text: str, redactor: Redactor) -> str:
+    """The text of a column without the text that is erased."""
+    if _SUMMARIES.get(table) == column:
+        return redactor.redact_summary(text)
+    if column == "parts":
+        return redactor.redact_parts(text)
+    return redactor.redact(text)

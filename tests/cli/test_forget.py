@@ -1,0 +1,40 @@
+"""`perdure forget` and `perdure undo`: what stands where is shown first, and nothing is done unasked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support.library import open_sync
+from tests.support.programs import run_inside
+
+
+def test_a_text_is_forgotten_undone_and_erased(tmp_path: Path) -> None:
+    """Each place is named with an excerpt; without a terminal --yes is needed; the hint leads back."""
+    path = tmp_path / "perdure.db"
+    with open_sync(path) as store:
+        store.create_agent("ann", human="tea\nthe key is under the pot").archive("Again: the key is under the pot.")
+
+    unasked = run_inside(tmp_path, "forget", "ann", "key is under")
+    assert (unasked.returncode, "--yes" in unasked.stderr) == (1, True)
+    assert [line.strip() for line in unasked.stdout.splitlines()[:2]] == ["1  memory blocks", "1  archives"]
+    assert "human" in unasked.stdout
+
+    done = run_inside(tmp_path, "forget", "ann", "key is under", "--yes")
+    assert "Forgotten in 2 places." in done.stdout
+    assert "`perdure undo ann 1` brings it back." in done.stderr
+    again = run_inside(tmp_path, "forget", "ann", "key is under", "--yes")
+    assert "--erase removes the rest" in again.stderr
+
+    assert json.loads(run_inside(tmp_path, "undo", "ann", "--json").stdout) == {
+        "undone": 1,
+        "restored": 2,
+        "conflicts": [],
+    }
+    assert "undone" in run_inside(tmp_path, "undo", "ann", "--list").stdout
+
+    erased = json.loads(run_inside(tmp_path, "forget", "ann", "key is under", "--erase", "--yes", "--json").stdout)
+    assert (erased["erased"], erased["correction"]) == (True, None)
+    assert not any(b"key is under" in file.read_bytes() for file in tmp_path.iterdir())
+    nowhere = run_inside(tmp_path, "forget", "ann", "key is under")
+    assert "stands nowhere" in nowhere.stdout
