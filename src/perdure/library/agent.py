@@ -12,7 +12,6 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.conversations import CompactionSettings, Conversation, Reset
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.core.ids import ArchiveId, ConversationId, MessageId, RunId, StepId
 from perdure.core.messages import Image, Message, Role, Text
 from perdure.core.models import Exchange, ModelRequest
@@ -27,6 +26,7 @@ from perdure.library.archives import AsyncAgentArchives, AsyncArchival
 from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.checks import USER, check_text, utc
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
+from perdure.library.corrections import AsyncCorrections
 from perdure.library.folders import AsyncAgentFiles
 from perdure.library.images import Picture, load_images
 from perdure.library.reply import Reply
@@ -41,7 +41,7 @@ from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled
 
 
-class AsyncAgent(AsyncArchival, AsyncApproval):
+class AsyncAgent(AsyncArchival, AsyncApproval, AsyncCorrections):
     """One agent. `info` holds its values at look-up time; everything else is read anew."""
 
     def __init__(self, services: Services, agent: Agent) -> None:
@@ -184,7 +184,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
         self, message_id: MessageId, text: str, *, part: EditedPart | None = None, call_id: str | None = None
     ) -> Message:
         """Change what a message says, for later requests, lists and searches, and return it; its pictures stay. What
-        models were sent before is not changed.
+        models were sent before is not changed; `undo` takes it back.
 
         Args:
             part: "reasoning" changes the reasoning of an answer; by default it is what the message says.
@@ -294,48 +294,6 @@ class AsyncAgent(AsyncArchival, AsyncApproval):
             floor=floor,
             explain=explain,
         )
-
-    async def update_message(self, message_id: MessageId, text: str) -> Message:
-        """A message with another text, as it is shown from now on; requests that were sent stay as they were. `undo`
-        takes it back.
-
-        Raises: NotFound; ConversationBusy: a run has not ended; InvalidInput, EmptyMessage, MessageTooLarge.
-        """
-        return await self._services.corrections.update_message(self.id, message_id, text)
-
-    async def find_mentions(self, text_or_id: str) -> ForgetPreview:
-        """Where a text stands: in blocks, archives, history, summaries, old versions, recorded requests.
-
-        Args:
-            text_or_id: a text, found in any letter case; or the id of a message or passage, for all of its text.
-        Raises: NotFound; InvalidInput: the text is too short to look for everywhere, or too long.
-        """
-        return await self._services.corrections.find_mentions(self.id, text_or_id)
-
-    async def forget(self, text_or_id: str, *, erase: bool = False) -> ForgetResult:
-        """Take a text out of what the agent sees and finds; `undo` brings it back.
-
-        A block loses the line, an archive the passage; messages and summaries read "[redacted]".
-
-        Args:
-            erase: remove it from the store's file instead: also from old versions, recorded requests, files, indexes
-                and free space. This can't be undone, and others wait while the file is written anew.
-        Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended; Conflict: a file is still being read;
-            StoreError.
-        """
-        return await self._services.corrections.forget(self.id, text_or_id, erase_text=erase)
-
-    async def corrections(self, *, limit: int = 20) -> Sequence[Correction]:
-        """What was corrected or forgotten, the newest first. Raises: InvalidInput, NotFound."""
-        return await self._services.corrections.list(self.id, limit=limit)
-
-    async def undo(self, number: int | None = None) -> UndoResult:
-        """Undo a correction by its number, or the last. What was changed again since stays, and is named in
-        `conflicts`.
-
-        Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended.
-        """
-        return await self._services.corrections.undo(self.id, number)
 
     async def update(self, **changes: Unpack[AgentChanges]) -> AsyncAgent:
         """Change fields of the agent and return it. They apply from its next model call on; this object keeps its old

@@ -9,20 +9,17 @@ from perdure.app import App
 from perdure.core.blocks import Author, Block
 from perdure.core.blocks import check_limit as check_block_limit
 from perdure.core.errors import InvalidInput
-from perdure.core.forgetting.values import Correction, CorrectionItem, ForgetPreview, ForgetResult, UndoResult
-from perdure.core.ids import AgentId, MessageId, PassageId
-from perdure.core.messages import Message, Text
+from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
+from perdure.core.ids import AgentId, PassageId
 from perdure.core.passages import Passage
 from perdure.domain.archives.passages import PassageChanges, get_passage, update_passage
 from perdure.domain.archives.units import check_not_folder
 from perdure.domain.blocks.units import find_block
-from perdure.engine.conversations.edit import Edit, EditedPart, edit_message
 from perdure.engine.forgetting.erase import erase
 from perdure.engine.forgetting.find import Progress, find_mentions
 from perdure.engine.forgetting.forget import (
     delete_passage,
     forget,
-    message_item,
     passage_item,
     put_block_value,
     record,
@@ -32,8 +29,6 @@ from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import USER, check_limit, check_number, check_text
 from perdure.library.services.passages import changes_in_utc
 from perdure.storage.tx import Tx
-
-_EDITED: dict[str, EditedPart] = {"user": "user", "system": "system", "assistant": "assistant", "tool": "tool"}
 
 
 def no_progress(what: str, done: int, total: int) -> None:
@@ -143,27 +138,6 @@ class CorrectionService:
             record(tx, agent_id, "passage", f"passage: {passage.text}", [delete_passage(tx, passage)], at=now)
 
         await self._ports.store.write(write)
-
-    async def update_message(
-        self, agent_id: AgentId, message_id: MessageId, text: str, *, author: Author = USER
-    ) -> Message:
-        """Show a message with another text; requests that were sent stay as they were.
-
-        Raises: NotFound, ConversationBusy, InvalidInput, EmptyMessage, MessageTooLarge.
-        """
-        check_text("message_id", message_id)
-        check_text("text", text)
-        inputs, limit = self._ports.inputs(), self._ports.settings.message_limit_chars
-
-        def write(tx: Tx) -> Message:
-            before = tx.messages.get(message_id)
-            edit = Edit(_EDITED[before.role], (Text(text),))
-            after = edit_message(tx, agent_id, message_id, edit, inputs, limit_chars=limit, author=author)
-            item: CorrectionItem = message_item(before, after)
-            record(tx, agent_id, "message", f"message of the {before.role}: {before.text}", [item], at=inputs.now)
-            return after
-
-        return await self._ports.store.write(write)
 
 
 def _find_line(block: Block, lines: Sequence[str], line: int | str) -> int:

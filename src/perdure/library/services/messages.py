@@ -34,6 +34,7 @@ from perdure.domain.conversations.importing import ImportedMessage
 from perdure.engine.approvals.answers import find_pending
 from perdure.engine.approvals.decisions import calls_of_request
 from perdure.engine.conversations.edit import Edit, EditedPart, edit_message
+from perdure.engine.forgetting.forget import message_item, record
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
 from perdure.engine.run.batch import named_request
@@ -274,7 +275,11 @@ class MessageService:
         def change(tx: Tx) -> Message:
             is_row = tx.messages.place(message_id)[1] >= 0  # not a conversation's system message
             row_id = find_result(tx, message_id, call_id) if call_id is not None and is_row else message_id
-            edit_message(tx, agent_id, row_id, edit, inputs, limit_chars=limit, author=author)
+            before = [tx.messages.get(row_id)] if is_row else []
+            after = edit_message(tx, agent_id, row_id, edit, inputs, limit_chars=limit, author=author)
+            for one in before:
+                what = f"message of the {one.role}: {one.text}"
+                record(tx, agent_id, "message", what, [message_item(one, after)], at=inputs.now)
             return load_whole(tx, message_id)
 
         return await self._ports.store.write(change)

@@ -12,7 +12,6 @@ from perdure.context.window.overview import ContextOverview
 from perdure.core.blocks import Block
 from perdure.core.conversations import CompactionSettings, Conversation, Reset
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.core.ids import ArchiveId, ConversationId, MessageId, RunId, StepId
 from perdure.core.messages import Message, Role
 from perdure.core.models import Exchange, ModelRequest
@@ -33,6 +32,7 @@ from perdure.library.services.steps import StepInfo
 from perdure.library.sync.approval import Approval
 from perdure.library.sync.archives import AgentArchives, Archival
 from perdure.library.sync.blocks import AgentBlocks
+from perdure.library.sync.corrections import Corrections
 from perdure.library.sync.folders import AgentFiles
 from perdure.library.sync.secrets import Secrets
 from perdure.library.sync.tools import AgentRules, AgentTools
@@ -42,7 +42,7 @@ from perdure.search.recalled import Recalled
 __all__ = ["Agent"]
 
 
-class Agent(Archival, Approval):
+class Agent(Archival, Approval, Corrections):
     """One agent. `info` holds its values at look-up time; everything else is read anew."""
 
     _inner: AsyncAgent
@@ -211,7 +211,7 @@ class Agent(Archival, Approval):
         self, message_id: MessageId, text: str, *, part: EditedPart | None = None, call_id: str | None = None
     ) -> Message:
         """Change what a message says, for later requests, lists and searches, and return it; its pictures stay. What
-        models were sent before is not changed.
+        models were sent before is not changed; `undo` takes it back.
 
         Args:
             part: "reasoning" changes the reasoning of an answer; by default it is what the message says.
@@ -308,48 +308,6 @@ class Agent(Archival, Approval):
                 explain=explain,
             )
         )
-
-    def update_message(self, message_id: MessageId, text: str) -> Message:
-        """A message with another text, as it is shown from now on; requests that were sent stay as they were. `undo`
-        takes it back.
-
-        Raises: NotFound; ConversationBusy: a run has not ended; InvalidInput, EmptyMessage, MessageTooLarge.
-        """
-        return self._portal.run(self._inner.update_message(message_id, text))
-
-    def find_mentions(self, text_or_id: str) -> ForgetPreview:
-        """Where a text stands: in blocks, archives, history, summaries, old versions, recorded requests.
-
-        Args:
-            text_or_id: a text, found in any letter case; or the id of a message or passage, for all of its text.
-        Raises: NotFound; InvalidInput: the text is too short to look for everywhere, or too long.
-        """
-        return self._portal.run(self._inner.find_mentions(text_or_id))
-
-    def forget(self, text_or_id: str, *, erase: bool = False) -> ForgetResult:
-        """Take a text out of what the agent sees and finds; `undo` brings it back.
-
-        A block loses the line, an archive the passage; messages and summaries read "[redacted]".
-
-        Args:
-            erase: remove it from the store's file instead: also from old versions, recorded requests, files, indexes
-                and free space. This can't be undone, and others wait while the file is written anew.
-        Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended; Conflict: a file is still being read;
-            StoreError.
-        """
-        return self._portal.run(self._inner.forget(text_or_id, erase=erase))
-
-    def corrections(self, *, limit: int = 20) -> Sequence[Correction]:
-        """What was corrected or forgotten, the newest first. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.corrections(limit=limit))
-
-    def undo(self, number: int | None = None) -> UndoResult:
-        """Undo a correction by its number, or the last. What was changed again since stays, and is named in
-        `conflicts`.
-
-        Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended.
-        """
-        return self._portal.run(self._inner.undo(number))
 
     def update(self, **changes: Unpack[AgentChanges]) -> Agent:
         """Change fields of the agent and return it. They apply from its next model call on; this object keeps its old
