@@ -405,7 +405,9 @@ class PassageContract(Contract):
             assert await ids() == [one.id, three.id]
             assert await store.read(lambda tx: tx.archives.list_by_agent(agent.id)) == []
             await store.write(lambda tx: tx.archives.attach(agent.id, one.id))
+            assert await store.read(lambda tx: tx.archives.list_agents(one.id, limit=9)) == [agent.id]
             assert await store.write(lambda tx: tx.archives.detach_all(one.id, limit=9)) == 1
+            assert await store.read(lambda tx: tx.archives.list_agents(one.id, limit=9)) == []
             assert await store.write(lambda tx: tx.archives.detach_all(one.id, limit=9)) == 0
             assert await store.read(lambda tx: tx.archives.list_by_agent(agent.id)) == []
             with raises(NotFound):

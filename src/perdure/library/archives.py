@@ -222,7 +222,7 @@ class AsyncArchival(AsyncPassages):
 
     async def delete_passage(self, passage_id: PassageId) -> None:
         """Remove a passage; `undo` brings it back. Raises: NotFound, also for another owner's."""
-        await self._services.corrections.delete_passage(self.id, passage_id)
+        await self._services.corrections.delete_passages(self.id, [passage_id])
 
     async def search_archive(
         self,

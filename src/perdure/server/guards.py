@@ -39,7 +39,9 @@ from perdure.server.wire.fields import request_limits
 log = logging.getLogger(__name__)
 
 OPEN_PATHS = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/", "/docs", "/docs/"})
-PAGES = frozenset({"", "agents", "runs", "approvals", "connections", "data", "settings", "events", "static", "sign-in"})
+PAGES = frozenset(
+    {"", "agents", "runs", "approvals", "connections", "data", "settings", "search", "events", "static", "sign-in"}
+)
 """The first segments of the dashboard's paths."""
 
 OPEN_PAGES = frozenset({"static", "sign-in"})

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from starlette.datastructures import URL
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -128,9 +130,23 @@ def html(
     template: str, data: Mapping[str, Any], request: Request, *, notice: Notice | None = None, status: int = 200
 ) -> Response:
     """The answer with a template's HTML."""
-    values = {**data, "notice": notice, "path": request.url.path, "query": request.query_params}
+    # After an action the browser still shows the address of the page, not the action's.
+    shown = request.url if request.method == "GET" else URL(request.headers.get("hx-current-url", "/"))
+    values = {**data, "notice": notice, "path": shown.path, "query": request.query_params}
+    values["snippets"] = _snippets(request, shown)
     text = environment().get_template(template).render(values)
     return Response(text, status, headers=dict(HEADERS), media_type="text/html")
+
+
+def _snippets(request: Request, shown: URL) -> list[tuple[str, str]]:
+    """How a program asks for the page as JSON."""
+    address = str(request.base_url.replace(path=shown.path, query=shown.query).include_query_params(format="json"))
+    curl, python = f"curl {shlex.quote(address)}", f"page = httpx.get({address!r}"
+    if request.app.state.sessions.needed:
+        curl += ' -H "Authorization: Bearer $PERDURE_API_KEY"'
+        python += ', headers={"Authorization": f"Bearer {os.environ[\'PERDURE_API_KEY\']}"}'
+    imports = "import os\n\nimport httpx" if "os.environ" in python else "import httpx"
+    return [("curl", curl), ("Python", f"{imports}\n\n{python}).json()")]
 
 
 @functools.cache

@@ -12,12 +12,25 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from perdure.server.session import COOKIE, SESSION_S, Sessions
-from perdure.ui.pages import approvals, chat, connections, context, data, home, memory, runs, settings, tools
+from perdure.ui.pages import (
+    approvals,
+    chat,
+    connections,
+    context,
+    data,
+    home,
+    memory,
+    passages,
+    runs,
+    search,
+    settings,
+    tools,
+)
 from perdure.ui.render import HEADERS, form_of, html
 
 STATIC = Path(__file__).with_name("static")
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-PAGES = (home, chat, context, memory, tools, runs, approvals, connections, data, settings)
+PAGES = (home, chat, context, memory, passages, tools, runs, search, approvals, connections, data, settings)
 
 
 def build_routes() -> list[BaseRoute]:

@@ -227,18 +227,26 @@ def summary_limit(budget_tokens: int) -> int:
     return max(low, min(high, int(budget_tokens * SUMMARY_SHARE)))
 
 
-def _evict(situation: Situation, *, least: int = 0) -> Evict | None:
+def leaving_next(situation: Situation) -> list[Message]:
+    """Return the messages that leave the view when the free room is full, oldest first."""
+    certificate = situation.certificate
+    removal = _evict(situation, coming=max(0, certificate.budget_tokens - certificate.tokens))
+    return [] if removal is None else _messages(removal.atoms)
+
+
+def _evict(situation: Situation, *, least: int = 0, coming: int = 0) -> Evict | None:
     """Plan to evict the oldest atoms until the rest fills `keep_share` of the room for atoms that may leave.
 
     The run's input and what no model has seen stay.
 
     Args:
+        coming: the tokens of messages that are not there yet.
         least: the smallest summary, where any gain counts; 0: the usual limit, for a gain of `WORTH_TOKENS`.
     """
     candidates, fixed = _split_atoms(situation)
     stay = {message.seq for message in _input(situation)}
     limit = least or summary_limit(situation.certificate.budget_tokens)
-    shown_tokens = sum(map(situation.tokens_of, (*situation.pinned, *situation.rows)))
+    shown_tokens = coming + sum(map(situation.tokens_of, (*situation.pinned, *situation.rows)))
     stay_tokens = sum(map(situation.tokens_of, _rows_that_stay(situation)))
     # Where the estimate is too high, less has to go than it says.
     room = situation.room_tokens * _overestimate(situation.certificate)

@@ -71,6 +71,10 @@ class ArchiveService:
 
         return await self._ports.store.read(load)
 
+    async def list_agents(self, archive_id: ArchiveId, *, limit: int) -> Sequence[AgentId]:
+        """The ids of agents that have the archive, in order; none for an unknown one."""
+        return await self._ports.store.read(lambda tx: tx.archives.list_agents(archive_id, limit=limit))
+
     async def update(self, archive_id: ArchiveId, changes: Changes) -> Archive:
         """The archive with other fields. Raises: NotFound, InvalidInput."""
         now = self._ports.clock.now()

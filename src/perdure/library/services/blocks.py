@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from perdure.app import App
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, append_text
 from perdure.core.ids import AgentId, BlockId, ConversationId
+from perdure.core.text.line_diff import unified_diff
 from perdure.domain.blocks.units import NewBlock, create_block, edit_block, find_block, restore_block, update_block
 from perdure.engine.conversations.reset import delete
 from perdure.engine.run.system_messages import renew_system_message
@@ -124,6 +125,18 @@ class BlockService:
         return await self._ports.store.read(
             lambda tx: tx.blocks.versions(_find_block(tx, agent_id, label).id, limit=limit)
         )
+
+    async def compare(self, agent_id: AgentId, label: str, old: int, new: int) -> str:
+        """The unified difference of two versions of the agent's block. Raises: BlockNotFound, NotFound."""
+        check_number("version", old)
+        check_number("version", new)
+
+        def compare(tx: Tx) -> str:
+            block_id = _find_block(tx, agent_id, label).id
+            before, after = (tx.blocks.version(block_id, version).value for version in (old, new))
+            return unified_diff(before, after)
+
+        return await self._ports.store.read(compare)
 
     async def restore(self, agent_id: AgentId, label: str, version: int, *, author: Author = USER) -> Block:
         """Write the value of an earlier version of the agent's block as a new version, and return the block."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from perdure.app import App
 from perdure.core.blocks import Author, Block
 from perdure.core.blocks import check_limit as check_block_limit
 from perdure.core.errors import InvalidInput
-from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
+from perdure.core.forgetting.values import Correction, CorrectionItem, ForgetPreview, ForgetResult, UndoResult
 from perdure.core.ids import AgentId, PassageId
 from perdure.core.passages import Passage
 from perdure.domain.archives.passages import PassageChanges, get_passage, update_passage
@@ -127,17 +127,39 @@ class CorrectionService:
 
         return await self._ports.store.write(write)
 
-    async def delete_passage(self, agent_id: AgentId, passage_id: PassageId) -> None:
-        """Delete a passage of the agent. Raises: NotFound; InvalidInput: it belongs to a file."""
-        check_text("passage_id", passage_id)
+    async def delete_passages(self, agent_id: AgentId, ids: Sequence[PassageId]) -> Correction:
+        """Delete passages of the agent, as one correction. Raises: NotFound; InvalidInput: one belongs to a file."""
+
+        def delete(tx: Tx, passage: Passage) -> CorrectionItem:
+            check_not_folder(tx, passage.archive_id)
+            return delete_passage(tx, passage)
+
+        return await self._correct_passages(agent_id, ids, delete)
+
+    async def tag_passages(self, agent_id: AgentId, ids: Sequence[PassageId], tag: str) -> Correction:
+        """Give passages of the agent one more tag, as one correction. Raises: NotFound, InvalidInput, TooMany."""
+        check_text("tag", tag)
+
+        def put(tx: Tx, passage: Passage) -> CorrectionItem:
+            tags = tuple(dict.fromkeys((*passage.tags, tag)))
+            return passage_item(passage, update_passage(tx, passage, {"tags": tags}))
+
+        return await self._correct_passages(agent_id, ids, put)
+
+    async def _correct_passages(
+        self, agent_id: AgentId, ids: Sequence[PassageId], correct: Callable[[Tx, Passage], CorrectionItem]
+    ) -> Correction:
+        """Correct each of these passages in one transaction. Raises: NotFound."""
+        for passage_id in ids:
+            check_text("passage_id", passage_id)
         now = self._ports.clock.now()
 
-        def write(tx: Tx) -> None:
-            passage = get_passage(tx, agent_id, passage_id)
-            check_not_folder(tx, passage.archive_id)
-            record(tx, agent_id, "passage", f"passage: {passage.text}", [delete_passage(tx, passage)], at=now)
+        def write(tx: Tx) -> Correction:
+            passages = [get_passage(tx, agent_id, passage_id) for passage_id in dict.fromkeys(ids)]
+            what = f"passage: {passages[0].text}" if len(passages) == 1 else f"{len(passages)} passages"
+            return record(tx, agent_id, "passage", what, [correct(tx, one) for one in passages], at=now)
 
-        await self._ports.store.write(write)
+        return await self._ports.store.write(write)
 
 
 def _find_line(block: Block, lines: Sequence[str], line: int | str) -> int:

@@ -92,12 +92,14 @@ class PassageService:
         check_number("after_seq", after_seq)
         return await self._ports.store.read(list_passages, owner_id, where=where, limit=limit, after_seq=after_seq)
 
-    async def list_of_agent(self, agent_id: AgentId, page: Page, *, text: str | None = None) -> Sequence[Passage]:
+    async def list_of_agent(
+        self, agent_id: AgentId, page: Page, *, text: str | None = None, where: PassageFilter | None = None
+    ) -> Sequence[Passage]:
         """A page over all archives of the agent, one after the other in the order in which they were attached.
 
         Raises: NotFound: there is no such agent; the page begins at none of its passages.
         """
-        return await self._ports.store.read(_load_agent_page, agent_id, page, text)
+        return await self._ports.store.read(_load_agent_page, agent_id, page, text, where)
 
     async def update(self, owner_id: ArchiveId | AgentId, passage_id: PassageId, changes: PassageChanges) -> Passage:
         """Change fields of a passage and return it. Raises: InvalidInput; NotFound, also for another owner's."""
@@ -154,7 +156,9 @@ def passages_page(
     return page.load(query, lambda cursor: get_passage(tx, archive_id, PassageId(cursor)).seq)
 
 
-def _load_agent_page(tx: Tx, agent_id: AgentId, page: Page, text: str | None) -> Sequence[Passage]:
+def _load_agent_page(
+    tx: Tx, agent_id: AgentId, page: Page, text: str | None, where: PassageFilter | None
+) -> Sequence[Passage]:
     """A page over the agent's archives. Raises: NotFound."""
     tx.agents.model(agent_id)
     archives = [archive.id for archive in tx.archives.list_by_agent(agent_id)]
@@ -178,6 +182,7 @@ def _load_agent_page(tx: Tx, agent_id: AgentId, page: Page, text: str | None) ->
                 break
             found += tx.passages.page(
                 archives[place],
+                where=where,
                 text=text,
                 above=above[1] if above is not None and place == above[0] else None,
                 below=below[1] if below is not None and place == below[0] else None,

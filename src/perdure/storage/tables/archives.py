@@ -118,6 +118,16 @@ class Archives(Table):
         )
         return [_ARCHIVE.read(row) for row in rows]
 
+    def list_agents(self, archive_id: ArchiveId, *, limit: int) -> Sequence[AgentId]:
+        """The ids of agents that have the archive, in order."""
+        rows = self._rows(
+            f"SELECT agent_id FROM agent_archives WHERE archive_id = :archive_id AND {OWN_ARCHIVE}"
+            " ORDER BY agent_id LIMIT :limit",
+            archive_id=archive_id,
+            limit=limit,
+        )
+        return [AgentId(row[0]) for row in rows]
+
     def tags(self, archive_id: ArchiveId, *, limit: int = 20) -> Sequence[tuple[str, int]]:
         """(tag, number of passages), the most used first."""
         rows = self._rows(

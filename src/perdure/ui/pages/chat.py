@@ -15,6 +15,7 @@ from perdure.core.events import Delta, DeltaStreamed, MemoryEdited, MessageAdded
 from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, RunId
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.runs import RunFilter
+from perdure.engine.run.preview import Preview
 from perdure.library.paging import Page as ListPage
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.messages import NewMessage
@@ -59,14 +60,14 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         "older": messages[0].seq if len(messages) == MESSAGES_MAX else None,
         "pending": [pending_shape(call) for call in await services.approvals.list(agent_id, conversation.id)],
         "run_id": running[0].id if running else None,
-        "context": await context_shape(library, agent_id, conversation.id),
+        "context": context_shape(await services.steps.preview(agent_id, conversation.id)),
         "models": list(library.app.models.handles()),
     }
 
 
-async def context_shape(library: AsyncPerdure, agent_id: AgentId, conversation: ConversationId) -> Data:
+def context_shape(preview: Preview) -> Data:
     """What fills the window of the next request."""
-    overview = overview_of(await library.services.steps.preview(agent_id, conversation))
+    overview = overview_of(preview)
     parts = [{"name": part.name, "tokens": part.tokens} for part in overview.parts]
     return {
         "window": overview.window_tokens,

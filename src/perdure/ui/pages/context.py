@@ -7,16 +7,22 @@ from collections.abc import Sequence
 
 from starlette.requests import Request
 
+from perdure.context.request.assemble import canonical
+from perdure.context.request.explain import Prices
 from perdure.context.request.explain import diff as compare
+from perdure.context.window.overview import ContextOverview
 from perdure.core.ids import ConversationId, StepId
 from perdure.core.nodes import node_handle
+from perdure.engine.run.preview import Preview
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.steps import StepInfo
+from perdure.library.services.steps import StepInfo, overview_of, request_of
 from perdure.ui.pages.chat import context_shape
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.render import Data, Pages, agent_id_of
 
 STEPS_MAX, PLOTTED_MIN = 100, 3
+GRID_CELLS, GRID_COLUMNS = 200, 40
+LEAVING_CHARS = 200
 
 pages = Pages()
 
@@ -48,7 +54,13 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
         "agent": agent_shape(agent),
         "tab": "context",
         "conversation_id": conversation.id,
-        "context": await context_shape(library, agent_id, conversation.id),
+        "context": context_shape(preview) | {"parts": _parts(preview, services.steps.prices_of(agent.model))},
+        "grid": _grid(overview_of(preview)),
+        "leaving": [
+            {"id": one.id, "role": one.role, "text": one.text[:LEAVING_CHARS], "at": one.occurred_at}
+            for one in services.steps.leaving_next(preview)
+        ],
+        "raw": canonical(request_of(preview)).decode() if query.get("raw") else None,
         "deltas": list(preview.deltas),
         "tail": preview.status,
         "nodes": [{"handle": node_handle(node.seq), "text": node.text} for node in preview.nodes],
@@ -57,6 +69,38 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
         "before": steps[-1].id if len(steps) == STEPS_MAX else None,
         "difference": difference,
     }
+
+
+def _parts(preview: Preview, prices: Prices) -> list[Data]:
+    """The parts of the next request, each with its price where nothing comes from the provider's cache."""
+    return [
+        {
+            "name": part.name,
+            "tokens": part.tokens,
+            "price": prices.input_price(plain=part.tokens, cached=0, written=0),
+        }
+        for part in overview_of(preview).parts
+    ]
+
+
+def _grid(overview: ContextOverview) -> list[Data]:
+    """The window as cells, each with the place of its part: -1 is the answer's reserve, -2 is free."""
+    shares: list[tuple[int, str, int]] = [
+        (place, part.name, part.tokens) for place, part in enumerate(overview.parts) if part.tokens
+    ]
+    shares += [(-1, "kept for the answer", overview.reserve_tokens), (-2, "free", overview.free_tokens)]
+    whole = max(1, sum(tokens for _, _, tokens in shares))
+    cells: list[Data] = []
+    end = 0
+    for place, name, tokens in shares:
+        end += tokens
+        count = round(GRID_CELLS * end / whole) - len(cells)
+        cells += [{"part": place, "name": name}] * max(int(tokens > 0), count)
+    excess = len(cells) - GRID_CELLS  # of parts that take less than a cell and are shown by one
+    largest = max(shares, key=lambda share: share[2])[1]
+    for _ in range(excess):
+        cells.remove({"part": next(place for place, name, _ in shares if name == largest), "name": largest})
+    return [cell | {"x": number % GRID_COLUMNS, "y": number // GRID_COLUMNS} for number, cell in enumerate(cells)]
 
 
 def plots_of(steps: Sequence[StepInfo]) -> list[Data]:

@@ -1,21 +1,25 @@
-"""Memory: the blocks of an agent with their versions, and its archive."""
+"""Memory: the blocks of an agent with their versions, its archive, and a time line of every write."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from starlette.requests import Request
 
-from perdure.core.blocks import Author, Block, BlockVersion
-from perdure.core.ids import PassageId
+from perdure.core.agents import AgentFilter
+from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, BlockFilter, BlockVersion
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import AgentId, BlockId
 from perdure.core.passages import Passage, PassageFilter
-from perdure.domain.archives.passages import NewPassage
+from perdure.domain.blocks.units import NewBlock
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of
 
 PASSAGES_MAX, VERSIONS_MAX, PLOTTED_MIN = 50, 50, 3
+BLOCKS_MAX, SHARED_MAX, TIMELINE_MAX = 100, 20, 100
 AUTHOR = Author(kind="user", id="dashboard")
 
 pages = Pages()
@@ -23,33 +27,85 @@ pages = Pages()
 
 @pages.get("/agents/{agent_id}/memory", "memory.html")
 async def memory(request: Request, library: AsyncPerdure) -> Data:
-    """The blocks; with `block` the versions of one; and the archive, newest first or as a search finds it."""
+    """The blocks, with `block` the versions of one, with `from` and `to` the difference of two; the archive, newest
+    first or as a search finds it, with `tag` the texts that have it; with `timeline` the newest writes."""
     services, agent_id, query = library.services, agent_id_of(request), request.query_params
     agent = await services.agents.resolve(agent_id)
     blocks = await services.blocks.list_of_agent(agent_id)
     label = query.get("block")
     versions = [] if not label else await services.blocks.list_versions(agent_id, label, limit=VERSIONS_MAX)
-    search = query.get("q", "").strip()
+    search, tag = query.get("q", "").strip(), query.get("tag", "").strip()
+    where = PassageFilter(tags=(tag,) if tag else ())
     after = None
     if search:
-        hits = await services.search.passages(search, PassageFilter(), agent_id=agent_id, limit=PASSAGES_MAX)
+        hits = await services.search.passages(search, where, agent_id=agent_id, limit=PASSAGES_MAX)
         passages = [passage_shape(hit.passage) | {"score": hit.score} for hit in hits]
     else:
         page = Page(PASSAGES_MAX, ascending=False, after=query.get("after"))
-        found = await services.passages.list_of_agent(agent_id, page)
+        found = await services.passages.list_of_agent(agent_id, page, where=where)
         passages, after = [passage_shape(one) for one in found], after_of(found, PASSAGES_MAX)
+    own = {block.id for block in blocks}
+    others = await services.blocks.list(BlockFilter(), Page(BLOCKS_MAX, ascending=False))
     return {
         "title": f"{agent.name} · Memory",
         "agent": agent_shape(agent),
         "tab": "memory",
-        "blocks": [block_shape(block) for block in blocks],
+        "blocks": [block_shape(block) | {"shared": await _shared(library, agent_id, block)} for block in blocks],
+        "others": [block_shape(block) for block in others if block.id not in own],
+        "limit": DEFAULT_LIMIT_CHARS,
         "label": label,
         "versions": [version_shape(version) for version in versions],
+        "difference": await _difference(request, library, agent_id, label),
         "plot": _growth(versions),
         "passages": passages,
         "search": search,
+        "tag": tag,
         "after": after,
+        "writes": await _writes(library, agent_id, blocks) if query.get("timeline") else None,
     }
+
+
+async def _shared(library: AsyncPerdure, agent_id: AgentId, block: Block) -> list[Data]:
+    """The other agents that have a block."""
+    where, page = AgentFilter(block_id=block.id), Page(SHARED_MAX, ascending=True)
+    agents = await library.services.agents.list(where, page, "created")
+    return [{"id": agent.id, "name": agent.name} for agent in agents if agent.id != agent_id]
+
+
+async def _difference(request: Request, library: AsyncPerdure, agent_id: AgentId, label: str | None) -> Data | None:
+    """What changed between two versions of a block. Raises: InvalidInput, NotFound."""
+    old, new = request.query_params.get("from", ""), request.query_params.get("to", "")
+    if not label or not old or not new:
+        return None
+    first, second = _number("from", old), _number("to", new)
+    return {
+        "from": first,
+        "to": second,
+        "text": await library.services.blocks.compare(agent_id, label, first, second),
+    }
+
+
+async def _writes(library: AsyncPerdure, agent_id: AgentId, blocks: Sequence[Block]) -> list[Data]:
+    """The newest writes of blocks and archive, newest first, each with who wrote it and in which run."""
+    services, writes = library.services, list[Data]()
+    for block in blocks:
+        for version in await services.blocks.list_versions(agent_id, block.label, limit=VERSIONS_MAX):
+            writes.append(version_shape(version) | {"kind": "block", "name": block.label})
+    found = await services.passages.list_of_agent(agent_id, Page(PASSAGES_MAX, ascending=False))
+    for passage in found:
+        source = passage.source
+        writes.append(
+            {
+                "kind": "archive",
+                "name": passage.id,
+                "text": passage.text,
+                "author": "agent" if source.get("run_id") else "file" if source.get("file_id") else "user",
+                "run_id": source.get("run_id"),
+                "message_id": source.get("message_id"),
+                "at": passage.created_at,
+            }
+        )
+    return sorted(writes, key=lambda write: write["at"], reverse=True)[:TIMELINE_MAX]
 
 
 def _growth(versions: Sequence[BlockVersion]) -> Data | None:
@@ -100,6 +156,65 @@ def passage_shape(passage: Passage) -> Data:
     }
 
 
+@pages.post("/agents/{agent_id}/memory/blocks", shows=memory)
+async def create_block(request: Request, library: AsyncPerdure) -> Notice:
+    """Give the agent a new block, or with `block_id` one that there is."""
+    agent_id, form = agent_id_of(request), await form_of(request)
+    if block_id := form.get("block_id"):
+        await library.services.blocks.attach(agent_id, BlockId(block_id))
+        return Notice("The block was attached; the agent reads it with its next message.")
+    new = NewBlock(label=field_of(form, "label").strip(), value=form.get("value", ""), **_settings_of(form))
+    block = await library.services.blocks.create(new, agent_id=agent_id, author=AUTHOR)
+    return Notice(
+        f"Block {block.label!r} was created; the agent reads it with its next message.",
+        undo=f"/agents/{agent_id}/memory/blocks/{block.label}/detach",
+    )
+
+
+@pages.post("/agents/{agent_id}/memory/blocks/{label}/detach", shows=memory)
+async def detach_block(request: Request, library: AsyncPerdure) -> Notice:
+    """Take a block out of the agent's memory; it stays in the store."""
+    agent_id, label = agent_id_of(request), request.path_params["label"]
+    block = await library.services.blocks.get_of_agent(agent_id, label)
+    await library.services.blocks.detach(agent_id, block.id)
+    return Notice(
+        f"Block {label!r} was detached; it stays in the store.",
+        undo=f"/agents/{agent_id}/memory/blocks",
+        fields={"block_id": block.id},
+    )
+
+
+@pages.post("/agents/{agent_id}/memory/blocks/{label}/settings", shows=memory)
+async def edit_settings(request: Request, library: AsyncPerdure) -> Notice:
+    """Change a block's description, its limit, and whether the agent may write it."""
+    agent_id, label = agent_id_of(request), request.path_params["label"]
+    changes = _settings_of(await form_of(request))
+    before = await library.services.blocks.get_of_agent(agent_id, label)
+    await library.services.blocks.update_of_agent(agent_id, label, changes, author=AUTHOR)
+    fields = {"description": before.description or "", "limit": str(before.limit_chars)}
+    return Notice(
+        f"The settings of block {label!r} were changed.",
+        undo=f"/agents/{agent_id}/memory/blocks/{label}/settings",
+        fields=fields | ({"read_only": "yes"} if before.read_only else {}),
+    )
+
+
+def _settings_of(form: dict[str, str]) -> dict[str, Any]:
+    """The settings of a block as its form has them. Raises: InvalidInput."""
+    return {
+        "description": form.get("description", "").strip() or None,
+        "limit_chars": _number("limit", field_of(form, "limit")),
+        "read_only": form.get("read_only") == "yes",
+    }
+
+
+def _number(name: str, text: str) -> int:
+    """A whole number of a form. Raises: InvalidInput."""
+    if not text.strip().isdecimal() or len(text) > 12:
+        raise InvalidInput(f"{name} is {text!r:.40}: write a whole number")
+    return int(text)
+
+
 @pages.post("/agents/{agent_id}/memory/blocks/{label}", shows=memory)
 async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
     """Write a block's value, if it is still the version that the form was filled from."""
@@ -123,32 +238,6 @@ async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
 async def restore_block(request: Request, library: AsyncPerdure) -> Notice:
     """Write the value of an earlier version again."""
     agent_id, label = agent_id_of(request), request.path_params["label"]
-    version = int(field_of(await form_of(request), "version"))
+    version = _number("version", field_of(await form_of(request), "version"))
     await library.services.blocks.restore(agent_id, label, version, author=AUTHOR)
     return Notice(f"Block {label!r} is as it was in version {version}.")
-
-
-@pages.post("/agents/{agent_id}/memory/passages", shows=memory)
-async def add_passage(request: Request, library: AsyncPerdure) -> Notice:
-    """Store a text in the archive."""
-    form = await form_of(request)
-    tags = tuple(tag.strip() for tag in form.get("tags", "").split(",") if tag.strip())
-    passage = NewPassage(text=field_of(form, "text"), tags=tags)
-    await library.services.passages.insert_of_agent(agent_id_of(request), passage)
-    return Notice("The text was stored in the archive.")
-
-
-@pages.post("/agents/{agent_id}/memory/passages/{passage_id}", shows=memory)
-async def edit_passage(request: Request, library: AsyncPerdure) -> Notice:
-    """Change the text of a passage."""
-    text, passage_id = field_of(await form_of(request), "text"), PassageId(request.path_params["passage_id"])
-    await library.services.passages.update(agent_id_of(request), passage_id, {"text": text})
-    return Notice("The passage was changed.")
-
-
-@pages.post("/agents/{agent_id}/memory/passages/{passage_id}/delete", shows=memory)
-async def delete_passage(request: Request, library: AsyncPerdure) -> Notice:
-    """Delete a passage."""
-    passage_id = PassageId(request.path_params["passage_id"])
-    await library.services.passages.delete(agent_id_of(request), passage_id)
-    return Notice("The passage was deleted.")

@@ -73,15 +73,23 @@ document.addEventListener("input", (event) => {
 });
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submit]")) event.target.form.submit();
+  const name = event.target.dataset.checkAll;
+  if (name) document.querySelectorAll(`input[name="${name}"]`).forEach((one) => { one.checked = event.target.checked; });
 });
 document.addEventListener("keydown", (event) => {
   if (event.target.matches(".composer textarea") && event.key === "Enter" && !event.shiftKey && !event.isComposing) {
     event.preventDefault();
     event.target.form.requestSubmit();
   } else if (event.key === "/" && !event.target.matches("input, textarea, select")) {
-    const search = document.querySelector("input[type=search]");
+    const search = document.getElementById("find");
     if (search) { event.preventDefault(); search.focus(); }
   }
+});
+document.addEventListener("click", async (event) => {
+  const id = event.target.dataset?.copy;
+  if (!id) return;
+  await navigator.clipboard.writeText(document.getElementById(id).textContent);
+  event.target.textContent = "Copied";
 });
 document.addEventListener("submit", (event) => {
   const key = event.target.querySelector("input[name=key][type=hidden]");

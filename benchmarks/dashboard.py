@@ -1,0 +1,120 @@
+"""What the dashboard's pages cost on a large store: `python -m benchmarks.dashboard [rows]`, by default 100,000
+messages and as many passages; exit code 1 if a page takes more than 30 times the CPU time of the same page on an empty
+store.
+
+Each time is the median of five requests of the application itself, of all threads, after one that is not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+import httpx
+
+from perdure import AsyncAgent, AsyncPerdure
+from perdure.domain.conversations.importing import ImportedMessage
+from perdure.server.app import create_app
+from perdure.server.config import ServerConfig
+from perdure.settings import Settings
+from perdure.testing import ScriptedModel
+from perdure.ui.routes import build_routes
+
+__all__ = ["fill", "main", "paths_of"]
+
+ROWS = 100_000
+ROUNDS = 5
+TIMES_MAX = 30.0
+BATCH = 10_000
+MODEL = "test/scripted"
+BASE = "http://127.0.0.1:8283"
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+
+PATHS = ("/", "/runs", "/approvals", "/connections", "/data", "/settings", "/search?q=pear")
+OF_AGENT = (
+    "", "/context", "/context?raw=1", "/memory", "/memory?block=human", "/memory?q=pear+tree", "/memory?tag=garden",
+    "/memory?timeline=1", "/tools",
+)  # fmt: skip
+
+
+async def fill(library: AsyncPerdure, *, rows: int = ROWS) -> AsyncAgent:
+    """An agent with so many messages and passages, and one run."""
+    agent = await library.create_agent("Ada", human="Likes tea.")
+    if rows:
+        await agent.import_messages(_messages(rows))
+        archive = await library.archives.create("notes")
+        await archive.attach_to(agent.id)
+        for first in range(0, rows, BATCH):
+            await archive.insert_many([_passage(row) for row in range(first, min(first + BATCH, rows))])
+    await agent.send("I like pears")
+    return agent
+
+
+def _messages(rows: int) -> Iterator[ImportedMessage]:
+    for row in range(rows):
+        text = f"In row {row} the pear tree of the garden bears {row % 97} pears."
+        role: Literal["user", "assistant"] = "assistant" if row % 2 else "user"
+        yield ImportedMessage(role=role, text=text, occurred_at=BEGAN + timedelta(minutes=row))
+
+
+def _passage(row: int) -> str:
+    return f"Note {row}: the garden has {row % 89} trees, and one is a pear tree."
+
+
+async def paths_of(agent: AsyncAgent) -> list[str]:
+    """The path of every page."""
+    step = (await agent.steps(limit=1))[0]
+    return [*PATHS, *(f"/agents/{agent.id}{path}" for path in OF_AGENT), f"/runs/{step.run_id}?step={step.id}"]
+
+
+async def page_times(folder: Path, *, rows: int) -> dict[str, float]:
+    """Milliseconds of CPU of each page, by its path without the ids."""
+    settings = Settings(home=str(folder), model=MODEL, embedding="none")
+    models = {MODEL: ScriptedModel()}
+    async with await AsyncPerdure.open(folder / "p.db", models=models, settings=settings) as library:
+        began = time.perf_counter()
+        agent = await fill(library, rows=rows)
+        print(f"{rows:,} messages and passages stored in {time.perf_counter() - began:.0f} s", flush=True)
+        transport = httpx.ASGITransport(create_app(library, ServerConfig(), pages=build_routes()))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=600) as client:
+            return {_name(path): await _page_ms(client, path) for path in await paths_of(agent)}
+
+
+async def _page_ms(client: httpx.AsyncClient, path: str) -> float:
+    times = []
+    for _ in range(ROUNDS + 1):
+        began = time.process_time()
+        (await client.get(path)).raise_for_status()
+        times.append((time.process_time() - began) * 1000)
+    return statistics.median(times[1:])
+
+
+def _name(path: str) -> str:
+    """The path, with the kind of each id in its place."""
+    return "/".join(part.split("-")[0] if part.startswith(("agent-", "run-")) else part for part in path.split("/"))
+
+
+def main() -> int:
+    """Print the table; 1 if a page is too slow."""
+    rows = int(sys.argv[1].replace(",", "")) if len(sys.argv) > 1 else ROWS
+    with tempfile.TemporaryDirectory() as empty, tempfile.TemporaryDirectory() as full:
+        small = asyncio.run(page_times(Path(empty), rows=0))
+        large = asyncio.run(page_times(Path(full), rows=rows))
+    print(f"{'page':<32}{'empty ms':>10}{'large ms':>10}{'times':>8}")
+    missed = False
+    for path, ms in large.items():
+        times = ms / small[path]
+        missed |= times > TIMES_MAX
+        print(f"{path:<32}{small[path]:>10.1f}{ms:>10.1f}{times:>8.1f}  {'MISSED' if times > TIMES_MAX else 'ok'}")
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

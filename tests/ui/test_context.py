@@ -1,0 +1,57 @@
+"""The context page: the window as cells, the price of each part, what leaves next, and the raw request."""
+
+from __future__ import annotations
+
+import json
+
+from perdure.testing import says
+from tests.ui.browser import dashboard, text_of
+
+
+async def test_the_cells_show_the_window_by_part() -> None:
+    async with dashboard(says("Hello.")) as (client, library):
+        agent = await library.create_agent("Ada")
+        await agent.send("Hello")
+        twin = (await client.get(f"/agents/{agent.id}/context?format=json")).json()
+
+    names = [cell["name"] for cell in twin["grid"]]
+    filled = [part["name"] for part in twin["context"]["parts"] if part["tokens"]]
+    assert len(names) == 200 and len({(cell["x"], cell["y"]) for cell in twin["grid"]}) == 200
+    assert list(dict.fromkeys(names)) == [*filled, "kept for the answer", "free"]
+    free = twin["context"]["free"] / twin["context"]["window"]
+    assert abs(names.count("free") / 200 - free) < 0.05
+
+
+async def test_the_oldest_messages_leave_next() -> None:
+    """They are those that the next compaction takes, but for what came since."""
+    script = [says("An answer of some words. " * 40)] * 30
+    async with dashboard(*script, context_window_tokens=8_000) as (client, library):
+        agent = await library.create_agent("Ada")
+        where = f"/agents/{agent.id}/context?format=json"
+        leaving: list[str] = []
+        for number in range(30):
+            twin = (await client.get(where)).json()
+            if twin["context"]["hidden_messages"]:
+                break
+            leaving = [message["id"] for message in twin["leaving"]]
+            await agent.send(f"Question {number}. " * 40)
+        messages = [message.id for message in await agent.messages(limit=100)]
+
+    hidden = messages[: twin["context"]["hidden_messages"]]
+    assert len(leaving) >= 4
+    assert abs(len(hidden) - len(leaving)) <= 2
+    shorter = min(len(hidden), len(leaving))
+    assert leaving[:shorter] == hidden[:shorter]
+
+
+async def test_the_raw_request_is_its_canonical_form() -> None:
+    async with dashboard(says("Hello.")) as (client, library):
+        agent = await library.create_agent("Ada", human="Likes tea.")
+        await agent.send("Hello there")
+        where = f"/agents/{agent.id}/context"
+        raw = (await client.get(f"{where}?raw=1&format=json")).json()["raw"]
+        assert "Hello there" in text_of((await client.get(f"{where}?raw=1")).text)
+        assert "Hello there" not in (await client.get(f"{where}?format=json")).json()
+
+    lines = [json.loads(line) for line in raw.splitlines()]
+    assert "Likes tea." in json.dumps(lines) and "Hello there" in json.dumps(lines)

@@ -1,0 +1,105 @@
+"""The memory page: blocks made, shared, set up and compared; texts tagged, deleted and brought back; the time line."""
+
+from __future__ import annotations
+
+from perdure.testing import calls, says
+from tests.ui.browser import dashboard, tags_of, text_of
+
+
+async def test_two_versions_of_a_block_are_compared() -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada", human="One.")
+        for value in ("Two.", "Three."):
+            await client.post(f"/agents/{agent.id}/memory/blocks/human", data={"value": value})
+        query = {"block": "human", "from": "0", "to": "2"}
+        page = await client.get(f"/agents/{agent.id}/memory", params=query)
+        wrong = await client.get(f"/agents/{agent.id}/memory", params={**query, "to": "x"})
+
+    assert "-One." in page.text and "+Three." in page.text
+    assert wrong.status_code == 422 and "whole number" in text_of(wrong.text)
+
+
+async def test_a_block_is_created_shared_detached_and_attached_again() -> None:
+    async with dashboard() as (client, library):
+        ada, bob = await library.create_agent("Ada"), await library.create_agent("Bob")
+        form = {"label": "house", "value": "Has two doors.", "limit": "900", "read_only": "yes"}
+        await client.post(f"/agents/{ada.id}/memory/blocks", data=form)
+        block = await ada.blocks.get("house")
+        assert (block.limit_chars, block.read_only) == (900, True)
+        await client.post(f"/agents/{bob.id}/memory/blocks", data={"block_id": block.id})
+        shown = (await client.get(f"/agents/{bob.id}/memory?format=json")).json()["blocks"]
+        assert [one["name"] for one in shown[-1]["shared"]] == ["Ada"]
+
+        page = await client.post(f"/agents/{bob.id}/memory/blocks/house/detach")
+        assert "house" not in [one.label for one in await bob.blocks.list()]
+        await _undo(client, page)
+        assert "house" in [one.label for one in await bob.blocks.list()]
+
+
+async def test_the_settings_of_a_block_change_and_change_back() -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        where = f"/agents/{agent.id}/memory/blocks/human/settings"
+        before = await agent.blocks.get("human")
+        page = await client.post(where, data={"description": "The gardener.", "limit": "700", "read_only": "yes"})
+        block = await agent.blocks.get("human")
+        assert (block.description, block.limit_chars, block.read_only) == ("The gardener.", 700, True)
+        await _undo(client, page)
+        block = await agent.blocks.get("human")
+
+    assert (block.description, block.limit_chars, block.read_only) == (before.description, before.limit_chars, False)
+
+
+async def test_selected_texts_are_tagged_deleted_and_brought_back() -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        where = f"/agents/{agent.id}/memory"
+        for text in ("A pear tree.", "A gate.", "A wall."):
+            await agent.archive(text, tags=["garden"])
+        found = (await client.get(f"{where}?format=json")).json()["passages"]
+        ids = [one["id"] for one in found if one["text"] != "A gate."]
+        await client.post(f"{where}/passages/selected", data={"passage": ids, "choice": "tag", "tag": "old"})
+        tagged = (await client.get(f"{where}?tag=old&format=json")).json()["passages"]
+        page = await client.post(f"{where}/passages/selected", data={"passage": ids, "choice": "delete"})
+        left = (await client.get(f"{where}?format=json")).json()["passages"]
+        await _undo(client, page)
+        again = (await client.get(f"{where}?tag=old&format=json")).json()["passages"]
+        none = await client.post(f"{where}/passages/selected", data={"choice": "delete"})
+
+    assert {one["text"] for one in tagged} == {one["text"] for one in again} == {"A pear tree.", "A wall."}
+    assert again[0]["tags"] == ["garden", "old"]
+    assert [one["text"] for one in left] == ["A gate."]
+    assert none.status_code == 422 and "no passage is selected" in text_of(none.text)
+
+
+async def test_the_time_line_has_every_write_with_its_run() -> None:
+    script = [calls("memory_insert", label="human", new_string="Likes tea."), says("Noted.")]
+    async with dashboard(*script) as (client, library):
+        agent = await library.create_agent("Ada")
+        run_id = (await agent.send("I like tea")).run_id
+        await agent.archive("A pear tree.")
+        where = f"/agents/{agent.id}/memory"
+        twin = (await client.get(f"{where}?timeline=1&format=json")).json()["writes"]
+        page = await client.get(f"{where}?timeline=1")
+
+    assert [(one["kind"], one["author"], one["run_id"]) for one in twin[:2]] == [
+        ("archive", "user", None),
+        ("block", "agent", run_id),
+    ]
+    assert "+Likes tea." in twin[1]["diff"]
+    assert f'href="/runs/{run_id}"' in page.text
+
+
+async def _undo(client, page) -> None:  # type: ignore[no-untyped-def]
+    """Send the form of the notice's undo."""
+    tags = tags_of(page.text)
+    start = next(place for place, (_, values) in enumerate(tags) if str(values.get("class", "")).startswith("notice"))
+    form = next(values for tag, values in tags[start:] if tag == "form")
+    fields: dict[str, str | None] = {}
+    for tag, values in tags[start + 1 :]:
+        if tag == "button":
+            break
+        if tag == "input":
+            fields[str(values["name"])] = values["value"]
+    answer = await client.post(form["hx-post"], data=fields)
+    assert answer.status_code == 200, answer.text
