@@ -225,6 +225,20 @@ def test_colours_only_for_those_who_want_them(tmp_path: Path, no_color: bool) ->
     assert (b"\x1b" in screen.shown) is not no_color
 
 
+def test_a_transcript_goes_through_the_pager(tmp_path: Path) -> None:
+    """And a chat that goes on begins with the last turns."""
+    perdure(tmp_path, "-p", "I live in Turin.")
+    with on_a_terminal(tmp_path, "history", keyboard=True, PAGER="sed s/^/paged:/") as (screen, _):
+        screen.read_until("goes on")
+    with on_a_terminal(tmp_path, keyboard=True) as (chat, _):
+        chat.read_until("remembered")
+        chat.read_until("I live in Turin.")
+        chat.read_until(">")
+
+    lines = screen.shown.decode().splitlines()
+    assert [line for line in lines if line.startswith("paged:") and "I live in Turin." in line]
+
+
 @pytest.mark.parametrize("terminal", ["xterm-256color", "dumb"])
 def test_a_person_chats_at_a_prompt(tmp_path: Path, terminal: str) -> None:
     """The first run makes an agent; edits are shown between the words; /quit leaves with exit code 0."""

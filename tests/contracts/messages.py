@@ -144,6 +144,16 @@ class MessageContract(Contract):
                 "none": "",
             }
 
+    async def test_a_page_begins_at_a_time(self) -> None:
+        """That time included; of the messages' own times."""
+        async with self.open_store() as store:
+            agent = await store.write(self.add_agent)
+            await store.write(self.say, agent.id, "before")
+            await store.write(self.say, agent.id, "at", "that time", at=LATER)
+
+            found = await store.read(lambda tx: tx.messages.list(agent.id, since=LATER))
+            assert [message.text for message in found] == ["at", "that time"]
+
     async def test_messages_of_all_agents_are_in_one_order(self) -> None:
         """By time, then by agent and number; a page begins after or before a message of any of them."""
         async with self.open_store() as store:

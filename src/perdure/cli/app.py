@@ -76,6 +76,7 @@ def chat(
         str | None,
         typer.Option("--conversation", metavar="NUMBER", help="A number or id; by default the one used last."),
     ] = None,
+    turns: Annotated[int, typer.Option("--turns", min=0, max=20, help="How many of the last turns to show.")] = 3,
 ) -> None:
     """Chat with an agent. Lines on stdin are messages when it is no terminal.
 
@@ -87,7 +88,26 @@ def chat(
         raise typer.BadParameter("an agent that is made has none yet: leave it out", param_hint="--conversation")
     from perdure.cli.chat.chat import chat
 
-    run_and_exit(chat(name=agent, new=new, model=model, message=message, as_json=as_json, conversation=conversation))
+    run_and_exit(
+        chat(name=agent, new=new, model=model, message=message, as_json=as_json, conversation=conversation, turns=turns)
+    )
+
+
+@command(app, "history.history")
+def history(
+    agent: LastAgent = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="DATE", help="Only from this date on, such as 2026-11-20.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, max=10_000, help="How many messages; by default 100, or all since.")
+    ] = None,
+    conversation: Annotated[
+        str | None, typer.Option("--conversation", metavar="NUMBER", help="A number or id; by default all.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what was said, newest at the end, with tool calls and edits of memory."""
 
 
 @command(app, "conversations.conversations")

@@ -36,6 +36,7 @@ from perdure.library.services.history import ImportResult
 from perdure.library.services.messages import NewMessage
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.services.steps import StepInfo, overview_of
+from perdure.library.services.transcripts import TranscriptEntry
 from perdure.library.tools import AsyncAgentRules, AsyncAgentTools
 from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled
@@ -178,6 +179,24 @@ class AsyncAgent(AsyncArchival, AsyncApproval, AsyncCorrections):
             after_seq=after_seq,
             newest_first=newest_first,
             reset=reset,
+        )
+
+    async def transcript(
+        self,
+        *,
+        conversation: ConversationId | None = None,
+        since: datetime | str | None = None,
+        limit: int = 100,
+        before_seq: int | None = None,
+    ) -> Sequence[TranscriptEntry]:
+        """The newest messages of one conversation, or of all, oldest first, each with its edits of memory.
+
+        Args:
+            since: only messages from this time on: a time with a zone, or an ISO date or time, where the agent lives.
+        Raises: InvalidInput, NotFound.
+        """
+        return await self._services.transcripts.list(
+            self.id, conversation=conversation, since=since, limit=limit, before_seq=before_seq
         )
 
     async def update_message(

@@ -9,6 +9,7 @@ from perdure.cli.chat.session import WAITING, Session
 from perdure.cli.chat.slash import command_help, run_command
 from perdure.cli.chat.source import ListedLines, Source, StdinLines
 from perdure.cli.commands.conversations import NO_AGENT, conversation_named
+from perdure.cli.commands.history import show_last_turns
 from perdure.cli.work import standard_view
 from perdure.core.errors import NotFound, PerdureError
 from perdure.library.perdure import AsyncPerdure
@@ -23,6 +24,7 @@ async def chat(
     message: str | None,
     as_json: bool,
     conversation: str | None = None,
+    turns: int = 3,
 ) -> int:
     """Chat until the texts end, and return the exit code."""
     # A prompt needs a terminal at both ends.
@@ -44,6 +46,8 @@ async def chat(
             if target.is_new or message is None:
                 reason = perdure.app.choice.reason if model is None else "as you asked"
                 await greet(target, view, path=settings.store_path, reason=reason)
+            if interactive and not target.is_new:
+                await show_last_turns(view, target.agent, conversation_id, turns)
             if message is None:
                 warn_of_model(target.agent, perdure, view)
             source: Source

@@ -60,6 +60,11 @@ class Session:
         self._waiting: set[ConversationId | None] = set()  # conversations with calls that wait
         self._leaving = self._interrupted = self._failed = False
 
+    @property
+    def interactive(self) -> bool:
+        """Whether a person is there."""
+        return self._source.interactive
+
     async def run(self) -> int:
         """Handle texts until they end, and return the exit code: 0, or without a person 1 if something failed and 3 if
         calls wait for a decision."""

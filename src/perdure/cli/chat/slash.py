@@ -15,6 +15,7 @@ from perdure.cli.chat.render import diff_view
 from perdure.cli.chat.session import Session
 from perdure.cli.commands.agents import list_agents
 from perdure.cli.commands.conversations import conversation_named, show_conversation, show_conversations
+from perdure.cli.commands.history import LAST_TURNS, show_last_turns
 from perdure.cli.commands.search import show_hits
 from perdure.cli.views.context import context_view
 from perdure.cli.views.fold import fold, visible
@@ -207,6 +208,8 @@ async def _switch(session: Session, argument: str) -> None:
         raise _wrong_usage("/switch", "; /conversations lists them")
     conversation = await conversation_named(session.agent, argument)
     await show_conversation(session.view, session.agent, conversation)
+    if session.interactive:
+        await show_last_turns(session.view, session.agent, conversation.id, LAST_TURNS)
     await session.switch_to(conversation.id)
     session.view.hint("what you say now goes there; memory and search are the same")
 

@@ -82,6 +82,16 @@ class Terminal:
             else:
                 self._print(self._out, result)
 
+    def page(self, *results: RenderableType) -> None:
+        """Print the result of a command; through the pager (PAGER) where it is longer than the screen."""
+        if not self.streaming:
+            self.show(*results)
+            return
+        self.end_line()
+        os.environ.setdefault("LESS", "-FRX")  # as git: colours pass, and what fits the screen is just printed
+        with self._out.pager(styles=self._out.color_system is not None):
+            self._out.print(*results, sep="\n")
+
     def hint(self, text: str) -> None:
         """Print what to do next."""
         self.note(Text(visible(text), style="dim"))

@@ -40,6 +40,9 @@ class TextView(View):
     def show(self, shape: object, *parts: RenderableType) -> None:
         self.print(*parts)
 
+    def show_long(self, shape: object, *parts: RenderableType) -> None:
+        self._terminal.page(*parts)
+
     def print(self, *parts: RenderableType) -> None:
         self._terminal.show(*parts)
 

@@ -60,6 +60,10 @@ class View:
         """
         raise NotImplementedError
 
+    def show_long(self, shape: object, *parts: RenderableType) -> None:
+        """Show a result that can be longer than the screen, as by `show`."""
+        self.show(shape, *parts)
+
     def error(self, error: PerdureError) -> None:
         """Show an error."""
         raise NotImplementedError

@@ -28,6 +28,7 @@ from perdure.library.services.steps import StepService
 from perdure.library.services.tools.mcp import McpService
 from perdure.library.services.tools.secrets import SandboxService, SecretService
 from perdure.library.services.tools.tools import ToolService
+from perdure.library.services.transcripts import TranscriptService
 from perdure.library.services.transfer import TransferService
 from perdure.library.services.upkeep import UpkeepService
 
@@ -62,5 +63,6 @@ class Services:
         self.secrets = SecretService(app)
         self.steps = StepService(app)
         self.tools = ToolService(app)
+        self.transcripts = TranscriptService(app)
         self.transfer = TransferService(app)
         self.upkeep = UpkeepService(app)

@@ -90,7 +90,7 @@ class SearchService:
         else:
             archives, zone = await self._store.read(_archives, agent_id, archive_id, files)
         if since is not None or until is not None:
-            first, last = _period(since, until, zone)
+            first, last = period(since, until, zone)
             where = replace(where, since=first, until=last)
         return await self._app.search.passages(
             archives,
@@ -119,7 +119,7 @@ class SearchService:
         _check_search(text, limit, offset)
         for role in roles:
             check_choice("a role", role, get_args(Role))
-        first, last = _period(since, until, await self._zone(agent_id, since, until))
+        first, last = period(since, until, await self._zone(agent_id, since, until))
         where = MessageFilter(roles=tuple(roles), since=first, until=last)
         return await self._app.search.messages(agent_id, text, where=where, limit=limit, offset=offset, explain=explain)
 
@@ -144,7 +144,7 @@ class SearchService:
         """
         agents, seq = await self._store.read(_agents, agent_id, conversation_id)
         zone = agents[0][1] if len(agents) == 1 else "UTC"
-        first, last = _period(since, until, zone)
+        first, last = period(since, until, zone)
         where = MessageFilter(conversation_seq=seq, roles=tuple(roles), since=first, until=last)
         by_vector = mode == "vector"
         search, most = self._search(mode), HITS_MAX if by_vector else limit
@@ -238,7 +238,7 @@ def _check_archives(archives: Any) -> None:
         check_text("an archive's id", archive_id)
 
 
-def _period(since: Moment, until: Moment, zone: str) -> tuple[datetime | None, datetime | None]:
+def period(since: Moment, until: Moment, zone: str) -> tuple[datetime | None, datetime | None]:
     """Both ends in UTC; a date alone as an end is the whole day. Raises: InvalidInput."""
     first = parse_time(since, timezone=zone) if isinstance(since, str) else utc("since", since)
     last = parse_time(until, timezone=zone, end=True) if isinstance(until, str) else utc("until", until)

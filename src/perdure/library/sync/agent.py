@@ -29,6 +29,7 @@ from perdure.library.reply import Reply
 from perdure.library.services.history import ImportResult
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.services.steps import StepInfo
+from perdure.library.services.transcripts import TranscriptEntry
 from perdure.library.sync.approval import Approval
 from perdure.library.sync.archives import AgentArchives, Archival
 from perdure.library.sync.blocks import AgentBlocks
@@ -205,6 +206,24 @@ class Agent(Archival, Approval, Corrections):
                 newest_first=newest_first,
                 reset=reset,
             )
+        )
+
+    def transcript(
+        self,
+        *,
+        conversation: ConversationId | None = None,
+        since: datetime | str | None = None,
+        limit: int = 100,
+        before_seq: int | None = None,
+    ) -> Sequence[TranscriptEntry]:
+        """The newest messages of one conversation, or of all, oldest first, each with its edits of memory.
+
+        Args:
+            since: only messages from this time on: a time with a zone, or an ISO date or time, where the agent lives.
+        Raises: InvalidInput, NotFound.
+        """
+        return self._portal.run(
+            self._inner.transcript(conversation=conversation, since=since, limit=limit, before_seq=before_seq)
         )
 
     def update_message(

@@ -196,10 +196,12 @@ class Messages(Table):
         newest_first: bool = False,
         kinds: Sequence[MessageKind] | None = ("message", "approval"),
         reset: bool = False,
+        since: datetime | None = None,
     ) -> Sequence[Message]:
         """A page in order of `seq`, of all kinds with None. `reset` includes those that a reset took out of view."""
         where = _range(conversation_seq, after_seq, before_seq)
         where.add(in_view(reset))
+        where.add("occurred_at >= ?", since and iso(since))
         if kinds is not None:
             where.add(_of(kinds))
         return self._read(

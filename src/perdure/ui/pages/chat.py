@@ -12,7 +12,7 @@ from perdure.core.answers import PendingCall
 from perdure.core.blocks import BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.events import Delta, DeltaStreamed, MemoryEdited, MessageAdded, RunEnded, StepAbandoned, StoredEvent
-from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, RunId
+from perdure.core.ids import BlockId, ConversationId, RunId
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.runs import RunFilter
 from perdure.engine.run.preview import Preview
@@ -24,7 +24,7 @@ from perdure.server.sse import HEADERS as STREAM_HEADERS
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.render import HEADERS, Data, Notice, Pages, agent_id_of, environment, field_of, form_of
 
-MESSAGES_MAX, VERSIONS_MAX, CONVERSATIONS_MAX = 50, 50, 100
+MESSAGES_MAX, CONVERSATIONS_MAX = 50, 100
 
 pages = Pages()
 
@@ -36,17 +36,12 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
     agent = await services.agents.resolve(agent_id)
     conversation = await services.conversations.get(agent_id, _conversation_id(request))
     before = request.query_params.get("before", "")
-    messages = await services.messages.list(
+    entries = await services.transcripts.list(
         agent_id,
         conversation=conversation.id,
         limit=MESSAGES_MAX,
         before_seq=int(before) if before.isdigit() else None,
-        after_seq=None,
-        newest_first=True,
-        reset=False,
     )
-    messages = messages[::-1]
-    edits = await _edits(library, agent_id, messages)
     lines = await services.conversations.list_of_agent(agent_id, limit=CONVERSATIONS_MAX, after_seq=-1)
     where = RunFilter(agent_ids=(agent_id,), conversation_id=conversation.id, statuses=("queued", "running"))
     running = await services.runs.list(where, ListPage(1, ascending=True))
@@ -56,8 +51,8 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         "tab": "chat",
         "conversation": _conversation_shape(conversation),
         "conversations": [_conversation_shape(line) for line in lines],
-        "items": [item for message in messages for item in message_items(message, edits.get(message.id, ()))],
-        "older": messages[0].seq if len(messages) == MESSAGES_MAX else None,
+        "items": [item for entry in entries for item in message_items(entry.message, entry.edits)],
+        "older": entries[0].message.seq if len(entries) == MESSAGES_MAX else None,
         "pending": [pending_shape(call) for call in await services.approvals.list(agent_id, conversation.id)],
         "run_id": running[0].id if running else None,
         "context": context_shape(await services.steps.preview(agent_id, conversation.id)),
@@ -120,20 +115,6 @@ def message_items(message: Message, edits: Sequence[BlockVersion] = ()) -> Itera
 def edit_item(block_id: BlockId, version: int, label: str, diff: str) -> Data:
     """What the chat shows of an edit of memory."""
     return {"id": f"edit-{block_id}-{version}", "kind": "edit", "name": label, "text": diff}
-
-
-async def _edits(
-    library: AsyncPerdure, agent_id: AgentId, messages: Sequence[Message]
-) -> Mapping[MessageId, Sequence[BlockVersion]]:
-    """The edits of memory that these messages made, by the message with the call."""
-    found: dict[MessageId, list[BlockVersion]] = {}
-    if any(message.calls for message in messages):
-        for block in await library.services.blocks.list_of_agent(agent_id):
-            versions = await library.services.blocks.list_versions(agent_id, block.label, limit=VERSIONS_MAX)
-            for version in reversed(versions):
-                if version.author.message_id is not None and version.diff:
-                    found.setdefault(version.author.message_id, []).append(version)
-    return found
 
 
 def pending_shape(call: PendingCall) -> Data:

@@ -1,0 +1,83 @@
+"""Transcripts: what was said, with the edits of memory that each message made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perdure.app import App
+from perdure.core.blocks import BlockVersion
+from perdure.core.ids import AgentId, ConversationId, MessageId
+from perdure.core.messages import Message
+from perdure.library.checks import check_limit, check_number
+from perdure.library.services.conversations import find_conversation
+from perdure.library.services.search import Moment, period
+from perdure.storage.tx import Tx
+
+VERSIONS_PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptEntry:
+    """A message, and the edits of memory that its calls made, oldest first."""
+
+    message: Message
+    edits: Sequence[BlockVersion] = ()
+
+
+class TranscriptService:
+    """The operations on transcripts."""
+
+    def __init__(self, app: App) -> None:
+        self._ports = app.ports
+
+    async def list(
+        self,
+        agent_id: AgentId,
+        *,
+        conversation: ConversationId | None = None,
+        since: Moment = None,
+        limit: int,
+        before_seq: int | None = None,
+    ) -> Sequence[TranscriptEntry]:
+        """The newest messages of a conversation, or with None of all, oldest first.
+
+        Args:
+            since: only messages from this time on; an ISO date or time without an offset is the agent's.
+            before_seq: only messages with a lower number.
+        Raises: InvalidInput, NotFound.
+        """
+        check_limit(limit)
+        check_number("before_seq", before_seq)
+
+        def read(tx: Tx) -> Sequence[TranscriptEntry]:
+            first, _ = period(since, None, tx.agents.get(agent_id).timezone)
+            seq = None if conversation is None else find_conversation(tx, agent_id, conversation).seq
+            messages = tx.messages.list(
+                agent_id, conversation_seq=seq, before_seq=before_seq, limit=limit, newest_first=True, since=first
+            )
+            edits = _edits_of(tx, agent_id, seq or 0, messages)
+            return [TranscriptEntry(message, edits.get(message.id, ())) for message in reversed(messages)]
+
+        return await self._ports.store.read(read)
+
+
+def _edits_of(
+    tx: Tx, agent_id: AgentId, conversation_seq: int, messages: Sequence[Message]
+) -> dict[MessageId, list[BlockVersion]]:
+    """The edits of the agent's blocks that these messages made, by the message with the call, oldest first."""
+    callers = {message.id: message.created_at for message in messages if message.calls}
+    found: dict[MessageId, list[BlockVersion]] = {}
+    if not callers:
+        return found
+    oldest = min(callers.values())
+    for block in tx.blocks.list_by_agent(agent_id, conversation_seq):
+        before: int | None = None
+        while page := tx.blocks.versions(block.id, limit=VERSIONS_PAGE, before=before):
+            for version in page:
+                if version.author.message_id in callers and version.diff:
+                    found.setdefault(version.author.message_id, []).insert(0, version)
+            before = page[-1].version
+            if page[-1].created_at < oldest:
+                break
+    return found
