@@ -288,6 +288,23 @@ async def test_slash_commands_show_memory_and_search() -> None:
         assert "archive  Ada wrote about the engine" in output.replace("    archive", "archive")
 
 
+async def test_a_text_is_remembered_forgotten_and_brought_back() -> None:
+    """The places are listed with excerpts; what is forgotten is in no search until it is undone."""
+    async with open_chat(person=False, terminal=False) as chat:
+        code = await chat.type_lines(
+            "/remember The key is under the pot.", "/forget key is under", "/search key", "/undo", "/search key"
+        )
+
+        output = chat.out.getvalue()
+        assert code == 0
+        assert "Remembered: The key is under the pot." in output
+        assert "1  archives" in output
+        assert "Forgotten in 1 place." in output
+        assert "Undone in 1 place: key is under" in output
+        assert output.rpartition("Undone")[2].count("The key is under the pot.") == 1
+        assert len(await chat.agent.passages()) == 1
+
+
 async def test_read_only_blocks_are_marked() -> None:
     """A person sees which blocks the agent can't edit."""
     async with open_chat(person=False, terminal=False) as chat:
@@ -307,6 +324,8 @@ async def test_read_only_blocks_are_marked() -> None:
         ("/memory human restore 9", "block 'human' has version 0 only"),
         ("/memory nobody", "'nobody'"),
         ("/search", "/search TEXT"),
+        ("/forget", "that is not how /forget is used: /forget TEXT"),
+        ("/undo", "nothing of this agent was corrected"),
     ],
 )
 async def test_a_command_that_can_not_be_done_says_why(line: str, notes: str) -> None:

@@ -30,6 +30,7 @@ NOT_WRITTEN = {
     "POST /v1/conversations/{conversation_id}/cancel": 409,
     "POST /v1/conversations/{conversation_id}/stream": 400,
     "POST /v1/runs/{run_id}/stream": 400,
+    "POST /v1/agents/{agent_id}/undo": 404,
     "POST /v1/messages/search": 422,
     "POST /v1/sandbox-config/e2b/default": 501,
 }

@@ -28,6 +28,7 @@ from perdure.server.routes import (
     archives,
     blocks,
     conversations,
+    corrections,
     folders,
     groups,
     health,
@@ -51,8 +52,8 @@ from perdure.server.sse import Streams
 TITLE = "Perdure"
 MODULES = (
     # The paths of jobs precede those of messages, which have an id in the same place.
-    *(health, agents, folders, blocks, archives, search, passages, jobs, messages, conversations),
-    *(runs, steps, identities, groups, sandbox, tools, models, prompts, providers, mcp_servers),
+    *(health, agents, folders, blocks, archives, search, passages, corrections, jobs, messages),
+    *(conversations, runs, steps, identities, groups, sandbox, tools, models, prompts, providers, mcp_servers),
 )
 
 

@@ -15,6 +15,7 @@ from perdure.cli.chat.render import diff_view
 from perdure.cli.chat.session import Session
 from perdure.cli.commands.agents import list_agents
 from perdure.cli.commands.conversations import conversation_named, show_conversation, show_conversations
+from perdure.cli.commands.forget import forget_shape, forget_view, preview_view, undo_shape, undo_view
 from perdure.cli.commands.history import LAST_TURNS, show_last_turns
 from perdure.cli.commands.search import show_hits
 from perdure.cli.views.context import context_view
@@ -160,6 +161,41 @@ async def _recall(session: Session, argument: str) -> None:
     shape = None if setting is None else {"budget_tokens": setting.budget_tokens}
     session.view.show({"auto_recall": shape}, Text(text))
     session.view.hint("/recall off leaves it out" if setting else "/recall on has it look before each answer")
+
+
+@_command("/remember TEXT")
+async def _remember(session: Session, argument: str) -> None:
+    """Store a text in the agent's archive."""
+    if not argument:
+        raise _wrong_usage("/remember")
+    passage = await session.agent.archive(argument)
+    session.view.show({"remembered": passage.id}, Text(f"Remembered: {fold(visible(argument), ABOUT_CHARS)}"))
+    session.view.hint("the agent finds it by searching its archive; /forget TEXT takes it out again")
+
+
+@_command("/forget TEXT")
+async def _forget(session: Session, argument: str) -> None:
+    """Take a text out of memory and history; /undo brings it back."""
+    if not argument:
+        raise _wrong_usage("/forget")
+    preview = await session.agent.find_mentions(argument)
+    result = await session.agent.forget(argument)
+    parts = forget_view(result) if result.correction else ()
+    session.view.show(forget_shape(session.agent, preview, result), *preview_view(preview), *parts)
+    left = sum(preview.counts.values()) - preview.in_view
+    back = "/undo brings it back" if result.correction else "nothing was in view"
+    hint = f"; old versions and records hold it: `perdure forget {session.agent.name} TEXT --erase` removes those"
+    session.view.hint(back + (hint if left or result.correction else ""))
+
+
+@_command("/undo [NUMBER]")
+async def _undo(session: Session, argument: str) -> None:
+    """Undo what was forgotten or corrected last."""
+    if argument and not argument.isdecimal():
+        raise _wrong_usage("/undo")
+    result = await session.agent.undo(int(argument) if argument else None)
+    session.view.show(undo_shape(result), *undo_view(result))
+    session.view.hint("the agent sees it from the next message on")
 
 
 @_command("/approvals")
