@@ -3,6 +3,7 @@ first-time tasks by the keyboard alone."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
@@ -62,7 +63,7 @@ async def test_every_page_is_sound(tmp_path: Path, theme: Theme) -> None:
             page.on("response", lambda response: sizes.append(int(response.headers.get("content-length", 0))))
             for path in paths:
                 sizes.clear()
-                await page.goto(address + path, wait_until="networkidle" if path == "/" else "load")
+                await page.goto(address + path, wait_until="load")
                 assert sum(sizes) <= FIRST_VIEW_BYTES, (path, sum(sizes))
                 assert await serious_findings(page) == [], path
                 wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
@@ -168,6 +169,47 @@ async def test_a_message_streams_into_the_page_and_typing_stays(tmp_path: Path) 
             assert await page.input_value("#text") == "one more thing"
             assert await page.locator(".item.user").count() == 1
             assert await page.locator(".item.assistant").count() == 1
+    assert seen.problems == []
+
+
+async def test_pages_follow_what_happens_elsewhere(tmp_path: Path) -> None:
+    """Home shows a new run, and another tab's chat a message sent by a program; what is typed there stays."""
+    async with open_dashboard(tmp_path, says("Good morning."), says("Good night.")) as (address, library):
+        agent = await library.create_agent("Ada")
+        async with browser(address) as (page, seen):
+            await page.goto(address)
+            await page.wait_for_selector("#main .card-title")
+            await agent.send("hello")
+            await page.wait_for_selector("#main .status.completed")
+            await page.focus(".cards .card-title")
+
+            await page.goto(f"{address}/agents/{agent.id}")
+            await page.fill("#text", "half a sentence")
+            await agent.send("and a good night")
+            await page.wait_for_selector(".item.assistant:has-text('Good night.')")
+            assert await page.input_value("#text") == "half a sentence"
+            assert await page.evaluate("document.activeElement.id") == "text"
+    assert seen.problems == []
+
+
+async def test_a_page_that_is_being_filled_in_waits(tmp_path: Path) -> None:
+    async with open_dashboard(tmp_path, says("Good morning.")) as (address, library):
+        agent = await library.create_agent("Ada")
+        async with browser(address) as (page, seen):
+            await page.goto(address)
+            await page.click("summary:has-text('New agent')")
+            await page.fill("input[name=name]", "Bob")
+            await agent.send("hello")
+            for _ in range(100):
+                if await page.evaluate("stale"):
+                    break
+                await asyncio.sleep(0.05)
+            assert await page.evaluate("stale")
+            assert await page.input_value("input[name=name]") == "Bob"
+            assert await page.locator(".status").count() == 0
+            await page.fill("input[name=name]", "")
+            await page.focus("#theme")
+            await page.wait_for_selector("#main .status.completed")
     assert seen.problems == []
 
 

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Route
 from perdure.server.session import COOKIE, SESSION_S, Sessions
 from perdure.ui.pages import (
     approvals,
+    changes,
     chat,
     connections,
     context,
@@ -30,7 +31,7 @@ from perdure.ui.render import HEADERS, form_of, html
 
 STATIC = Path(__file__).with_name("static")
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-PAGES = (home, chat, context, memory, passages, tools, runs, search, approvals, connections, data, settings)
+PAGES = (home, changes, chat, context, memory, passages, tools, runs, search, approvals, connections, data, settings)
 
 
 def build_routes() -> list[BaseRoute]:

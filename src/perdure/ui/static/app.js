@@ -5,6 +5,7 @@ const log = () => document.getElementById("messages");
 const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
 const toEnd = () => window.scrollTo(0, document.documentElement.scrollHeight);
 let source = null;
+let followed = null;
 
 function element(tag, className, text) {
   const made = document.createElement(tag);
@@ -45,6 +46,7 @@ function follow() {
   source = null;
   const run = document.querySelector(".chat")?.dataset.run;
   if (!run) return;
+  followed = run;
   source = new EventSource(`/events/runs/${run}`);
   const on = (name, show) => source.addEventListener(name, (event) => {
     const stay = atEnd();
@@ -63,6 +65,50 @@ function follow() {
 
 // The page as it is now: its context bar, and calls that wait. The composer is kept, with what is typed.
 const refresh = () => htmx.ajax("GET", location.href, { target: "#main", select: "#main", swap: "outerHTML show:none" });
+
+// The page as it is now, when something changed elsewhere. What is being typed or read here comes first: the page
+// waits until no field of it holds a change and none has the focus.
+let feed = null;
+let stale = false;
+
+function busy() {
+  const main = document.getElementById("main");
+  const fields = [...main.querySelectorAll("input, textarea")].filter((field) => !field.closest("#composer"));
+  const active = document.activeElement;
+  return fields.includes(active) || active.matches("#main select") || main.querySelector("details[open] :focus") !== null
+    || fields.some((field) => field.value !== field.defaultValue || field.checked !== field.defaultChecked);
+}
+
+async function renew() {
+  if (!stale || source || busy()) return;
+  stale = false;
+  const active = document.activeElement;
+  const at = active.id ? `#${CSS.escape(active.id)}` : active.getAttribute?.("href") ? `#main a[href="${CSS.escape(active.getAttribute("href"))}"]` : null;
+  await refresh();
+  if (at && document.activeElement === document.body) document.querySelector(at)?.focus({ preventScroll: true });
+}
+
+function listen() {
+  const address = document.hidden ? null : document.querySelector("[data-live]")?.dataset.live;
+  if (feed?.address === address) return;
+  feed?.source.close();
+  feed = null;
+  if (!address) return;
+  feed = { address, source: new EventSource(address) };
+  feed.source.addEventListener("changed", (event) => {
+    if (JSON.parse(event.data).run === followed) return; // it was shown while it ran
+    stale = true;
+    renew();
+  });
+}
+
+document.addEventListener("focusout", () => setTimeout(renew, 200));
+document.addEventListener("visibilitychange", () => {
+  listen();
+  if (!document.hidden && document.querySelector("[data-live]")) { stale = true; renew(); }
+});
+document.addEventListener("htmx:afterSettle", listen);
+addEventListener("load", listen);
 
 function grow(area) {
   area.rows = Math.min(12, Math.max(area.rows > 1 && !area.closest(".composer") ? area.rows : 1, area.value.split("\n").length));
@@ -116,6 +162,6 @@ document.getElementById("theme")?.addEventListener("click", () => {
 });
 document.addEventListener("htmx:afterSettle", (event) => {
   if (event.target.id !== "main" && !document.querySelector("#main")?.contains(event.target)) return;
-  if (document.querySelector(".chat")) { follow(); toEnd(); document.getElementById("text")?.focus(); }
+  if (document.querySelector(".chat")) { follow(); toEnd(); document.getElementById("text")?.focus({ preventScroll: true }); }
 });
 if (document.querySelector(".chat")) { follow(); toEnd(); }
