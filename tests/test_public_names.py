@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
+import re
 import subprocess
 import sys
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import perdure
+from perdure.library import sync
+
+HIDDEN = {"app", "services"}
+ROOMS = [found.name for found in pkgutil.iter_modules(sync.__path__)]
+LIBRARY = [f"perdure.library.{room}{name}" for room in ("", "sync.") for name in ROOMS]
 
 
 @pytest.mark.parametrize("name", perdure.__all__)
@@ -32,3 +44,42 @@ def test_importing_perdure_loads_no_engine() -> None:
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
     assert printed.strip() == "False"
+
+
+@pytest.mark.parametrize("module", LIBRARY)
+def test_what_public_methods_return_can_be_imported(module: str) -> None:
+    """A program can write the types of all that it gets; the parts of an agent or store are reached through it."""
+    home = importlib.import_module(module)
+    classes = [one for one in vars(home).values() if isinstance(one, type) and one.__module__ == module]
+    missing = {
+        found.__name__
+        for one in classes
+        for name, member in vars(one).items()
+        if not name.startswith("_") and name not in HIDDEN
+        for found in _classes_of(_return_type(member))
+        if found.__module__.startswith("perdure.") and found.__module__ not in LIBRARY
+    }
+
+    assert missing - {*perdure.__all__, "Agent", "Archive", "Folder"} == set()
+
+
+def test_every_error_of_the_page_can_be_imported() -> None:
+    """Programs catch them by name."""
+    page = (Path(__file__).parents[1] / "docs" / "errors.md").read_text(encoding="utf-8")
+    names = re.findall(r"^\| `([A-Z]\w+)`", page, re.MULTILINE)
+
+    assert [name for name in names if not hasattr(perdure, name)] == []
+
+
+def _return_type(member: Any) -> Any:
+    """The annotation of what a method or property returns."""
+    function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+    return typing.get_type_hints(function).get("return") if callable(function) else None
+
+
+def _classes_of(annotation: Any) -> Iterator[type]:
+    """The classes in an annotation."""
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        yield annotation
+    for argument in typing.get_args(annotation):
+        yield from _classes_of(argument)

@@ -68,7 +68,7 @@ def test_a_name_that_is_not_there_is_answered_with_those_that_are(tmp_path: Path
             perdure.agent("helpr")
         perdure.create_agent("helper")
         perdure.create_agent("planner")
-        perdure.create_agent("helper")
+        perdure.create_agent("other").update(name="helper")
         with pytest.raises(NotFound, match=r"'helpr' not found: there are 'helper', 'planner'$"):
             perdure.agent("helpr")
 

@@ -44,7 +44,7 @@ def deep(levels: int) -> dict[str, Any]:
         (lambda agent: agent.delete_passage(None), "passage_id is None"),
         (lambda agent: agent.recall("x", archives=False), "archives is False: give a list"),
         (lambda agent: agent.files.open("a/b.txt", first_line=10, last_line=5), "last_line is 5, before first_line"),
-        (lambda agent: agent.tools.attach(None), "a tool's name or id is None"),
+        (lambda agent: agent.tools.attach(None), "a tool is None"),
     ],
 )
 def test_what_an_agent_can_not_be_asked_is_refused(

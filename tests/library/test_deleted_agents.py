@@ -29,7 +29,7 @@ async def open_library(path: Path) -> AsyncPerdure:
 
 async def talkative(perdure: AsyncPerdure) -> str:
     """An agent with a long history, and what else an agent may have."""
-    agent = await perdure.create_agent("gone", model=MODEL)
+    agent = await perdure.create_agent(model=MODEL)
     said = [("user", None, f"walrus {number}", BEGAN + timedelta(minutes=number)) for number in range(MESSAGES)]
     await agent.import_messages(said)
     return agent.id
@@ -82,7 +82,7 @@ async def test_what_a_process_left_of_a_deleted_agent_goes_when_the_store_is_ope
     with pytest.raises(NotFound):
         await perdure.agent(agent_id)
     with pytest.raises(NotFound):
-        await perdure.agent("gone")
+        await perdure.agent("agent")
     for _ in range(1_000):
         if not rows_of(tmp_path, agent_id):
             break

@@ -189,4 +189,9 @@ def test_a_docstring_names_every_option(method: Callable[..., object]) -> None:
     options = get_args(get_type_hints(method)[inspect.getfullargspec(method).varkw or ""])[0]
     missing = [name for name in options.__annotations__ if f"`{name}`" not in docstring]
 
-    assert not missing or "as `create`" in docstring or "options of `create`" in docstring
+    assert (
+        not missing
+        or "as `create`" in docstring
+        or "options of `create`" in docstring
+        or "as `create_agent`" in docstring
+    )

@@ -7,36 +7,58 @@ generated from the asynchronous classes.
 from __future__ import annotations
 
 from perdure.app import hook, tool
+from perdure.context.request.explain import Explanation
+from perdure.context.window.overview import ContextOverview
 from perdure.domain.archives.passages import NewPassage
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.conversations.importing import ImportedMessage
+from perdure.domain.mcp import ToolsByStatus
+from perdure.domain.tools.search import ToolHit
+from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
 from perdure.library.folders import AsyncFolder
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 from perdure.library.services.history import ImportResult
+from perdure.library.services.steps import StepInfo
+from perdure.library.services.tools.mcp import McpState
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archive
 from perdure.library.sync.folders import Folder
 from perdure.library.sync.perdure import Perdure
+from perdure.search.hits import Hits, MessageHit, PassageHit, SearchReport, Why
+from perdure.search.recalled import Recalled
 from perdure.settings import Settings
 
 __all__ = [
+    "Accepted",
     "Agent",
     "Archive",
     "AsyncAgent",
     "AsyncArchive",
     "AsyncFolder",
     "AsyncPerdure",
+    "ContextOverview",
+    "Explanation",
     "Folder",
+    "Hits",
     "ImportResult",
     "ImportedMessage",
+    "McpState",
+    "MessageHit",
     "NewBlock",
     "NewPassage",
+    "PassageHit",
     "Perdure",
+    "Recalled",
     "Reply",
+    "SearchReport",
     "Settings",
+    "StepInfo",
+    "ToolHit",
+    "ToolsByStatus",
+    "Why",
     "hook",
     "tool",
 ]

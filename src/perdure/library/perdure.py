@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
 
 from perdure.app import App, start
 from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
@@ -25,11 +25,31 @@ from perdure.library.mcp import AsyncMcp
 from perdure.library.paging import Page
 from perdure.library.secrets import AsyncSecrets
 from perdure.library.services import Services
+from perdure.library.services.agents import SameName
 from perdure.library.services.search import RecallOptions
 from perdure.library.tools import AsyncTools
 from perdure.search.recalled import Recalled
 from perdure.settings import Settings
 from perdure.storage.store import Store
+
+
+class AgentOptions(TypedDict, total=False):
+    """The options of `create_agent`."""
+
+    model: str | None
+    persona: str | None
+    human: str | None
+    blocks: Mapping[str, str] | Sequence[NewBlock]
+    block_ids: Sequence[BlockId]
+    tools: Sequence[str | Callable[..., Any]] | None
+    archival: bool
+    system: str | None
+    description: str | None
+    timezone: str
+    tags: Sequence[str]
+    metadata: Mapping[str, Any] | None
+    settings: Mapping[str, Any] | None
+    agent_type: str
 
 
 class AsyncPerdure:
@@ -44,6 +64,7 @@ class AsyncPerdure:
         self.secrets = AsyncSecrets(self.services)
         self.mcp = AsyncMcp(self.services)
         self.tools = AsyncTools(self.services)
+        self._first_functions = [spec.name for spec in app.functions.specs()]
         self.path = path
         """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
 
@@ -116,14 +137,14 @@ class AsyncPerdure:
 
     async def create_agent(
         self,
-        name: str = "agent",
+        name: str | None = None,
         *,
         model: str | None = None,
         persona: str | None = None,
         human: str | None = None,
         blocks: Mapping[str, str] | Sequence[NewBlock] = (),
         block_ids: Sequence[BlockId] = (),
-        tools: Sequence[str] | None = None,
+        tools: Sequence[str | Callable[..., Any]] | None = None,
         archival: bool = True,
         system: str | None = None,
         description: str | None = None,
@@ -136,12 +157,15 @@ class AsyncPerdure:
         """A new agent with blocks `persona` and `human`, and those in `blocks` (label -> value, or `NewBlock`s).
 
         Args:
+            name: by default "agent", with a number behind it if there is one already.
             model: a handle such as "perdure/extractive"; by default the setting `model`, else what was chosen.
             block_ids: existing blocks to share.
-            tools: names of tools; by default the memory tools of the agent type, the archival ones (unless `archival`
-                is off) and every function this store was opened with.
+            tools: names of tools, and Python functions, which run in this process as those of `open` do; by default
+                the memory tools of the agent type, the archival ones (unless `archival` is off) and every function this
+                store was opened with.
             system: a base prompt in place of Perdure's; `{CORE_MEMORY}` in it is where memory goes.
-        Raises: InvalidInput, NameInvalid, ModelNotFound, NotFound, AlreadyExists, BlockLimitExceeded, StoreError.
+        Raises: AlreadyExists: an agent has this name; InvalidInput, NameInvalid, ModelNotFound, NotFound,
+            BlockLimitExceeded, StoreError.
         """
         agents = self.services.agents
         handle = self._app.choice.handle if model is None else model
@@ -152,10 +176,10 @@ class AsyncPerdure:
             if label not in labels:
                 new_blocks = (*new_blocks, NewBlock(label=label, value=value or ""))
         if tools is None:
-            functions = [spec.name for spec in self._app.functions.specs()]
-            tools = [*DEFAULT_TOOLS.get(agent_type, ()), *(ARCHIVAL_TOOLS if archival else ()), *functions]
+            archival_tools = ARCHIVAL_TOOLS if archival else ()
+            tools = [*DEFAULT_TOOLS.get(agent_type, ()), *archival_tools, *self._first_functions]
         new = NewAgent(
-            name=name,
+            name="agent" if name is None else name,
             model=handle,
             agent_type=agent_type,
             system=system,
@@ -163,12 +187,31 @@ class AsyncPerdure:
             timezone=timezone,
             blocks=new_blocks,
             block_ids=tuple(block_ids),
-            tools=tuple(tools),
+            tools=await self.services.tools.load(tools),
             tags=as_tags(tags),
             metadata=metadata or {},
             settings=settings or {},
         )
-        return AsyncAgent(self.services, await agents.create(new))
+        same_name: SameName = "number" if name is None else "refuse"
+        return AsyncAgent(self.services, await agents.create(new, same_name=same_name))
+
+    async def get_or_create_agent(self, name: str, **options: Unpack[AgentOptions]) -> AsyncAgent:
+        """The agent of this name; a new one if there is none.
+
+        Args:
+            options: with the meaning as `create_agent` has them, for a new agent. An agent that is there stays as it
+                is; the functions in `tools` are loaded into this process.
+        Raises: as `create_agent`.
+        """
+        try:
+            agent = await self.agent(name)
+        except NotFound:
+            try:
+                return await self.create_agent(name, **options)
+            except AlreadyExists:  # another process was quicker
+                agent = await self.agent(name)
+        await self.services.tools.load(options.get("tools") or ())
+        return agent
 
     async def agent(self, name_or_id: str) -> AsyncAgent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""

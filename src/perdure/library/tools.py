@@ -126,9 +126,14 @@ class AsyncAgentTools:
         """The agent's tools, sorted by name."""
         return [state.tool for state in await self._service.list_of_agent(self._agent_id)]
 
-    async def attach(self, name_or_id: str) -> Tool:
-        """Give the agent a tool. Attaching twice is no error. Raises: NotFound, naming those there are."""
-        return await self._service.attach(self._agent_id, name_or_id)
+    async def attach(self, tool: str | Callable[..., Any]) -> Tool:
+        """Give the agent a tool: the one of a name or id, or a Python function, which runs in this process. Attaching
+        twice is no error.
+
+        Raises: NotFound, naming those there are; InvalidInput: the function can't be a tool; AlreadyExists: another
+            kind of tool has its name.
+        """
+        return await self._service.attach(self._agent_id, tool)
 
     async def detach(self, name_or_id: str) -> None:
         """Take a tool away from the agent. Raises: NotFound: it has no such tool."""

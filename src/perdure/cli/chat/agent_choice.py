@@ -154,7 +154,7 @@ async def _find_agent(perdure: AsyncPerdure, name: str | None, *, new: bool) -> 
         hint = f"there are {examples} (`perdure agents` lists all)" if examples else "there is none yet"
         raise NotFound("agent", name, hint=f"{hint}; `perdure chat {shlex.quote(name)} --new` makes it") from error
     if new:
-        raise AlreadyExists("agent", name)
+        raise AlreadyExists("agent", name, helps=f"`{chat_command(agent)}` goes on with it")
     return agent
 
 

@@ -220,9 +220,10 @@ class VersionConflict(Conflict):
 class AlreadyExists(Conflict):
     """Another thing has this name or id already. `differing`: the fields in which it differs."""
 
-    def __init__(self, kind: str, key: str, *, differing: Sequence[str] = ()) -> None:
+    def __init__(self, kind: str, key: str, *, differing: Sequence[str] = (), helps: str = "") -> None:
         other = f" with other {', '.join(differing)}" if differing else ""
-        super().__init__(f"{kind} {key!r} exists already{other}: choose another name, or edit the one that is there")
+        helps = helps or "choose another name, or edit the one that is there"
+        super().__init__(f"{kind} {key!r} exists already{other}: {helps}")
         self.kind, self.key, self.differing = kind, key, tuple(differing)
 
 

@@ -265,7 +265,8 @@ def current_tools(stored: Mapping[str, Tool], specs: Sequence[ToolSpec]) -> list
     changed: list[ToolSpec] = []
     for spec in specs:
         before = stored.get(spec.name)
-        if spec.kind not in BASE_KINDS and spec.name in base:
+        of_base = before is not None and before.spec.kind in BASE_KINDS
+        if spec.kind not in BASE_KINDS and (of_base or spec.name in base):
             raise ToolBuiltIn(spec.name, helps="give the function another name")
         if before is not None and before.spec.kind not in (*BASE_KINDS, "function"):
             if spec.kind in BASE_KINDS:

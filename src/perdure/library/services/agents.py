@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from perdure.app import App
 from perdure.core.agents import Agent, AgentFilter, AgentOrder
 from perdure.core.blocks import Author, Block
-from perdure.core.errors import NotFound
+from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.files import Folder
 from perdure.core.hooks import ConversationEnd
 from perdure.core.ids import AgentId, BlockId, FolderId, IdentityId, MessageId, ToolId, is_id
@@ -36,6 +37,10 @@ from perdure.library.services.messages import NewMessage
 from perdure.storage.tx import Tx
 
 NAMED_AGENTS = 10
+
+NAME_HELPS = "choose another name, or use get_or_create_agent, which returns the agent that is there"
+
+SameName = Literal["allow", "refuse", "number"]
 
 Changes = AgentChanges | Callable[[Agent], AgentChanges]
 """New values of some fields, or a function that makes them from the agent as it is."""
@@ -95,10 +100,13 @@ class AgentService:
         *,
         belongings: Belongings = NO_BELONGINGS,
         messages: Sequence[NewMessage] = (),
+        same_name: SameName = "allow",
         author: Author = USER,
     ) -> Agent:
         """A new agent with all that belongs to it, and its first messages; all in one transaction, or nothing.
 
+        Args:
+            same_name: if another agent has this name, whether to use it too, refuse it, or append a number.
         Raises: NameInvalid, InvalidInput, EmptyMessage, MessageTooLarge, BlockLimitExceeded, AlreadyExists;
             NotFound: a tool, block or folder; StoreError.
         """
@@ -109,7 +117,9 @@ class AgentService:
         check_input(appended, ports.settings, may_be_empty=True)
 
         def create(tx: Tx) -> Agent:
-            agent = create_agent(tx, new, ids=ports.ids, author=author, at=now)
+            agent = create_agent(
+                tx, replace(new, name=_name_for(tx, new.name, same_name)), ids=ports.ids, author=author, at=now
+            )
             self._set_belongings(tx, agent.id, belongings, at=now)
             if appended:
                 tokens = [count for _, count in drafts]
@@ -252,6 +262,16 @@ class AgentService:
             set_identities(tx, agent_id, belongings.identity_ids)
         if belongings.secrets is not None:
             replace_secrets(tx, agent_id, belongings.secrets, cipher=self._ports.cipher, at=at)
+
+
+def _name_for(tx: Tx, name: str, same_name: SameName) -> str:
+    """The name that a new agent gets. Raises: AlreadyExists."""
+    if same_name == "allow" or tx.agents.find_by_name(name) is None:
+        return name
+    if same_name == "refuse":
+        raise AlreadyExists("agent", name, helps=NAME_HELPS)
+    numbered = (f"{name} {number}" for number in itertools.count(2))
+    return next(one for one in numbered if tx.agents.find_by_name(one) is None)
 
 
 def _resolve_agent(tx: Tx, name_or_id: str) -> Agent:

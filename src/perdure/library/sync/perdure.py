@@ -13,7 +13,7 @@ from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
 from perdure.domain.blocks.units import NewBlock
-from perdure.library.perdure import AsyncPerdure
+from perdure.library.perdure import AgentOptions, AsyncPerdure
 from perdure.library.portal import Portal
 from perdure.library.services.search import RecallOptions
 from perdure.library.sync.agent import Agent
@@ -111,14 +111,14 @@ class Perdure:
 
     def create_agent(
         self,
-        name: str = "agent",
+        name: str | None = None,
         *,
         model: str | None = None,
         persona: str | None = None,
         human: str | None = None,
         blocks: Mapping[str, str] | Sequence[NewBlock] = (),
         block_ids: Sequence[BlockId] = (),
-        tools: Sequence[str] | None = None,
+        tools: Sequence[str | Callable[..., Any]] | None = None,
         archival: bool = True,
         system: str | None = None,
         description: str | None = None,
@@ -131,12 +131,15 @@ class Perdure:
         """A new agent with blocks `persona` and `human`, and those in `blocks` (label -> value, or `NewBlock`s).
 
         Args:
+            name: by default "agent", with a number behind it if there is one already.
             model: a handle such as "perdure/extractive"; by default the setting `model`, else what was chosen.
             block_ids: existing blocks to share.
-            tools: names of tools; by default the memory tools of the agent type, the archival ones (unless `archival`
-                is off) and every function this store was opened with.
+            tools: names of tools, and Python functions, which run in this process as those of `open` do; by default
+                the memory tools of the agent type, the archival ones (unless `archival` is off) and every function this
+                store was opened with.
             system: a base prompt in place of Perdure's; `{CORE_MEMORY}` in it is where memory goes.
-        Raises: InvalidInput, NameInvalid, ModelNotFound, NotFound, AlreadyExists, BlockLimitExceeded, StoreError.
+        Raises: AlreadyExists: an agent has this name; InvalidInput, NameInvalid, ModelNotFound, NotFound,
+            BlockLimitExceeded, StoreError.
         """
         return Agent(
             self._portal,
@@ -160,6 +163,16 @@ class Perdure:
                 )
             ),
         )
+
+    def get_or_create_agent(self, name: str, **options: Unpack[AgentOptions]) -> Agent:
+        """The agent of this name; a new one if there is none.
+
+        Args:
+            options: with the meaning as `create_agent` has them, for a new agent. An agent that is there stays as it
+                is; the functions in `tools` are loaded into this process.
+        Raises: as `create_agent`.
+        """
+        return Agent(self._portal, self._portal.run(self._inner.get_or_create_agent(name, **options)))
 
     def agent(self, name_or_id: str) -> Agent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""

@@ -120,9 +120,14 @@ class AgentTools:
         """The agent's tools, sorted by name."""
         return self._portal.run(self._inner.list())
 
-    def attach(self, name_or_id: str) -> Tool:
-        """Give the agent a tool. Attaching twice is no error. Raises: NotFound, naming those there are."""
-        return self._portal.run(self._inner.attach(name_or_id))
+    def attach(self, tool: str | Callable[..., Any]) -> Tool:
+        """Give the agent a tool: the one of a name or id, or a Python function, which runs in this process. Attaching
+        twice is no error.
+
+        Raises: NotFound, naming those there are; InvalidInput: the function can't be a tool; AlreadyExists: another
+            kind of tool has its name.
+        """
+        return self._portal.run(self._inner.attach(tool))
 
     def detach(self, name_or_id: str) -> None:
         """Take a tool away from the agent. Raises: NotFound: it has no such tool."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.app import App
+from perdure.app import App, Functions
 from perdure.core.blocks import Author
-from perdure.core.errors import NotFound
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ToolId, is_id
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolOutcome
 from perdure.domain.tools.search import ToolHit, search_tools
@@ -18,6 +18,7 @@ from perdure.domain.tools.units import (
     build_tool,
     create_tool,
     delete_tool,
+    put_tools,
     update_tool,
     upsert_tool,
 )
@@ -158,9 +159,28 @@ class ToolService:
 
         return await self._app.ports.store.read(load)
 
-    async def attach(self, agent_id: AgentId, name_or_id: str) -> Tool:
-        """Give the agent a tool. Attaching twice is no error. Raises: NotFound, naming those there are; TooMany."""
-        check_text("a tool's name or id", name_or_id)
+    async def load(self, tools: Sequence[str | Callable[..., Any]]) -> tuple[str, ...]:
+        """Make the functions among these usable as tools, and return the names of all.
+
+        Raises: InvalidInput: neither a name nor a function that can be a tool; ToolBuiltIn, AlreadyExists: another kind
+            of tool has the name of a function.
+        """
+        ports, loaded = self._app.ports, Functions()
+        for one in tools:
+            if not isinstance(one, str) and not callable(one):
+                raise InvalidInput(f"a tool is {one!r:.80}: give the name of a tool, or a Python function")
+        names = tuple(one if isinstance(one, str) else loaded.add(one).name for one in tools)
+        if specs := loaded.specs():
+            await ports.store.write(put_tools, specs, ids=ports.ids, at=ports.clock.now())
+            for function in tools:
+                if not isinstance(function, str):
+                    self._app.functions.add(function)
+        return names
+
+    async def attach(self, agent_id: AgentId, tool: str | Callable[..., Any]) -> Tool:
+        """Give the agent a tool: the one of a name or id, or a function, which runs in this process. Attaching twice is
+        no error. Raises: InvalidInput, AlreadyExists; NotFound, naming those there are; TooMany."""
+        (name_or_id,) = await self.load([tool])
 
         def attach(tx: Tx) -> Tool:
             tx.agents.model(agent_id)
