@@ -9,6 +9,7 @@ from __future__ import annotations
 from perdure.app import hook, tool
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
+from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.domain.archives.passages import NewPassage
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.conversations.importing import ImportedMessage
@@ -40,8 +41,11 @@ __all__ = [
     "AsyncFolder",
     "AsyncPerdure",
     "ContextOverview",
+    "Correction",
     "Explanation",
     "Folder",
+    "ForgetPreview",
+    "ForgetResult",
     "Hits",
     "ImportResult",
     "ImportedMessage",
@@ -58,6 +62,7 @@ __all__ = [
     "StepInfo",
     "ToolHit",
     "ToolsByStatus",
+    "UndoResult",
     "Why",
     "hook",
     "tool",
