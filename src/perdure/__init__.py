@@ -148,6 +148,7 @@ if TYPE_CHECKING:
         StepInfo,
         ToolHit,
         ToolsByStatus,
+        TranscriptEntry,
         UndoResult,
         Why,
         hook,
@@ -177,8 +178,8 @@ __all__ = [
     "Settings", "SourceInvalid", "StepInfo", "StoreBusy", "StoreClosed", "StoreDamaged", "StoreError", "StoreFull",
     "StoreReadOnly", "StoreTooNew", "StoreUnavailable", "StoredEvent", "Text", "TextAmbiguous", "TextNotFound",
     "TooMany", "TooManyHops", "Tool", "ToolBuiltIn", "ToolCall", "ToolCode", "ToolDecision", "ToolError", "ToolHit",
-    "ToolListing", "ToolOutcome", "ToolReturn", "ToolRulesInvalid", "ToolsByStatus", "UndoResult", "Usage", "Verdict",
-    "VersionConflict", "Why", "hook", "tool",
+    "ToolListing", "ToolOutcome", "ToolReturn", "ToolRulesInvalid", "ToolsByStatus", "TranscriptEntry", "UndoResult",
+    "Usage", "Verdict", "VersionConflict", "Why", "hook", "tool",
 ]
 
 _HOMES = {
@@ -206,7 +207,7 @@ _HOMES = {
         "ContextOverview", "Correction", "Explanation", "Folder", "ForgetPreview", "ForgetResult", "Hits",
         "ImportResult", "ImportedMessage", "McpState", "MessageHit", "NewBlock", "NewPassage", "PassageHit",
         "Perdure", "Recalled", "Reply", "SearchReport", "Settings", "StepInfo", "ToolHit", "ToolsByStatus",
-        "UndoResult", "Why", "hook", "tool",
+        "TranscriptEntry", "UndoResult", "Why", "hook", "tool",
     ),
 }
 # fmt: on

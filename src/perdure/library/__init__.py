@@ -24,6 +24,7 @@ from perdure.library.reply import Reply
 from perdure.library.services.history import ImportResult
 from perdure.library.services.steps import StepInfo
 from perdure.library.services.tools.mcp import McpState
+from perdure.library.services.transcripts import TranscriptEntry
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archive
 from perdure.library.sync.folders import Folder
@@ -62,6 +63,7 @@ __all__ = [
     "StepInfo",
     "ToolHit",
     "ToolsByStatus",
+    "TranscriptEntry",
     "UndoResult",
     "Why",
     "hook",
