@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pydantic import TypeAdapter
 from perdure.testing import calls
 from tests.server.routed import new_agent, routed
 from tests.support.servers import chunks_of, in_process
+from tests.support.stories import PieceModel, read_stream
 
 STREAMED: TypeAdapter[Any] = TypeAdapter(LettaStreamingResponse)
 MEMGPT = ["conversation_search", "core_memory_append", "core_memory_replace", "memory", "memory_apply_patch"]
@@ -30,7 +32,7 @@ STORY = [
 ]
 
 
-def told(message: dict[str, Any]) -> tuple[str, Any]:
+def told(message: Mapping[str, Any]) -> tuple[str, Any]:
     """(Type, content) of a wire message."""
     match message["message_type"]:
         case "reasoning_message":
@@ -114,6 +116,27 @@ async def test_streams_tell_the_same_story(tmp_path: Path, tokens: bool, backgro
                 start = {"starting_after": chunk["seq_id"], "include_pings": False}
                 again = await stream(client, f"/v1/runs/{run_id}/stream", start)
                 assert again == chunks[place + 1 :]
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_token_stream_shows_what_the_agent_says_while_it_writes(background: bool) -> None:
+    """Thoughts and message come piece by piece; as a call they come when they are whole."""
+    model = PieceModel(SCRIPT[1], SCRIPT[1])
+    async with routed(model=model) as server:
+        agent = await new_agent(server, agent_type="memgpt_agent", include_base_tools=True)
+        path = f"/v1/agents/{agent['id']}/messages"
+        body = {"input": "Hi.", "streaming": True, "stream_tokens": True, "background": background}
+
+        said = [one for _, one in await read_stream(server, path, body | {"include_pings": False})][:-2]
+        called = [one for _, one in await read_stream(server, path, body | {"use_assistant_message": False})][:-2]
+
+        pieces = {kind: [told(one)[1] for one in said if one["message_type"] == kind] for kind, _ in STORY[-2:]}
+        assert {kind: "".join(texts) for kind, texts in pieces.items()} == dict(STORY[-2:])
+        assert [one["message_type"] for one in said] == [kind for kind, texts in pieces.items() for _ in texts]
+        assert background or all(len(texts) > 2 for texts in pieces.values())
+        whole = [one for one in called if one["message_type"] == "tool_call_message"]
+        assert [one["tool_call"].get("name") for one in whole] == ["send_message", None]
+        assert json.loads(whole[1]["tool_call"]["arguments"]) == {"message": "Hello, Ada.", "request_heartbeat": False}
 
 
 async def stream(client: httpx.AsyncClient, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:

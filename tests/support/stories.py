@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure import tool
@@ -48,6 +48,18 @@ class Held:
     reply: ModelReply
 
 
+class PieceModel(ScriptedModel):
+    """A scripted model that streams the arguments of its calls in pieces of four characters."""
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        async for piece in super().respond(request):
+            if isinstance(piece, ModelReply) or piece.kind != "tool_arguments":
+                yield piece
+                continue
+            for start in range(0, len(piece.text), 4):
+                yield replace(piece, text=piece.text[start : start + 4])
+
+
 class Stage(ScriptedModel):
     """A scripted model whose script is set anew for each run; `speaking` is set while it holds an answer."""
 
@@ -68,6 +80,10 @@ class Stage(ScriptedModel):
             return
         async for piece in super().respond(request):
             yield piece
+
+
+class PieceStage(Stage, PieceModel):
+    """A stage that streams the arguments of its calls in pieces."""
 
 
 async def read_stream(server: Routed, path: str, body: Mapping[str, Any]) -> list[tuple[str | None, Chunk]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, get_args
 
@@ -197,7 +197,8 @@ DeltaKind = Literal["text", "reasoning", "tool_name", "tool_arguments"]
 class Delta:
     """A piece of an answer as it streams. `index` numbers the calls of one answer, from 0; 0 for other kinds.
 
-    `awaits`: what a call of this name will wait for, as far as known before it is complete.
+    `awaits`: what a call of this name will wait for, as far as known before it is complete. `loop_arguments`: those of
+    its arguments that are the loop's, told with its name.
     """
 
     step_id: StepId
@@ -207,6 +208,7 @@ class Delta:
     index: int = 0
     call_id: str | None = None
     awaits: Waits | None = None
+    loop_arguments: Sequence[str] = ()
     type: Literal["delta"] = "delta"
 
 
@@ -294,7 +296,8 @@ def _event_of(kind: str, shape: dict[str, Any]) -> Event:
         case "memory.recalled":
             shape["sources"] = tuple(shape["sources"])
         case "delta.streamed":
-            shape["delta"] = Delta(**shape["delta"])
+            delta = Delta(**shape["delta"])
+            shape["delta"] = replace(delta, loop_arguments=tuple(delta.loop_arguments))
         case "run.ended":
             shape["usage"] = Usage(**shape["usage"])
             if failure := shape.get("failure"):

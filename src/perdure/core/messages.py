@@ -15,6 +15,7 @@ from typing import Any, Literal
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, MessageId, RunId, StepId
 from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.json_strings import read_string
 from perdure.core.tools.loops import HEARTBEAT, THINKING, split_arguments
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -124,10 +125,7 @@ class ToolCall:
     @property
     def thoughts(self) -> str:
         """What the model thought before the call; empty if it did not say."""
-        if THINKING not in self.loop_arguments:
-            return ""
-        text = split_arguments(self.arguments, self.loop_arguments)[1].get(THINKING)
-        return text if isinstance(text, str) else ""
+        return (read_string(self.arguments, THINKING) or "") if THINKING in self.loop_arguments else ""
 
     @property
     def requests_heartbeat(self) -> bool:

@@ -26,6 +26,7 @@ from perdure.core.events import (
 from perdure.core.ids import MessageId, StepId
 from perdure.core.messages import Message, ToolCall
 from perdure.core.runs import FAILED_REASONS, Failure, Run
+from perdure.core.text.json_strings import StringMember
 from perdure.domain.conversations.call_batches import batch_of, join_rows
 from perdure.server.wire.messages import (
     CALL_NUMBERS,
@@ -33,7 +34,7 @@ from perdure.server.wire.messages import (
     GROUP_TYPES,
     Display,
     Group,
-    GroupKind,
+    GroupKey,
     call_shape,
     common_fields,
     count_numbers,
@@ -84,23 +85,30 @@ class _Preview:
     """The pieces of a message that were sent before it was whole.
 
     Args:
-        kinds: the groups that have begun, in order: their numbers within the message.
+        groups: those that have begun, in order: their numbers within the message.
         texts: group -> the pieces of its text.
         calls: by their numbers in the model's answer.
+        speeches: the calls that are displayed as messages, by the same numbers: (call id, the reader of its text).
         holds_calls: further calls are not previewed: whether a call waits for somebody, and so its place among the
             others, is known when it is whole.
     """
 
     date: str
-    kinds: list[GroupKind] = field(default_factory=list)
-    texts: dict[GroupKind, list[str]] = field(default_factory=dict)
+    groups: list[GroupKey] = field(default_factory=list)
+    texts: dict[GroupKey, list[str]] = field(default_factory=dict)
     calls: dict[int, _CallPreview] = field(default_factory=dict)
+    speeches: dict[int, tuple[str, StringMember]] = field(default_factory=dict)
     holds_calls: bool = False
 
-    def begin(self, kind: GroupKind) -> None:
+    def begin(self, group: GroupKey) -> None:
         """Give a group the next number, unless it has one."""
-        if kind not in self.kinds:
-            self.kinds.append(kind)
+        if group not in self.groups:
+            self.groups.append(group)
+
+    def add_text(self, group: GroupKey, text: str) -> None:
+        """Remember a piece of a text."""
+        self.begin(group)
+        self.texts.setdefault(group, []).append(text)
 
 
 class Chunks:
@@ -231,7 +239,7 @@ class Chunks:
                     if self._is_new(number + offset):
                         yield shape(offset) | {"tool_call": piece, "tool_calls": piece}
             return
-        pieces = preview.texts.get(group.kind, []) if preview is not None else []
+        pieces = preview.texts.get(group.key, []) if preview is not None else []
         rest = _rest_of_text(group.text, pieces)
         if rest and self._is_new(number):
             yield shape() | (reasoning_fields(rest) if group.kind == "reasoning" else {"content": rest})
@@ -243,39 +251,65 @@ class Chunks:
         preview = self._previews.get(delta.message_id)
         if preview is None:
             preview = self._previews[delta.message_id] = _Preview(second(now))
-        kind: GroupKind = delta.kind if delta.kind in ("text", "reasoning") else "calls"
-        fields = self._call_fields(delta, preview) if kind == "calls" else _text_fields(delta, kind, preview)
-        if fields is None or not self._is_new(number) or not self._display.includes(GROUP_TYPES[kind]):
+        if delta.kind == "text" or delta.kind == "reasoning":
+            group: GroupKey = (delta.kind, "")
+            preview.add_text(group, delta.text)
+            fields = {"content": delta.text} if delta.kind == "text" else reasoning_fields(delta.text)
+        elif (piece := self._call_piece(delta, preview)) is not None:
+            group, fields = piece
+        else:
+            return
+        message_type = GROUP_TYPES[group[0]]
+        if not self._is_new(number) or not self._display.includes(message_type):
             return
         yield FIRST_FIELDS | {
             "id": delta.message_id,
             "date": preview.date,
-            "message_type": GROUP_TYPES[kind],
-            "otid": otid(delta.message_id, preview.kinds.index(kind)),
+            "message_type": message_type,
+            "otid": otid(delta.message_id, preview.groups.index(group)),
             "step_id": delta.step_id,
             "seq_id": number,
             "run_id": self.run.id,
             **fields,
         }
 
-    def _call_fields(self, delta: Delta, preview: _Preview) -> dict[str, Any] | None:
-        """The fields of a piece of a call, which `preview` remembers; None if it is sent when it is whole."""
+    def _call_piece(self, delta: Delta, preview: _Preview) -> tuple[GroupKey, dict[str, Any]] | None:
+        """The group and the fields of a piece of a call, which `preview` remembers; None: nothing is sent for it."""
+        group: GroupKey = ("calls", "")
         if delta.kind == "tool_name":
-            if self._display.use_assistant_message and delta.text == self._display.tool_name:
+            call_id = delta.call_id or ""
+            if self._display.speaks_by(delta.text):
+                if not preview.holds_calls and delta.awaits is None:
+                    preview.speeches[delta.index] = call_id, StringMember(self._display.tool_argument)
                 return None
             preview.holds_calls = preview.holds_calls or delta.awaits is not None
-            if preview.holds_calls:
+            if preview.holds_calls or not self._display.previews(delta.text, delta.loop_arguments):
                 return None
-            preview.calls[delta.index] = call = _CallPreview(delta.text, delta.call_id or "")
-            preview.begin("calls")
+            preview.calls[delta.index] = call = _CallPreview(delta.text, call_id)
+            preview.begin(group)
             piece = {"name": call.name, "tool_call_id": call.call_id}
+        elif delta.index in preview.speeches:
+            return _speech_piece(delta, preview)
         elif delta.index not in preview.calls:
             return None
         else:
             call = preview.calls[delta.index]
             call.pieces.append(delta.text)
             piece = {"arguments": delta.text, "tool_call_id": call.call_id}
-        return {"tool_call": piece, "tool_calls": piece}
+        return group, {"tool_call": piece, "tool_calls": piece}
+
+
+def _speech_piece(delta: Delta, preview: _Preview) -> tuple[GroupKey, dict[str, Any]] | None:
+    """The group and the field of a piece of a call that is displayed as a message; None: no text is in it."""
+    call_id, reader = preview.speeches[delta.index]
+    group: GroupKey = ("speech", call_id)
+    text = reader.read(delta.text)
+    if reader.has_begun:
+        preview.begin(group)
+    if not text:
+        return None
+    preview.add_text(group, text)
+    return group, {"content": text}
 
 
 def _ends_batch(event: Event, row: Message) -> bool:
@@ -283,13 +317,6 @@ def _ends_batch(event: Event, row: Message) -> bool:
     if isinstance(event, MessageAdded):
         return event.message is not None and batch_of(event.message) != batch_of(row)
     return isinstance(event, StepStarted | RunEnded | DeltaStreamed)
-
-
-def _text_fields(delta: Delta, kind: GroupKind, preview: _Preview) -> dict[str, Any]:
-    """The fields of a piece of text or reasoning, which `preview` remembers."""
-    preview.begin(kind)
-    preview.texts.setdefault(kind, []).append(delta.text)
-    return {"content": delta.text} if kind == "text" else reasoning_fields(delta.text)
 
 
 def _rest_of_text(text: str, pieces: list[str]) -> str:

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import MessageId
-from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import (
     SEND_MESSAGE,
     CompactionNote,
@@ -24,7 +23,7 @@ from perdure.core.messages import (
     ToolCall,
     ToolResult,
 )
-from perdure.core.tools.arguments import ARGUMENTS
+from perdure.core.text.json_strings import read_string
 from perdure.core.tools.loops import THINKING, split_arguments
 
 MessageType = Literal[
@@ -47,6 +46,9 @@ _WITHOUT_VALUE = frozenset(
 _SEARCHES = frozenset({"archival_memory_search", "conversation_search", "search_memory"})
 
 GroupKind = Literal["reasoning", "text", "calls", "waiting", "speech"]
+
+GroupKey = tuple[GroupKind, str]
+"""A group within its message; of a message that a tool sent with the id of the call, else with an empty text."""
 
 GROUP_TYPES: dict[GroupKind, MessageType] = {
     "reasoning": "reasoning_message",
@@ -107,13 +109,18 @@ class Display:
 
     def speech(self, call: ToolCall) -> str | None:
         """The text of a call that is displayed as a message; None: it is displayed as a call."""
-        if not self.use_assistant_message or call.name != self.tool_name:
+        if not self.speaks_by(call.name):
             return None
-        try:
-            text = parse_json(call.arguments, ARGUMENTS)[self.tool_argument]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return None
-        return text if isinstance(text, str) else None
+        return read_string(call.arguments, self.tool_argument)
+
+    def speaks_by(self, tool_name: str) -> bool:
+        """Whether calls of this tool are displayed as messages."""
+        return self.use_assistant_message and tool_name == self.tool_name
+
+    def previews(self, tool_name: str, loop_arguments: Sequence[str]) -> bool:
+        """Whether a stream shows the pieces of a call as they come. With thoughts in it, they are not what the client
+        gets in the end."""
+        return not self.speaks_by(tool_name) and THINKING not in loop_arguments
 
     def results(self, message: Message) -> Sequence[ToolResult]:
         """The results of a tool's message, without those that only say that a message was sent."""
@@ -138,6 +145,11 @@ class Group:
     speech: str = ""
 
     @property
+    def key(self) -> GroupKey:
+        """The group within its message."""
+        return self.kind, self.calls[0].call_id if self.kind == "speech" else ""
+
+    @property
     def type(self) -> MessageType:
         """The type of the wire message."""
         return GROUP_TYPES[self.kind]
@@ -154,29 +166,33 @@ class Group:
 
 
 def groups_of(message: Message, display: Display) -> list[Group]:
-    """The groups of a model's answer: reasoning, text and calls, in the order in which each kind begins; then messages
-    that a tool sent; then the calls that wait for approval. Thoughts in a call are reasoning."""
-    kinds: dict[GroupKind, list[Part]] = {}
-    speeches: list[tuple[ToolCall, str]] = []
+    """The groups of a model's answer: reasoning, text, calls and each message that a tool sent, in the order in which
+    each begins in a stream; then what a stream shows when it is whole; last the calls that wait for approval. Thoughts
+    in a call are reasoning."""
+    kinds: dict[GroupKey, tuple[list[Part], str]] = {}
+    late: list[tuple[ToolCall, str]] = []
     calls: list[Part] = []
     waiting: list[Part] = []
     held = False
     for part in message.parts:
         if isinstance(part, ToolCall) and part.thoughts:
-            kinds.setdefault("reasoning", []).append(Reasoning(part.thoughts))
+            kinds.setdefault(("reasoning", ""), ([], ""))[0].append(Reasoning(part.thoughts))
         if isinstance(part, ToolCall) and (text := display.speech(part)) is not None:
-            speeches.append((part, text))
+            if held or part.awaits is not None:
+                late.append((part, text))
+            else:
+                kinds["speech", part.call_id] = ([part], text)
         elif isinstance(part, ToolCall):
             held = held or part.awaits is not None
             (calls if part.awaits is None else waiting).append(part)
-            if not held and not (display.use_assistant_message and part.name == display.tool_name):
-                kinds.setdefault("calls", calls)  # a stream shows it as it comes
+            if not held and display.previews(part.name, part.loop_arguments):
+                kinds.setdefault(("calls", ""), (calls, ""))
         elif isinstance(part, (Text, Reasoning)):
-            kinds.setdefault("text" if isinstance(part, Text) else "reasoning", []).append(part)
+            kinds.setdefault(("text" if isinstance(part, Text) else "reasoning", ""), ([], ""))[0].append(part)
     if calls:
-        kinds.setdefault("calls", calls)
-    ordered: list[tuple[GroupKind, list[Part], str]] = [(kind, parts, "") for kind, parts in kinds.items()]
-    ordered += [("speech", [call], text) for call, text in speeches]
+        kinds.setdefault(("calls", ""), (calls, ""))
+    ordered: list[tuple[GroupKind, list[Part], str]] = [(kind, *group) for (kind, _), group in kinds.items()]
+    ordered += [("speech", [call], text) for call, text in late]
     if waiting:
         ordered.append(("waiting", waiting, ""))
     groups: list[Group] = []

@@ -1,0 +1,124 @@
+"""A string of a JSON object, read while the object is being written."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from perdure.core.text.json_encoder import encodable
+
+_RUN = re.compile(
+    r'(?:[^"\\]|\\["\\/bfnrt]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}'
+    r"|\\u(?![dD][89abAB])[0-9a-fA-F]{4})+"
+)
+"""What can be decoded by itself: letters and whole escapes."""
+
+_BEGUN = re.compile(
+    r"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?))?"
+)
+"""An escape, or a pair of them, that more text may complete."""
+
+_LONE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}")
+
+
+class StringMember:
+    """Reads one member of a JSON object, if it is a string, from the pieces of the object's text. The first member of
+    the name counts, and only one of the object itself. A text that breaks off, or is no JSON, gives what stands before.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._rest = ""  # not read yet
+        self._place = "object"
+        self._depth = 0
+        self._key: list[str] = []
+        self.has_begun = False
+        """Whether the string has begun; it may be empty."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more can follow."""
+        return self._place == "end"
+
+    def read(self, piece: str) -> str:
+        """The part of the string that this piece completes; often empty."""
+        text, self._rest = self._rest + piece, ""
+        found: list[str] = []
+        at = 0
+        while at < len(text) and self._place != "end":
+            if self._place in ("key", "string", "other string"):
+                at = self._read_string(text, at, found)
+            else:
+                self._read_mark(text[at])
+                at += 1
+        return "".join(found)
+
+    def _read_string(self, text: str, at: int, found: list[str]) -> int:
+        """Read within a string, up to the returned place."""
+        if text[at] == '"':
+            self._end_string()
+            return at + 1
+        if run := _RUN.match(text, at):
+            self._take(_decode(run.group()), found)
+            return run.end()
+        if _BEGUN.fullmatch(text, at):
+            self._rest = text[at:]
+            return len(text)
+        if lone := _LONE.match(text, at):
+            self._take("\N{REPLACEMENT CHARACTER}", found)
+            return lone.end()
+        self._place = "end"  # no JSON
+        return len(text)
+
+    def _take(self, text: str, found: list[str]) -> None:
+        """Keep a part of a key or of the string."""
+        if self._place == "key":
+            self._key.append(text)
+        elif self._place == "string":
+            found.append(text)
+
+    def _end_string(self) -> None:
+        """A string ends: the one that is read, a key or another."""
+        if self._place == "string":
+            self._place = "end"
+        elif self._place == "key":
+            self._place = "value" if "".join(self._key) == self._name else "other value"
+            self._key = []
+        else:
+            self._place = "other value"
+
+    def _read_mark(self, mark: str) -> None:
+        """Read one character outside strings."""
+        if mark.isspace() or (self._place == "value" and mark == ":"):
+            return
+        match self._place:
+            case "object":
+                self._place = "members" if mark == "{" else "end"
+            case "members":
+                self._place = "key" if mark == '"' else "end"
+            case "value":
+                self.has_begun = mark == '"'
+                self._place = "string" if self.has_begun else "end"
+            case _ if mark == '"':
+                self._place = "other string"
+            case _ if mark in "{[":
+                self._depth += 1
+            case _ if mark in "}]":
+                self._depth -= 1
+                self._place = "end" if self._depth < 0 else self._place
+            case _ if mark == "," and not self._depth:
+                self._place = "members"
+            case _:
+                pass
+
+
+def read_string(text: str, name: str) -> str | None:
+    """The string under this name in the text of a JSON object, as far as it goes; None: there is none."""
+    member = StringMember(name)
+    found = member.read(text)
+    return found if member.has_begun else None
+
+
+def _decode(escaped: str) -> str:
+    """The text of a string's inside."""
+    return encodable(json.loads(f'"{escaped}"', strict=False)) if "\\" in escaped else encodable(escaped)
