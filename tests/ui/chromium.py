@@ -11,7 +11,7 @@ from typing import Literal
 
 import axe_playwright_python  # type: ignore[import-untyped]
 import pytest
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -46,21 +46,27 @@ class Seen:
 
 
 @contextlib.asynccontextmanager
-async def browser(
-    address: str, *, width: int = 1280, height: int = 800, theme: Theme = "light"
-) -> AsyncIterator[tuple[Page, Seen]]:
-    """A page of a browser that has nothing stored, and what it sees."""
+async def launch() -> AsyncIterator[Browser]:
+    """A running Chromium."""
     async with async_playwright() as playwright:
         # Chromium's own sandbox can't be made inside a container; only this server's pages are opened.
         chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
-            context = await chromium.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
-            page, seen = await context.new_page(), Seen(address)
-            page.set_default_timeout(15_000)
-            seen.listen(page)
-            yield page, seen
+            yield chromium
         finally:
             await chromium.close()
+
+
+@contextlib.asynccontextmanager
+async def open_page(
+    chromium: Browser, address: str, *, width: int = 1280, height: int = 800, theme: Theme = "light"
+) -> AsyncIterator[tuple[Page, Seen]]:
+    """A page that shares no cookies or storage with other pages, and what it sees."""
+    async with await chromium.new_context(viewport={"width": width, "height": height}, color_scheme=theme) as context:
+        page, seen = await context.new_page(), Seen(address)
+        page.set_default_timeout(15_000)
+        seen.listen(page)
+        yield page, seen
 
 
 async def serious_findings(page: Page) -> list[str]:

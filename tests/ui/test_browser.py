@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page
+from playwright.async_api import Browser, Page
 
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.server.config import ServerConfig
 from perdure.testing import ScriptedModel, calls, says
 from tests.support.servers import listening, open_library
-from tests.ui.chromium import Theme, browser, needs_chromium, serious_findings
+from tests.ui.chromium import Theme, launch, needs_chromium, open_page, serious_findings
 from tests.ui.payloads import PAYLOADS
 
 pytestmark = needs_chromium
@@ -25,6 +25,12 @@ long_form = pytest.mark.skipif(os.environ.get("PERDURE_FAULTS") != "full", reaso
 FIRST_VIEW_BYTES = 300_000
 PATHS = ("/", "/runs", "/approvals", "/connections", "/data", "/settings")
 OF_AGENT = ("", "/context", "/memory", "/memory?block=human", "/tools")
+
+
+@pytest.fixture(scope="module")
+async def chromium() -> AsyncIterator[Browser]:
+    async with launch() as browser:
+        yield browser
 
 
 @contextlib.asynccontextmanager
@@ -52,13 +58,13 @@ EDIT = calls("memory_replace", label="human", old_string="tea", new_string="coff
 
 
 @pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=long_form)])
-async def test_every_page_is_sound(tmp_path: Path, theme: Theme) -> None:
+async def test_every_page_is_sound(chromium: Browser, tmp_path: Path, theme: Theme) -> None:
     """On a phone in the light, on a desk in the dark: no error, nothing from elsewhere, nothing that axe calls
     serious, no sideways scrolling, and a small first view."""
     width = 390 if theme == "light" else 1280
     async with open_dashboard(tmp_path, EDIT, says("Noted.")) as (address, library):
-        paths = ["/", *await fill(library)]
-        async with browser(address, width=width, theme=theme) as (page, seen):
+        paths = await fill(library)
+        async with open_page(chromium, address, width=width, theme=theme) as (page, seen):
             sizes = []
             page.on("response", lambda response: sizes.append(int(response.headers.get("content-length", 0))))
             for path in paths:
@@ -72,7 +78,7 @@ async def test_every_page_is_sound(tmp_path: Path, theme: Theme) -> None:
     assert [problem for problem in seen.problems if expected not in problem] == []
 
 
-async def test_no_text_of_others_runs(tmp_path: Path) -> None:
+async def test_no_text_of_others_runs(chromium: Browser, tmp_path: Path) -> None:
     """Forty payloads, in every field that a user, a model or a tool can fill."""
     whole = "\n".join(PAYLOADS)
     script = [calls("memory_insert", label="human", new_string=whole), calls("nothing", text=whole), says(whole)]
@@ -83,7 +89,7 @@ async def test_no_text_of_others_runs(tmp_path: Path) -> None:
         run_id = (await agent.steps())[0].run_id
         step = (await agent.steps())[0].id
         paths = ["/", *(f"/agents/{agent.id}{path}" for path in OF_AGENT), f"/runs/{run_id}?step={step}", "/runs"]
-        async with browser(address) as (page, seen):
+        async with open_page(chromium, address) as (page, seen):
             for path in paths:
                 await page.goto(address + path)
                 await page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
@@ -106,11 +112,11 @@ async def agent_of(library: AsyncPerdure) -> AsyncAgent:
     return agent
 
 
-async def test_first_tasks_need_no_mouse(tmp_path: Path) -> None:
+async def test_first_tasks_need_no_mouse(chromium: Browser, tmp_path: Path) -> None:
     """Create an agent, find a wrong memory, correct it, see why an answer was given, undo."""
     async with (
         open_dashboard(tmp_path, EDIT, says("Noted.")) as (address, library),
-        browser(address) as (page, seen),
+        open_page(chromium, address) as (page, seen),
     ):
         await page.goto(address)
         await press_until(page, "input[name=name]")
@@ -153,11 +159,11 @@ async def test_first_tasks_need_no_mouse(tmp_path: Path) -> None:
     assert seen.problems == []
 
 
-async def test_a_message_streams_into_the_page_and_typing_stays(tmp_path: Path) -> None:
+async def test_a_message_streams_into_the_page_and_typing_stays(chromium: Browser, tmp_path: Path) -> None:
     """What is typed while the agent answers is still there when the answer has come."""
     async with open_dashboard(tmp_path, says("A long answer. " * 50)) as (address, library):
         agent = await library.create_agent("Ada")
-        async with browser(address) as (page, seen):
+        async with open_page(chromium, address) as (page, seen):
             await page.goto(f"{address}/agents/{agent.id}")
             await page.fill("#text", "hello")
             await page.press("#text", "Enter")
@@ -172,11 +178,11 @@ async def test_a_message_streams_into_the_page_and_typing_stays(tmp_path: Path) 
     assert seen.problems == []
 
 
-async def test_pages_follow_what_happens_elsewhere(tmp_path: Path) -> None:
+async def test_pages_follow_what_happens_elsewhere(chromium: Browser, tmp_path: Path) -> None:
     """Home shows a new run, and another tab's chat a message sent by a program; what is typed there stays."""
     async with open_dashboard(tmp_path, says("Good morning."), says("Good night.")) as (address, library):
         agent = await library.create_agent("Ada")
-        async with browser(address) as (page, seen):
+        async with open_page(chromium, address) as (page, seen):
             await page.goto(address)
             await page.wait_for_selector("#main .card-title")
             await agent.send("hello")
@@ -192,10 +198,10 @@ async def test_pages_follow_what_happens_elsewhere(tmp_path: Path) -> None:
     assert seen.problems == []
 
 
-async def test_a_page_that_is_being_filled_in_waits(tmp_path: Path) -> None:
+async def test_a_page_that_is_being_filled_in_waits(chromium: Browser, tmp_path: Path) -> None:
     async with open_dashboard(tmp_path, says("Good morning.")) as (address, library):
         agent = await library.create_agent("Ada")
-        async with browser(address) as (page, seen):
+        async with open_page(chromium, address) as (page, seen):
             await page.goto(address)
             await page.click("summary:has-text('New agent')")
             await page.fill("input[name=name]", "Bob")
@@ -213,10 +219,10 @@ async def test_a_page_that_is_being_filled_in_waits(tmp_path: Path) -> None:
     assert seen.problems == []
 
 
-async def test_a_foreign_page_can_neither_frame_nor_call_the_dashboard(tmp_path: Path) -> None:
+async def test_a_foreign_page_can_neither_frame_nor_call_the_dashboard(chromium: Browser, tmp_path: Path) -> None:
     async with open_dashboard(tmp_path) as (address, library):
         await library.create_agent("Ada")
-        async with browser(address) as (page, _):
+        async with open_page(chromium, address) as (page, _):
             await page.route(
                 "http://evil.test/",
                 lambda route: route.fulfill(
