@@ -70,9 +70,12 @@ def warm(module: str, environment: Mapping[str, str]) -> Path:
 
 
 def _is_read_at_start(variable: tuple[str, str]) -> bool:
-    """Whether it is Python's own start that reads it: a program with another value needs another server."""
+    """Whether it is Python's own start that reads it: a program with another value needs another server.
+
+    PYTHONPATH needs none: the fork puts its folders in place.
+    """
     name, _ = variable
-    return name.startswith(("PYTHON", "LC_")) or name == "LANG"
+    return name != "PYTHONPATH" and (name.startswith(("PYTHON", "LC_")) or name == "LANG")
 
 
 @functools.cache

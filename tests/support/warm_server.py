@@ -20,7 +20,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 LENGTH_BYTES = 8
@@ -112,6 +112,7 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
     for descriptor, stream in enumerate(streams):
         os.dup2(stream, descriptor)
         os.close(stream)
+    sys.path[: len(_python_path(os.environ))] = _python_path(request["environment"])
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
@@ -119,6 +120,11 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
     sys.stdin = _text(0, sys.stdin)
     sys.stdout = _text(1, sys.stdout)
     sys.stderr = _text(2, sys.stderr)
+
+
+def _python_path(environment: Mapping[str, str]) -> list[str]:
+    """The folders that Python puts first into `sys.path` at its start."""
+    return list(filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)))
 
 
 def _text(descriptor: int, before: Any) -> Any:
