@@ -62,7 +62,7 @@ class FullStore:
         path = operation.path.format_map(paths)
         return f"{path}?agent_id={self.paths['agent_id']}" if path == "/v1/conversations/" else path
 
-    def largest(self, document: Mapping[str, Any], size: int) -> Largest:
+    def largest(self, document: Mapping[str, Any], size: int, items: int = 20_000) -> Largest:
         """What makes bodies that this store takes."""
         half = size // 2
         most = {
@@ -89,7 +89,7 @@ class FullStore:
                 self.limits.metadata_limit_chars // 20,
             ),
         }
-        return Largest(document, self._known(), most, size)
+        return Largest(document, self._known(), most, size, items)
 
     def _known(self) -> dict[str, Any]:
         def message(number: int) -> Any:

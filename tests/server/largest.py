@@ -11,10 +11,6 @@ from typing import Any
 
 Shape = Mapping[str, Any]
 
-ITEMS = 20_000
-"""About so many items a body has: lists within others are shorter where it would be more, so that there is room for
-texts."""
-
 METHODS = ("post", "put", "patch", "delete")
 """Those of routes that write."""
 
@@ -74,21 +70,25 @@ class Largest:
         known: field, or model and field with a dot between -> what stands in its place: a value, or a function of the
             item's number; `field[]` is an item of a list.
         most: field -> how long its texts may be, in characters; what is not named may take all that is left.
+        items: about so many a body has: lists within others are shorter where it would be more, so that there is room
+            for texts.
     """
 
     document: Shape
     known: Mapping[str, Any]
     most: Mapping[str, int]
     size: int
+    items: int = 20_000
     _pool: str = field(default="", init=False)
 
     def body(self, operation: Operation) -> Any:
         """The largest body of a route."""
         assert operation.body is not None
         self._pool = self._pool or words(self.size // 7)
-        made = self._value(operation.body, "", 0, ITEMS)
-        texts = [one for one in _leaves(made) if isinstance(one, Text)]
-        share, left = 0, self.size - sum(4 + len(str(one)) for one in _leaves(made) if not isinstance(one, Text))
+        made = self._value(operation.body, "", 0, self.items)
+        leaves = [*_leaves(made)]
+        texts = [one for one in leaves if isinstance(one, Text)]
+        share, left = 0, self.size - sum(4 + len(str(one)) for one in leaves if not isinstance(one, Text))
         for count, text in zip(itertools.count(len(texts), -1), sorted(texts, key=lambda one: one.most), strict=False):
             share = min(text.most, max(1, left // count - 4))
             text.most, left = share, left - share - 4
