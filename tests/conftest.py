@@ -32,7 +32,7 @@ pytest.register_assert_rewrite("perdure.testing", "tests.contracts")
 
 # A loaded machine is slow, not wrong: a time limit per example fails tests that hold. Examples differ from run to run,
 # so many short runs see what a long one does; `make faults` is the long one.
-EXAMPLES = 500 if os.environ.get("PERDURE_FAULTS") == "full" else 25
+EXAMPLES = 500 if os.environ.get("PERDURE_FAULTS") == "full" else 15
 settings.register_profile("perdure", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("perdure")
 

@@ -28,7 +28,7 @@ from tests.support.kill_target import STEPS
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 ROUNDS = 10 if FULL else 1
-KILLS = 20 if FULL else 5  # in each round
+KILLS = 20 if FULL else 3  # in each round
 DELAY_S = 0.15
 STUCK_S = 5.0
 """A run may be unended for this long after a start."""
@@ -185,7 +185,7 @@ def test_a_store_killed_while_it_is_made_can_be_opened(tmp_path: Path) -> None:
 
     async def story() -> None:
         chance = random.Random(0)
-        for number in range(20 if FULL else 3):
+        for number in range(20 if FULL else 2):
             place = Place(tmp_path / str(number))
             place.folder.mkdir()
             child = await Child.start(place)

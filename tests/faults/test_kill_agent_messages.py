@@ -18,7 +18,7 @@ from tests.support.warm import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("writing_program.py")
-KILLS = 100 if os.environ.get("PERDURE_FAULTS") == "full" else 3
+KILLS = 100 if os.environ.get("PERDURE_FAULTS") == "full" else 2
 
 
 def killed(store: Path, first: int, chance: random.Random) -> int:

@@ -21,7 +21,7 @@ from perdure.testing import InlineStore, ScriptedModel
 from tests.simulator.invariants import check_agent
 
 SRC = Path(__file__).resolve().parents[2] / "src"
-KILLS = 100 if os.environ.get("PERDURE_FAULTS") == "full" else 4
+KILLS = 100 if os.environ.get("PERDURE_FAULTS") == "full" else 2
 MODEL = "test/scripted"
 
 # It sends one message after another, each with a key, and tells when it begins and when each is answered.

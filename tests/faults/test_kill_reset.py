@@ -20,7 +20,7 @@ from tests.faults.children import Child, Line, Place, open_store
 from tests.support.kill_target import MODEL
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
-ROUNDS = 60 if FULL else 5
+ROUNDS = 60 if FULL else 3
 DELAY_S = 0.02
 """The reset is stored within about this."""
 

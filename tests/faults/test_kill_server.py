@@ -28,7 +28,7 @@ from tests.wire.obedient import MODEL, Server, obey
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 ROUNDS = 10 if FULL else 1
-KILLS = 20 if FULL else 4  # in each round
+KILLS = 20 if FULL else 2  # in each round
 DELAY_S = 0.3
 STUCK_S = 20.0
 """A message may be unanswered for this long while the server lives."""

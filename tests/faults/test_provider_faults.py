@@ -106,8 +106,11 @@ BROKEN_CALLS: Mapping[str, tuple[ToolCall, ...]] = {
 }
 
 both = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-# One call before is between none and several: the long form has it too.
-after_calls = pytest.mark.parametrize("before", [0, 1, 3] if os.environ.get("PERDURE_FAULTS") == "full" else [0, 3])
+FULL = os.environ.get("PERDURE_FAULTS") == "full"
+# One call before is between none and several: the long form has it too. Of tests with many cases the short form has
+# only those after several.
+after_calls = pytest.mark.parametrize("before", [0, 1, 3] if FULL else [0, 3])
+some_after_calls = pytest.mark.parametrize("before", [0, 1, 3] if FULL else [3])
 
 
 def before_lines(count: int) -> list[HttpLine]:
@@ -201,7 +204,7 @@ async def agent_with_provider(
             yield AgentWithProvider(agent, server, looked, outcome)
 
 
-@after_calls
+@some_after_calls
 @both
 @pytest.mark.parametrize("fault", [*RETRIED, *FINAL], ids=str)
 async def test_a_fault_that_lasts_ends_the_run_with_its_reason(fault: Fault, stream: bool, before: int) -> None:
@@ -220,7 +223,7 @@ async def test_a_fault_that_lasts_ends_the_run_with_its_reason(fault: Fault, str
         await it.check(looked=before)
 
 
-@after_calls
+@some_after_calls
 @both
 @pytest.mark.parametrize("fault", RETRIED[:-1], ids=str)
 async def test_a_fault_that_passes_is_not_noticed(fault: Fault, stream: bool, before: int) -> None:
@@ -234,7 +237,7 @@ async def test_a_fault_that_passes_is_not_noticed(fault: Fault, stream: bool, be
         await it.check(looked=before)
 
 
-@after_calls
+@some_after_calls
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "broken"])
 @pytest.mark.parametrize("after", range(CHUNKS))
 async def test_a_stream_may_be_cut_at_every_chunk(after: int, clean: bool, before: int) -> None:
@@ -258,7 +261,7 @@ async def test_a_stream_may_be_cut_at_every_chunk(after: int, clean: bool, befor
             await it.check(looked=before)
 
 
-@after_calls
+@some_after_calls
 @pytest.mark.parametrize("after", range(8))
 async def test_an_answer_in_one_piece_may_be_cut_anywhere(after: int, before: int) -> None:
     """Nothing of it was handed out, so it is tried again."""
@@ -270,7 +273,7 @@ async def test_an_answer_in_one_piece_may_be_cut_anywhere(after: int, before: in
         await it.check(looked=before)
 
 
-@after_calls
+@some_after_calls
 @pytest.mark.parametrize("at", range(CHUNKS))
 async def test_every_chunk_may_be_malformed(at: int, before: int) -> None:
     """An answer with a hole is no answer; nothing of it is run."""
@@ -284,7 +287,7 @@ async def test_every_chunk_may_be_malformed(at: int, before: int) -> None:
         await it.check(looked=before)
 
 
-@after_calls
+@some_after_calls
 @both
 @pytest.mark.parametrize("name", BROKEN_CALLS)
 async def test_a_call_that_can_not_be_run_is_answered_to_the_model(name: str, stream: bool, before: int) -> None:
