@@ -21,6 +21,7 @@ from letta_client.types.agents import LettaStreamingResponse
 from letta_client.types.agents.letta_streaming_response import LettaStopReason
 
 from tests.docs.letta_table import state_of
+from tests.support.warm import warm
 from tests.toolbox.mcp.servers import running
 from tests.wire.arguments import MISSING, TABLE
 from tests.wire.every_operation import Outcomes, call_all
@@ -40,10 +41,11 @@ def mcp_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 async def called_by_the_older_client(mcp_url: str) -> Any:
     """What the program prints with the older client on its path."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (OLD, ROOT, ROOT / "src")))}
     program = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.wire.every_operation", mcp_url),
+        *(warm("tests.wire.every_operation", environment), mcp_url),
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (OLD, ROOT, ROOT / "src")))},
+        env=environment,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
