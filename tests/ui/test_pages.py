@@ -188,3 +188,40 @@ async def test_an_unknown_agent_is_a_page_that_says_so() -> None:
 
     assert page.status_code == 404
     assert "Go to the home page" in text_of(page.text)
+
+
+async def test_a_run_is_replayed_and_exported_on_its_page() -> None:
+    """Old and new answers stand side by side; an unknown model is refused on the page."""
+    async with dashboard(says("Old answer."), says("New answer.")) as (client, library):
+        agent = await library.create_agent("Ada")
+        run_id = (await agent.send("Hello")).run_id
+        page = await client.post(f"/runs/{run_id}/replay", data={"model": "", "system": HOSTILE})
+        refused = await client.post(f"/runs/{run_id}/replay", data={"model": "test/unknown"})
+        export = await client.get(f"/runs/{run_id}/export")
+        missing = await client.get("/runs/run-x/export")
+        count = await agent.message_count()
+
+    shown = text_of(page.text)
+    assert shown.index("Old answer.") < shown.index("New answer.") and "The replay ended: it answered." in shown
+    assert HOSTILE in shown and "<script>alert" not in page.text
+    assert refused.status_code == 404 and "test/unknown" in text_of(refused.text)
+    assert export.json()["id"] == run_id and "attachment" in export.headers["content-disposition"]
+    assert (missing.status_code, count) == (404, 2)
+
+
+async def test_a_message_is_edited_in_a_fork() -> None:
+    """The form holds its text; the new conversation has what came before, and the changed text."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        await agent.send("one")
+        await agent.send("two")
+        asked = next(message for message in await agent.messages() if message.text == "two")
+        form = await client.get(f"/agents/{agent.id}", params={"edit": asked.id})
+        answer = await client.post(f"/agents/{agent.id}/fork", data={"message_id": asked.id, "text": "changed"})
+        made = (await agent.conversations())[-1]
+        texts = [message.text for message in await agent.messages(conversation=made.id)]
+        old = [message.text for message in await agent.messages(conversation=(await agent.conversations())[0].id)]
+
+    assert "Fork and send" in text_of(form.text) and ">two</textarea>" in form.text
+    assert answer.headers["hx-redirect"] == f"/agents/{agent.id}?conversation={made.id}"
+    assert texts[:3] == ["one", "OK.", "changed"] and old == ["one", "OK.", "two", "OK."]

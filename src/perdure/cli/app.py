@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.groups import mcp_app, secret_app, tool_app
+from perdure.cli.groups import mcp_app, run_app, secret_app, tool_app
 from perdure.cli.run import Agent, AsJson, LastAgent, Yes, command, run_and_exit
 
 # Without rich markup typer does not import rich, which would triple the time of `--help`.
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 app.add_typer(secret_app, name="secret")
 app.add_typer(tool_app, name="tool")
+app.add_typer(run_app, name="run")
 app.add_typer(mcp_app, name="mcp")
 
 

@@ -17,9 +17,11 @@ def _group(help: str) -> typer.Typer:
 
 tool_app = _group("Keep tools of your own, run in a sandbox.")
 mcp_app = _group("Tools of MCP servers for agents.")
+run_app = _group("Look into runs, and repeat them elsewhere.")
 secret_app = _group("Keep values that tools need, encrypted.")
 
 ToolName = Annotated[str, typer.Argument(metavar="NAME", help="Name or id of the tool.")]
+RunName = Annotated[str, typer.Argument(metavar="ID", help="The id of the run.")]
 ToolOwner = Annotated[
     str | None, typer.Option("--agent", metavar="AGENT", help="Name or id; by default the agent used last.")
 ]
@@ -90,6 +92,55 @@ def detach_tool(name: ToolName, agent: ToolOwner = None) -> None:
 @command(tool_app, "tools.remove_tool", name="remove")
 def remove_tool(name: ToolName) -> None:
     """Take a tool from all agents and remove it."""
+
+
+@command(run_app, "runs.list_runs", name="list")
+def list_runs(
+    agent: Annotated[str | None, typer.Argument(metavar="AGENT", help="Name or id; by default of all.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, newest first."""
+
+
+@command(run_app, "runs.show_run", name="show")
+def show_run(run_id: RunName, as_json: AsJson = False) -> None:
+    """Show the time line of a run, its steps with tokens and price, and its messages."""
+
+
+@command(run_app, "runs.cancel_run", name="cancel")
+def cancel_run(run_id: RunName, as_json: AsJson = False) -> None:
+    """Ask a run to stop."""
+
+
+@command(run_app, "runs.export_run", name="export")
+def export_run(run_id: RunName) -> None:
+    """Print a run as JSON: messages, and steps with requests and responses. Keys are masked."""
+
+
+@command(run_app, "runs.replay_run", name="replay")
+def replay_run(
+    run_id: RunName,
+    model: Annotated[str | None, typer.Option("--model", metavar="HANDLE", help="Another model.")] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", metavar="FILE", help="The whole system text instead; - is stdin.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send the requests of a run again, and compare the answers.
+
+    Nothing is stored and no tool runs: the model is given the recorded results. Where it calls something else, the
+    replay ends.
+    """
+
+
+@command(run_app, "runs.fork_run", name="fork")
+def fork_run(
+    message_id: Annotated[str, typer.Argument(metavar="MESSAGE", help="The id of a message.")],
+    before: Annotated[bool, typer.Option("--before", help="Leave the message itself out.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Begin a new conversation with a copy of what was said up to a message."""
 
 
 @command(mcp_app, "mcp.add_server", name="add")

@@ -30,6 +30,7 @@ from perdure.library.corrections import AsyncCorrections
 from perdure.library.folders import AsyncAgentFiles
 from perdure.library.images import Picture, load_images
 from perdure.library.reply import Reply
+from perdure.library.runs import AsyncRuns
 from perdure.library.secrets import AsyncSecrets
 from perdure.library.services import Services
 from perdure.library.services.history import ImportResult
@@ -42,7 +43,7 @@ from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled
 
 
-class AsyncAgent(AsyncArchival, AsyncApproval, AsyncCorrections):
+class AsyncAgent(AsyncArchival, AsyncApproval, AsyncCorrections, AsyncRuns):
     """One agent. `info` holds its values at look-up time; everything else is read anew."""
 
     def __init__(self, services: Services, agent: Agent) -> None:
@@ -388,14 +389,20 @@ class AsyncAgent(AsyncArchival, AsyncApproval, AsyncCorrections):
         return await self._services.blocks.list_isolated(self.id, conversation)
 
     async def fork_conversation(
-        self, conversation: ConversationId | None = None, *, upto: MessageId | None = None, hidden: bool = False
+        self,
+        conversation: ConversationId | None = None,
+        *,
+        upto: MessageId | None = None,
+        before: MessageId | None = None,
+        hidden: bool = False,
     ) -> Conversation:
         """A new conversation with a copy of what another one (default: the agent's first) has in view, up to a message
-        if one is given. A `hidden` one is in no list.
+        if one is given, or up to the one `before` it. A `hidden` one is in no list.
 
         Raises: InvalidInput: the message is not in its view; NotFound, also for another agent's.
         """
-        made = await self._services.conversations.fork(self.id, conversation, upto=upto, hidden=hidden)
+        forks = self._services.conversations
+        made = await forks.fork(self.id, conversation, upto=upto, before=before, hidden=hidden)
         return made.conversation
 
     async def compact(

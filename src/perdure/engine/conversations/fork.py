@@ -31,6 +31,7 @@ def fork(
     inputs: UnitInputs,
     *,
     upto: MessageId | None = None,
+    before: MessageId | None = None,
     hidden: bool = False,
 ) -> Conversation:
     """Add a conversation with a copy of what `source` has in view, and with its settings.
@@ -39,12 +40,15 @@ def fork(
 
     Args:
         upto: the last message to copy; None: all of them. One out of view brings the messages before it, whole.
+        before: the first message that is not copied.
     Raises: NotFound; InvalidInput: `upto` is in another conversation.
     """
     agent_id = source.agent_id
     tx.agents.lock(agent_id)
     source = tx.conversations.get_state(agent_id, source.seq).conversation
     last = NEWEST if upto is None else _place(tx, source, upto)
+    if before is not None:
+        last = min(last, _place(tx, source, before) - 1)
     current = None if source.prefix_seq is None else tx.prefixes.get(agent_id, source.prefix_seq)
     rows: list[Message] = []
     nodes: list[SummaryNode] = []

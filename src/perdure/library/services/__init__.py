@@ -22,6 +22,7 @@ from perdure.library.services.models import ModelService
 from perdure.library.services.passages import PassageService
 from perdure.library.services.prompts import PromptService
 from perdure.library.services.providers import ProviderService
+from perdure.library.services.replays import ReplayService
 from perdure.library.services.runs import RunService
 from perdure.library.services.search import SearchService
 from perdure.library.services.steps import StepService
@@ -56,6 +57,7 @@ class Services:
         self.passages = PassageService(app)
         self.prompts = PromptService(app, self.models, self.messages)
         self.providers = ProviderService(app)
+        self.replays = ReplayService(app)
         self.runs = RunService(app)
         self.jobs = JobService(app, self.messages, self.runs)
         self.sandbox = SandboxService(app)

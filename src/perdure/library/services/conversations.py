@@ -150,9 +150,11 @@ class ConversationService:
         conversation: ConversationId | None,
         *,
         upto: MessageId | None = None,
+        before: MessageId | None = None,
         hidden: bool = False,
     ) -> ConversationState:
-        """A new conversation with a copy of what this one has in view, up to a message if one is given.
+        """A new conversation with a copy of what this one has in view, up to a message if one is given, or up to the
+        one `before` it.
 
         Raises: InvalidInput, NotFound.
         """
@@ -160,9 +162,20 @@ class ConversationService:
 
         def write(tx: Tx) -> ConversationState:
             source = find_conversation(tx, agent_id, conversation)
-            return _load_state(tx, fork(tx, source, fork_id, inputs, upto=upto, hidden=hidden))
+            return _load_state(tx, fork(tx, source, fork_id, inputs, upto=upto, before=before, hidden=hidden))
 
         return await self._ports.store.write(write)
+
+    async def find_of_message(self, message_id: MessageId, agent_id: AgentId | None = None) -> Conversation:
+        """The conversation that a message is in. Raises: NotFound, also for another agent's."""
+
+        def read(tx: Tx) -> Conversation:
+            message = tx.messages.get(message_id)
+            if agent_id not in (None, message.agent_id):
+                raise NotFound("message", message_id, hint="another agent has it")
+            return tx.conversations.get_by_seq(message.agent_id, message.conversation_seq)
+
+        return await self._ports.store.read(read)
 
     async def recompile(
         self,

@@ -172,15 +172,15 @@ class StepService:
 
     async def build_request(self, agent_id: AgentId, step_id: StepId) -> ModelRequest:
         """The request of a step, built again from the log. Raises: InvalidInput, NotFound, ReplayMismatch."""
-        return await self._ports.store.read(lambda tx: _build_request(tx, _find_step(tx, agent_id, step_id))[1])
+        return await self._ports.store.read(lambda tx: build_request(tx, _find_step(tx, agent_id, step_id))[1])
 
     async def explain(self, agent_id: AgentId, step_id: StepId) -> Explanation:
         """The costs of a step's request. Raises: NotFound, ReplayMismatch; InvalidInput: a wrong catalog."""
 
         def read(tx: Tx) -> Explanation:
             step = _find_step(tx, agent_id, step_id)
-            view, request = _build_request(tx, step)
-            prices = _prices_of(step.model, self._models)
+            view, request = build_request(tx, step)
+            prices = prices_of(step.model, self._models)
             explanation = explain(step, view, prices=prices, counter=self._ports.counter)
             return replace(explanation, redacted=_is_redacted(tx, step, request))
 
@@ -213,7 +213,7 @@ class StepService:
 
     def prices_of(self, model: str) -> Prices:
         """The prices of a model. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
-        return _prices_of(model, self._models)
+        return prices_of(model, self._models)
 
 
 def request_of(next_request: Preview) -> ModelRequest:
@@ -291,7 +291,7 @@ def _list_steps(
             if older is None or _step_place(step) < _step_place(older)
         ][:limit]
     runs = {key: tx.runs.get_by_key(key) for key in dict.fromkeys(RunKey(agent_id, step.run_seq) for step in steps)}
-    prices = {model: _prices_of(model, models) for model in dict.fromkeys(step.model for step in steps)}
+    prices = {model: prices_of(model, models) for model in dict.fromkeys(step.model for step in steps)}
     infos: list[StepInfo] = []
     for place, step in enumerate(steps):
         step_run = runs[RunKey(agent_id, step.run_seq)]
@@ -324,7 +324,7 @@ def _list_steps(
     return infos
 
 
-def _prices_of(model: str, models: ModelRegistry) -> Prices:
+def prices_of(model: str, models: ModelRegistry) -> Prices:
     """The prices of a model. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
     facts = facts_of(models.catalog_handle(model))
     return Prices(
@@ -335,7 +335,7 @@ def _prices_of(model: str, models: ModelRegistry) -> Prices:
     )
 
 
-def _build_request(tx: Tx, step: Step) -> tuple[View, ModelRequest]:
+def build_request(tx: Tx, step: Step) -> tuple[View, ModelRequest]:
     """A step's view and request, built from the log. Raises: ReplayMismatch."""
     recipe = step.recipe
     run = tx.runs.get_by_key(RunKey(step.agent_id, step.run_seq))

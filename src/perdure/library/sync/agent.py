@@ -35,6 +35,7 @@ from perdure.library.sync.archives import AgentArchives, Archival
 from perdure.library.sync.blocks import AgentBlocks
 from perdure.library.sync.corrections import Corrections
 from perdure.library.sync.folders import AgentFiles
+from perdure.library.sync.runs import Runs
 from perdure.library.sync.secrets import Secrets
 from perdure.library.sync.tools import AgentRules, AgentTools
 from perdure.search.hits import Hits, MessageHit
@@ -43,7 +44,7 @@ from perdure.search.recalled import Recalled
 __all__ = ["Agent"]
 
 
-class Agent(Archival, Approval, Corrections):
+class Agent(Archival, Approval, Corrections, Runs):
     """One agent. `info` holds its values at look-up time; everything else is read anew."""
 
     _inner: AsyncAgent
@@ -395,14 +396,19 @@ class Agent(Archival, Approval, Corrections):
         return self._portal.run(self._inner.isolated_blocks(conversation))
 
     def fork_conversation(
-        self, conversation: ConversationId | None = None, *, upto: MessageId | None = None, hidden: bool = False
+        self,
+        conversation: ConversationId | None = None,
+        *,
+        upto: MessageId | None = None,
+        before: MessageId | None = None,
+        hidden: bool = False,
     ) -> Conversation:
         """A new conversation with a copy of what another one (default: the agent's first) has in view, up to a message
-        if one is given. A `hidden` one is in no list.
+        if one is given, or up to the one `before` it. A `hidden` one is in no list.
 
         Raises: InvalidInput: the message is not in its view; NotFound, also for another agent's.
         """
-        return self._portal.run(self._inner.fork_conversation(conversation, upto=upto, hidden=hidden))
+        return self._portal.run(self._inner.fork_conversation(conversation, upto=upto, before=before, hidden=hidden))
 
     def compact(self, *, conversation: ConversationId | None = None, settings: CompactionSettings | None = None) -> str:
         """Take the oldest messages of a conversation (default: the agent's first) out of view, behind a summary, and

@@ -12,7 +12,7 @@ from perdure.core.answers import PendingCall
 from perdure.core.blocks import BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.events import Delta, DeltaStreamed, MemoryEdited, MessageAdded, RunEnded, StepAbandoned, StoredEvent
-from perdure.core.ids import BlockId, ConversationId, RunId
+from perdure.core.ids import BlockId, ConversationId, MessageId, RunId
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.runs import RunFilter
 from perdure.engine.run.preview import Preview
@@ -34,7 +34,9 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
     """The newest messages of a conversation, or with `before` those before a number."""
     services, agent_id = library.services, agent_id_of(request)
     agent = await services.agents.resolve(agent_id)
-    conversation = await services.conversations.get(agent_id, _conversation_id(request))
+    edit = await _load_edit(request, library)
+    conversation_id = _conversation_id(request) if edit is None else edit["conversation_id"]
+    conversation = await services.conversations.get(agent_id, conversation_id)
     before = request.query_params.get("before", "")
     entries = await services.transcripts.list(
         agent_id,
@@ -55,9 +57,20 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         "older": entries[0].message.seq if len(entries) == MESSAGES_MAX else None,
         "pending": [pending_shape(call) for call in await services.approvals.list(agent_id, conversation.id)],
         "run_id": running[0].id if running else None,
+        "edit": edit,
         "context": context_shape(await services.steps.preview(agent_id, conversation.id)),
         "models": list(library.app.models.handles()),
     }
+
+
+async def _load_edit(request: Request, library: AsyncPerdure) -> Data | None:
+    """The message that `edit` names, with its conversation; None: none is edited."""
+    if request.method != "GET" or not (wanted := request.query_params.get("edit")):
+        return None
+    message_id = MessageId(wanted)
+    source = await library.services.conversations.find_of_message(message_id, agent_id_of(request))
+    message = await library.services.messages.get(message_id)
+    return {"message_id": message_id, "conversation_id": source.id, "text": message.text}
 
 
 def context_shape(preview: Preview) -> Data:
@@ -80,7 +93,13 @@ def context_shape(preview: Preview) -> Data:
 
 def message_items(message: Message, edits: Sequence[BlockVersion] = ()) -> Iterable[Data]:
     """What the chat shows of a message, part by part; of the engine's own messages only summaries and notes."""
-    common = {"message_id": message.id, "at": message.occurred_at, "run_id": message.run_id, "step_id": message.step_id}
+    common = {
+        "agent_id": message.agent_id,
+        "message_id": message.id,
+        "at": message.occurred_at,
+        "run_id": message.run_id,
+        "step_id": message.step_id,
+    }
     for place, part in enumerate(message.parts):
         item = {**common, "id": f"{message.id}-{place}"}
         match part:
@@ -155,6 +174,20 @@ async def send(request: Request, library: AsyncPerdure) -> Notice:
         idempotency_key=form.get("key") or None,
     )
     return Notice("")
+
+
+@pages.post("/agents/{agent_id}/fork", shows=chat)
+async def edit_and_fork(request: Request, library: AsyncPerdure) -> Notice:
+    """Send another text in place of a message, in a new conversation with a copy of what was said before it."""
+    agent_id, form = agent_id_of(request), await form_of(request)
+    message_id, text = MessageId(field_of(form, "message_id")), field_of(form, "text")
+    conversations = library.services.conversations
+    source = await conversations.find_of_message(message_id, agent_id)
+    made = (await conversations.fork(agent_id, source.id, before=message_id)).conversation
+    await library.services.messages.submit(
+        agent_id, [NewMessage((Text(text),))], conversation_seq=made.seq, background=True
+    )
+    return Notice("", location=f"/agents/{agent_id}?conversation={made.id}")
 
 
 @pages.post("/agents/{agent_id}/stop", shows=chat)

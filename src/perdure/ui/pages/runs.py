@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from perdure.context.request.explain import Explanation
 from perdure.core.errors import PerdureError
@@ -17,10 +18,11 @@ from perdure.core.runs import Run, RunFilter, RunStatus
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.spans import Span
+from perdure.server.errors import error_answer
 from perdure.ui.pages.chat import message_items
 from perdure.ui.pages.context import step_shape
 from perdure.ui.pages.home import run_shape
-from perdure.ui.render import Data, Notice, Pages, after_of
+from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, after_of, form_of
 
 RUNS_MAX, STEPS_MAX, MESSAGES_MAX = 50, 200, 500
 STATUSES: Sequence[RunStatus] = ("queued", "running", "completed", "failed", "cancelled")
@@ -76,6 +78,8 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
         "spans": _waterfall(spans),
         "steps": [step_shape(step) for step in reversed(steps)],
         "items": [item for _, item in items],
+        "models": list(library.app.models.handles()),
+        "replay": getattr(request.state, "replay", None),
         "step": None if not wanted else await _step(library, run, StepId(wanted)),
     }
 
@@ -160,3 +164,28 @@ async def cancel(request: Request, library: AsyncPerdure) -> Notice:
     """Ask the run to stop."""
     await library.services.runs.cancel(RunId(request.path_params["run_id"]))
     return Notice("The run was asked to stop.")
+
+
+@pages.post("/runs/{run_id}/replay", shows=run)
+async def replay(request: Request, library: AsyncPerdure) -> Notice:
+    """Send the requests of the run again, and show old and new answers."""
+    run_id, form = RunId(request.path_params["run_id"]), await form_of(request)
+    model, system = form.get("model") or None, form.get("system", "")
+    found = await library.services.replays.replay(run_id, model=model, system=system if system.strip() else None)
+    request.state.replay = found.as_shape() | {"system": system}
+    return Notice("")
+
+
+async def export(request: Request) -> Response:
+    """The run as a JSON file."""
+    library: AsyncPerdure = request.app.state.perdure
+    run_id = RunId(request.path_params["run_id"])
+    try:
+        shape = await library.services.replays.export(run_id)
+    except PerdureError as error:
+        return error_answer(error)
+    headers = {**HEADERS, "content-disposition": f'attachment; filename="{shape["id"]}.json"'}
+    return Response(json.dumps(shape, ensure_ascii=False, indent=2), headers=headers, media_type=JSON)
+
+
+pages.add("/runs/{run_id}/export", export)
