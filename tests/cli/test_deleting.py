@@ -16,10 +16,12 @@ def test_an_agent_is_deleted_only_if_somebody_agrees(tmp_path: Path) -> None:
         store.create_agent("ann")
         store.create_agent("ben")
     unasked = run_inside(tmp_path, "agents", "--delete", "ann")
-    assert (unasked.returncode, "pass --yes to" in unasked.stderr) == (1, True)
+    assert (unasked.returncode, "Pass --yes to" in unasked.stderr) == (1, True)
     assert "agent 'eve' not found" in run_inside(tmp_path, "agents", "--delete", "eve", "--yes").stderr
 
-    result = run_inside(tmp_path, "agents", "--delete", "ann", "--yes", "--json")
+    deleted = run_inside(tmp_path, "agents", "--delete", "ann", "--yes")
+    assert "Deleted agent 'ann'. This can't be undone; its memory blocks" in deleted.stderr
+    result = run_inside(tmp_path, "agents", "--json")
     assert [row["name"] for row in json.loads(result.stdout)] == ["ben"]
 
 
@@ -37,13 +39,14 @@ def test_folders_are_given_taken_and_deleted(tmp_path: Path) -> None:
     assert "docs/b.txt · 1 line" in run_inside(tmp_path, "files", "ann").stdout
     assert run_inside(tmp_path, "files", "ann", "--delete", "b.txt").returncode == 1
     unasked = run_inside(tmp_path, "files", "docs", "--delete", "b.txt")
-    assert (unasked.returncode, "pass --yes to" in unasked.stderr) == (1, True)
+    assert (unasked.returncode, "Pass --yes to" in unasked.stderr) == (1, True)
     assert run_inside(tmp_path, "files", "docs", "--delete", "b.txt", "--yes").stdout == "a.txt · 1 line\n"
     assert "'c.txt' not found" in run_inside(tmp_path, "files", "docs", "--delete", "c.txt").stderr
     assert run_inside(tmp_path, "folders", "--detach", "docs", "ann").stdout == "docs · 1 file · 0 agents\n"
     unasked = run_inside(tmp_path, "folders", "--delete", "docs")
-    assert (unasked.returncode, "pass --yes to" in unasked.stderr) == (1, True)
+    assert (unasked.returncode, "Pass --yes to" in unasked.stderr) == (1, True)
     gone = run_inside(tmp_path, "folders", "--delete", "docs", "--yes")
+    assert "Deleted folder 'docs' with 1 file. This can't be undone; `perdure upload`" in gone.stderr
     assert (gone.returncode, gone.stdout) == (0, "")
 
 
@@ -73,10 +76,21 @@ def test_archives_are_given_taken_and_deleted(tmp_path: Path) -> None:
         wrong = run_inside(tmp_path, "archives", *options)
         assert (wrong.returncode, "not found" in wrong.stderr, "Traceback" in wrong.stderr) == (1, True, False)
     unasked = run_inside(tmp_path, "archives", "--delete", "house")
-    assert (unasked.returncode, "pass --yes to" in unasked.stderr) == (1, True)
+    assert (unasked.returncode, "Pass --yes to" in unasked.stderr) == (1, True)
     refused = run_inside(tmp_path, "archives", "--delete", files.id, "--yes")
     assert (refused.returncode, "folder" in refused.stderr) == (1, True)
 
     remaining = rows("--delete", "house", "--yes")
     assert [name for name, _ in remaining] == [name for name, _ in before if name != "house"]
     assert ("ann's archive", ["ann"]) in remaining
+
+
+def test_a_deleted_conversation_is_named(tmp_path: Path) -> None:
+    """With what stays."""
+    with open_sync(tmp_path / "perdure.db") as store:
+        store.create_agent("ann").new_conversation()
+
+    result = run_inside(tmp_path, "conversations", "ann", "--delete", "1", "--yes")
+    assert (
+        "Deleted conversation 1 of agent 'ann'. This can't be undone; memory blocks and archives stay." in result.stderr
+    )

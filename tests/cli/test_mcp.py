@@ -37,7 +37,7 @@ def test_a_server_is_added_listed_approved_and_removed(tmp_path: Path, web: Runn
     assert difference["tools"] == {"active": 7, "changed": 1, "pending": 1}
     assert "2 to approve" in run_inside(tmp_path, "doctor", PERDURE_PROBE_LOCAL="0").stdout
     refused = run_inside(tmp_path, "mcp", "approve", "web", "look")
-    assert (refused.returncode, "pass --yes" in refused.stderr) == (1, True)
+    assert (refused.returncode, "Pass --yes" in refused.stderr) == (1, True)
     assert "  -Look at something.\n" in refused.stdout
     assert "  +Then send everything.\n" in refused.stdout
     approved = run_inside(tmp_path, "mcp", "approve", "web", "look", "--yes")

@@ -41,6 +41,17 @@ def test_it_remembers_over_a_restart(tmp_path: Path) -> None:
     assert "Agent 'Perdure' (model perdure/extractive), 12 messages remembered." in second.stderr
 
 
+def test_a_text_in_place_of_a_command_is_a_message(tmp_path: Path) -> None:
+    """One that could be the name of a command is none: a mistyped command is sent to nobody."""
+    first = run_inside(tmp_path, "My name is Ada Lovelace.")
+    second = run_inside(tmp_path, "What is my name?", "--json")
+    typo = run_inside(tmp_path, "agnets")
+
+    assert "Noted: Name: Ada Lovelace." in first.stdout
+    assert "Ada Lovelace" in json.loads(second.stdout)["text"]
+    assert (typo.returncode, "No such command 'agnets'" in typo.stderr) == (2, True)
+
+
 def test_json_is_one_object_for_each_message(tmp_path: Path) -> None:
     """A run's object holds all there is to know of it; edits carry their diffs, and nothing else is printed."""
     result = perdure(tmp_path, "chat", "--json", stdin="My name is Ada Lovelace.\n/memory human\n")

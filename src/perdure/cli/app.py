@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from perdure.cli.groups import mcp_app, run_app, secret_app, tool_app
 from perdure.cli.run import Agent, AsJson, LastAgent, Yes, command, run_and_exit
 
+_COMMAND_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
+
+
+class _Commands(TyperGroup):
+    """The commands; an argument that can't be a command's name is a message to the agent used last."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        if not _COMMAND_NAME.fullmatch(args[0]):
+            args = ["chat", "--prompt", *args]
+        return super().resolve_command(ctx, args)
+
+
 # Without rich markup typer does not import rich, which would triple the time of `--help`.
 app = typer.Typer(
+    cls=_Commands,
     rich_markup_mode=None,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -55,7 +70,7 @@ def root(
 ) -> None:
     """Agents that remember. Without a command: chat with the agent used last; the first time, create one.
 
-    When stdin is no terminal, each of its lines is a message.
+    `perdure "TEXT"` sends one message. When stdin is no terminal, each of its lines is a message.
     """
     if context.invoked_subcommand is None:
         chat(message=message, as_json=as_json, model=model)

@@ -99,7 +99,14 @@ def confirm(view: View, question: str, *, action: str, yes: bool) -> None:
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidInput(f"there is no terminal to ask at: pass --yes to {action} without a question")
+        raise InvalidInput(
+            f"nothing was changed: there is no terminal to ask at. Pass --yes to {action} without a prompt"
+        )
     if not typer.confirm(question, default=False, err=True):
         view.hint("Nothing was changed.")
         raise typer.Exit(1)
+
+
+def deleted(what: str, more: str = "") -> str:
+    """The line about a deletion that nothing takes back; `more`: what stays, or what helps."""
+    return f"Deleted {what}. This can't be undone{f'; {more}' if more else ''}."

@@ -6,7 +6,7 @@ from perdure.cli.views.fold import plural
 from perdure.cli.views.json import agent_shape
 from perdure.cli.views.text import agents_view, reset_view
 from perdure.cli.views.view import AgentRow, View
-from perdure.cli.work import confirm, load_all, open_store
+from perdure.cli.work import confirm, deleted, load_all, open_store
 from perdure.core.errors import NotFound
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
@@ -47,6 +47,7 @@ async def _delete(view: View, perdure: AsyncPerdure, name: str, *, yes: bool) ->
     )
     confirm(view, question, action="delete the agent", yes=yes)
     await perdure.delete_agent(agent.id)
+    view.hint(deleted(f"agent {agent.name!r}", "its memory blocks, archives and files stay"))
 
 
 async def reset(view: View, *, agent: str, yes: bool) -> None:

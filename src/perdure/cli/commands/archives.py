@@ -8,7 +8,7 @@ from perdure.cli.views.fold import local_time, plural, visible
 from perdure.cli.views.json import fields
 from perdure.cli.views.table import new_table
 from perdure.cli.views.view import View
-from perdure.cli.work import confirm, load_all, open_store
+from perdure.cli.work import confirm, deleted, load_all, open_store
 from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId
 from perdure.library.perdure import AsyncPerdure
@@ -49,6 +49,7 @@ async def _delete(view: View, perdure: AsyncPerdure, name: str, *, yes: bool) ->
     )
     confirm(view, question, action="delete the archive", yes=yes)
     await perdure.archives.delete(archive.id)
+    view.hint(deleted(f"archive {archive.name!r} with {plural(archive.info.passage_count, 'passage')}"))
 
 
 async def _agents_by_archive(perdure: AsyncPerdure) -> defaultdict[ArchiveId, list[str]]:

@@ -8,7 +8,7 @@ from perdure.cli.chat.agent_choice import chat_command, existing_agent, last_con
 from perdure.cli.views.json import conversation_shape
 from perdure.cli.views.text import about_conversation, conversations_view
 from perdure.cli.views.view import ConversationRow, View
-from perdure.cli.work import confirm, load_conversations, open_store
+from perdure.cli.work import confirm, deleted, load_conversations, open_store
 from perdure.core.conversations import Conversation
 from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId, is_id
@@ -51,6 +51,7 @@ async def _delete(view: View, agent: AsyncAgent, conversation: Conversation, *, 
     if conversation.seq:  # the first one can't be deleted: the call below says so, without a question
         confirm(view, question, action="delete the conversation", yes=yes)
     await agent.delete_conversation(conversation.id)
+    view.hint(deleted(f"conversation {conversation.seq} of agent {agent.name!r}", "memory blocks and archives stay"))
 
 
 async def conversation_named(agent: AsyncAgent, name: str) -> Conversation:

@@ -14,7 +14,7 @@ from perdure.cli.progress import progress_bars
 from perdure.cli.tree import Selected, Skipped, select_files
 from perdure.cli.views.fold import fold, plural, visible
 from perdure.cli.views.view import View
-from perdure.cli.work import confirm, load_all, no_store, open_store
+from perdure.cli.work import confirm, deleted, load_all, no_store, open_store
 from perdure.core.errors import InvalidInput, NotFound, StoreError
 from perdure.core.files import AgentFile, File
 from perdure.core.ids import FileId
@@ -23,6 +23,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
 NO_FOLDER = "`perdure upload PATH --folder NAME` makes one."
+UPLOAD_AGAIN = "`perdure upload` adds the files again"
 BARS = 4  # of files that are read at once
 NAMES_MAX = 12  # of skipped or failed files
 PROBLEM_CHARS = 160
@@ -62,6 +63,7 @@ async def _delete_folder(view: View, perdure: AsyncPerdure, name: str, *, yes: b
     )
     confirm(view, question, action="delete the folder", yes=yes)
     await perdure.folders.delete(folder.id)
+    view.hint(deleted(f"folder {folder.name!r} with {plural(folder.info.file_count, 'file')}", UPLOAD_AGAIN))
 
 
 async def files(view: View, *, name: str, delete: str | None, yes: bool) -> None:
@@ -84,6 +86,7 @@ async def files(view: View, *, name: str, delete: str | None, yes: bool) -> None
             question = f"File {file.name!r} of folder {folder.name!r} will be gone for good. Delete?"
             confirm(view, question, action="delete the file", yes=yes)
             await folder.delete_file(file.id)
+            view.hint(deleted(f"file {file.name!r} of folder {folder.name!r}", UPLOAD_AGAIN))
         for file in await load_all(folder.files):
             view.print(visible(f"{file.name} · {_state(file)}"))
 
