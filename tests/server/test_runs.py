@@ -14,8 +14,10 @@ from pydantic import TypeAdapter
 from perdure import Model
 from perdure.providers.openai_chat import OpenAIChat
 from perdure.testing import HttpModel, ScriptedModel, calls, fails, says
+from tests.server.routed import new_agent, routed
 from tests.support.library import SlowSpeaker
 from tests.support.servers import chunks_of, in_process, letta, served
+from tests.support.stories import read_stream
 
 RUNS: TypeAdapter[list[Run]] = TypeAdapter(list[Run])
 STEPS: TypeAdapter[list[Step]] = TypeAdapter(list[Step])
@@ -204,6 +206,18 @@ async def test_a_run_is_cancelled(tmp_path: Path) -> None:
         ended = (await client.post(f"/v1/runs/{run['id']}/cancel")).json()
         assert ended == (await client.get(f"/v1/runs/{run['id']}")).json()
         assert ended["status"] == "cancelled"
+
+
+async def test_a_run_says_how_it_was_started() -> None:
+    async with routed() as server:
+        path = f"/v1/agents/{(await new_agent(server))['id']}/messages"
+        begun = await server.post(f"{path}/async", {"input": "hi"})
+        await read_stream(server, path, {"input": "hi", "streaming": True, "background": True, "if_busy": "wait"})
+        await server.post(path, {"input": "hi"})
+
+        types = [run["metadata"]["run_type"] for run in await server.get("/v1/runs/", order="asc")]
+
+        assert types == [begun["metadata"]["run_type"], *["send_message"] * 2] == ["send_message_async", *types[1:]]
 
 
 async def test_only_background_runs_are_streamed_again(tmp_path: Path) -> None:

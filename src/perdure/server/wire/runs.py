@@ -54,7 +54,8 @@ def duration_ns(began_at: datetime, ended_at: datetime | None) -> int | None:
 
 def wire_run(run: Run, *, status: WireRunStatus | None = None) -> dict[str, Any]:
     """A run. Runs of an agent's first conversation have no `conversation_id`."""
-    metadata: dict[str, Any] = {"run_type": "send_message"}
+    is_async = run.background and run.batch_id is None and "stream_tokens" not in run.options.form
+    metadata: dict[str, Any] = {"run_type": "send_message_async" if is_async else "send_message"}
     if run.batch_id is not None:
         metadata["batch_id"] = run.batch_id
     if run.failure is not None:
