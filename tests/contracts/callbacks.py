@@ -18,7 +18,7 @@ class CallbackContract(Contract):
         async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             first, plain = [await store.write(self.add_run, agent.id) for _ in range(2)]
-            run = await store.write(lambda tx: tx.callbacks.request(first, URL, at=AT))
+            run = await store.write(lambda tx: tx.callbacks.request(first, Callback(url=URL), at=AT))
 
             def due(tx: Tx) -> list[DueCallback]:
                 return list(tx.callbacks.list_due(at=LATER, limit=9))
@@ -37,7 +37,7 @@ class CallbackContract(Contract):
         async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             run = await store.write(self.add_run, agent.id)
-            await store.write(lambda tx: tx.callbacks.request(run, URL, at=AT))
+            await store.write(lambda tx: tx.callbacks.request(run, Callback(url=URL), at=AT))
             await store.write(claimed, run.key)
             await store.write(ended, run.key)
             (due,) = await store.read(lambda tx: tx.callbacks.list_due(at=AT, limit=9))

@@ -18,7 +18,7 @@ from perdure.core.messages import Message
 from perdure.core.models import Exchange
 from perdure.core.passages import Archive, Passage
 from perdure.core.providers import ModelProvider
-from perdure.core.runs import Batch, DueCallback, Prefix, Recipe, Run, Step, Usage
+from perdure.core.runs import Batch, Callback, DueCallback, Prefix, Recipe, Run, Step, Usage
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Variable
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.core.upkeep import Owner
@@ -138,7 +138,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     second_run = claimed(tx, contract.add_run(tx, agent.id, conversation_seq=1, batch_id=batch.id).key)
     contract.say(tx, agent.id, "an answer", role="assistant", run=second_run)
     stopped_run = tx.runs.end(second_run, reason="requires_approval", usage=Usage(), step_count=1, failure=None, at=AT)
-    stopped_run = tx.callbacks.request(stopped_run, "https://example.com/ended", at=AT)
+    stopped_run = tx.callbacks.request(stopped_run, Callback(url="https://example.com/ended"), at=AT)
     (due,) = tx.callbacks.list_due(at=AT, limit=9)
     tx.conversations.put_pending(agent.id, 1, run_seq=0, from_seq=0)
     tx.agents.put(replace(agent, settings={"tool_rules": [{"type": "exit_loop", "tool_name": "look"}]}))

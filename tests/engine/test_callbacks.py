@@ -33,8 +33,8 @@ class Receiver:
     answers: list[Any]
     reports: list[Mapping[str, Any]] = field(default_factory=list)
 
-    async def send(self, url: str, report: Mapping[str, Any]) -> int:
-        assert url == URL
+    async def send(self, callback: Callback, report: Mapping[str, Any]) -> int:
+        assert callback.url == URL
         self.reports.append(report)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, BaseException):
@@ -72,7 +72,7 @@ async def ended(*answers: Any) -> AsyncIterator[Ended]:
         clock, receiver = FakeClock(), Receiver(list(answers))
         ports = replace(app.ports, clock=clock, send_report=receiver.send)
         run = await app.store.read(lambda tx: tx.runs.get(reply.run_id))
-        await app.store.write(lambda tx: tx.callbacks.request(run, URL, at=clock.now()))
+        await app.store.write(lambda tx: tx.callbacks.request(run, Callback(url=URL), at=clock.now()))
         yield Ended(run, app.store, clock, receiver, Callbacks(ports), Callbacks(ports))
 
 

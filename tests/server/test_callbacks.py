@@ -30,7 +30,7 @@ async def test_the_end_of_a_run_is_reported() -> None:
     """As JSON, once; the run then says when, and what the answer was."""
     async with (
         serving({"/ended": page(b"", status="202 Accepted")}) as site,
-        routed(says("hello"), web_allowed_hosts="127.0.0.1") as server,
+        routed(says("hello")) as server,
     ):
         agent, url = await new_agent(server), site.url("/ended")
         messages = server.letta.agents.messages
@@ -47,7 +47,7 @@ async def test_the_end_of_a_run_is_reported() -> None:
 
 async def test_a_report_does_not_reach_this_machine() -> None:
     """The web guard stands before it: the run says why, and the receiver gets nothing."""
-    async with serving({"/": page(b"")}) as site, routed(says("hello")) as server:
+    async with serving({"/": page(b"")}) as site, routed(says("hello"), mcp_private="off") as server:
         agent = await new_agent(server)
         body = {"input": "hi", "callback_url": site.url("/", host="localhost")}
         run = await server.post(f"/v1/agents/{agent['id']}/messages/async", body)

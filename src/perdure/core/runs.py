@@ -141,6 +141,7 @@ class Callback:
     Args:
         tries: how many reports were begun.
         status_code: of the answer; None: there was none.
+        private: whether the receiver may be on this machine or in a private network.
     """
 
     url: str
@@ -148,6 +149,7 @@ class Callback:
     sent_at: datetime | None = None
     status_code: int | None = None
     error: str | None = None
+    private: bool = False
 
 
 CallbackOwner = Literal["runs", "batches"]

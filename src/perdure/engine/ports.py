@@ -15,7 +15,7 @@ from perdure.core.ids import Ids
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.models import Models
 from perdure.core.ports import Clock, Randomness, TokenCounter, Toolbox
-from perdure.core.runs import RunKey
+from perdure.core.runs import Callback, RunKey
 from perdure.core.secrets import Cipher, NoCipher
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.run.interrupts import Interrupt
@@ -23,11 +23,12 @@ from perdure.engine.run.log import Line, Views
 from perdure.engine.search.search import Search
 from perdure.storage.store import Store
 
-SendReport = Callable[[str, Mapping[str, Any]], Awaitable[int]]
-"""Sends a report as JSON to a URL that somebody else chose; returns the status of the answer. Raises: ToolError."""
+SendReport = Callable[[Callback, Mapping[str, Any]], Awaitable[int]]
+"""Sends a report as JSON to the URL of a callback, which somebody else chose; returns the status of the
+answer. Raises: ToolError."""
 
 
-async def send_nowhere(url: str, report: Mapping[str, Any]) -> int:
+async def send_nowhere(callback: Callback, report: Mapping[str, Any]) -> int:
     """`SendReport` of a program without a network. Raises: ToolError."""
     raise ToolError("this program sends no reports")
 

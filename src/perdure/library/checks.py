@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_USER
+from perdure.core.runs import Callback
 from perdure.library.paging import Page
 
 USER = Author(kind="user", id=DEFAULT_USER)
@@ -56,11 +57,11 @@ def check_number(name: str, value: Any) -> None:
         raise InvalidInput(f"{name} is {value!r:.80}: give a whole number of at most {NUMBER_MAX:,}")
 
 
-def check_callback_url(url: str | None) -> None:
-    """Check that a report can be sent to the URL, or that there is none. Raises: InvalidInput."""
-    if url is None:
+def check_callback(callback: Callback | None) -> None:
+    """Check that a report can be sent to the callback's URL, or that there is none. Raises: InvalidInput."""
+    if callback is None:
         return
-    problem = ""
+    url, problem = callback.url, ""
     try:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:

@@ -29,7 +29,7 @@ from perdure.core.errors import (
 from perdure.core.events import Event, MessageAdded, RunQueued, RunStarted, StoredEvent
 from perdure.core.ids import AgentId, BatchId, MessageId, RunId, id_in_run
 from perdure.core.messages import Draft, Message, Text, parts_to_json, text_of, user_texts
-from perdure.core.runs import NO_OPTIONS, IfBusy, Run, RunKey, RunOptions
+from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, Run, RunKey, RunOptions
 from perdure.engine.agent_messages.waits import check_wait
 from perdure.engine.approvals.answers import (
     Pending,
@@ -74,7 +74,7 @@ class Request:
             that goes on.
         max_steps: how many model calls it may take; None: 50, or for answers what the run that stopped has left.
         options: of this run's own model calls.
-        callback_url: where the run's end is reported.
+        callback: where the run's end is reported.
         batch_id: the batch that it is a part of.
     """
 
@@ -92,7 +92,7 @@ class Request:
     partial: bool = False
     client_tools: tuple[Mapping[str, Any], ...] | None = None
     options: RunOptions = NO_OPTIONS
-    callback_url: str | None = None
+    callback: Callback | None = None
     batch_id: BatchId | None = None
 
     @property
@@ -302,8 +302,8 @@ def _add_run(
     )
     if request.idempotency_key is not None:
         tx.runs.remember_key(run.key, request.conversation_seq, request.idempotency_key, digest=request.digest)
-    if request.callback_url is not None:
-        run = tx.callbacks.request(run, request.callback_url, at=inputs.now)
+    if request.callback is not None:
+        run = tx.callbacks.request(run, request.callback, at=inputs.now)
     return run
 
 

@@ -94,7 +94,7 @@ class Callbacks:
         except NotFound:  # deleted meanwhile
             return callback, False
         try:
-            status = await self._ports.send_report(callback.url, report)
+            status = await self._ports.send_report(callback, report)
         except ToolError as error:
             again = not isinstance(error, AddressRefused)
             return replace(callback, status_code=None, error=str(error)), again

@@ -12,7 +12,7 @@ from perdure.core.ids import PREFIXES, AgentId, BatchId, RunId, derived_id
 from perdure.core.messages import Message
 from perdure.core.runs import Batch, Callback, Run, RunFilter
 from perdure.engine.run.batch import digest_of
-from perdure.library.checks import check_callback_url
+from perdure.library.checks import check_callback
 from perdure.library.paging import Page
 from perdure.library.services.messages import BatchPart, MessageService
 from perdure.library.services.runs import RunService
@@ -31,16 +31,16 @@ class JobService:
         self._app, self._ports, self._messages, self._runs = app, app.ports, messages, runs
 
     async def send_batch(
-        self, parts: Sequence[BatchPart], *, callback_url: str | None = None, idempotency_key: str | None = None
+        self, parts: Sequence[BatchPart], *, callback: Callback | None = None, idempotency_key: str | None = None
     ) -> Batch:
         """Accept all requests of a batch, or none; requests to the same agent are answered one after another.
 
         Args:
-            callback_url: where the end of the last run is reported.
+            callback: where the end of the last run is reported.
             idempotency_key: the same key again is the same batch.
         Raises: InvalidInput, RequestRefused, IdempotencyMismatch, StoreError.
         """
-        check_callback_url(callback_url)
+        check_callback(callback)
         requests = await self._messages.prepare_batch(parts)
         batch_id = self._ports.ids.new("job")
         if idempotency_key is not None:
@@ -49,7 +49,7 @@ class JobService:
             id=BatchId(batch_id),
             digest=digest_of(requests),
             created_at=self._ports.clock.now(),
-            callback=None if callback_url is None else Callback(url=callback_url),
+            callback=callback,
         )
         known = await self._ports.store.read(lambda tx: tx.batches.find(batch.id))  # its hooks were called then
         accepted = known or await self._app.runner.accept_batch(batch, requests)

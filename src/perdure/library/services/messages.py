@@ -29,7 +29,7 @@ from perdure.core.messages import (
     images_of,
     text_of,
 )
-from perdure.core.runs import NO_OPTIONS, IfBusy, Run, RunOptions
+from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, Run, RunOptions
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.engine.approvals.answers import find_pending
 from perdure.engine.approvals.decisions import calls_of_request
@@ -39,7 +39,7 @@ from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
 from perdure.engine.run.batch import named_request
 from perdure.engine.run.system_messages import render_system_message
-from perdure.library.checks import check_callback_url, check_limit, check_number
+from perdure.library.checks import check_callback, check_limit, check_number
 from perdure.library.reply import Reply, Turn
 from perdure.library.services.conversations import find_conversation
 from perdure.library.services.history import (
@@ -99,7 +99,7 @@ class SendOptions(TypedDict, total=False):
     max_steps: int | None
     renew_steps: bool
     options: RunOptions
-    callback_url: str | None
+    callback: Callback | None
 
 
 BatchPart = tuple[AgentId, Sequence[NewMessage], SendOptions]
@@ -137,7 +137,7 @@ class MessageService:
         max_steps: int | None = None,
         renew_steps: bool = False,
         options: RunOptions = NO_OPTIONS,
-        callback_url: str | None = None,
+        callback: Callback | None = None,
     ) -> Request:
         """The request that the engine accepts.
 
@@ -150,10 +150,10 @@ class MessageService:
             max_steps: of model calls. None: the setting; for answers alone what the run that stopped has left.
             renew_steps: whether answers count anew, unless the message before had a limit of its own.
             options: of this run's own model calls; its model is one that is known here.
-            callback_url: where the end of a background run is reported.
+            callback: where the end of a background run is reported.
         Raises: InvalidInput, TooMany, ToolError, NotFound, AnswerInvalid, ModelNotFound, StoreError.
         """
-        check_callback_url(callback_url)
+        check_callback(callback)
         if options.model is not None:
             options = replace(options, model=await self._models.resolve(options.model))
         ports = self._ports
@@ -186,7 +186,7 @@ class MessageService:
             partial=partial,
             client_tools=client_tools,
             options=options,
-            callback_url=callback_url,
+            callback=callback,
         )
 
     async def prepare_batch(self, parts: Sequence[BatchPart]) -> Sequence[Request]:

@@ -11,6 +11,7 @@ from perdure.core.ids import BatchId
 from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.library.paging import Page
 from perdure.server.http import Library, json_answer, pages
+from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.context import context_message
 from perdure.server.wire.fields import AgentIdIn, FolderIdIn, JobIdIn
 from perdure.server.wire.jobs import BatchIn, wire_batch, wire_job
@@ -30,11 +31,11 @@ _Key = Annotated[
 
 
 @router.post("/v1/messages/batches")
-async def create_batch(library: Library, body: BatchIn, idempotency_key: _Key = None) -> Response:
+async def create_batch(library: Library, guard: Guard, body: BatchIn, idempotency_key: _Key = None) -> Response:
     """Send messages to several agents, and answer with the batch at once. All requests are accepted, or none; each is
     answered by a run of its own, and those to the same agent one after another."""
     batch = await library.services.jobs.send_batch(
-        body.parts(), callback_url=body.callback_url, idempotency_key=idempotency_key
+        body.parts(), callback=guard.callback(body.callback_url), idempotency_key=idempotency_key
     )
     return json_answer(wire_batch(batch))
 

@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from perdure.core.errors import McpPrivateRefused, McpStdioRefused, PerdureError
 from perdure.core.mcp import McpServer
+from perdure.core.runs import Callback
 from perdure.domain.mcp import McpChanges, ServerOptions
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.tools.mcp import McpService
@@ -71,6 +72,10 @@ class McpGuard:
         self._check_transport(server.transport)
         url = changes.get("url", "")
         return McpChanges(**changes, private=None if url == server.url else await self._private(url))
+
+    def callback(self, url: str | None) -> Callback | None:
+        """A callback to this address, which may be as private as that of an MCP server; None: there is none."""
+        return None if url is None else Callback(url=url, private=self.allows_private)
 
     def _check_transport(self, transport: str | None) -> None:
         """Raises: McpStdioRefused: programs of this machine are not allowed."""

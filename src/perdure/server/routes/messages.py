@@ -138,7 +138,7 @@ async def _submit(
         background=background,
         max_steps=body.max_steps,
         options=body.run_options,
-        callback_url=body.callback_url,
+        callback=request.app.state.mcp_guard.callback(body.callback_url),
         renew_steps=True,  # or a client with tools of its own could make only so many calls
     )
 

@@ -48,9 +48,8 @@ _OWN: Mapping[CallbackOwner, str] = {"runs": _OWN_RUN, "batches": _OWN_BATCH}
 
 
 class Callbacks(Table):
-    def request(self, run: Run, url: str, *, at: datetime) -> Run:
+    def request(self, run: Run, callback: Callback, *, at: datetime) -> Run:
         """Have the end of a new run reported."""
-        callback = Callback(url=url)
         self._run(
             "UPDATE runs AS t SET callback = :callback, callback_due_at = :at"
             f" WHERE t.agent_id = :agent_id AND t.seq = :seq AND {_OWN['runs']}",
