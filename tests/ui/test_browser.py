@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page
 
+from benchmarks.dashboard import fill as fill_rows
+from benchmarks.dashboard import paths_of
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.server.config import ServerConfig
 from perdure.testing import ScriptedModel, calls, says
@@ -76,6 +78,25 @@ async def test_every_page_is_sound(chromium: Browser, tmp_path: Path, theme: The
                 assert wide <= 0, (path, wide)
     expected = "the server responded with a status of 4"  # the page of an agent that is not there
     assert [problem for problem in seen.problems if expected not in problem] == []
+
+
+@long_form
+@pytest.mark.parametrize("rows", [0, 100_000])
+async def test_every_page_is_sound_at_any_size(chromium: Browser, tmp_path: Path, rows: int) -> None:
+    """On a store with one run, and on one with 100,000 messages and as many passages."""
+    async with open_dashboard(tmp_path, says("Noted.")) as (address, library):
+        agent = await fill_rows(library, rows=rows)
+        async with open_page(chromium, address, width=390) as (page, seen):
+            sizes: list[int] = []
+            page.on("response", lambda response: sizes.append(int(response.headers.get("content-length", 0))))
+            for path in ["/", *await paths_of(agent)]:
+                sizes.clear()
+                await page.goto(address + path, timeout=60_000)
+                assert sum(sizes) <= FIRST_VIEW_BYTES or "raw" in path, (path, sum(sizes))
+                assert await serious_findings(page) == [], path
+                wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+                assert wide <= 0, (path, wide)
+    assert seen.problems == []
 
 
 async def test_no_text_of_others_runs(chromium: Browser, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def _parts(preview: Preview, prices: Prices) -> list[Data]:
         {
             "name": part.name,
             "tokens": part.tokens,
-            "price": prices.input_price(plain=part.tokens, cached=0, written=0),
+            "price": prices.input_price(plain=part.tokens, cached=0, written=0) if part.tokens else None,
         }
         for part in overview_of(preview).parts
     ]

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from starlette.requests import Request
 
 from perdure.core.errors import InvalidInput
+from perdure.core.tools.rules import (
+    RULE_TYPES,
+    ChildTools,
+    Conditional,
+    ContinueLoop,
+    ExitLoop,
+    MaxCount,
+    ParentTool,
+    RequiredBeforeExit,
+    RequiresApproval,
+    RunFirst,
+    ToolRule,
+)
 from perdure.core.tools.spec import ToolFilter
+from perdure.domain.tools.units import NewTool
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.tools.tools import ToolState
@@ -30,18 +45,21 @@ async def tools(request: Request, library: AsyncPerdure) -> Data:
     attached = await services.tools.list_of_agent(agent_id)
     every = await services.tools.list(ToolFilter(), Page(TOOLS_MAX, ascending=True))
     names = {state.tool.name for state in attached}
+    rules, waived = await services.agents.list_rules(agent_id), agent.settings.get("approval_waived", ())
     return {
         "title": f"{agent.name} · Tools",
         "agent": agent_shape(agent),
         "tab": "tools",
-        "tools": [tool_shape(state) for state in attached],
+        "tools": [tool_shape(state, needs_approval=_needs_approval(state, rules, waived)) for state in attached],
         "others": sorted(state.tool.name for state in every if state.tool.name not in names),
-        "rules": [{"type": rule.type, **asdict(rule)} for rule in await services.agents.list_rules(agent_id)],
+        "rules": [{"type": rule.type, "words": rule_words(rule), **asdict(rule)} for rule in rules],
+        "rules_text": json.dumps([{"type": rule.type, **asdict(rule)} for rule in rules], indent=2),
+        "rule_types": list(RULE_TYPES),
         "sleeping": list(await services.agents.list_missing_tools(agent_id)),
     }
 
 
-def tool_shape(state: ToolState) -> Data:
+def tool_shape(state: ToolState, *, needs_approval: bool) -> Data:
     """A tool as the page shows it."""
     spec = state.tool.spec
     return {
@@ -49,12 +67,108 @@ def tool_shape(state: ToolState) -> Data:
         "name": spec.name,
         "description": spec.description,
         "parameters": json.loads(json.dumps(spec.parameters, default=dict)),
-        "needs_approval": spec.requires_approval,
+        "needs_approval": needs_approval,
+        "permissions": _permissions(state, needs_approval=needs_approval),
         "source": None if state.code is None else state.code.source,
         "network": [] if state.code is None else list(state.code.network),
         "requirements": [] if state.code is None else list(state.code.requirements),
         "tags": list(state.tool.tags),
     }
+
+
+def _needs_approval(state: ToolState, rules: Sequence[ToolRule], waived: Sequence[str]) -> bool:
+    """Whether a person approves each call of the agent, by a rule or by the tool itself."""
+    spec = state.tool.spec
+    by_rule = any(isinstance(rule, RequiresApproval) and rule.tool_name == spec.name for rule in rules)
+    return by_rule or (spec.requires_approval and state.tool.id not in waived and spec.name not in waived)
+
+
+def _permissions(state: ToolState, *, needs_approval: bool) -> list[str]:
+    """What a tool may do, in plain words."""
+    spec, code = state.tool.spec, state.code
+    words = ["A person approves each call." if needs_approval else "It runs without a person's approval."]
+    if code is None:
+        return [*words, "It is part of Perdure or of your program, and runs there, not in the sandbox."]
+    words.append(f"It may reach {', '.join(code.network)}." if code.network else "It has no network.")
+    words.append("It reads none of your files, and writes only in its own folder, which disappears with the call.")
+    memory = f"{code.memory_mb:,} MB" if code.memory_mb else "the sandbox's usual memory"
+    time = f"{spec.timeout_s:g} seconds" if spec.timeout_s else "the usual time"
+    words.append(f"It gets {memory} and {time}.")
+    if code.requirements:
+        words.append(f"It needs the packages {', '.join(code.requirements)}.")
+    if code.environment or code.sealed:
+        words.append(f"It gets the variables {', '.join(sorted({*code.environment, *code.sealed}))}.")
+    if code.takes_agent:
+        words.append("It reads and changes the agent's blocks.")
+    return words
+
+
+def rule_words(rule: ToolRule) -> str:
+    """What a rule says, in plain words."""
+    name = rule.tool_name
+    match rule:
+        case RunFirst():
+            return f"A run begins with {name}, or another tool with this rule."
+        case ExitLoop():
+            return f"The run ends after {name}."
+        case ContinueLoop():
+            return f"The run goes on after {name}."
+        case Conditional():
+            return f"What {name} returns decides whether {_either(rule.children)} comes next."
+        case ChildTools():
+            return f"After {name} comes {_either(rule.children)}."
+        case ParentTool():
+            return f"{_either(rule.children)} may be called right after {name} only."
+        case MaxCount():
+            return f"{name} may be called {rule.max_count_limit} times for one request."
+        case RequiredBeforeExit():
+            return f"The run may not end before {name} was called."
+        case RequiresApproval():
+            return f"A person approves each call of {name}."
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(names) or "no tool"
+
+
+@pages.post("/agents/{agent_id}/tools/source", shows=tools)
+async def create(request: Request, library: AsyncPerdure) -> Notice:
+    """Create a tool of Python source, and give it to the agent."""
+    agent_id, source = agent_id_of(request), field_of(await form_of(request), "source")
+    state = await library.services.tools.create(NewTool(source=source, documented=True))
+    await library.services.tools.attach(agent_id, state.tool.id)
+    return Notice(
+        f"{state.tool.name} was created, and the agent has it.",
+        undo=f"/agents/{agent_id}/tools/{state.tool.name}/detach",
+    )
+
+
+@pages.post("/agents/{agent_id}/tools/rules", shows=tools)
+async def set_rules(request: Request, library: AsyncPerdure) -> Notice:
+    """Set the rules in place of all that there are."""
+    agent_id, text = agent_id_of(request), (await form_of(request)).get("rules", "").strip() or "[]"
+    try:
+        rules: Any = json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(f"rules: {error}; write a JSON list such as []") from error
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+        raise InvalidInput('rules: write a JSON list of objects such as [{"type": "exit_loop", "tool_name": "NAME"}]')
+    before = [{"type": rule.type, **asdict(rule)} for rule in await library.services.agents.list_rules(agent_id)]
+    await library.services.agents.set_rules(agent_id, rules, author=AUTHOR)
+    undo = {"rules": json.dumps(before)}
+    return Notice("The rules were changed.", undo=f"/agents/{agent_id}/tools/rules", fields=undo)
+
+
+@pages.post("/agents/{agent_id}/tools/{tool}/source", shows=tools)
+async def edit_source(request: Request, library: AsyncPerdure) -> Notice:
+    """Change the source of a tool, for all its agents. A source that makes no tool changes nothing."""
+    agent_id, name = agent_id_of(request), request.path_params["tool"]
+    source = field_of(await form_of(request), "source")
+    before = await library.services.tools.get(name)
+    after = await library.services.tools.update(name, {"source": source})
+    undo = None if before.code is None else {"source": before.code.source}
+    where = f"/agents/{agent_id}/tools/{after.tool.name}/source"
+    return Notice(f"{after.tool.name} was changed, for all its agents.", undo=where if undo else None, fields=undo)
 
 
 @pages.post("/agents/{agent_id}/tools", shows=tools)
