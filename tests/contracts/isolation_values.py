@@ -45,7 +45,7 @@ PLAIN: Mapping[str, Any] = {
     },
     **{"expected": 0, "factor": 0.5, "failure": None, "first_line": 1, "first_message_seq": 7, "from_seq": 0},
     **{"hashes": [b"hash"], "idempotency_key": "key", "index": 1, "keep": 0, "kind": "archive", "label": "human"},
-    **{"last_line": 1, "lease_owner": None, "lease_until": None, "limit": 9, "max_steps": 5},
+    **{"last_line": 1, "lease_owner": None, "lease_until": None, "limit": 9, "pattern": "", "max_steps": 5},
     **{
         "model": "m",
         "opens": True,

@@ -72,6 +72,23 @@ class MessageIdContract(Contract):
             ids = [message.id for message in made]
             assert await store.read(lambda tx: tx.messages.find_existing([*ids, absent])) == set(ids)
 
+    async def test_ids_are_found_by_their_beginnings(self) -> None:
+        """Of runs, passages and blocks; `_` stands for any character, and other organisations see none."""
+        async with self.open_store() as store, self.open_store(org_id=OrgId("org-other")) as other:
+            agent = await store.write(self.add_agent)
+            run = await store.write(self.add_run, agent.id)
+            block = await store.write(self.add_block, "human", "Ada")
+            for start, found in (
+                (run.id, [run.id]),
+                (run.id[:-4], [run.id]),
+                (f"run-___{run.id[7:]}", [run.id]),
+                (block.id[:-1], [block.id]),
+                ("run-ffff", []),
+            ):
+                assert list(await store.read(lambda tx, start=start: tx.id_starts.list(start, limit=9))) == found  # type: ignore[misc]
+            assert await other.read(lambda tx: tx.id_starts.list("run-", limit=9)) == []
+            assert len(await store.read(lambda tx: tx.id_starts.list("", limit=2))) == 2
+
     async def test_an_id_that_leads_to_a_run_needs_the_message_itself(self) -> None:
         """One that no message or step has is not found, though there is such a run; nor is another organisation's."""
         async with self.open_store() as store, self.open_store(org_id=OrgId("org-other")) as other:

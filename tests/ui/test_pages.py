@@ -225,3 +225,23 @@ async def test_a_message_is_edited_in_a_fork() -> None:
     assert "Fork and send" in text_of(form.text) and ">two</textarea>" in form.text
     assert answer.headers["hx-redirect"] == f"/agents/{agent.id}?conversation={made.id}"
     assert texts[:3] == ["one", "OK.", "changed"] and old == ["one", "OK.", "two", "OK."]
+
+
+async def test_memory_and_answers_link_to_their_origins() -> None:
+    """From a block to its lines, the message behind one and the run; from an answer to what was in its request."""
+    script = (calls("memory_insert", label="human", new_string="Likes tea."), says("Noted."))
+    async with dashboard(*script) as (client, library):
+        agent = await library.create_agent("Ada")
+        run_id = (await agent.send("I like tea")).run_id
+        block = await agent.blocks.get("human")
+        memory = await client.get(f"/agents/{agent.id}/memory?block=human")
+        line = await client.get(f"/why?of={block.id}:1")
+        chat = await client.get(f"/agents/{agent.id}")
+        (step,) = re.findall(r"/why\?of=(step-[0-9a-f-]+)", chat.text)
+        answer = await client.get(f"/why?of={step}")
+        unknown = await client.get("/why?of=nothing")
+
+    assert f"/why?of={block.id}" in memory.text and f"/why?of={block.id}#v1" in memory.text
+    assert "I like tea" in text_of(line.text) and f"/runs/{run_id}" in line.text
+    assert "Noted." in text_of(answer.text) and "Likes tea." in text_of(answer.text)
+    assert unknown.status_code == 422 and "nothing" in text_of(unknown.text)

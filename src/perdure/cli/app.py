@@ -308,6 +308,23 @@ def search(
         raise typer.BadParameter("it is searched by itself: leave --agent out", param_hint="--archive")
 
 
+@command(app, "why.why")
+def why(
+    of: Annotated[
+        str, typer.Argument(metavar="ID", help="Of a run, step, message, passage or block, or words of a memory.")
+    ],
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="AGENT", help="Whose memory, by name or id; by default the agent used last."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who wrote a memory and in answer to what, or what was in the request behind an answer.
+
+    The beginning of an id is enough; block-...:3 is a line of a block.
+    """
+
+
 @command(app, "transfer.export_archives", name="export")
 def export_archives(
     names: Annotated[

@@ -107,6 +107,14 @@ def run_of(id_: str) -> RunId | None:
     return RunId(f"{PREFIXES['run']}-{digits:03x}{id_[-33:-3]}000")
 
 
+def id_beginning(start: str, run_id: RunId) -> str:
+    """Return the only id of a message or step of this run that could begin with `start`, of which the kind and at least
+    three digits are needed. Whether the run has such a message or step is another question."""
+    kind, _, digits = start.partition("-")
+    number = (int(digits[:3], 16) ^ int(run_id[-36:-33], 16)) * pow(_MIX, -1, 0x1000) & 0xFFF
+    return f"{kind}-{digits[:3]}{run_id[-33:-3]}{number:03x}"
+
+
 def is_id(kind: str, text: str) -> bool:
     """Return whether `text` has the form of an id of this kind."""
     return _ID[kind].fullmatch(text) is not None

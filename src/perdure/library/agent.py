@@ -29,6 +29,7 @@ from perdure.library.client_tools import ClientTool, ClientTools, client_tools_o
 from perdure.library.corrections import AsyncCorrections
 from perdure.library.folders import AsyncAgentFiles
 from perdure.library.images import Picture, load_images
+from perdure.library.origins import Origin
 from perdure.library.reply import Reply
 from perdure.library.runs import AsyncRuns
 from perdure.library.secrets import AsyncSecrets
@@ -156,6 +157,12 @@ class AsyncAgent(AsyncArchival, AsyncApproval, AsyncCorrections, AsyncRuns):
         """
         return await self._services.steps.get_exchange(self.id, step_id)
 
+    async def why(self, of: str, *, conversation: ConversationId | None = None) -> Origin:
+        """Where a memory or an answer comes from. `of`: an id of a run, step, message, block or passage, or its
+        beginning; `block-...:3` is a line; a summary's handle; or words of only one memory. Raises: InvalidInput: of
+        several; NotFound, also for another agent's."""
+        return await self._services.why.find_origin(of, agent_id=self.id, conversation=conversation)
+
     async def messages(
         self,
         *,
@@ -259,8 +266,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval, AsyncCorrections, AsyncRuns):
         offset: int = 0,
         explain: bool = False,
     ) -> Hits[MessageHit]:
-        """The messages of the whole history that best match, best first; for an empty text the newest ones. `ran` of
-        the result says which arms of the search took part, and why others did not.
+        """The messages of the history that best match, best first; for an empty text the newest. `ran` says how.
 
         Args:
             roles: only messages of these roles; empty: of all.
@@ -295,8 +301,7 @@ class AsyncAgent(AsyncArchival, AsyncApproval, AsyncCorrections, AsyncRuns):
         """What the agent remembers about a query, as one text for any model, with its sources. Nothing is changed.
 
         Args:
-            conversation: only messages of this one; by default of all.
-            archives: only passages of these; by default of all that the agent has, its folders' included.
+            conversation, archives: only messages of this one, and passages of these; by default of all.
             budget_tokens: the most tokens of the text.
             blocks, messages: whether the text may contain blocks, and messages.
             floor: leave out passages and messages with a score below this, 0 to 1.

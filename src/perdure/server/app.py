@@ -45,6 +45,7 @@ from perdure.server.routes import (
     search,
     steps,
     tools,
+    why,
 )
 from perdure.server.session import Sessions
 from perdure.server.sse import Streams
@@ -53,7 +54,7 @@ TITLE = "Perdure"
 MODULES = (
     # The paths of jobs precede those of messages, which have an id in the same place.
     *(health, agents, folders, blocks, archives, search, passages, corrections, jobs, messages),
-    *(conversations, runs, steps, identities, groups, sandbox, tools, models, prompts, providers, mcp_servers),
+    *(conversations, runs, steps, identities, groups, sandbox, tools, models, prompts, providers, mcp_servers, why),
 )
 
 

@@ -22,6 +22,7 @@ from perdure.storage.tables.files import Files
 from perdure.storage.tables.folders import Folders
 from perdure.storage.tables.identities import Identities
 from perdure.storage.tables.mcp import Mcp
+from perdure.storage.tables.message_ids import IdStarts
 from perdure.storage.tables.messages import Messages
 from perdure.storage.tables.nodes import Nodes
 from perdure.storage.tables.passages import Passages
@@ -53,6 +54,7 @@ class Tx:
         self.agent_files = AgentFiles(db, org_id)
         self.conversations = Conversations(db, org_id)
         self.captures = Captures(db, org_id)
+        self.id_starts = IdStarts(db, org_id)
         self.messages = Messages(db, org_id)
         self.resets = Resets(db, org_id)
         self.runs = Runs(db, org_id)

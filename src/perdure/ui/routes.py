@@ -26,12 +26,28 @@ from perdure.ui.pages import (
     search,
     settings,
     tools,
+    why,
 )
 from perdure.ui.render import HEADERS, form_of, html
 
 STATIC = Path(__file__).with_name("static")
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-PAGES = (home, changes, chat, context, memory, passages, tools, runs, search, approvals, connections, data, settings)
+PAGES = (
+    home,
+    changes,
+    chat,
+    context,
+    memory,
+    passages,
+    tools,
+    runs,
+    why,
+    search,
+    approvals,
+    connections,
+    data,
+    settings,
+)
 
 
 def build_routes() -> list[BaseRoute]:

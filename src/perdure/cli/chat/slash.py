@@ -18,6 +18,7 @@ from perdure.cli.commands.conversations import conversation_named, show_conversa
 from perdure.cli.commands.forget import forget_shape, forget_view, preview_view, undo_shape, undo_view
 from perdure.cli.commands.history import LAST_TURNS, show_last_turns
 from perdure.cli.commands.search import show_hits
+from perdure.cli.commands.why import show_origin
 from perdure.cli.views.context import context_view
 from perdure.cli.views.fold import fold, visible
 from perdure.cli.views.json import agent_shape, block_shape, context_shape, model_shape, reset_shape, version_shape
@@ -28,6 +29,8 @@ from perdure.core.errors import InvalidInput, ModelNotFound
 from perdure.domain.agents.automatic import AutoRecall, find_automatic
 
 SEARCH_LIMIT = 10
+ANSWER_ROWS = 100
+"""Newest messages among which the last answer is."""
 
 
 Run = Callable[[Session, str], Awaitable[None]]
@@ -136,6 +139,18 @@ async def _search(session: Session, argument: str) -> None:
     messages = await session.agent.search(argument, limit=SEARCH_LIMIT)
     show_hits(session.view, argument, messages, await session.agent.search_archive(argument, limit=SEARCH_LIMIT))
     session.view.hint('/search "some words" finds them only next to each other')
+
+
+@_command("/why [ID]")
+async def _why(session: Session, argument: str) -> None:
+    """Show what was in the request behind the last answer, or where the memory with an id or words comes from."""
+    if not argument:
+        newest = await session.agent.messages(conversation=session.conversation, limit=ANSWER_ROWS, newest_first=True)
+        answer = next((message for message in newest if message.role == "assistant"), None)
+        if answer is None:
+            raise InvalidInput("there is no answer yet: /why ID shows where a memory comes from")
+        argument = answer.id
+    show_origin(session.view, await session.agent.why(argument, conversation=session.conversation))
 
 
 @_command("/recall [on | off]")

@@ -32,6 +32,7 @@ from perdure.library.services.tools.tools import ToolService
 from perdure.library.services.transcripts import TranscriptService
 from perdure.library.services.transfer import TransferService
 from perdure.library.services.upkeep import UpkeepService
+from perdure.library.services.why import WhyService
 
 __all__ = ["Services"]
 
@@ -68,3 +69,4 @@ class Services:
         self.transcripts = TranscriptService(app)
         self.transfer = TransferService(app)
         self.upkeep = UpkeepService(app)
+        self.why = WhyService(app)

@@ -20,6 +20,7 @@ from perdure.core.ids import AgentId, ConversationId, RunId, StepId
 from perdure.core.messages import Message
 from perdure.core.models import Exchange, ModelOptions, ModelRequest
 from perdure.core.nodes import node_handle
+from perdure.core.ports import TokenCounter
 from perdure.core.runs import Failure, Feedback, Run, RunKey, Step, StepFilter, StepStatus, StopReason, Usage
 from perdure.domain.conversations.call_batches import join_batches
 from perdure.domain.values import as_tags, check_item_limits
@@ -86,14 +87,14 @@ class StepService:
 
     async def get(self, step_id: StepId) -> StepOfRun:
         """The step with its run and agent. Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: _with_agent(tx, *_load_with_run(tx, step_id)))
+        return await self._ports.store.read(lambda tx: _with_agent(tx, *load_with_run(tx, step_id)))
 
     async def page(self, where: StepFilter, page: Page) -> Sequence[StepOfRun]:
         """A page of the steps of all agents. Raises: NotFound: the page begins at no such step."""
 
         def read(tx: Tx) -> Sequence[StepOfRun]:
             def cursor(step_id: str | None) -> Step | None:
-                step = None if step_id is None else _load_with_run(tx, StepId(step_id))[1]
+                step = None if step_id is None else load_with_run(tx, StepId(step_id))[1]
                 if step is not None and where.agent_id not in (None, step.agent_id):
                     raise NotFound("step", step.id)
                 return step
@@ -114,7 +115,7 @@ class StepService:
         TooMany."""
 
         def write(tx: Tx) -> StepOfRun:
-            run, step = _load_with_run(tx, step_id)
+            run, step = load_with_run(tx, step_id)
             kept = step.tags if tags is None else as_tags(tags)
             check_item_limits(tx.limits, tags=kept)
             return _with_agent(tx, run, tx.steps.put_feedback(step, feedback, kept))
@@ -128,7 +129,7 @@ class StepService:
         calls. What it makes of one message is not split. Raises: NotFound."""
 
         def read(tx: Tx) -> Sequence[Sequence[T]]:
-            run, step = _load_with_run(tx, step_id)
+            run, step = load_with_run(tx, step_id)
             messages = join_batches(list_run_messages(tx, run))
             shown = (show(message) for message in messages if message.step_id == step.id)
             return page.select(list(filter(None, shown)), kind="message", id_of=lambda parts: id_of(parts[0]))
@@ -139,7 +140,7 @@ class StepService:
         """The run of a step, and how long the step's model call and tool calls took. Raises: NotFound."""
 
         def read(tx: Tx) -> tuple[Run, StepTimes]:
-            run, step = _load_with_run(tx, step_id)
+            run, step = load_with_run(tx, step_id)
             return run, times_of(step, list_run_messages(tx, run))
 
         return await self._ports.store.read(read)
@@ -148,14 +149,14 @@ class StepService:
         """The step, its run, and what was sent and received, without the messages. Raises: NotFound."""
 
         def read(tx: Tx) -> tuple[Run, Step, Exchange | None]:
-            run, step = _load_with_run(tx, step_id)
+            run, step = load_with_run(tx, step_id)
             return run, step, tx.steps.exchange(step)
 
         return await self._ports.store.read(read)
 
     async def get_exchange(self, agent_id: AgentId, step_id: StepId) -> Exchange | None:
         """What a step sent and received, with keys masked; None for a model without HTTP. Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: tx.steps.exchange(_find_step(tx, agent_id, step_id)))
+        return await self._ports.store.read(lambda tx: tx.steps.exchange(find_step(tx, agent_id, step_id)))
 
     async def list(
         self,
@@ -172,17 +173,13 @@ class StepService:
 
     async def build_request(self, agent_id: AgentId, step_id: StepId) -> ModelRequest:
         """The request of a step, built again from the log. Raises: InvalidInput, NotFound, ReplayMismatch."""
-        return await self._ports.store.read(lambda tx: build_request(tx, _find_step(tx, agent_id, step_id))[1])
+        return await self._ports.store.read(lambda tx: build_request(tx, find_step(tx, agent_id, step_id))[1])
 
     async def explain(self, agent_id: AgentId, step_id: StepId) -> Explanation:
         """The costs of a step's request. Raises: NotFound, ReplayMismatch; InvalidInput: a wrong catalog."""
 
         def read(tx: Tx) -> Explanation:
-            step = _find_step(tx, agent_id, step_id)
-            view, request = build_request(tx, step)
-            prices = prices_of(step.model, self._models)
-            explanation = explain(step, view, prices=prices, counter=self._ports.counter)
-            return replace(explanation, redacted=_is_redacted(tx, step, request))
+            return explain_step(tx, find_step(tx, agent_id, step_id), self._models, self._ports.counter)[2]
 
         return await self._ports.store.read(read)
 
@@ -244,7 +241,7 @@ def overview_of(next_request: Preview) -> ContextOverview:
     )
 
 
-def _load_with_run(tx: Tx, step_id: StepId) -> tuple[Run, Step]:
+def load_with_run(tx: Tx, step_id: StepId) -> tuple[Run, Step]:
     """The run of a step, and the step. Raises: NotFound, also for a step of a hidden run."""
     step = tx.steps.get(step_id)
     run = tx.runs.get_by_key(RunKey(step.agent_id, step.run_seq))
@@ -257,7 +254,7 @@ def _with_agent(tx: Tx, run: Run, step: Step) -> StepOfRun:
     return StepOfRun(step, run, tx.agents.get(step.agent_id))
 
 
-def _find_step(tx: Tx, agent_id: AgentId, step_id: StepId) -> Step:
+def find_step(tx: Tx, agent_id: AgentId, step_id: StepId) -> Step:
     """The agent's own step of this id. Raises: InvalidInput; NotFound, also for another agent's."""
     check_text("step_id", step_id)
     step = tx.steps.get(step_id)
@@ -279,7 +276,7 @@ def _list_steps(
     """A page of the agent's steps, newest first. Raises: InvalidInput, NotFound."""
     seq = None if conversation is None else find_conversation(tx, agent_id, conversation).seq
     run = None if run_id is None else find_run(tx, run_id, agent_id)
-    older = None if before is None else _find_step(tx, agent_id, before)
+    older = None if before is None else find_step(tx, agent_id, before)
     if run is None:
         steps = list(tx.steps.list(agent_id, conversation_seq=seq, limit=limit, before=older))
     elif seq is not None and run.conversation_seq != seq:
@@ -322,6 +319,15 @@ def _list_steps(
             )
         )
     return infos
+
+
+def explain_step(
+    tx: Tx, step: Step, models: ModelRegistry, counter: TokenCounter
+) -> tuple[View, ModelRequest, Explanation]:
+    """A step's view and request, built from the log, and the costs of its parts. Raises: ReplayMismatch."""
+    view, request = build_request(tx, step)
+    explanation = explain(step, view, prices=prices_of(step.model, models), counter=counter)
+    return view, request, replace(explanation, redacted=_is_redacted(tx, step, request))
 
 
 def prices_of(model: str, models: ModelRegistry) -> Prices:

@@ -24,6 +24,7 @@ from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.client_tools import ClientTool
 from perdure.library.images import Picture
+from perdure.library.origins import Origin
 from perdure.library.portal import Portal
 from perdure.library.reply import Reply
 from perdure.library.services.history import ImportResult
@@ -182,6 +183,12 @@ class Agent(Archival, Approval, Corrections, Runs):
         """
         return self._portal.run(self._inner.exchange(step_id))
 
+    def why(self, of: str, *, conversation: ConversationId | None = None) -> Origin:
+        """Where a memory or an answer comes from. `of`: an id of a run, step, message, block or passage, or its
+        beginning; `block-...:3` is a line; a summary's handle; or words of only one memory. Raises: InvalidInput: of
+        several; NotFound, also for another agent's."""
+        return self._portal.run(self._inner.why(of, conversation=conversation))
+
     def messages(
         self,
         *,
@@ -279,8 +286,7 @@ class Agent(Archival, Approval, Corrections, Runs):
         offset: int = 0,
         explain: bool = False,
     ) -> Hits[MessageHit]:
-        """The messages of the whole history that best match, best first; for an empty text the newest ones. `ran` of
-        the result says which arms of the search took part, and why others did not.
+        """The messages of the history that best match, best first; for an empty text the newest. `ran` says how.
 
         Args:
             roles: only messages of these roles; empty: of all.
@@ -308,8 +314,7 @@ class Agent(Archival, Approval, Corrections, Runs):
         """What the agent remembers about a query, as one text for any model, with its sources. Nothing is changed.
 
         Args:
-            conversation: only messages of this one; by default of all.
-            archives: only passages of these; by default of all that the agent has, its folders' included.
+            conversation, archives: only messages of this one, and passages of these; by default of all.
             budget_tokens: the most tokens of the text.
             blocks, messages: whether the text may contain blocks, and messages.
             floor: leave out passages and messages with a score below this, 0 to 1.

@@ -1,4 +1,4 @@
-"""The look-up of messages by their ids.
+"""The look-up of messages by their ids, and of any ids by their beginnings (`tx.id_starts`).
 
 The ids of a run's inputs and answers contain the run's id (`core.ids.id_in_run`). The directory holds only
 the run, and the message is searched among the run's messages. All other ids are in the directory themselves.
@@ -14,7 +14,7 @@ from perdure.core.ids import PREFIXES, AgentId, MessageId, OrgId, run_of
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import storable
 from perdure.storage.tables.message_rows import BEFORE_NEXT_RUN
-from perdure.storage.tables.table import find, find_all, find_run_of
+from perdure.storage.tables.table import Table, find, find_all, find_run_of
 
 
 def place_of(db: Database, org_id: OrgId, message_id: MessageId) -> tuple[AgentId, int]:
@@ -58,3 +58,26 @@ def _place_in(db: Database, run: tuple[str, int] | None, id_: MessageId) -> tupl
         params,
     )
     return (run[0], rows[0][0]) if rows else None
+
+
+_KINDS = " OR ".join(f"id LIKE '{kind}-%'" for kind in ("run", "step", "message", "passage"))
+_OWNERS = " OR ".join(  # what is deleted stays in the directory until its rows are removed
+    f"EXISTS (SELECT 1 FROM {table} o WHERE o.id = ids.owner_id AND o.org_id = :org_id)"
+    for table in ("agents", "archives")
+)
+
+
+class IdStarts(Table):
+    def list(self, pattern: str, *, limit: int) -> Sequence[str]:
+        """The ids of runs, steps, messages, passages and blocks that begin with a pattern, in order; `_` in it is any
+        character.
+
+        The ids of a run's own messages and steps are in no table: see `core.ids.id_beginning`.
+        """
+        rows = self._rows(
+            f"SELECT id FROM ids WHERE org_id = :org_id AND id LIKE :pattern AND ({_KINDS}) AND ({_OWNERS})"
+            " UNION ALL SELECT id FROM blocks WHERE org_id = :org_id AND id LIKE :pattern ORDER BY id LIMIT :limit",
+            pattern=f"{pattern}%",
+            limit=limit,
+        )
+        return [row[0] for row in rows]

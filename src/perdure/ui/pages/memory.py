@@ -135,6 +135,7 @@ def version_shape(version: BlockVersion) -> Data:
     """A version, with who wrote it, where and when."""
     author = version.author
     return {
+        "block_id": version.block_id,
         "version": version.version,
         "value": version.value,
         "diff": version.diff,

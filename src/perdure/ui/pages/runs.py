@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 from perdure.context.request.explain import Explanation
 from perdure.core.errors import PerdureError
-from perdure.core.events import MemoryRecalled, StoredEvent
-from perdure.core.ids import AgentId, RunId, StepId
+from perdure.core.ids import AgentId, RunId
 from perdure.core.messages import Message
 from perdure.core.models import ModelRequest
 from perdure.core.runs import Run, RunFilter, RunStatus
+from perdure.library.origins import AnswerOrigin, origin_shape
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.spans import Span
@@ -80,7 +80,7 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
         "items": [item for _, item in items],
         "models": list(library.app.models.handles()),
         "replay": getattr(request.state, "replay", None),
-        "step": None if not wanted else await _step(library, run, StepId(wanted)),
+        "step": None if not wanted else answer_shape(await services.why.find_answer(wanted, agent_id=agent_id)),
     }
 
 
@@ -101,30 +101,17 @@ def _waterfall(found: Sequence[Span]) -> list[Data]:
     return rows
 
 
-async def _step(library: AsyncPerdure, run: Run, step_id: StepId) -> Data:
-    """What the model got at a step and what it answered: blocks, summaries, recalled texts, with tokens and prices."""
-    services, agent_id = library.services, run.key.agent_id
-    exchange = await services.steps.get_exchange(agent_id, step_id)
-    shown: Data = {"id": step_id, "problem": None, "explanation": None, "request": None, "exchange": None}
-    shown["recalled"] = await _recalled(library, run)
-    if exchange is not None:
-        shown["exchange"] = {"request": dict(exchange.request), "response": dict(exchange.response)}
-    try:
-        shown["explanation"] = _explanation_shape(await services.steps.explain(agent_id, step_id))
-        shown["request"] = _request_shape(await services.steps.build_request(agent_id, step_id))
-    except PerdureError as error:
-        shown["problem"] = str(error)
-    return shown
-
-
-async def _recalled(library: AsyncPerdure, run: Run) -> list[Data]:
-    """The texts that recall found for the run, with their scores."""
-    found: list[Data] = []
-    if run.ended:
-        async for sent in library.services.runs.follow(run):
-            if isinstance(sent, StoredEvent) and isinstance(sent.event, MemoryRecalled):
-                found += [dict(source) for source in sent.event.sources]
-    return found
+def answer_shape(origin: AnswerOrigin) -> Data:
+    """What was in the request of a step and what it brought, with tokens and prices."""
+    exchange, explanation, request = origin.exchange, origin.explanation, origin.request
+    return origin_shape(origin) | {
+        "id": origin.step_id,
+        "exchange": None
+        if exchange is None
+        else {"request": dict(exchange.request), "response": dict(exchange.response)},
+        "explanation": None if explanation is None else _explanation_shape(explanation),
+        "request": None if request is None else _request_shape(request),
+    }
 
 
 def _explanation_shape(explanation: Explanation) -> Data:

@@ -1,0 +1,173 @@
+"""The service of origins: who wrote a memory and in answer to what, and what was in the request behind an answer."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+from perdure.app import App
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, PassageId, RunId, StepId, id_beginning, is_id
+from perdure.core.nodes import parse_handle
+from perdure.library.checks import check_text
+from perdure.library.origins import AnswerOrigin, Origin
+from perdure.library.services.answer_origins import answer_of, find_message, last_step
+from perdure.library.services.conversations import find_conversation
+from perdure.library.services.memory_origins import MemoryOrigins
+from perdure.library.services.runs import find_run
+from perdure.library.services.steps import load_with_run
+from perdure.storage.tx import Tx
+
+VERSIONS_MAX = 1_000
+"""Versions of a block that are searched for words."""
+NAMED_MAX = 5
+"""Ids or memories that an error names."""
+RUNS_MAX = 1_000
+"""Runs that the beginning of a message's or step's id may lead to."""
+LINE_CHARS = 80
+
+_ID = re.compile(r"(run|step|message|passage|block)-([0-9a-f]{4}[0-9a-f-]{0,32})(?::(\d{1,6}))?", re.ASCII)
+
+
+class WhyService:
+    """Where memories and answers come from."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def find_origin(
+        self, of: str, *, agent_id: AgentId | None = None, conversation: ConversationId | None = None
+    ) -> Origin:
+        """The origin of a memory or an answer.
+
+        Args:
+            of: an id of a run, step, message, passage or block, or its beginning; `block-...:3` is a line of a block.
+                With an agent also the handle of a summary (`node-3`, of `conversation`), or words of a memory.
+            agent_id: whose; None: anybody's.
+        Raises: InvalidInput: several match; NotFound, also for another agent's.
+        """
+        check_text("of", of)
+        return await self._app.ports.store.read(
+            lambda tx: _find_origin(MemoryOrigins(tx, agent_id), of.strip(), conversation, self._app)
+        )
+
+    async def find_answer(self, of: str, *, agent_id: AgentId | None = None) -> AnswerOrigin:
+        """The origin of an answer. Raises: as `find_origin`; NotFound: the id is of a memory."""
+        origin = await self.find_origin(of, agent_id=agent_id)
+        if isinstance(origin, AnswerOrigin):
+            return origin
+        raise NotFound("answer", of, hint="that is a memory")
+
+
+def is_id_start(text: str) -> bool:
+    """Whether a text has the form of an id, or of the beginning of one."""
+    return _ID.fullmatch(text.strip()) is not None
+
+
+def resolve_id(tx: Tx, start: str) -> str:
+    """The whole id of a run, step, message, passage or block that begins with `start`. Raises: NotFound; InvalidInput:
+    several do, or `start` is too short."""
+    kind, _, digits = start.partition("-")
+    if is_id(kind, start):
+        return start
+    found = list(tx.id_starts.list(start, limit=NAMED_MAX))
+    if kind in ("message", "step"):  # the ids of a run's own differ from the run's in some digits
+        run_ids = tx.id_starts.list(f"run-___{digits[3:]}", limit=RUNS_MAX)
+        if len(run_ids) == RUNS_MAX:
+            raise InvalidInput(f"{start!r} is the beginning of many ids: give more of it")
+        ids = [id_beginning(start, RunId(run_id)) for run_id in run_ids]
+        if kind == "message":
+            found += tx.messages.find_existing([MessageId(one) for one in ids])
+        for step_id in ids if kind == "step" else ():
+            with suppress(NotFound):
+                found.append(tx.steps.get(StepId(step_id)).id)
+    found = list(dict.fromkeys(found))
+    if not found:
+        raise NotFound(kind, start)
+    if len(found) > 1:
+        named = ", ".join(sorted(found)[:NAMED_MAX])
+        raise InvalidInput(f"{start!r} is the beginning of several ids: {named}; give more of it")
+    return found[0]
+
+
+# --- what a name stands for
+
+
+def _find_origin(origins: MemoryOrigins, of: str, conversation: ConversationId | None, app: App) -> Origin:
+    """The origin of what an id, a handle or a text names. Raises: InvalidInput, NotFound."""
+    tx, agent_id = origins.tx, origins.agent_id
+    if (match := _ID.fullmatch(of)) is not None and (match[3] is None or match[1] == "block"):
+        return _find_by_id(origins, resolve_id(tx, f"{match[1]}-{match[2]}"), match[3], app)
+    if agent_id is None:
+        raise InvalidInput(
+            f"{of!r:.{LINE_CHARS}} is no id of a run, step, message, passage or block: those that are printed begin so;"
+            " name an agent to look for words or a summary"
+        )
+    tx.agents.model(agent_id)
+    handle = parse_handle(of)
+    if handle is not None and handle.kind == "node":
+        found = find_conversation(tx, agent_id, conversation)
+        nodes = tx.nodes.list_by_seqs(agent_id, found.seq, [handle.first])
+        if not nodes:
+            raise NotFound("summary", of, hint="the conversation has none of this number")
+        return origins.of_summary(found, nodes[0])
+    return _find_by_text(origins, agent_id, of)
+
+
+def _find_by_id(origins: MemoryOrigins, id_: str, line: str | None, app: App) -> Origin:
+    """The origin of the thing with this id. Raises: NotFound."""
+    tx = origins.tx
+    match id_.partition("-")[0]:
+        case "block":
+            block = tx.blocks.get(BlockId(id_))
+            whole = origins.of_block(block)
+            return whole if line is None else origins.of_line(block, int(line) - 1)
+        case "passage":
+            return origins.of_passage(tx.passages.get(PassageId(id_)))
+        case "step":
+            run, step = load_with_run(tx, StepId(id_))
+        case "run":
+            run = find_run(tx, RunId(id_), None)
+            step = last_step(tx, run)
+        case _:
+            message = find_message(tx, MessageId(id_))
+            if message.step_id is not None:
+                run, step = load_with_run(tx, message.step_id)
+            elif message.run_id is not None:
+                run = tx.runs.get(message.run_id)
+                step = last_step(tx, run)
+            else:
+                raise NotFound("answer to this message", id_, hint="it was imported, and is in no run")
+    origins.check_owner(run.key.agent_id, id_.partition("-")[0], id_)
+    return answer_of(tx, run, step, app.models, app.ports.counter)
+
+
+def _find_by_text(origins: MemoryOrigins, agent_id: AgentId, text: str) -> Origin:
+    """The origin of the agent's only memory that holds a text: a line of a block, a passage, or a line that a block had
+    once. Raises: NotFound; InvalidInput: several do."""
+    tx = origins.tx
+    blocks = tx.blocks.list_by_agent(agent_id)
+    lines = [
+        (block, place, line) for block in blocks for place, line in enumerate(block.value.split("\n")) if line.strip()
+    ]
+    exact = [found for found in lines if found[2].strip() == text]
+    held = exact or [found for found in lines if text.casefold() in found[2].casefold()]
+    archives = tx.archives.list_by_agent(agent_id)
+    passages = [one for archive in archives for one in tx.passages.page(archive.id, text=text, limit=NAMED_MAX + 1)]
+    if (not exact and len(held) + len(passages) > 1) or len(exact) > 1:
+        named = [f"{block.id}:{place + 1}" for block, place, _ in held] + [passage.id for passage in passages]
+        more = " and more" if len(named) > NAMED_MAX else ""
+        raise InvalidInput(
+            f"several memories hold {text!r:.{LINE_CHARS}}: {', '.join(named[:NAMED_MAX])}{more}; give one of these ids"
+        )
+    if held:
+        return origins.of_line(held[0][0], held[0][1])
+    if passages:
+        return origins.of_passage(passages[0])
+    for block in blocks:
+        for version in tx.blocks.versions(block.id, limit=VERSIONS_MAX):
+            old = version.value.split("\n")
+            place = next((place for place, line in enumerate(old) if text.casefold() in line.casefold()), None)
+            if place is not None:
+                return origins.of_line(block, place, version.version)
+    raise NotFound("memory with the text", text, hint="no block, version or passage of the agent holds it")
