@@ -79,8 +79,10 @@ clean: ## remove .venv and everything that is built or cached
 	@"$(PYTHON)" -m venv .venv </dev/null >&2
 	@touch $@
 
+# What pip prints goes to a log, which a failure names.
 .venv/.run-stamp: requirements/run.txt pyproject.toml | .venv/.made
-	@$(INSTALL_PINS) -r requirements/run.txt </dev/null >&2
+	@$(INSTALL_PINS) -r requirements/run.txt </dev/null >.venv/pip.log 2>&1 || \
+		{ tail -n 3 .venv/pip.log >&2; echo "pip failed; .venv/pip.log has all that it printed." >&2; exit 1; }
 	@$(INSTALL_PERDURE) </dev/null >&2
 	@touch $@
 

@@ -1,0 +1,61 @@
+"""`make run` in a clone: what it prints while it sets up."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+NOISY_PIP = """#!/bin/sh
+case "$*" in *--quiet*) exit 0;; esac
+for line in 1 2 3 4 5 6 7 8; do echo "Collecting package-$line"; done
+exit {code}
+"""
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone with an environment that has a program in place of Python, and one in place of `perdure`."""
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / "requirements" / "run.txt").touch()
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / ".made").touch()
+    _write_program(tmp_path / ".venv" / "bin" / "perdure", "#!/bin/sh\necho chat\n")
+    return tmp_path
+
+
+def test_what_pip_prints_stays_in_its_log(clone: Path) -> None:
+    """Only the chat is seen."""
+    _write_program(clone / ".venv" / "bin" / "python", NOISY_PIP.replace("{code}", "0"))
+
+    done = _make_run(clone)
+
+    assert (done.returncode, done.stdout) == (0, "chat\n")
+    assert "Collecting" not in done.stderr
+    assert (clone / ".venv" / "pip.log").read_text().count("Collecting") == 8
+
+
+def test_a_failure_of_pip_names_the_log(clone: Path) -> None:
+    """With the last lines of it."""
+    _write_program(clone / ".venv" / "bin" / "python", NOISY_PIP.replace("{code}", "1"))
+
+    done = _make_run(clone)
+
+    assert done.returncode != 0
+    assert done.stderr.count("Collecting") == 3
+    assert "pip failed; .venv/pip.log has all that it printed." in done.stderr
+
+
+def _make_run(clone: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["make", "run"], cwd=clone, capture_output=True, text=True, check=False)
+
+
+def _write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
