@@ -22,6 +22,7 @@ from perdure.library.folders import AsyncFolder
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 from perdure.library.services.history import ImportResult
+from perdure.library.services.replays import Replay
 from perdure.library.services.steps import StepInfo
 from perdure.library.services.tools.mcp import McpState
 from perdure.library.services.transcripts import TranscriptEntry
@@ -57,6 +58,7 @@ __all__ = [
     "PassageHit",
     "Perdure",
     "Recalled",
+    "Replay",
     "Reply",
     "SearchReport",
     "Settings",
