@@ -12,8 +12,9 @@ PAGES = (
     *(ROOT / name for name in ("README.md", "README.zh.md", "CHANGELOG.md", "CONTRIBUTING.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 )
-RUN_PAGES = tuple(page for page in PAGES if page.name != "README.zh.md")
-"""Whose blocks are run. The Chinese README has those of the English one, which `test_pages` checks to the letter."""
+CHINESE_PAGES = tuple(page for page in PAGES if page.name.endswith(".zh.md"))
+RUN_PAGES = tuple(page for page in PAGES if page not in CHINESE_PAGES)
+"""Whose blocks are run. A Chinese page has those of the English one, which `test_pages` checks to the letter."""
 
 _FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^(#{1,6}) (.+?)\s*$", re.MULTILINE)

@@ -46,8 +46,8 @@ def test_make_targets_on_the_pages_exist(page: Path) -> None:
 
 
 def test_the_transcript_of_the_chat_is_what_the_chat_says(tmp_path: Path) -> None:
-    """What is typed in the README's transcript goes to the real command; each line of its answers stands there."""
-    page = ROOT / "README.md"
+    """What is typed in the tour's transcript goes to the real command; each line of its answers stands there."""
+    page = ROOT / "docs" / "tour.md"
     (transcript,) = (block.text for block in fences(page) if block.text.startswith("$ make run\n"))
     starts = transcript.split("$ make run\n")[1:]
 

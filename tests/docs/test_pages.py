@@ -23,10 +23,13 @@ from tests.docs.cli_help import PAGE as CLI_PAGE
 from tests.docs.cli_help import rewrite_sections
 from tests.docs.letta_table import PAGE as LETTA_PAGE
 from tests.docs.letta_table import rewrite
-from tests.docs.markdown import PAGES, ROOT, anchors, fences, headings, links, page_name
+from tests.docs.markdown import CHINESE_PAGES, PAGES, ROOT, anchors, fences, headings, links, page_name
 
 DOCS = ROOT / "docs"
 README, README_ZH = ROOT / "README.md", ROOT / "README.zh.md"
+README_WORDS_MAX = 900
+"""Before the part for looking things up."""
+README_IMAGE_BYTES_MAX = 150_000
 
 ERRORS = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, PerdureError)]
 
@@ -63,11 +66,16 @@ def test_the_files_that_the_page_names_are_there(page: Path) -> None:
         assert (ROOT / path).exists() or (ROOT / "src" / "perdure" / path).exists(), path
 
 
-def test_every_page_can_be_reached_from_the_readme() -> None:
-    """A page that nothing leads to is read by nobody."""
-    linked = {(README.parent / link.partition("#")[0]).resolve() for link in links(README)}
+@pytest.mark.parametrize("readme", [README, README_ZH], ids=page_name)
+def test_every_page_can_be_reached_from_the_readme(readme: Path) -> None:
+    """A page that nothing leads to is read by nobody. Each README leads to the pages of its language."""
+    linked = {(readme.parent / link.partition("#")[0]).resolve() for link in links(readme)}
+    english = {page.with_name(page.name.replace(".zh.md", ".md")) for page in CHINESE_PAGES}
 
-    assert set(DOCS.glob("*.md")) <= linked
+    if readme == README_ZH:
+        assert set(DOCS.glob("*.md")) - english <= linked
+    else:
+        assert set(DOCS.glob("*.md")) - set(CHINESE_PAGES) <= linked
 
 
 def test_the_help_in_the_cli_page_is_what_the_command_prints() -> None:
@@ -84,12 +92,40 @@ def test_the_table_of_letta_s_operations_is_what_the_routes_say() -> None:
     assert page == rewrite(page), "docs/letta-compat.md is out of date: run `python -m tests.docs.letta_table`"
 
 
-def test_both_readmes_have_the_same_parts_and_the_same_code() -> None:
-    """Headings of the same levels in the same order, and the same blocks to the letter."""
-    assert [level for level, _ in headings(README)] == [level for level, _ in headings(README_ZH)]
-    assert [(block.info, block.text) for block in fences(README)] == [
-        (block.info, block.text) for block in fences(README_ZH)
+@pytest.mark.parametrize("chinese", CHINESE_PAGES, ids=page_name)
+def test_a_page_in_two_languages_has_the_same_parts_and_the_same_code(chinese: Path) -> None:
+    """Headings of the same levels in the same order, the same pictures, and the same blocks to the letter."""
+    english = chinese.with_name(chinese.name.replace(".zh.md", ".md"))
+
+    assert [level for level, _ in headings(english)] == [level for level, _ in headings(chinese)]
+    assert _pictures(english) == _pictures(chinese)
+    assert [(block.info, block.text) for block in fences(english)] == [
+        (block.info, block.text) for block in fences(chinese)
     ]
+
+
+def test_the_readme_is_short_before_its_reference() -> None:
+    """Code and tables count too."""
+    opening, found, _ = README.read_text(encoding="utf-8").partition("\n## Reference\n")
+
+    assert found
+    assert len(re.findall(r"[^\s|]+", opening)) <= README_WORDS_MAX
+
+
+def test_the_readme_opens_with_pictures_that_load_fast_and_from_here() -> None:
+    """A screenshot for each theme, and a recording that plays without anything from elsewhere."""
+    opening, _, _ = README.read_text(encoding="utf-8").partition("\n## ")
+    pictures = [README.parent / name for name in re.findall(r"docs/images/readme-[\w.-]+", opening)]
+    (recording,) = (picture for picture in pictures if picture.suffix == ".svg")
+
+    assert [picture.name for picture in pictures if picture.suffix == ".png"] == [
+        "readme-chat-dark.png",
+        "readme-chat-light.png",
+    ]
+    assert all(picture.stat().st_size < README_IMAGE_BYTES_MAX for picture in pictures)
+    text = recording.read_text(encoding="utf-8")
+    assert "@keyframes" in text
+    assert not re.search(r"@import|<script|(?:href=\"|url\()(?!#)", text)
 
 
 @pytest.mark.parametrize("name", perdure.__all__)
@@ -145,8 +181,8 @@ def test_the_architecture_page_names_every_event(event: type) -> None:
     assert f"`{kind}`" in _text("architecture.md")
 
 
-@pytest.mark.parametrize("page", [README, README_ZH], ids=page_name)
-def test_the_readme_names_every_setting_with_its_default(page: Path) -> None:
+@pytest.mark.parametrize("page", [DOCS / "settings.md", DOCS / "settings.zh.md"], ids=page_name)
+def test_the_page_of_settings_names_every_one_with_its_default(page: Path) -> None:
     """The table of variables is that of the settings."""
     rows = page.read_text(encoding="utf-8")
 
@@ -154,6 +190,10 @@ def test_the_readme_names_every_setting_with_its_default(page: Path) -> None:
         default = field.default
         shown = "" if default == "" else f"`{default}`"
         assert re.search(rf"\| `PERDURE_{field.name.upper()}` \| {re.escape(shown)}", rows), field.name
+
+
+def _pictures(page: Path) -> list[str]:
+    return [link for link in links(page) if link.endswith((".png", ".svg"))]
 
 
 def _text(page: str) -> str:
