@@ -121,6 +121,7 @@ if TYPE_CHECKING:
     from perdure.library import (
         Accepted,
         Agent,
+        AnswerOrigin,
         Archive,
         AsyncAgent,
         AsyncArchive,
@@ -136,6 +137,7 @@ if TYPE_CHECKING:
         ImportedMessage,
         ImportResult,
         McpState,
+        MemoryOrigin,
         MessageHit,
         NewBlock,
         NewPassage,
@@ -158,7 +160,7 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "Accepted", "AddressRefused", "Agent", "AgentFile", "AgentInfo", "AlreadyExists", "AnswerInvalid",
+    "Accepted", "AddressRefused", "Agent", "AgentFile", "AgentInfo", "AlreadyExists", "AnswerInvalid", "AnswerOrigin",
     "ApprovalPending", "Archive", "AsyncAgent", "AsyncArchive", "AsyncFolder", "AsyncPerdure", "Author", "Block",
     "BlockLimitExceeded", "BlockNotFound", "BlockReadOnly", "BlockVersion", "BodyUnreadable", "ChildTools",
     "CircularWait", "Clock", "CompactionSettings", "Conditional", "Conflict", "ContextOverview", "ContinueLoop",
@@ -167,12 +169,12 @@ __all__ = [
     "FileNameInvalid", "FileTooLarge", "FileTypeUnsupported", "Folder", "ForgetPreview", "ForgetResult", "Hits",
     "HookBlocked", "IdempotencyMismatch", "IllegalLog", "ImportResult", "ImportedMessage", "InvalidArguments",
     "InvalidInput", "IrreducibleFloor", "LeaseLost", "LineNumbersInText", "MaxCount", "McpPrivateRefused",
-    "McpServer", "McpState", "McpStdioRefused", "McpTool", "McpUnreachable", "MemoryEdited", "Message",
-    "MessageAdded", "MessageHit", "MessageTooLarge", "Model", "ModelAuthenticationFailed", "ModelDelta", "ModelError",
-    "ModelNotFound", "ModelOverflow", "ModelOverloaded", "ModelQuotaExceeded", "ModelRateLimited", "ModelRefused",
-    "ModelReply", "ModelReplyEmpty", "ModelReplyInvalid", "ModelRequest", "ModelRequestRefused", "ModelStreamCut",
-    "ModelTimeout", "ModelUnreachable", "NameInvalid", "NewBlock", "NewPassage", "NotAStore", "NotFound",
-    "NothingToCompact", "ParentTool", "Passage", "PassageHit", "PatchInvalid", "PendingCall", "Perdure",
+    "McpServer", "McpState", "McpStdioRefused", "McpTool", "McpUnreachable", "MemoryEdited", "MemoryOrigin",
+    "Message", "MessageAdded", "MessageHit", "MessageTooLarge", "Model", "ModelAuthenticationFailed", "ModelDelta",
+    "ModelError", "ModelNotFound", "ModelOverflow", "ModelOverloaded", "ModelQuotaExceeded", "ModelRateLimited",
+    "ModelRefused", "ModelReply", "ModelReplyEmpty", "ModelReplyInvalid", "ModelRequest", "ModelRequestRefused",
+    "ModelStreamCut", "ModelTimeout", "ModelUnreachable", "NameInvalid", "NewBlock", "NewPassage", "NotAStore",
+    "NotFound", "NothingToCompact", "ParentTool", "Passage", "PassageHit", "PatchInvalid", "PendingCall", "Perdure",
     "PerdureError", "Question", "Reasoning", "Recalled", "Replay", "ReplayMismatch", "Reply", "RequestRefused",
     "RequiredBeforeExit", "RequiresApproval", "Reset", "Run", "RunEnded", "RunFailed", "RunFirst",
     "SandboxUnavailable", "SchemaMismatch", "SearchReport", "Secret", "SecretKeyMissing", "SecretUnreadable",
@@ -204,11 +206,11 @@ _HOMES = {
     ),
     "core.tools.spec": ("Tool", "ToolCode", "ToolOutcome"),
     "library": (
-        "Accepted", "Agent", "Archive", "AsyncAgent", "AsyncArchive", "AsyncFolder", "AsyncPerdure",
+        "Accepted", "Agent", "AnswerOrigin", "Archive", "AsyncAgent", "AsyncArchive", "AsyncFolder", "AsyncPerdure",
         "ContextOverview", "Correction", "Explanation", "Folder", "ForgetPreview", "ForgetResult", "Hits",
-        "ImportResult", "ImportedMessage", "McpState", "MessageHit", "NewBlock", "NewPassage", "PassageHit",
-        "Perdure", "Recalled", "Replay", "Reply", "SearchReport", "Settings", "StepInfo", "ToolHit", "ToolsByStatus",
-        "TranscriptEntry", "UndoResult", "Why", "hook", "tool",
+        "ImportResult", "ImportedMessage", "McpState", "MemoryOrigin", "MessageHit", "NewBlock", "NewPassage",
+        "PassageHit", "Perdure", "Recalled", "Replay", "Reply", "SearchReport", "Settings", "StepInfo", "ToolHit",
+        "ToolsByStatus", "TranscriptEntry", "UndoResult", "Why", "hook", "tool",
     ),
 }
 # fmt: on

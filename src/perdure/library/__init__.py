@@ -19,6 +19,7 @@ from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
 from perdure.library.folders import AsyncFolder
+from perdure.library.origins import AnswerOrigin, MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 from perdure.library.services.history import ImportResult
@@ -37,6 +38,7 @@ from perdure.settings import Settings
 __all__ = [
     "Accepted",
     "Agent",
+    "AnswerOrigin",
     "Archive",
     "AsyncAgent",
     "AsyncArchive",
@@ -52,6 +54,7 @@ __all__ = [
     "ImportResult",
     "ImportedMessage",
     "McpState",
+    "MemoryOrigin",
     "MessageHit",
     "NewBlock",
     "NewPassage",
