@@ -205,7 +205,7 @@ def test_vectors_are_told_where_there_are_any(tmp_path: Path) -> None:
 
     async def fill(embedder: ScriptedEmbedder | None, text: str) -> None:
         async with await AsyncPerdure.open(tmp_path / "perdure.db", embedder=embedder) as perdure:
-            agent = await perdure.create_agent("ada")
+            agent = await perdure.create_agent("ada" if embedder is None else "bob")
             await agent.archive(text)
             while embedder is not None and not await perdure.app.store.read(embedded):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

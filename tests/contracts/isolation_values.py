@@ -22,7 +22,7 @@ from perdure.core.messages import Draft, MessageFilter, Text
 from perdure.core.models import Exchange
 from perdure.core.passages import PassageFilter
 from perdure.core.providers import ProviderFilter
-from perdure.core.runs import RunFilter, StepFilter, Usage
+from perdure.core.runs import Callback, RunFilter, StepFilter, Usage
 from perdure.core.secrets import ORGANISATION
 from perdure.core.text.words import parse_query
 from perdure.core.tools.spec import ToolCode, ToolFilter
@@ -92,7 +92,7 @@ OF_VERBS: Mapping[str, Any] = {
     },
     "files.put_bytes.seq": 1,
     "mentions.list_agents.table": "blocks",
-    "callbacks.request.url": "https://stolen.example",
+    "callbacks.request.callback": Callback(url="https://stolen.example"),
     "callbacks.put.due_at": None,
     "runs.put_client_tools.digest": "other",
 }

@@ -230,14 +230,14 @@ async def test_the_whole_answer_has_one_time_limit() -> None:
     """A server that keeps the connection alive with comments, for ever, does not hold a run."""
 
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
         try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
             while True:
                 writer.write(b": still here\n\n")
                 await writer.drain()
                 await asyncio.sleep(0.01)
-        except ConnectionError:
+        except (ConnectionError, asyncio.IncompleteReadError):  # a slow machine times out before it has sent a word
             pass
         finally:
             writer.close()

@@ -176,7 +176,7 @@ async def test_first_tasks_need_no_mouse(chromium: Browser, tmp_path: Path) -> N
         await page.wait_for_selector(".item.assistant")
         await press_until(page, ".item.assistant a")
         await page.keyboard.press("Enter")
-        await page.wait_for_selector("#step:has-text('I like coffee now')")
+        await page.wait_for_selector("h1:has-text('Why this answer?')")
     assert seen.problems == []
 
 
