@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -53,7 +54,9 @@ def test_a_failure_of_pip_names_the_log(clone: Path) -> None:
 
 
 def _make_run(clone: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["make", "run"], cwd=clone, capture_output=True, text=True, check=False)
+    # As in a shell of its own: `make test` hands its flags down.
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(["make", "run"], cwd=clone, env=env, capture_output=True, text=True, check=False)
 
 
 def _write_program(path: Path, text: str) -> None:
