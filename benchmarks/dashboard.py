@@ -25,7 +25,7 @@ from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel
-from perdure.ui.routes import build_routes
+from perdure.ui.routes import PAGES, build_routes
 
 __all__ = ["fill", "main", "paths_of"]
 
@@ -37,11 +37,14 @@ MODEL = "test/scripted"
 BASE = "http://127.0.0.1:8283"
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
-PATHS = ("/", "/runs", "/approvals", "/connections", "/data", "/settings", "/search?q=pear")
-OF_AGENT = (
-    "", "/context", "/context?raw=1", "/memory", "/memory?block=human", "/memory?q=pear+tree", "/memory?tag=garden",
-    "/memory?timeline=1", "/tools",
-)  # fmt: skip
+FORMS = {
+    "/agents/{agent_id}/context": ("", "?raw=1", "?from={step_id}&to={step_id}"),
+    "/agents/{agent_id}/memory": ("", "?block=human", "?q=pear+tree", "?tag=garden", "?timeline=1"),
+    "/runs/{run_id}": ("", "?step={step_id}"),
+    "/search": ("", "?q=pear"),
+    "/why": ("?of={step_id}", "?of={block_id}", "?of={block_id}:1"),
+}
+"""The queries by which a page shows more, or something else, by its path; the others are shown as they are."""
 
 
 async def fill(library: AsyncPerdure, *, rows: int = ROWS) -> AsyncAgent:
@@ -69,9 +72,14 @@ def _passage(row: int) -> str:
 
 
 async def paths_of(agent: AsyncAgent) -> list[str]:
-    """The path of every page."""
-    step = (await agent.steps(limit=1))[0]
-    return [*PATHS, *(f"/agents/{agent.id}{path}" for path in OF_AGENT), f"/runs/{step.run_id}?step={step.id}"]
+    """The path of every page that the dashboard has, in each of its forms. The agent has answered, and has blocks.
+
+    Raises: KeyError: a page is about something that is not named here.
+    """
+    step, block = (await agent.steps(limit=1))[0], (await agent.blocks.list())[0]
+    ids = {"agent_id": agent.id, "run_id": step.run_id, "step_id": step.id, "block_id": block.id}
+    pages = [path for module in PAGES for path in module.pages.paths]
+    return [(path + form).format_map(ids) for path in pages for form in FORMS.get(path, ("",))]
 
 
 async def page_times(folder: Path, *, rows: int) -> dict[str, float]:

@@ -15,18 +15,17 @@ from playwright.async_api import Browser, Page
 from benchmarks.dashboard import fill as fill_rows
 from benchmarks.dashboard import paths_of
 from perdure import AsyncAgent, AsyncPerdure
+from perdure.core.errors import ModelError
 from perdure.server.config import ServerConfig
 from perdure.testing import ScriptedModel, calls, says
-from tests.support.servers import listening, open_library
+from tests.support.servers import Tools, listening, open_library
 from tests.ui.chromium import Theme, launch, needs_chromium, open_page, serious_findings
-from tests.ui.payloads import PAYLOADS
+from tests.ui.hostile import WHOLE, fill_hostile, pay
 
 pytestmark = needs_chromium
 long_form = pytest.mark.skipif(os.environ.get("PERDURE_FAULTS") != "full", reason="the dark theme is of the long form")
 
 FIRST_VIEW_BYTES = 300_000
-PATHS = ("/", "/runs", "/approvals", "/connections", "/data", "/settings")
-OF_AGENT = ("", "/context", "/memory", "/memory?block=human", "/tools")
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +35,10 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 @contextlib.asynccontextmanager
-async def open_dashboard(path: Path, *script: object) -> AsyncIterator[tuple[str, AsyncPerdure]]:
+async def open_dashboard(path: Path, *script: object, tools: Tools = ()) -> AsyncIterator[tuple[str, AsyncPerdure]]:
     """The address of a server with the dashboard, and its store."""
     async with (
-        open_library(path, ScriptedModel(*script), ()) as library,  # type: ignore[arg-type]
+        open_library(path, ScriptedModel(*script), tools) as library,  # type: ignore[arg-type]
         listening(library, ServerConfig(port=0)) as address,
     ):
         yield address, library
@@ -48,12 +47,10 @@ async def open_dashboard(path: Path, *script: object) -> AsyncIterator[tuple[str
 async def fill(library: AsyncPerdure) -> list[str]:
     """Put something on each page, and return the pages' paths."""
     agent = await library.create_agent("Ada", human="Likes tea.", description="helps with the garden")
-    run_id = (await agent.send("I like coffee now")).run_id
-    step = (await agent.steps())[0]
+    await agent.send("I like coffee now")
     await agent.archive("The garden has two pear trees.", tags=["garden"])
     await library.folders.create("notes")
-    paths = [*PATHS, *(f"/agents/{agent.id}{path}" for path in OF_AGENT), f"/runs/{run_id}?step={step.id}"]
-    return [*paths, "/agents/unknown"]
+    return [*await paths_of(agent), "/sign-in", "/agents/unknown"]
 
 
 EDIT = calls("memory_replace", label="human", old_string="tea", new_string="coffee")
@@ -89,7 +86,7 @@ async def test_every_page_is_sound_at_any_size(chromium: Browser, tmp_path: Path
         async with open_page(chromium, address, width=390) as (page, seen):
             sizes: list[int] = []
             page.on("response", lambda response: sizes.append(int(response.headers.get("content-length", 0))))
-            for path in ["/", *await paths_of(agent)]:
+            for path in await paths_of(agent):
                 sizes.clear()
                 await page.goto(address + path, timeout=60_000)
                 assert sum(sizes) <= FIRST_VIEW_BYTES or "raw" in path, (path, sum(sizes))
@@ -100,22 +97,22 @@ async def test_every_page_is_sound_at_any_size(chromium: Browser, tmp_path: Path
 
 
 async def test_no_text_of_others_runs(chromium: Browser, tmp_path: Path) -> None:
-    """Forty payloads, in every field that a user, a model or a tool can fill."""
-    whole = "\n".join(PAYLOADS)
-    script = [calls("memory_insert", label="human", new_string=whole), calls("nothing", text=whole), says(whole)]
-    async with open_dashboard(tmp_path, *script) as (address, library):
-        agent = await library.create_agent("Ada", human=whole, description=whole, tags=PAYLOADS[:20])
-        await agent.send(whole)
-        await agent.archive(whole, tags=PAYLOADS[:20])
-        run_id = (await agent.steps())[0].run_id
-        step = (await agent.steps())[0].id
-        paths = ["/", *(f"/agents/{agent.id}{path}" for path in OF_AGENT), f"/runs/{run_id}?step={step}", "/runs"]
+    """Forty payloads, in every field that a user, a model, a tool, a file or an MCP server can fill, on every page."""
+    script = [
+        calls("memory_insert", label="human", new_string=WHOLE),
+        calls("nothing", text=WHOLE),
+        says(WHOLE),
+        calls("pay", text=WHOLE),
+        ModelError(WHOLE),
+    ]
+    async with open_dashboard(tmp_path, *script, tools=[pay]) as (address, library):
+        paths = await fill_hostile(library)
         async with open_page(chromium, address) as (page, seen):
             for path in paths:
                 await page.goto(address + path)
                 await page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
                 assert await page.evaluate("window.ran === undefined"), path
-    assert seen.problems == []
+    assert [one for one in seen.problems if "status of 4" not in one] == []
 
 
 async def press_until(page: Page, selector: str, key: str = "Tab") -> None:

@@ -6,7 +6,9 @@ import asyncio
 import json
 import re
 
+from benchmarks.dashboard import paths_of
 from perdure.testing import calls, says
+from perdure.ui.routes import PAGES
 from tests.ui.browser import dashboard, tags_of, text_of
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'"
@@ -37,16 +39,14 @@ async def test_an_action_that_fails_shows_its_page_and_why() -> None:
     assert "?!" in text_of(answer.text) and "New agent" in text_of(answer.text)
 
 
-PATHS = ("/", "/runs", "/approvals", "/connections", "/data", "/settings")
-OF_AGENT = ("", "/context", "/memory", "/memory?block=human", "/tools")
-
-
 async def test_each_page_answers_on_an_empty_store() -> None:
     async with dashboard() as (client, library):
+        none = [(await client.get(path)).status_code for path in paths_without_ids()]
         agent = await library.create_agent("Ada")
-        paths = [*PATHS, *(f"/agents/{agent.id}{path}" for path in OF_AGENT)]
+        paths = [f"/agents/{agent.id}{path}" for path in ("", "/context", "/memory", "/memory?block=human", "/tools")]
         found = {path: (await client.get(path)).status_code for path in paths}
 
+    assert set(none) == {200} and len(none) >= 7
     assert set(found.values()) == {200}, found
 
 
@@ -56,17 +56,22 @@ async def test_each_page_has_a_json_twin() -> None:
         agent = await library.create_agent("Ada")
         run_id = (await agent.send("I like tea")).run_id
         (step,) = [step for step in await agent.steps() if step.index == 0]
-        paths = [*PATHS, *(f"/agents/{agent.id}{path}" for path in OF_AGENT), f"/runs/{run_id}?step={step.id}"]
-        for path in paths:
+        for path in await paths_of(agent):
             page = await client.get(path)
             twin = await client.get(f"{path}{'&' if '?' in path else '?'}format=json")
 
             assert page.headers["content-type"].startswith("text/html")
-            assert f"<title>{twin.json()['title']}" in page.text
+            assert f"<title>{twin.json()['title']}" in page.text, path
         why = (await client.get(f"/runs/{run_id}", params={"step": step.id, "format": "json"})).json()["step"]
 
     assert why["request"]["messages"][-1]["text"] == "I like tea"
     assert sum(part["tokens"] for part in why["explanation"]["parts"]) == why["explanation"]["input_tokens"]
+
+
+def paths_without_ids() -> list[str]:
+    """The pages that are about everything there is."""
+    paths = [path for module in PAGES for path in module.pages.paths]
+    return [path for path in paths if "{" not in path and path != "/why"]
 
 
 async def test_a_call_is_approved_on_the_page() -> None:

@@ -84,10 +84,11 @@ class Page:
 
 
 class Pages:
-    """The routes of some pages and of their actions."""
+    """The routes of some pages and of their actions. `paths` has those that are pages."""
 
     def __init__(self) -> None:
         self.routes: list[BaseRoute] = []
+        self.paths: list[str] = []
 
     def get(self, path: str, template: str) -> Callable[[Load], Page]:
         """Register the function that loads a page."""
@@ -98,7 +99,8 @@ class Pages:
             async def endpoint(request: Request) -> Response:
                 return await page.show(request)
 
-            self.routes.append(Route(path, endpoint, methods=["GET"]))
+            self.paths.append(path)
+            self.add(path, endpoint)
             return page
 
         return register

@@ -1,0 +1,94 @@
+"""A store in which every text of others is one that would run in a page that does not escape it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import replace
+
+from benchmarks.dashboard import paths_of
+from perdure import AsyncPerdure
+from perdure.core.errors import PerdureError
+from perdure.core.ids import McpServerId, ProviderId
+from perdure.core.mcp import Definition, InvalidEntry, McpServer, ToolListing
+from perdure.core.providers import ModelProvider
+from perdure.domain.mcp import register_server, sync_tools
+from perdure.storage.tx import Tx
+from tests.ui.payloads import PAYLOADS
+
+WHOLE = "\n".join(PAYLOADS)
+
+
+def pay(text: str) -> str:
+    """Pay.
+
+    Args:
+        text: for what.
+    """
+    return text
+
+
+async def fill_hostile(library: AsyncPerdure) -> list[str]:
+    """Put the payloads wherever the store takes them, and return the paths of all pages. The model's script answers
+    three messages, the last of which fails."""
+    agent = await library.create_agent("Ada", human=WHOLE, description=WHOLE, tags=PAYLOADS[:20])
+    await agent.archive(WHOLE, tags=PAYLOADS[:20])
+    await agent.require_approval("pay")
+    for _ in range(2):
+        await agent.send(WHOLE)
+    folder = await library.folders.create("files")
+    for payload in PAYLOADS:
+        await library.archives.create(payload)
+        with contextlib.suppress(PerdureError):  # what a folder's or file's name can't be
+            await library.folders.create(payload)
+        with contextlib.suppress(PerdureError):
+            await library.services.files.upload(folder.id, io.BytesIO(b"x"), name=f"{payload}.txt")
+    await _add_connections(library)
+    failing = await library.create_agent("Bob")
+    with contextlib.suppress(PerdureError):
+        await failing.send("hello")
+    failed = (await failing.steps())[0].run_id
+    return [
+        *await paths_of(agent),
+        f"/runs/{failed}",
+        f"/agents/{failing.id}",
+        f"/data?folder={folder.id}",
+        f"/search?q={PAYLOADS[6][:9]}",
+    ]
+
+
+def _add_provider(tx: Tx, provider: ModelProvider) -> None:
+    tx.providers.add(provider)
+
+
+async def _add_connections(library: AsyncPerdure) -> None:
+    """Providers and MCP servers, past the checks of their names; the definitions of the tools change."""
+    ports, org_id = library.app.ports, (await library.agents())[0].info.org_id
+    now = ports.clock.now()
+    for payload in PAYLOADS:
+        provider = ModelProvider(
+            id=ProviderId(ports.ids.new("provider")),
+            org_id=org_id,
+            name=payload,
+            provider_type=payload,
+            base_url=payload,
+            created_at=now,
+            updated_at=now,
+        )
+        await ports.store.write(_add_provider, provider)
+    server = McpServer(
+        id=McpServerId(ports.ids.new("mcp_server")),
+        org_id=org_id,
+        name=WHOLE,
+        transport="stdio",
+        command=WHOLE,
+        args=PAYLOADS,
+        failure=WHOLE,
+        created_at=now,
+        updated_at=now,
+    )
+    definitions = [Definition(name=one, description=WHOLE, parameters={"type": "object"}) for one in PAYLOADS]
+    listing = ToolListing(definitions=definitions, left_out=(InvalidEntry(name=WHOLE, reason=WHOLE),))
+    await ports.store.write(register_server, server, listing, ids=ports.ids, at=now)
+    changed = [replace(one, description=f"{WHOLE}.", parameters={"title": WHOLE}) for one in definitions]
+    await ports.store.write(sync_tools, server.id, replace(listing, definitions=changed), ids=ports.ids, at=now)
