@@ -16,7 +16,6 @@ from tests.support.programs import environment
 from tests.support.warm import warm
 
 BIN = Path(sys.executable).parent
-TIMEOUT_S = 30
 
 
 @pytest.mark.parametrize("page", RUN_PAGES, ids=page_name)
@@ -81,7 +80,6 @@ def _run(command: str, folder: Path, *, typed: str = "") -> str:
         stderr=subprocess.STDOUT,
         text=True,
         encoding="utf-8",
-        timeout=TIMEOUT_S,
         check=False,
     )
     return done.stdout

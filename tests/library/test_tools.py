@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -319,18 +318,16 @@ async def test_a_run_can_be_cancelled_while_its_tool_runs(tmp_path: Path) -> Non
     async def wait() -> str:
         """Wait."""
         started.set()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return "waited"
 
     async with await open_async(tmp_path / "agents.db", calls("wait"), says("hello"), tools=[wait]) as perdure:
         agent = await perdure.create_agent()
         run_id = (await agent.submit("go")).run.id
         await started.wait()
-        began = time.perf_counter()
         await agent.cancel(run_id)
         assert [sent async for sent in agent.follow(run_id)]
 
-        assert time.perf_counter() - began < 30
         assert (await agent.run(run_id)).stop_reason == "cancelled"
         assert "outcome unknown, the run was cancelled" in (await agent.messages())[-1].text
         assert (await agent.send("again")).text == "hello"

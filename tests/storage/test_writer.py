@@ -6,7 +6,6 @@ import asyncio
 import gc
 import sqlite3
 import threading
-import time
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -70,12 +69,10 @@ async def test_a_loop_goes_on_while_another_process_writes(tmp_path: Path) -> No
         agent = await store.write(units.add_agent)
         with closing(sqlite3.connect(tmp_path / "perdure.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            began = time.monotonic()
             unit = asyncio.create_task(store.write(units.say, agent.id, "said"))
             await asyncio.sleep(0.05)
             assert await store.read(list_texts, agent.id) == []
             assert not unit.done()
-            assert time.monotonic() - began < 2
             other.execute("COMMIT")
         await unit
         assert await store.read(list_texts, agent.id) == ["said"]

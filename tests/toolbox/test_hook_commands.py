@@ -6,8 +6,8 @@ import asyncio
 import json
 import os
 import shlex
+import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -117,26 +117,28 @@ async def test_what_a_command_may_not_answer_is_a_failure(tmp_path: Path, comman
 
 async def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
     """Its whole process group, so that nothing goes on behind its back."""
-    command = "(sleep 60; touch late) & echo $! > child; sleep 60"
-    began = time.monotonic()
+    command = "(sleep 600; touch late) & echo $! > child; sleep 600"
     outcome = await fire(tmp_path, command, timeout_s=0.5)
 
     assert "it took more than 0.5 s" in outcome.events[0].text
-    assert time.monotonic() - began < 10
     assert await _is_gone(int((tmp_path / "child").read_text()))
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-@pytest.mark.parametrize("command", ["yes & yes", "setsid sleep 4 & sleep 60"])
+@pytest.mark.parametrize("command", ["yes & yes", "setsid sh -c 'echo $$ >> away; exec sleep 600' & sleep 600"])
 def test_a_command_that_hangs_is_not_waited_for_through_its_pipes(tmp_path: Path, command: str, loop: str) -> None:
     """Neither when more was written than is ever read, nor when a process that got away holds them."""
 
     async def three_times() -> list[str]:
-        async with asyncio.timeout(3):
-            return [(await fire(tmp_path, command, timeout_s=0.1)).events[0].text for _ in range(3)]
+        return [(await fire(tmp_path, command, timeout_s=0.1)).events[0].text for _ in range(3)]
 
-    with asyncio.Runner(loop_factory=lambda: new_loop(loop)) as runner:
-        texts = runner.run(three_times())
+    try:
+        with asyncio.Runner(loop_factory=lambda: new_loop(loop)) as runner:
+            texts = runner.run(three_times())
+    finally:
+        for written in tmp_path.glob("away"):
+            for pid in written.read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
 
     assert all("it took more than 0.1 s" in text for text in texts)
 
