@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pty
+import select
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +13,7 @@ from typing import Any
 
 import pytest
 from prompt_toolkit.application import create_app_session
-from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.input import PipeInput, create_input, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from perdure.cli.chat.prompt import HISTORY_FILE, PromptLines
@@ -24,6 +27,16 @@ class Prompt:
         self.hints: list[str] = []
         self._keys = keys
         self._lines = PromptLines(folder, command_help(), self.hints.append)
+        self.interruptions = 0
+
+    async def type_during_an_answer(self, text: str) -> None:
+        """Type while nothing is read."""
+        with self._lines.keep_keys(self._interrupt):
+            self._keys.send_text(text)
+            await asyncio.sleep(0.05)
+
+    def _interrupt(self) -> None:
+        self.interruptions += 1
 
     async def read(self, *typed: str) -> str | None:
         """What a read gives for these keys; they come one after the other, as from a person."""
@@ -122,3 +135,32 @@ async def test_a_terminal_that_can_not_show_it_begins_with_nothing(home: Path, m
     monkeypatch.setenv("TERM", "dumb")
     with prompt(home) as person:
         assert await person.ask("{}\r", prefill='{"n": 1}') == "{}"
+
+
+async def test_what_is_typed_during_an_answer_comes_to_the_next_prompt(home: Path) -> None:
+    """Not to a question, whose answer it can't be; Ctrl-C is for the answer, and pasted lines are one message."""
+    with prompt(home) as person:
+        await person.type_during_an_answer("and\x03 t")
+        assert person.interruptions == 1
+        await person.type_during_an_answer("hen\rone\x1b[200~\ntwo\x1b[201~")
+
+        assert await person.ask("y\r") == "y"
+        assert await person.read() == "and then"
+        assert await person.read(" three\r") == "one\ntwo three"
+
+
+async def test_a_terminal_shows_no_keys_between_prompts(home: Path) -> None:
+    """They would stand inside the answer; afterwards the terminal is as it was."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "r") as keyboard, create_app_session(create_input(keyboard), DummyOutput()):
+        lines = PromptLines(home, {}, print)
+        with lines.keep_keys(lambda: None):
+            os.write(ours, b"typed\r")
+            await asyncio.sleep(0.05)
+            echo = select.select([ours], [], [], 0)[0]
+            typed = await lines.read()
+        os.write(ours, b"x")
+
+        assert (echo, typed) == ([], "typed")
+        assert select.select([ours], [], [], 5)[0]
+    os.close(ours)

@@ -405,3 +405,18 @@ async def test_an_option_is_chosen_by_its_number() -> None:
         texts = [message.text for message in await chat.session.agent.messages() if message.role == "user"]
         assert texts == ["paint", "dark blue", "paint", "3", "2"]
         assert "Which colour?\n\n1. red\n2. dark blue\n" in chat.out.getvalue()
+
+
+def test_an_answer_breaks_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it comes, at the width that the terminal has then; a note begins on a line of its own."""
+    monkeypatch.setenv("COLUMNS", "20")
+    out = Screen()
+    terminal = Terminal(out, out, interactive=True, coloured=False)
+    for piece in ("The quick bro", "wn fox ju", "mps over."):
+        terminal.words(piece)
+    terminal.show_status("thinking…")
+    shown = out.getvalue()
+    terminal.note("a note")
+
+    assert shown == "The quick brown fox\njumps over."
+    assert out.getvalue() == f"{shown}\na note\n"

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import DummyHistory, FileHistory
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.utils import is_dumb_terminal
 
 HISTORY_FILE = "chat_history"
@@ -38,6 +40,7 @@ class PromptLines:
         self.prefills = not is_dumb_terminal()
         self._question: PromptSession[str] | None = None
         self._interrupted_at = float("-inf")
+        self._keys: list[KeyPress] = []  # typed while nothing was read
         self._session: PromptSession[str] = PromptSession(
             "> ",
             multiline=True,
@@ -52,6 +55,8 @@ class PromptLines:
     async def read(self) -> str | None:
         while True:
             try:
+                keys, self._keys = self._keys, []
+                store_typeahead(self._session.input, keys)
                 # prompt_toolkit would remove our handler of SIGINT. Ctrl-C is a key here.
                 return await self._session.prompt_async(handle_sigint=False)
             except EOFError:
@@ -65,6 +70,8 @@ class PromptLines:
                     return None
                 self._interrupted_at = now
                 self._hint("Ctrl-D or /quit leaves; so does Ctrl-C again")
+            finally:
+                self._mark_pastes(True)
 
     async def ask(self, question: str, *, prefill: str = "") -> str | None:
         self._question = PromptSession(question, history=DummyHistory(), reserve_space_for_menu=0)
@@ -74,6 +81,33 @@ class PromptLines:
             return None
         finally:
             self._question = None
+            self._mark_pastes(True)
+
+    @contextlib.contextmanager
+    def keep_keys(self, interrupt: Callable[[], None]) -> Iterator[None]:
+        source = self._session.input
+
+        def keep() -> None:
+            for key in source.read_keys():
+                if key.key == Keys.ControlC:
+                    interrupt()
+                else:
+                    self._keys.append(key)
+
+        # A terminal that echoes would put the keys into the answer. A prompt takes the input over while it runs.
+        with source.raw_mode(), source.attach(keep):
+            self._mark_pastes(True)
+            try:
+                yield
+            finally:
+                self._mark_pastes(False)
+
+    def _mark_pastes(self, wanted: bool) -> None:
+        """Have the terminal mark what is pasted between two prompts: its lines are one message."""
+        output = self._session.output
+        if self.prefills:
+            (output.enable_bracketed_paste if wanted else output.disable_bracketed_paste)()
+            output.flush()
 
     def interrupt(self) -> None:
         app = (self._question or self._session).app

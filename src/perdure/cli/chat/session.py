@@ -68,7 +68,7 @@ class Session:
     async def run(self) -> int:
         """Handle texts until they end, and return the exit code: 0, or without a person 1 if something failed and 3 if
         calls wait for a decision."""
-        with self._interruptible():
+        with self._interruptible(), self._source.keep_keys(self.interrupt):
             if self._source.interactive:  # calls that wait since an earlier chat
                 with self._show_errors():
                     await self.settle()

@@ -8,7 +8,8 @@ import os
 import select
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 CHUNK_BYTES = 65_536
@@ -35,6 +36,9 @@ class Source(Protocol):
     def interrupt(self) -> None:
         """Handle SIGINT that comes while the chat waits for the next text."""
 
+    def keep_keys(self, interrupt: Callable[[], None]) -> AbstractContextManager[None]:
+        """Meanwhile, keep what a person types while nothing is read, for the next `read`; Ctrl-C calls `interrupt`."""
+
 
 class ListedLines:
     """Lines from a list. None among them stands for Ctrl-C at a question, elsewhere for the end.
@@ -58,6 +62,9 @@ class ListedLines:
 
     def interrupt(self) -> None:
         self.lines.clear()
+
+    def keep_keys(self, interrupt: Callable[[], None]) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
 
 class StdinLines:
@@ -90,6 +97,9 @@ class StdinLines:
 
     def interrupt(self) -> None:
         self._lines.put_nowait(None)
+
+    def keep_keys(self, interrupt: Callable[[], None]) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()  # its lines wait by themselves
 
     def _queue_lines(self, loop: asyncio.AbstractEventLoop) -> None:
         """Put every line into the queue, and None at the end; runs in the thread."""

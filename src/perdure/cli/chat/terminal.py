@@ -10,7 +10,8 @@ from typing import Literal, TextIO
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from perdure.cli.views.fold import visible
+from perdure.cli.chat.wrap import LineWrapper
+from perdure.cli.views.fold import fold, visible
 
 STATUS_AFTER_S = 0.5
 PIPE_WIDTH = 1_000  # lines for a pipe are not wrapped
@@ -45,6 +46,7 @@ class Terminal:
         # A preview in a pipe can't be taken back, so only facts are written there.
         self.streaming = out.isatty()
         self._line: Literal["words", "thought"] | None = None  # kind of the unfinished line
+        self._wrapper = LineWrapper()  # of a terminal
         self._status = _Status(self._notes)
 
     @property
@@ -64,10 +66,11 @@ class Terminal:
         """End the unfinished line, if there is one."""
         self._status.hide()
         if self._line is not None:
+            self._put_rest(self._line)
             console = self._out if self._line == "words" else self._notes
             console.file.write("\n")
             console.file.flush()
-            self._line = None
+            self._line, self._wrapper = None, LineWrapper()
 
     def note(self, *notes: RenderableType) -> None:
         """Print something about the chat: a tool call, an edit, a greeting."""
@@ -102,6 +105,8 @@ class Terminal:
 
     def show_status(self, text: str) -> None:
         """Show what is going on if it takes long; the next output erases it."""
+        if self._line is not None:
+            self._put_rest(self._line)
         self._status.set(text if self._line is None else "")
 
     def clear_status(self) -> None:
@@ -114,13 +119,24 @@ class Terminal:
             self.end_line()
         self._status.hide()
         piece = visible(piece)
-        if kind == "thought":
-            self._notes.out(piece, style="dim italic", highlight=False, end="")
-        else:  # rich would turn tabs into spaces
-            self._out.file.write(piece)
+        self._put(self._wrapper.feed(piece, self._line_width(kind)), kind)
+        self._line = None if self._wrapper.empty else kind
+
+    def _put_rest(self, kind: Literal["words", "thought"]) -> None:
+        """Write the word that is kept back."""
+        self._put(self._wrapper.flush(self._line_width(kind)), kind)
+
+    def _line_width(self, kind: Literal["words", "thought"]) -> int:
+        """Where lines break, in cells; nowhere in a pipe."""
+        return (self._out if kind == "words" else self._notes).width if self.streaming else sys.maxsize
+
+    def _put(self, text: str, kind: Literal["words", "thought"]) -> None:
+        """Write a text as it is."""
+        if text and kind == "thought":
+            self._notes.out(text, style="dim italic", highlight=False, end="")
+        elif text:  # rich would turn tabs into spaces
+            self._out.file.write(text)
             self._out.file.flush()
-        if piece:
-            self._line = None if piece.endswith("\n") else kind
 
     def _print(self, console: Console, *renderables: RenderableType) -> None:
         """Print whole lines."""
@@ -155,7 +171,9 @@ class _Status:
     def _draw(self) -> None:
         """Write the line."""
         self._timer, self._visible = None, True
-        self._console.out(self._text, style="dim", highlight=False, end="")
+        # A text of two lines could not be erased.
+        line = fold(self._text, self._console.width - 1)
+        self._console.out(line, style="dim", highlight=False, end="")
 
     def hide(self) -> None:
         """Erase the line before other output."""
