@@ -18,9 +18,11 @@ from perdure.core.messages import Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import Exchange
 from perdure.core.runs import Prefix, Recipe, Usage
 from perdure.storage.tx import Tx
+from perdure.storage.upkeep.mentions import TEXT_TABLES
 from tests.contracts.base import ADA, AT, LATER, UNTIL, Contract, match_messages, raises
 from tests.contracts.nodes import node_of
 from tests.contracts.organisations import system_message_of
+from tests.contracts.text_columns import NO_TEXTS, columns_of
 from tests.contracts.upkeep import faults_of
 from tests.contracts.vectors import MODEL
 
@@ -57,6 +59,34 @@ class ForgettingContract(Contract):
         correction = tx.corrections.add(agent.id, "passage", SECRET, at=AT)
         tx.corrections.add_items(correction, [CorrectionItem(kind="passage", id="p", before=_json(SECRET))])
         return agent
+
+    async def test_every_column_is_erased_or_holds_no_text_of_users(self) -> None:
+        """A new column with texts is named here, until erasing knows it or a reason stands in `NO_TEXTS`."""
+        async with self.open_store() as store:
+
+            def unknown(tx: Tx) -> set[str]:
+                return columns_of(tx.agents._db) - erased - reasons.keys()
+
+            def add_column(tx: Tx) -> None:
+                tx.agents._db.run("ALTER TABLE agents ADD COLUMN note TEXT", {})
+
+            def drop_column(tx: Tx) -> None:
+                tx.agents._db.run("ALTER TABLE agents DROP COLUMN note", {})
+
+            erased = {f"{table}.{column}" for table, what in TEXT_TABLES.items() for column in what.columns}
+            reasons = {column: reason for reason, columns in NO_TEXTS.items() for column in columns.split()}
+            columns = await store.read(lambda tx: columns_of(tx.agents._db))
+            fts = {column for column in reasons if column.partition(".")[0].endswith("_words")}
+
+            assert await store.read(unknown) == set()
+            assert erased <= columns
+            assert reasons.keys() - fts <= columns
+            assert not erased & reasons.keys()
+            await store.write(add_column)
+            try:
+                assert await store.read(unknown) == {"agents.note"}
+            finally:
+                await store.write(drop_column)
 
     async def test_a_text_is_found_and_taken_out_of_every_table(self) -> None:
         """As it is, and inside JSON of any depth; what is derived from a message follows, and nothing is damaged."""

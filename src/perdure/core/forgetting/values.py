@@ -29,12 +29,16 @@ PLACES: Mapping[str, Place] = {
     "blocks": "block",
     "block_versions": "block_version",
     "passages": "passage",
+    "archives": "settings",
+    "folders": "settings",
     "files": "file",
     "file_parts": "file",
     "messages": "message",
     "message_revisions": "earlier_message",
     "summary_nodes": "summary",
     "conversations": "settings",
+    "identities": "settings",
+    "batches": "request",
     "agent_details": "settings",
     "client_tools": "settings",
     "runs": "request",
@@ -48,7 +52,7 @@ PLACES: Mapping[str, Place] = {
 }
 """Table with texts -> the place that its rows are, in the order in which they are looked through."""
 
-AGENT_TABLES = tuple(list(PLACES)[5:])
+AGENT_TABLES = tuple(list(PLACES)[7:])
 """Those whose rows belong to one agent."""
 
 IN_VIEW: tuple[Place, ...] = ("block", "passage", "message", "summary", "file")

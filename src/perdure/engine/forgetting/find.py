@@ -22,7 +22,11 @@ EXCERPT_CHARS = 120
 ID_CHARS_MIN = 8
 """The fewest characters of a text that is named by an id: a shorter one stands in too many places."""
 
-OWNER_TABLES = {"blocks": ("blocks", "block_versions"), "archives": ("passages",), "files": ("files", "file_parts")}
+OWNER_TABLES = {
+    "blocks": ("blocks", "block_versions"),
+    "archives": ("passages", "archives", "folders"),
+    "files": ("files", "file_parts"),
+}
 """The tables of a block, archive or file with texts."""
 
 _OWNERS = {table: kind for kind, tables in OWNER_TABLES.items() for table in tables} | dict.fromkeys(
@@ -146,6 +150,8 @@ def _mention(
             id_, name = passage.id, tx.archives.get(passage.archive_id).name
             if tx.folders.find_by_archive(passage.archive_id) is not None:
                 place = "file"
+        case "archives" | "folders":
+            name = tx.archives.get(ArchiveId(owner_id)).name
         case "files" | "file_parts":
             name = tx.files.get(FileId(owner_id)).name
             place = "file" if table == "file_parts" else "settings"

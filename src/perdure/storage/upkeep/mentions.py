@@ -30,7 +30,8 @@ class TextTable:
     """A table that holds texts.
 
     Args:
-        owner: the column of the agent, block, archive or file whose rows are read; `owners` is the table of these.
+        owners: the table of the agents, blocks, archives or files whose rows are read.
+        of_owner: the condition of the rows of one `:owner`.
         key: the columns of its key beside the owner, in order.
         columns: those with texts.
         wide: whether a row may hold a whole request.
@@ -38,7 +39,7 @@ class TextTable:
     """
 
     owners: str
-    owner: str
+    of_owner: str
     key: tuple[str, ...]
     columns: tuple[str, ...]
     wide: bool = False
@@ -46,19 +47,29 @@ class TextTable:
 
 
 def _of_agent(key: str, columns: str, **more: Any) -> TextTable:
-    return TextTable("agents", "agent_id", tuple(key.split()), tuple(columns.split()), **more)
+    return TextTable("agents", "agent_id = :owner", tuple(key.split()), tuple(columns.split()), **more)
 
 
 TEXT_TABLES: Mapping[str, TextTable] = {
-    "blocks": TextTable("blocks", "id", (), ("value", "description", "metadata", "tags")),
-    "block_versions": TextTable("blocks", "block_id", ("version",), ("value", "diff"), checksums=VERSION_CHECKSUMS),
-    "passages": TextTable("archives", "archive_id", ("seq",), ("text", "tags", "metadata", "source")),
-    "files": TextTable("files", "id", (), ("name", "original_name", "problem", "title", "warnings")),
-    "file_parts": TextTable("files", "file_id", ("seq",), ("text",), wide=True),
+    "blocks": TextTable("blocks", "id = :owner", (), ("value", "description", "metadata", "tags")),
+    "block_versions": TextTable(
+        "blocks", "block_id = :owner", ("version",), ("value", "diff"), checksums=VERSION_CHECKSUMS
+    ),
+    "passages": TextTable("archives", "archive_id = :owner", ("seq",), ("text", "tags", "metadata", "source")),
+    "archives": TextTable("archives", "id = :owner", (), ("description", "metadata")),
+    "folders": TextTable("archives", "archive_id = :owner", (), ("description", "instructions", "metadata")),
+    "files": TextTable("files", "id = :owner", (), ("name", "original_name", "problem", "title", "warnings")),
+    "file_parts": TextTable("files", "file_id = :owner", ("seq",), ("text",), wide=True),
     "messages": _of_agent("seq", "parts name otid", checksums=MESSAGE_CHECKSUMS),
     "message_revisions": _of_agent("seq revision", "parts", checksums=REVISION_CHECKSUMS),
     "summary_nodes": _of_agent("conversation_seq seq", "text rejected"),
     "conversations": _of_agent("seq", "summary settings"),
+    "identities": TextTable(
+        "agents", "id IN (SELECT identity_id FROM agent_identities WHERE agent_id = :owner)", ("id",), ("properties",)
+    ),
+    "batches": TextTable(
+        "agents", "id IN (SELECT r.batch_id FROM runs r WHERE r.agent_id = :owner)", ("id",), ("callback",)
+    ),
     "agent_details": _of_agent("", "system description tags metadata settings"),
     "client_tools": _of_agent("digest", "tools"),
     "runs": _of_agent("seq", "failure waiting_input answer hook_context options callback"),
@@ -87,7 +98,7 @@ class Mentions(Table):
     ) -> FoundPage:
         """Read the next `limit` rows of an owner, of wide tables a tenth, and return those in which the text stands."""
         what = TEXT_TABLES[table]
-        own = f"{what.owner} = :owner AND EXISTS (SELECT 1 FROM {what.owners} WHERE id = :owner AND org_id = :org_id)"
+        own = f"{what.of_owner} AND EXISTS (SELECT 1 FROM {what.owners} WHERE id = :owner AND org_id = :org_id)"
         params: dict[str, Any] = {"owner": storable(owner_id), "like": redactor.like}
         key = ", ".join(what.key)
         last: Key | None = None
@@ -233,8 +244,8 @@ class Mentions(Table):
 
     def _update(self, table: str, what: TextTable, owner_id: str, key: Key, changed: Mapping[str, str]) -> None:
         """Store the texts of a row, and its checksum."""
-        where = " AND ".join((f"{what.owner} = :owner_", *(f"{name} = :key_{name}" for name in what.key)))
-        params: dict[str, Any] = {"owner_": owner_id, **{f"key_{n}": v for n, v in zip(what.key, key, strict=True)}}
+        where = " AND ".join((what.of_owner, *(f"{name} = :key_{name}" for name in what.key)))
+        params: dict[str, Any] = {"owner": owner_id, **{f"key_{n}": v for n, v in zip(what.key, key, strict=True)}}
         values = ", ".join(f"{name} = :{name}" for name in changed)
         if table == "messages":
             values += f", tokens = tokens + {_REDACTED_TOKENS * ''.join(changed.values()).count(REDACTED)}"
