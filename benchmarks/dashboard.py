@@ -38,7 +38,7 @@ BASE = "http://127.0.0.1:8283"
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 FORMS = {
-    "/agents/{agent_id}/context": ("", "?raw=1", "?from={step_id}&to={step_id}"),
+    "/agents/{agent_id}/context": ("", "?raw=1", "?from={step_id}&to=next"),
     "/agents/{agent_id}/memory": ("", "?block=human", "?q=pear+tree", "?tag=garden", "?timeline=1"),
     "/runs/{run_id}": ("", "?step={step_id}"),
     "/search": ("", "?q=pear"),

@@ -197,7 +197,8 @@ async def test_a_message_streams_into_the_page_and_typing_stays(chromium: Browse
 
 
 async def test_pages_follow_what_happens_elsewhere(chromium: Browser, tmp_path: Path) -> None:
-    """Home shows a new run, and another tab's chat a message sent by a program; what is typed there stays."""
+    """Home shows a new run, and another tab's chat a message sent by a program, and what is typed there
+    stays; the memory page shows what is written without a run."""
     async with open_dashboard(tmp_path, says("Good morning."), says("Good night.")) as (address, library):
         agent = await library.create_agent("Ada")
         async with open_page(chromium, address) as (page, seen):
@@ -213,6 +214,13 @@ async def test_pages_follow_what_happens_elsewhere(chromium: Browser, tmp_path: 
             await page.wait_for_selector(".item.assistant:has-text('Good night.')")
             assert await page.input_value("#text") == "half a sentence"
             assert await page.evaluate("document.activeElement.id") == "text"
+
+            await page.goto(f"{address}/agents/{agent.id}/memory")
+            await page.wait_for_function("feed !== null && feed.source.readyState === 1")
+            await agent.blocks.append("human", "Likes tea.")
+            await page.wait_for_selector("textarea:has-text('Likes tea.')")
+            await agent.archive("The garden has a pear tree.")
+            await page.wait_for_selector("textarea:has-text('pear tree')")
     assert seen.problems == []
 
 

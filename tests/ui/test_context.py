@@ -55,3 +55,19 @@ async def test_the_raw_request_is_its_canonical_form() -> None:
 
     lines = [json.loads(line) for line in raw.splitlines()]
     assert "Likes tea." in json.dumps(lines) and "Hello there" in json.dumps(lines)
+
+
+async def test_the_next_request_is_compared_with_a_past_one_and_certified() -> None:
+    async with dashboard(says("Hello.")) as (client, library):
+        agent = await library.create_agent("Ada")
+        await agent.send("Hello there")
+        step = (await agent.steps())[0]
+        where = f"/agents/{agent.id}/context"
+        twin = (await client.get(f"{where}?from={step.id}&to=next&format=json")).json()
+        page = text_of((await client.get(f"{where}?from={step.id}&to=next")).text)
+
+    assert any(line.startswith("+") and "Hello." in line for line in twin["difference"]["text"].splitlines())
+    assert "What is new in the next request" in page and "Certificate: it fits" in page
+    sums = twin["certificate"]
+    assert sums["fits"] and sums["tokens"] == twin["context"]["used"] <= sums["budget"]
+    assert sums["estimated"] - sums["overcount"] == sums["tokens"]

@@ -232,6 +232,22 @@ async def test_a_message_is_edited_in_a_fork() -> None:
     assert texts[:3] == ["one", "OK.", "changed"] and old == ["one", "OK.", "two", "OK."]
 
 
+async def test_a_conversation_is_forked_at_the_end_of_a_run() -> None:
+    """From the run's head; what was said later is not in the fork."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        run_id = (await agent.send("one")).run_id
+        await agent.send("two")
+        page = await client.get(f"/runs/{run_id}")
+        answer = await client.post(f"/runs/{run_id}/fork")
+        made = (await agent.conversations())[-1]
+        texts = [message.text for message in await agent.messages(conversation=made.id)]
+
+    assert f'hx-post="/runs/{run_id}/fork"' in page.text
+    assert answer.headers["hx-redirect"] == f"/agents/{agent.id}?conversation={made.id}"
+    assert texts == ["one", "OK."]
+
+
 async def test_memory_and_answers_link_to_their_origins() -> None:
     """From a block to its lines, the message behind one and the run; from an answer to what was in its request."""
     script = (calls("memory_insert", label="human", new_string="Likes tea."), says("Noted."))

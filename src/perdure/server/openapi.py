@@ -151,6 +151,7 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"POST /v1/agents/{agent_id}/undo", Undone),
     (r"GET /v1/agents/{agent_id}/corrections", list[CorrectionShape]),
     (r"GET /v1/why", MemoryOrigin | AnswerOrigin),
+    (r"POST /v1/runs/{run_id}/replay|GET /v1/runs/{run_id}/export", Shape),
     (r"GET /v1/(folders/|agents/{agent_id}/folders)", list[wire.Folder]),
     (r"POST /v1/folders/|(GET|PATCH) /v1/folders/{folder_id}", wire.Folder),
     (r"GET /v1/folders/metadata", wire.FolderSizes),

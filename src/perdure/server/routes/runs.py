@@ -24,6 +24,7 @@ from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import facts_of
 from perdure.server.wire.runs import (
     RUN_STATUSES,
+    ReplayIn,
     WireRunStatus,
     wire_run,
     wire_run_metrics,
@@ -141,6 +142,21 @@ async def retrieve_run_usage(library: Library, run_id: RunIdIn) -> Response:
 async def cancel_run(library: Library, run_id: RunIdIn) -> Response:
     """Cancel a run and answer with it. A run that has ended stays as it is."""
     return json_answer(wire_run(await library.services.runs.cancel(run_id)))
+
+
+@router.post("/v1/runs/{run_id}/replay")
+async def replay_run(library: Library, run_id: RunIdIn, body: ReplayIn | None = None) -> Response:
+    """Send the requests of a run again, to another model or with another system text, and answer with the old and new
+    answers. Nothing is stored, and no tool runs: the model is given the recorded results. 409 while the run goes on."""
+    body = body or ReplayIn()
+    found = await library.services.replays.replay(run_id, model=body.model, system=body.system)
+    return json_answer(found.as_shape())
+
+
+@router.get("/v1/runs/{run_id}/export")
+async def export_run(library: Library, run_id: RunIdIn) -> Response:
+    """Get the run as JSON: messages, and steps with requests, responses (keys are masked), tokens and prices."""
+    return json_answer(await library.services.replays.export(run_id))
 
 
 @router.post("/v1/runs/{run_id}/stream")

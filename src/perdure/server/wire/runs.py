@@ -39,6 +39,13 @@ class FeedbackIn(WireRequest):
     tags: Tags | None = None
 
 
+class ReplayIn(WireRequest):
+    """How the requests of a run are sent again; what is left out stays as it was."""
+
+    model: str | None = None
+    system: str | None = None
+
+
 _WIRE_STATUSES = {ours: wire for wire, ours in RUN_STATUSES.items()}
 
 

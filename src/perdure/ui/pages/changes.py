@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -21,60 +22,76 @@ from perdure.ui.render import HEADERS, Pages
 RUNS_MAX = 10
 EVERY_S, STREAM_S = 1.0, 600.0
 
-State = list[tuple[str, ...]]
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What pages show: the newest runs with their status, and each block and archive of an agent with its version."""
+
+    runs: Sequence[tuple[str, ...]] = ()
+    memory: Sequence[tuple[str, int]] = ()
+
 
 pages = Pages()
 
 
 async def changes(request: Request) -> Response:
-    """An event each time when a run begins, ends or waits, of all agents or of `agent`: the id of the newest run.
+    """An event each time when a run begins, ends or waits, of all agents or of `agent`, and when the memory of `agent`
+    changes: the id of the newest run, and whether memory changed.
 
     The stream ends after ten minutes, and the browser opens it again.
     """
     library: AsyncPerdure = request.app.state.perdure
     streams: Streams = request.app.state.streams
     named = request.query_params.get("agent")
-    where = RunFilter(agent_ids=(AgentId(named),) if named else ())
+    agent_id = AgentId(named) if named else None
     return StreamingResponse(
-        _signals(library, streams, where), media_type="text/event-stream", headers={**HEADERS, **STREAM_HEADERS}
+        _signals(library, streams, agent_id), media_type="text/event-stream", headers={**HEADERS, **STREAM_HEADERS}
     )
 
 
 pages.add("/events", changes)
 
 
-async def _signals(library: AsyncPerdure, streams: Streams, where: RunFilter) -> AsyncIterator[bytes]:
+async def _signals(library: AsyncPerdure, streams: Streams, agent_id: AgentId | None) -> AsyncIterator[bytes]:
     """A server-sent event for each change, until the time is over or the server stops."""
     clock = asyncio.get_running_loop().time
     end = clock() + STREAM_S
-    state = await _load(library, where)
+    state = await _load(library, agent_id)
     yield b": open\n\n"
     while clock() < end:
-        waiting = streams.track(_changed(library, where, state, until=end))
+        waiting = streams.track(_changed(library, agent_id, state, until=end))
         try:
             await asyncio.wait({waiting})
         finally:
             waiting.cancel()
         if waiting.cancelled() or waiting.exception() is not None:
             return
-        state = waiting.result()
-        yield f"event: changed\ndata: {json.dumps({'run': state[0][0] if state else None})}\n\n".encode()
+        before, state = state, waiting.result()
+        data = {"run": state.runs[0][0] if state.runs else None, "memory": state.memory != before.memory}
+        yield f"event: changed\ndata: {json.dumps(data)}\n\n".encode()
 
 
-async def _changed(library: AsyncPerdure, where: RunFilter, before: State, *, until: float) -> State:
+async def _changed(library: AsyncPerdure, agent_id: AgentId | None, before: State, *, until: float) -> State:
     """What there is when it differs from `before`, or when the time is over."""
     clock = asyncio.get_running_loop().time
     state = before
     while state == before and clock() < until:
         await asyncio.sleep(EVERY_S)
-        state = await _load(library, where)
+        state = await _load(library, agent_id)
     return state
 
 
-async def _load(library: AsyncPerdure, where: RunFilter) -> State:
-    """The newest runs with their status: one short read at any size of the store."""
+async def _load(library: AsyncPerdure, agent_id: AgentId | None) -> State:
+    """What there is now: short reads at any size of the store."""
+    services = library.services
     try:
-        runs = await library.services.runs.list(where, Page(RUNS_MAX, ascending=False))
+        where = RunFilter(agent_ids=() if agent_id is None else (agent_id,))
+        runs = await services.runs.list(where, Page(RUNS_MAX, ascending=False))
+        blocks = [] if agent_id is None else await services.blocks.list_of_agent(agent_id)
+        archives = [] if agent_id is None else await services.archives.list_of_agent(agent_id)
     except (NotFound, StoreError):
-        return []
-    return [(run.id, run.status, run.stop_reason or "") for run in runs]
+        return State()
+    return State(
+        runs=[(run.id, run.status, run.stop_reason or "") for run in runs],
+        memory=[*((one.id, one.version) for one in blocks), *((one.id, one.version) for one in archives)],
+    )

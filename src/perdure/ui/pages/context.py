@@ -10,6 +10,7 @@ from starlette.requests import Request
 from perdure.context.request.assemble import canonical
 from perdure.context.request.explain import Prices
 from perdure.context.request.explain import diff as compare
+from perdure.context.window.budget import Certificate
 from perdure.context.window.overview import ContextOverview
 from perdure.core.ids import ConversationId, StepId
 from perdure.core.nodes import node_handle
@@ -23,13 +24,15 @@ from perdure.ui.render import Data, Pages, agent_id_of
 STEPS_MAX, PLOTTED_MIN = 100, 3
 GRID_CELLS, GRID_COLUMNS = 200, 40
 LEAVING_CHARS = 200
+NEXT = "next"
 
 pages = Pages()
 
 
 @pages.get("/agents/{agent_id}/context", "context.html")
 async def context(request: Request, library: AsyncPerdure) -> Data:
-    """What fills the window, and the newest requests; with `from` and `to` the difference of two of them."""
+    """What fills the window, and the newest requests; with `from` and `to` the difference of two of them, or of one
+    and `next`, the next request."""
     services, agent_id, query = library.services, agent_id_of(request), request.query_params
     agent = await services.agents.resolve(agent_id)
     named = query.get("conversation")
@@ -46,7 +49,11 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
     old, new = query.get("from"), query.get("to")
     difference = None
     if old and new:
-        requests = [await services.steps.build_request(agent_id, StepId(step)) for step in (old, new)]
+        next_request = request_of(preview)
+        requests = [
+            next_request if step == NEXT else await services.steps.build_request(agent_id, StepId(step))
+            for step in (old, new)
+        ]
         found = await asyncio.to_thread(compare, *requests)
         difference = {"from": old, "to": new, "text": "\n".join(found.text), "shared_bytes": found.shared_bytes}
     return {
@@ -68,6 +75,22 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
         "plots": plots_of(steps),
         "before": steps[-1].id if len(steps) == STEPS_MAX else None,
         "difference": difference,
+        "certificate": _certificate(preview.certificate),
+        "next": NEXT,
+    }
+
+
+def _certificate(certificate: Certificate) -> Data:
+    """How it is known that the next request fits: the sum, its correction, and what the window leaves for it."""
+    return {
+        "estimated": certificate.estimated_tokens,
+        "overcount": certificate.overcount,
+        "factor": certificate.factor,
+        "tokens": certificate.tokens,
+        "budget": certificate.budget_tokens,
+        "window": certificate.window_tokens,
+        "reserve": certificate.reserve_tokens,
+        "fits": certificate.fits,
     }
 
 

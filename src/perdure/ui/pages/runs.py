@@ -163,6 +163,17 @@ async def replay(request: Request, library: AsyncPerdure) -> Notice:
     return Notice("")
 
 
+@pages.post("/runs/{run_id}/fork", shows=run)
+async def fork(request: Request, library: AsyncPerdure) -> Notice:
+    """Open a new conversation with a copy of what was said up to the end of the run."""
+    services, run_id = library.services, RunId(request.path_params["run_id"])
+    found = await services.runs.get(run_id)
+    page = Page(1, ascending=False)
+    last = await services.runs.list_messages(run_id, page, lambda _, message: [message.id], id_of=lambda shown: shown)
+    made = await services.conversations.fork(found.key.agent_id, found.conversation_id, upto=last[0] if last else None)
+    return Notice("", location=f"/agents/{found.key.agent_id}?conversation={made.conversation.id}")
+
+
 async def export(request: Request) -> Response:
     """The run as a JSON file."""
     library: AsyncPerdure = request.app.state.perdure

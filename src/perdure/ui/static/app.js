@@ -79,14 +79,35 @@ function busy() {
     || fields.some((field) => field.value !== field.defaultValue || field.checked !== field.defaultChecked);
 }
 
+let place = null;
+let notice = null;
+let requests = 0;
+
 async function renew() {
-  if (!stale || source || busy()) return;
+  if (!stale || source || requests || busy()) return;
   stale = false;
-  const active = document.activeElement;
-  const at = active.id ? `#${CSS.escape(active.id)}` : active.getAttribute?.("href") ? `#main a[href="${CSS.escape(active.getAttribute("href"))}"]` : null;
+  place = notice = null;
   await refresh();
-  if (at && document.activeElement === document.body) document.querySelector(at)?.focus({ preventScroll: true });
+  if (notice) { document.getElementById("main").prepend(notice); htmx.process(notice); } // its undo still holds
+  if (place && document.activeElement === document.body) document.querySelector(place)?.focus({ preventScroll: true });
 }
+
+// Just before the page is replaced: an action that was sent meanwhile, or a field, comes first.
+document.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.detail.requestConfig.elt !== document.body) return;
+  if (requests > 1 || (!source && busy())) {
+    event.detail.shouldSwap = false;
+    stale = true;
+    return;
+  }
+  const active = document.activeElement;
+  const href = active.getAttribute?.("href");
+  place = active.id ? `#${CSS.escape(active.id)}` : href ? `#main a[href="${CSS.escape(href)}"]` : null;
+  notice = document.querySelector("#main > .notice")?.cloneNode(true) ?? null;
+});
+document.addEventListener("htmx:beforeSend", () => { requests += 1; });
+document.addEventListener("htmx:afterRequest", () => { requests -= 1; });
+document.addEventListener("htmx:afterSettle", () => setTimeout(renew, 200));
 
 function listen() {
   const address = document.hidden ? null : document.querySelector("[data-live]")?.dataset.live;
@@ -96,7 +117,8 @@ function listen() {
   if (!address) return;
   feed = { address, source: new EventSource(address) };
   feed.source.addEventListener("changed", (event) => {
-    if (JSON.parse(event.data).run === followed) return; // it was shown while it ran
+    const { run, memory } = JSON.parse(event.data);
+    if (run === followed && (source || !memory)) return; // it was shown while it ran
     stale = true;
     renew();
   });
