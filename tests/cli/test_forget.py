@@ -31,10 +31,23 @@ def test_a_text_is_forgotten_undone_and_erased(tmp_path: Path) -> None:
         "restored": 2,
         "conflicts": [],
     }
-    assert "undone" in run_inside(tmp_path, "undo", "ann", "--list").stdout
+    listed = run_inside(tmp_path, "undo", "ann", "--list")
+    assert ("undone" in listed.stdout, "`perdure undo ann NUMBER` undoes" in listed.stderr) == (True, True)
 
     erased = json.loads(run_inside(tmp_path, "forget", "ann", "key is under", "--erase", "--yes", "--json").stdout)
     assert (erased["erased"], erased["correction"]) == (True, None)
     assert not any(b"key is under" in file.read_bytes() for file in tmp_path.iterdir())
     nowhere = run_inside(tmp_path, "forget", "ann", "key is under")
     assert "stands nowhere" in nowhere.stdout
+
+
+def test_a_passage_is_forgotten_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+    """As other commands print it; what begins no id is a text."""
+    with open_sync(tmp_path / "perdure.db") as store:
+        passage = store.create_agent("ann").archive("The key is under the pot.")
+
+    found = run_inside(tmp_path, "forget", "ann", passage.id[:16], "--yes", "--json")
+    text = run_inside(tmp_path, "forget", "ann", "run-00000000", "--yes")
+
+    assert json.loads(found.stdout)["forgotten"] == {"passage": 1}
+    assert "'run-00000000' stands nowhere" in text.stdout

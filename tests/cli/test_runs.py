@@ -44,3 +44,23 @@ def test_runs_are_listed_shown_exported_replayed_and_forked(tmp_path: Path) -> N
         said = [message.text for message in agent.messages(conversation=agent.conversations()[0].id)]
 
     assert len(said) >= count and forked == said[: len(forked)] and "Hello." not in forked
+
+
+def test_the_beginning_of_an_id_is_enough(tmp_path: Path) -> None:
+    """As lists print it; a step's leads to its run, and another kind is named."""
+    settings = Settings(model="perdure/extractive", embedding="none")
+    with Perdure(tmp_path / "perdure.db", settings=settings) as store:
+        agent = store.create_agent("ada")
+        run = agent.send("Hello.").run_id
+        step, message = agent.steps()[0].id, agent.messages()[0].id
+
+    exported = json.loads(run_inside(tmp_path, "run", "export", run[:12]).stdout)
+    cancelled = run_inside(tmp_path, "run", "cancel", step[:13], "--json")
+    fork = run_inside(tmp_path, "run", "fork", message[:16])
+    wrong = run_inside(tmp_path, "run", "fork", run[:12])
+    missing = run_inside(tmp_path, "run", "show", "run-00000000")
+
+    assert (exported["id"], json.loads(cancelled.stdout)["id"]) == (run, run)
+    assert "Conversation 1" in fork.stdout
+    assert "is the id of a run: give one of a message" in wrong.stderr
+    assert "run 'run-00000000' not found: `perdure run list` lists the newest" in missing.stderr

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from rich.console import RenderableType
 from rich.text import Text
 
+from perdure.cli.chat.agent_choice import chat_command, shell_word
 from perdure.cli.progress import progress_bar
 from perdure.cli.views.fold import fold, plural, visible
 from perdure.cli.views.table import new_table
@@ -15,6 +17,7 @@ from perdure.cli.work import confirm, open_store
 from perdure.core.errors import NotFound
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, Place, UndoResult
 from perdure.library.agent import AsyncAgent
+from perdure.library.services.why import is_id_start
 
 SHOWN_MAX = 20
 EXCERPT_CHARS = 100
@@ -39,6 +42,9 @@ async def forget(view: View, *, agent: str, text: str, erase: bool, yes: bool) -
     """Show where a text stands, ask, and forget it."""
     async with open_store(view, empty=NotFound("agent", agent, hint="there is none yet")) as perdure:
         target = await perdure.agent(agent)
+        if is_id_start(text):
+            with suppress(NotFound):  # then it is a text like any other
+                text = await perdure.services.why.find_id(text, "message", "passage")
         corrections = perdure.services.corrections
         with progress_bar() as progress:
             preview = await corrections.find_mentions(target.id, text, progress=progress)
@@ -56,7 +62,9 @@ async def forget(view: View, *, agent: str, text: str, erase: bool, yes: bool) -
             result = await corrections.forget(target.id, text, erase_text=erase, progress=progress)
         view.show(forget_shape(target, preview, result), *forget_view(result))
         if result.correction is not None:
-            view.hint(f"`perdure undo {target.name} {result.correction.number}` brings it back.")
+            view.hint(f"`perdure undo {shell_word(target.name)} {result.correction.number}` brings it back.")
+        else:
+            view.hint("This can't be undone.")
 
 
 async def undo(view: View, *, agent: str, number: int | None, list_all: bool) -> None:
@@ -66,9 +74,15 @@ async def undo(view: View, *, agent: str, number: int | None, list_all: bool) ->
         if list_all:
             corrections = await target.corrections()
             view.show([correction_shape(one) for one in corrections], corrections_view(corrections))
+            view.hint(
+                f"`perdure undo {shell_word(target.name)} NUMBER` undoes one of them."
+                if corrections
+                else "Nothing was forgotten or corrected yet."
+            )
             return
         result = await target.undo(number)
         view.show(undo_shape(result), *undo_view(result))
+        view.hint(f"The agent sees it from the next message on: `{chat_command(target)}`.")
 
 
 def preview_view(preview: ForgetPreview) -> list[RenderableType]:

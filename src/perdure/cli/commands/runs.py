@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -23,6 +24,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import MessageId, RunId
 from perdure.core.runs import Run, RunFilter, Usage
 from perdure.library.paging import Page
+from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.replays import Answer
 from perdure.library.services.transcripts import TranscriptEntry
 
@@ -46,9 +48,9 @@ async def list_runs(view: View, *, agent: str | None, limit: int) -> None:
 
 async def show_run(view: View, *, run_id: str) -> None:
     """Print a run: its time line, steps with tokens and price, and messages."""
-    async with open_store(view, empty=_no_run(run_id)) as perdure:
+    async with _open_run(view, run_id) as (perdure, found):
         services = perdure.services
-        run, spans = await services.runs.get_spans(RunId(run_id))
+        run, spans = await services.runs.get_spans(found)
         agent = await perdure.agent(run.key.agent_id)
         steps = await agent.steps(run_id=run.id, limit=STEPS_MAX)
         messages = await services.runs.list_messages(
@@ -77,8 +79,8 @@ async def show_run(view: View, *, run_id: str) -> None:
 
 async def cancel_run(view: View, *, run_id: str) -> None:
     """Ask a run to stop."""
-    async with open_store(view, empty=_no_run(run_id)) as perdure:
-        run = await perdure.services.runs.get(RunId(run_id))
+    async with _open_run(view, run_id) as (perdure, found):
+        run = await perdure.services.runs.get(found)
         if not run.ended:
             run = await perdure.services.runs.cancel(run.id)
             view.show(run_shape(run), f"{run.id} was asked to stop.")
@@ -88,16 +90,16 @@ async def cancel_run(view: View, *, run_id: str) -> None:
 
 async def export_run(view: View, *, run_id: str) -> None:
     """Print a run as JSON."""
-    async with open_store(view, empty=_no_run(run_id)) as perdure:
-        view.print(json.dumps(await perdure.services.replays.export(RunId(run_id)), ensure_ascii=False, indent=2))
+    async with _open_run(view, run_id) as (perdure, found):
+        view.print(json.dumps(await perdure.services.replays.export(found), ensure_ascii=False, indent=2))
 
 
 async def replay_run(view: View, *, run_id: str, model: str | None, system: str | None) -> None:
     """Send the requests of a run again, and print old and new answers."""
     text = None if system is None else _read(system)
-    async with open_store(view, empty=_no_run(run_id)) as perdure:
+    async with _open_run(view, run_id) as (perdure, found):
         view.show_status("sending the requests again…")
-        replay = await perdure.services.replays.replay(RunId(run_id), model=model, system=text)
+        replay = await perdure.services.replays.replay(found, model=model, system=text)
         view.clear_status()
     table = new_table("", visible(replay.old_model), visible(replay.new_model))
     for number, step in enumerate(replay.steps):
@@ -109,8 +111,8 @@ async def replay_run(view: View, *, run_id: str, model: str | None, system: str 
 
 async def fork_run(view: View, *, message_id: str, before: bool) -> None:
     """Fork the conversation of a message, up to that message or before it."""
-    message = MessageId(message_id)
     async with open_store(view, empty=NotFound("message", message_id, hint=NO_AGENT)) as perdure:
+        message = MessageId(await perdure.services.why.find_id(message_id, "message"))
         source = await perdure.services.conversations.find_of_message(message)
         agent = await perdure.agent(source.agent_id)
         made = await agent.fork_conversation(
@@ -156,5 +158,12 @@ def _status(run: Run) -> str:
     return run.status if reason in (None, "end_turn", run.status) else f"{run.status} ({reason})"
 
 
-def _no_run(run_id: str) -> NotFound:
-    return NotFound("run", run_id, hint=NO_AGENT)
+@asynccontextmanager
+async def _open_run(view: View, name: str) -> AsyncIterator[tuple[AsyncPerdure, RunId]]:
+    """The open store, and the run of this id or its beginning, or of a step. Raises: NotFound, InvalidInput."""
+    async with open_store(view, empty=NotFound("run", name, hint=NO_AGENT)) as perdure:
+        try:
+            found = RunId(await perdure.services.why.find_id(name, "run"))
+        except NotFound as error:
+            raise NotFound("run", name, hint="`perdure run list` lists the newest") from error
+        yield perdure, found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 
 from perdure.app import App
@@ -58,6 +59,14 @@ class WhyService:
             return origin
         raise NotFound("answer", of, hint="that is a memory")
 
+    async def find_id(self, start: str, *kinds: str) -> str:
+        """The whole id that begins with `start` and is of one of these kinds; a step's leads to its run.
+
+        Raises: NotFound; InvalidInput: several begin so, or it is of another kind.
+        """
+        check_text("id", start)
+        return await self._app.ports.store.read(_find_id, start.strip(), kinds)
+
 
 def is_id_start(text: str) -> bool:
     """Whether a text has the form of an id, or of the beginning of one."""
@@ -88,6 +97,19 @@ def resolve_id(tx: Tx, start: str) -> str:
         named = ", ".join(sorted(found)[:NAMED_MAX])
         raise InvalidInput(f"{start!r} is the beginning of several ids: {named}; give more of it")
     return found[0]
+
+
+def _find_id(tx: Tx, start: str, kinds: Sequence[str]) -> str:
+    """The whole id of one of these kinds; a step's leads to its run. Raises: NotFound, InvalidInput."""
+    if _ID.fullmatch(start) is None:
+        raise NotFound(kinds[0], start)
+    id_ = resolve_id(tx, start)
+    kind = id_.partition("-")[0]
+    if kind == "step" and "run" in kinds:
+        return load_with_run(tx, StepId(id_))[0].id
+    if kind not in kinds:
+        raise InvalidInput(f"{start!r} is the id of a {kind}: give one of a {' or '.join(kinds)}")
+    return id_
 
 
 # --- what a name stands for
