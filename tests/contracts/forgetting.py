@@ -235,18 +235,20 @@ class ForgettingContract(Contract):
         async with self.open_store() as store:
             agent, other = await store.write(self.add_agent), await store.write(self.add_agent)
             targets = [("messages", agent.id), ("events", other.id)]
-            erasure = await store.write(lambda tx: tx.erasures.add(agent.id, SECRET, targets, at=AT))
+            erasure = await store.write(lambda tx: tx.erasures.add(agent.id, SECRET, targets, at=AT, owner="me"))
             step = replace(erasure, target=1, after=(3, "x"), changed=2, counts={"message": 2}, updated_at=UNTIL)
             await store.write(lambda tx: tx.erasures.put(step))
 
             assert await store.read(lambda tx: tx.erasures.get(agent.id, 1)) == replace(step, targets=tuple(targets))
-            assert len(await store.read(lambda tx: tx.erasures.list_unended(before=LATER))) == 1
-            assert await store.read(lambda tx: tx.erasures.list_unended(before=UNTIL)) == []
+            assert [one.owner for one in await store.read(lambda tx: tx.erasures.list_unended())] == ["me"]
+            await store.write(lambda tx: tx.erasures.release("me"))
+            assert [one.owner for one in await store.read(lambda tx: tx.erasures.list_unended(agent.id))] == [""]
+            assert await store.read(lambda tx: tx.erasures.list_unended(other.id)) == []
             for one in (agent, other):
                 assert await store.read(_has_erased, one.id, UNTIL)
                 assert not await store.read(_has_erased, one.id, LATER)
             await store.write(lambda tx: tx.erasures.put(replace(step, text="", ended_at=LATER)))
-            assert await store.read(lambda tx: tx.erasures.list_unended(before=LATER)) == []
+            assert await store.read(lambda tx: tx.erasures.list_unended()) == []
 
     async def test_removed_words_and_vectors_leave_the_database(self) -> None:
         """The index is merged in steps, the cache of vectors emptied, and the database written anew."""

@@ -24,7 +24,8 @@ NO_TEXTS = {
         messages.id messages.run_id messages.step_id organisations.id passage_tags.archive_id
         passages.archive_id passages.id prefixes.agent_id providers.id providers.org_id resets.agent_id
         resetting.agent_id runs.agent_id runs.id runs.org_id runs.conversation_id runs.batch_id runs.lease_owner
-        files.lease_owner sandbox_configs.org_id sandbox_configs.id sandbox_variables.org_id sandbox_variables.id
+        files.lease_owner erasures.owner
+        sandbox_configs.org_id sandbox_configs.id sandbox_variables.org_id sandbox_variables.id
         sandbox_variables.config_id secrets.org_id secrets.owner_id step_exchanges.agent_id steps.agent_id steps.id
         summary_nodes.agent_id system_messages.agent_id system_messages.id token_factors.org_id tools.id tools.org_id
         vector_scopes.org_id vector_scopes.owner_id

@@ -50,12 +50,14 @@ async def forget(view: View, *, agent: str, text: str, erase: bool, yes: bool) -
             preview = await corrections.find_mentions(target.id, text, progress=progress)
         count = preview.total if erase else preview.in_view
         view.print(*preview_view(preview))
-        if not count:
+        if not count and not (erase and preview.unended):
             view.show(forget_shape(target, preview, ForgetResult({}, erased=erase)))
             view.hint(_nothing_hint(preview))
             return
         question, action = f"Take it out of {plural(count, 'place')}?", "forget the text"
-        if erase:
+        if erase and not count:
+            question, action = "An erasure was interrupted. Go on with it?", "erase the text"
+        elif erase:
             question, action = f"Remove it from {plural(count, 'row')} of the store, for good?", "erase the text"
         confirm(view, question, action=action, yes=yes)
         with progress_bar() as progress:
@@ -161,6 +163,8 @@ def correction_shape(one: Correction) -> object:
 
 
 def _nothing_hint(preview: ForgetPreview) -> str:
+    if preview.unended:
+        return "An erasure of this agent has not ended: --erase goes on with it."
     if preview.total:
         return "The agent no longer sees it; --erase removes the rest from the store."
     return "Letter case and line breaks make no difference: try fewer words of it."

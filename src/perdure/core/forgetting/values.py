@@ -108,12 +108,14 @@ class ForgetPreview:
         mentions: the first of them, those in view first.
         shared_with: other agents that have a block, archive or folder in which it stands. `erase` takes it out of
             their history too.
+        unended: an erasure of the agent has not ended, so the text may still stand in the store's file.
     """
 
     text: str
     counts: Mapping[Place, int]
     mentions: Sequence[Mention]
     shared_with: Sequence[AgentId] = ()
+    unended: bool = False
 
     @property
     def total(self) -> int:
@@ -208,6 +210,7 @@ class Erasure:
         changed: how many rows this pass has changed; a pass without any is the last.
         counts: place -> how many rows it was taken out of.
         updated_at: when the last step was.
+        owner: the process that carries it out, as in leases; empty: none.
     """
 
     agent_id: AgentId
@@ -222,3 +225,4 @@ class Erasure:
     created_at: datetime
     updated_at: datetime
     ended_at: datetime | None = None
+    owner: str = ""

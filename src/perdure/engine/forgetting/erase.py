@@ -6,13 +6,15 @@ next recovery of any process. Then the full-text index is merged, and the file w
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from perdure.core.blocks import Author
-from perdure.core.errors import Conflict
+from perdure.core.errors import Conflict, NotFound, PerdureError
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import AGENT_TABLES, PLACES, Erasure, ForgetResult, Key, Place
 from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId
@@ -21,6 +23,7 @@ from perdure.engine.conversations.reset import delete
 from perdure.engine.forgetting.find import OWNER_TABLES, Progress, find_mentions
 from perdure.engine.forgetting.forget import check_idle, put_block_value
 from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.leases import is_dead
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.storage.tx import Tx
 
@@ -31,8 +34,8 @@ TARGETS_A_STEP = 20
 CHANGES_A_STEP = 20
 PASSES_MAX = 4
 """After a pass that changed something another one looks whether runs have written the text again."""
-LEFT_AFTER = timedelta(minutes=1)
-"""An erasure without a step for this long was left by its process."""
+LEFT_AFTER = timedelta(minutes=15)
+"""An erasure without a step for this long was left by its process, also one on a machine that nothing is known of."""
 
 AUTHOR = Author(kind="user", id="erase")
 
@@ -57,23 +60,58 @@ async def erase(
         for kind, owner_id in owners:
             if kind == "archives" and tx.mentions.has_waiting_file(ArchiveId(owner_id)):
                 raise Conflict("a file of the agent is still being read: wait until `perdure files` says it is done")
-        return tx.erasures.add(agent_id, preview.text, targets, at=now)
+        for left in tx.erasures.list_unended(agent_id):
+            if left.text in (preview.text, ""):  # it was interrupted, and begins anew
+                anew = replace(left, text=preview.text, targets=targets, target=0, after=None, changed=0, passes=0)
+                return tx.erasures.put(replace(anew, updated_at=now, owner=ports.owner))
+        return tx.erasures.add(agent_id, preview.text, targets, at=now, owner=ports.owner)
 
     erasure = await ports.store.write(begin)
     erasure = await _finish(ports, erasure, progress)
     return ForgetResult(erasure.counts, erased=True)
 
 
-async def finish_erasures(ports: Ports) -> None:
-    """Finish the erasures that dead processes began. Raises: StoreError."""
-    before = ports.clock.now() - LEFT_AFTER
-    for erasure in await ports.store.read(lambda tx: tx.erasures.list_unended(before=before)):
-        log.warning("an erasure of %s was left unfinished, and goes on", erasure.agent_id)
-        await _finish(ports, erasure, lambda what, done, total: None)
+async def finish_erasures(ports: Ports, is_dead: Callable[[str], bool] = is_dead) -> None:
+    """Finish the erasures that no living process carries out. Raises: StoreError."""
+    for seen in await ports.store.read(lambda tx: tx.erasures.list_unended()):
+        if not seen.owner or is_dead(seen.owner) or seen.updated_at < ports.clock.now() - LEFT_AFTER:
+            erasure = await ports.store.write(_claim, seen, ports.owner, ports.clock.now())
+            if erasure is not None:
+                log.warning("an erasure of %s was left unfinished, and goes on", erasure.agent_id)
+                await _finish(ports, erasure, lambda what, done, total: None)
+
+
+def _claim(tx: Tx, seen: Erasure, owner: str, now: datetime) -> Erasure | None:
+    """The erasure, which this process goes on with; None: another one does."""
+    erasure = tx.erasures.get(seen.agent_id, seen.number)
+    if erasure.ended_at is not None or (erasure.owner, erasure.updated_at) != (seen.owner, seen.updated_at):
+        return None
+    return tx.erasures.put(replace(erasure, owner=owner, updated_at=now))
 
 
 async def _finish(ports: Ports, erasure: Erasure, progress: Progress) -> Erasure:
-    """Carry out the rest of an erasure."""
+    """Carry out the rest of an erasure. If that is interrupted, the next recovery goes on."""
+    try:
+        return await _carry_out(ports, erasure, progress)
+    except BaseException:
+        with contextlib.suppress(PerdureError):
+            await ports.store.write(_release, erasure, ports.owner)
+        raise
+
+
+def _release(tx: Tx, erasure: Erasure, owner: str) -> None:
+    now = tx.erasures.get(erasure.agent_id, erasure.number)
+    if now.owner == owner:
+        tx.erasures.put(replace(now, owner=""))
+
+
+def _end(tx: Tx, erasure: Erasure, owner: str, at: datetime) -> Erasure:
+    """Mark it as ended, unless another process has begun it anew."""
+    now = tx.erasures.get(erasure.agent_id, erasure.number)
+    return tx.erasures.put(replace(now, ended_at=at)) if now.owner == owner and not now.text else now
+
+
+async def _carry_out(ports: Ports, erasure: Erasure, progress: Progress) -> Erasure:
     store, agent_id, number = ports.store, erasure.agent_id, erasure.number
     while erasure.text:
         progress("erasing", erasure.target, len(erasure.targets))
@@ -92,8 +130,7 @@ async def _finish(ports: Ports, erasure: Erasure, progress: Progress) -> Erasure
     progress("writing the file anew", 0, 1)
     await store.scrub()
     progress("writing the file anew", 1, 1)
-    ended_at = ports.clock.now()
-    return await store.write(lambda tx: tx.erasures.put(replace(tx.erasures.get(agent_id, number), ended_at=ended_at)))
+    return await store.write(_end, erasure, ports.owner, ports.clock.now())
 
 
 def _rebuild_words(tx: Tx, kind: OwnerKind) -> tuple[int, int] | None:
@@ -114,14 +151,18 @@ def _erase_step(tx: Tx, agent_id: AgentId, number: int, inputs: UnitInputs) -> E
     last = min(len(erasure.targets), target + TARGETS_A_STEP)
     while target < last and changed < CHANGES_A_STEP:
         table, owner_id = erasure.targets[target]
-        rows, after = _erase_page(tx, table, owner_id, redactor, after, inputs)
+        try:
+            rows, after = _erase_page(tx, table, owner_id, redactor, after, inputs)
+        except NotFound:  # deleted since; its rows are removed at the end
+            rows, after = 0, None
         changed += rows
         counts[PLACES[table]] += rows
         if after is None:
             target += 1
             if table == AGENT_TABLES[-1]:
                 tx.mentions.revise_settings(AgentId(owner_id))
-                renew_system_message(tx, AgentId(owner_id), 0, inputs)
+                with contextlib.suppress(NotFound):
+                    renew_system_message(tx, AgentId(owner_id), 0, inputs)
     changed += erasure.changed
     if target == len(erasure.targets):
         passes += 1

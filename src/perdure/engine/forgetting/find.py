@@ -83,7 +83,8 @@ async def find_mentions(
             shared |= dict.fromkeys(await ports.store.read(_list_agents, table, owner_id))
     shared.pop(agent_id, None)
     mentions = (first[True] + first[False])[:MENTIONS_MAX]
-    return ForgetPreview(text, dict(counts), mentions, tuple(shared))
+    unended = await ports.store.read(lambda tx: tx.erasures.list_unended(agent_id, limit=1))
+    return ForgetPreview(text, dict(counts), mentions, tuple(shared), bool(unended))
 
 
 async def scan(

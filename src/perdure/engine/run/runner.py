@@ -77,7 +77,7 @@ class Runner:
         works: dict[str, tuple[Callable[[], Awaitable[None]], float]] = {
             "taking over unfinished runs": (self.recover, RECOVERY_S),
             "removing what was deleted or reset": (partial(finish_removals, self._ports), RECOVERY_S),
-            "erasing texts": (partial(finish_erasures, self._ports), RECOVERY_S),
+            "erasing texts": (partial(finish_erasures, self._ports, self._is_dead), RECOVERY_S),
             "removing unused ephemeral conversations": (partial(delete_unused, self._ports), UNUSED_S),
         }
         for name, (work, every_s) in works.items():
@@ -101,6 +101,7 @@ class Runner:
         # What this process held is free at once, also for the same process when it opens the store again.
         with contextlib.suppress(StoreError):
             await self._ports.store.write(lambda tx: tx.runs.release(self._ports.owner))
+            await self._ports.store.write(lambda tx: tx.erasures.release(self._ports.owner))
 
     async def accept(self, request: Request) -> Accepted:
         """Accept a request (T1 to T3) and drive its run.

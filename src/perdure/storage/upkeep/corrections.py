@@ -35,7 +35,7 @@ _CORRECTION = RowFormat(
 _ITEM = RowFormat(CorrectionItem, "kind, id, before, after", {TEXT: "id before"})
 _ERASURE = RowFormat(
     Erasure,
-    "agent_id, number, text, targets, target, after, changed, passes, counts, created_at, updated_at, ended_at",
+    "agent_id, number, text, targets, target, after, changed, passes, counts, created_at, updated_at, ended_at, owner",
     {
         TEXT: "text",
         Codec(dump, lambda text: tuple((table, owner) for table, owner in load(text))): "targets",
@@ -44,7 +44,7 @@ _ERASURE = RowFormat(
         TIME: "created_at updated_at ended_at",
     },
 )
-_PROGRESS = "text, target, after, changed, passes, counts, updated_at, ended_at"
+_PROGRESS = "text, targets, target, after, changed, passes, counts, updated_at, ended_at, owner"
 
 
 class Corrections(Table):
@@ -127,12 +127,15 @@ class Corrections(Table):
 
 
 class Erasures(Table):
-    def add(self, agent_id: AgentId, text: str, targets: Sequence[tuple[str, str]], *, at: datetime) -> Erasure:
+    def add(
+        self, agent_id: AgentId, text: str, targets: Sequence[tuple[str, str]], *, at: datetime, owner: str = ""
+    ) -> Erasure:
         """Add an erasure that begins. Raises: NotFound."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
         rows = self._rows("SELECT COALESCE(MAX(number), 0) + 1 FROM erasures WHERE agent_id = :id", id=own)
+        number = int(rows[0][0])
         erasure = Erasure(
-            agent_id=agent_id, number=int(rows[0][0]), text=text, targets=targets, created_at=at, updated_at=at
+            agent_id=agent_id, number=number, text=text, targets=targets, created_at=at, updated_at=at, owner=owner
         )
         self._run(insert_into("erasures", _ERASURE.columns), **_ERASURE.params(erasure))
         return erasure
@@ -152,15 +155,24 @@ class Erasures(Table):
         )
         return erasure
 
-    def list_unended(self, *, before: datetime, limit: int = 20) -> Sequence[Erasure]:
-        """Those of all agents that have not ended, without a step since `before`."""
+    def list_unended(self, agent_id: AgentId | None = None, *, limit: int = 20) -> Sequence[Erasure]:
+        """Those that have not ended, of the agent or of all, the one whose last step is the oldest first."""
+        which = "" if agent_id is None else " AND e.agent_id = :agent_id"
         rows = self._rows(
-            f"SELECT {_ERASURE.columns} FROM erasures e WHERE ended_at IS NULL AND updated_at < :before AND EXISTS"
+            f"SELECT {_ERASURE.columns} FROM erasures e WHERE ended_at IS NULL{which} AND EXISTS"
             " (SELECT 1 FROM agents a WHERE a.id = e.agent_id AND a.org_id = :org_id) ORDER BY updated_at LIMIT :limit",
-            before=iso(before),
             limit=limit,
+            **({} if agent_id is None else {"agent_id": agent_id}),
         )
         return [_ERASURE.read(row) for row in rows]
+
+    def release(self, owner: str) -> None:
+        """Have another process go on with the erasures of this one."""
+        self._run(
+            "UPDATE erasures SET owner = '' WHERE owner = :owner AND ended_at IS NULL"
+            " AND EXISTS (SELECT 1 FROM agents a WHERE a.id = erasures.agent_id AND a.org_id = :org_id)",
+            owner=owner,
+        )
 
     def has_erased(self, agent_id: AgentId, *, since: datetime) -> bool:
         """Whether a text was erased from the agent's history after this time, also on behalf of another agent."""

@@ -49,6 +49,7 @@ class Mentions(TypedDict):
     counts: dict[str, int]
     mentions: list[Mention]
     shared_with: list[str]
+    unended: bool
 
 
 class CorrectionShape(TypedDict):
@@ -88,6 +89,7 @@ def mentions_shape(preview: ForgetPreview) -> Mapping[str, Any]:
         "counts": dict(preview.counts),
         "mentions": [{name: getattr(one, name) for name in names} for one in preview.mentions],
         "shared_with": list(preview.shared_with),
+        "unended": preview.unended,
     }
 
 
