@@ -66,3 +66,18 @@ def text_of(html: str) -> str:
     parser = _Texts()
     parser.feed(html)
     return " ".join(" ".join(parser.texts).split())
+
+
+async def undo(client: httpx.AsyncClient, page: httpx.Response) -> None:
+    """Send the form of the notice's undo."""
+    tags = tags_of(page.text)
+    start = next(place for place, (_, values) in enumerate(tags) if str(values.get("class", "")).startswith("notice"))
+    form = next(values for tag, values in tags[start:] if tag == "form")
+    fields: dict[str, str | None] = {}
+    for tag, values in tags[start + 1 :]:
+        if tag == "button":
+            break
+        if tag == "input":
+            fields[str(values["name"])] = values["value"]
+    answer = await client.post(str(form["hx-post"]), data=fields)
+    assert answer.status_code == 200, answer.text

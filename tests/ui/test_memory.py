@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.testing import calls, says
-from tests.ui.browser import dashboard, tags_of, text_of
+from tests.ui.browser import dashboard, text_of, undo
 
 
 async def test_two_versions_of_a_block_are_compared() -> None:
@@ -32,7 +32,7 @@ async def test_a_block_is_created_shared_detached_and_attached_again() -> None:
 
         page = await client.post(f"/agents/{bob.id}/memory/blocks/house/detach")
         assert "house" not in [one.label for one in await bob.blocks.list()]
-        await _undo(client, page)
+        await undo(client, page)
         assert "house" in [one.label for one in await bob.blocks.list()]
 
 
@@ -44,7 +44,7 @@ async def test_the_settings_of_a_block_change_and_change_back() -> None:
         page = await client.post(where, data={"description": "The gardener.", "limit": "700", "read_only": "yes"})
         block = await agent.blocks.get("human")
         assert (block.description, block.limit_chars, block.read_only) == ("The gardener.", 700, True)
-        await _undo(client, page)
+        await undo(client, page)
         block = await agent.blocks.get("human")
 
     assert (block.description, block.limit_chars, block.read_only) == (before.description, before.limit_chars, False)
@@ -62,7 +62,7 @@ async def test_selected_texts_are_tagged_deleted_and_brought_back() -> None:
         tagged = (await client.get(f"{where}?tag=old&format=json")).json()["passages"]
         page = await client.post(f"{where}/passages/selected", data={"passage": ids, "choice": "delete"})
         left = (await client.get(f"{where}?format=json")).json()["passages"]
-        await _undo(client, page)
+        await undo(client, page)
         again = (await client.get(f"{where}?tag=old&format=json")).json()["passages"]
         none = await client.post(f"{where}/passages/selected", data={"choice": "delete"})
 
@@ -88,18 +88,3 @@ async def test_the_time_line_has_every_write_with_its_run() -> None:
     ]
     assert "+Likes tea." in twin[1]["diff"]
     assert f'href="/runs/{run_id}"' in page.text
-
-
-async def _undo(client, page) -> None:  # type: ignore[no-untyped-def]
-    """Send the form of the notice's undo."""
-    tags = tags_of(page.text)
-    start = next(place for place, (_, values) in enumerate(tags) if str(values.get("class", "")).startswith("notice"))
-    form = next(values for tag, values in tags[start:] if tag == "form")
-    fields: dict[str, str | None] = {}
-    for tag, values in tags[start + 1 :]:
-        if tag == "button":
-            break
-        if tag == "input":
-            fields[str(values["name"])] = values["value"]
-    answer = await client.post(form["hx-post"], data=fields)
-    assert answer.status_code == 200, answer.text

@@ -7,6 +7,7 @@ import json
 import re
 
 from benchmarks.dashboard import paths_of
+from perdure.core.text.plural import plural
 from perdure.testing import calls, says
 from perdure.ui.routes import PAGES
 from tests.ui.browser import dashboard, tags_of, text_of
@@ -230,6 +231,20 @@ async def test_a_message_is_edited_in_a_fork() -> None:
     assert "Fork and send" in text_of(form.text) and ">two</textarea>" in form.text
     assert answer.headers["hx-redirect"] == f"/agents/{agent.id}?conversation={made.id}"
     assert texts[:3] == ["one", "OK.", "changed"] and old == ["one", "OK.", "two", "OK."]
+
+
+async def test_numbers_and_nouns_agree() -> None:
+    """One of a thing is no plural."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        await agent.send("Hello")
+        await agent.blocks.append("human", "Likes tea.")
+        await library.folders.create("notes")
+        context = text_of((await client.get(f"/agents/{agent.id}/context")).text)
+        data = text_of((await client.get("/data")).text)
+
+    assert "1 edit of memory is told with the next request." in context
+    assert "0 files" in data and (plural(1, "file"), plural(1_200, "file")) == ("1 file", "1,200 files")
 
 
 async def test_a_conversation_is_forked_at_the_end_of_a_run() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.passages import Passage
+from perdure.core.text.plural import plural as plural
 from perdure.core.text.words import stems
 from perdure.domain.tools.specs import FILE_TOOLS
 
@@ -43,11 +44,6 @@ def fold(text: str, chars: int) -> str:
     """`text` on one line of at most `chars` characters; … marks a cut."""
     line = " ".join(text[: chars * 8].split())  # limits the work on texts of megabytes
     return line if len(line) <= chars and len(text) <= chars * 8 else f"{line[: chars - 1]}…"
-
-
-def plural(number: int, one: str, many: str = "") -> str:
-    """The number with its noun: `1 file`, `1,200 files`; `many` is the plural where it is not `one` with an s."""
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def local_time(at: datetime) -> str:

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from perdure.core.ids import McpServerId, ProviderId
 from perdure.core.mcp import McpTool
 from perdure.core.providers import ProviderFilter
+from perdure.core.text.plural import plural
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.providers import ProviderFields
@@ -100,7 +101,7 @@ async def check_provider(request: Request, library: AsyncPerdure) -> Notice:
     """Ask a provider for its models."""
     provider_id = ProviderId(request.path_params["provider_id"])
     count = await library.services.providers.check_stored(provider_id)
-    return Notice(f"It answers, and lists {count:,} models.")
+    return Notice(f"It answers, and lists {plural(count, 'model')}.")
 
 
 @pages.post("/connections/providers/{provider_id}/delete", shows=connections)

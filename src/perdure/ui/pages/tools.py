@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from starlette.requests import Request
 
 from perdure.core.errors import InvalidInput
+from perdure.core.ids import AgentId
+from perdure.core.text.plural import plural
 from perdure.core.tools.rules import (
     RULE_TYPES,
     ChildTools,
@@ -31,8 +32,21 @@ from perdure.library.services.tools.tools import ToolState
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.pages.memory import AUTHOR
 from perdure.ui.render import Data, Notice, Pages, agent_id_of, field_of, form_of
+from perdure.ui.tool_forms import arguments_of, fields_of, parse_json, permissions_of, rule_of
 
 TOOLS_MAX = 500
+RULE_KINDS = {
+    "run_first": "comes first in a run",
+    "exit_loop": "ends the run",
+    "continue_loop": "never ends the run",
+    "required_before_exit": "must be called before the run ends",
+    "max_count_per_step": "may be called only so often",
+    "constrain_child_tools": "is followed by one of these tools",
+    "parent_last_tool": "is what these tools must follow",
+    "conditional": "decides by its result what follows",
+    "requires_approval": "needs a person's approval",
+}
+"""Type of rule -> what it says of its tool, in the form that adds one."""
 
 pages = Pages()
 
@@ -55,6 +69,7 @@ async def tools(request: Request, library: AsyncPerdure) -> Data:
         "rules": [{"type": rule.type, "words": rule_words(rule), **asdict(rule)} for rule in rules],
         "rules_text": json.dumps([{"type": rule.type, **asdict(rule)} for rule in rules], indent=2),
         "rule_types": list(RULE_TYPES),
+        "rule_kinds": RULE_KINDS,
         "sleeping": list(await services.agents.list_missing_tools(agent_id)),
     }
 
@@ -70,6 +85,9 @@ def tool_shape(state: ToolState, *, needs_approval: bool) -> Data:
         "needs_approval": needs_approval,
         "permissions": _permissions(state, needs_approval=needs_approval),
         "source": None if state.code is None else state.code.source,
+        "fields": fields_of(spec.parameters),
+        "timeout_s": spec.timeout_s,
+        "memory_mb": None if state.code is None else state.code.memory_mb,
         "network": [] if state.code is None else list(state.code.network),
         "requirements": [] if state.code is None else list(state.code.requirements),
         "tags": list(state.tool.tags),
@@ -120,7 +138,7 @@ def rule_words(rule: ToolRule) -> str:
         case ParentTool():
             return f"{_either(rule.children)} may be called right after {name} only."
         case MaxCount():
-            return f"{name} may be called {rule.max_count_limit} times for one request."
+            return f"{name} may be called {plural(rule.max_count_limit, 'time')} for one request."
         case RequiredBeforeExit():
             return f"The run may not end before {name} was called."
         case RequiresApproval():
@@ -146,17 +164,55 @@ async def create(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/tools/rules", shows=tools)
 async def set_rules(request: Request, library: AsyncPerdure) -> Notice:
     """Set the rules in place of all that there are."""
-    agent_id, text = agent_id_of(request), (await form_of(request)).get("rules", "").strip() or "[]"
-    try:
-        rules: Any = json.loads(text)
-    except ValueError as error:
-        raise InvalidInput(f"rules: {error}; write a JSON list such as []") from error
+    rules = parse_json("rules", (await form_of(request)).get("rules", "").strip() or "[]")
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
         raise InvalidInput('rules: write a JSON list of objects such as [{"type": "exit_loop", "tool_name": "NAME"}]')
+    return await _store_rules(agent_id_of(request), library, lambda _: rules, "The rules were changed.")
+
+
+@pages.post("/agents/{agent_id}/tools/rules/add", shows=tools)
+async def add_rule(request: Request, library: AsyncPerdure) -> Notice:
+    """Add a rule behind those that there are."""
+    form = await request.form()
+    others = [value for value in form.getlist("children") if isinstance(value, str)]
+    rule = rule_of(await form_of(request), others)
+    return await _store_rules(agent_id_of(request), library, lambda rules: [*rules, rule], "The rule was added.")
+
+
+@pages.post("/agents/{agent_id}/tools/rules/{place:int}/remove", shows=tools)
+async def remove_rule(request: Request, library: AsyncPerdure) -> Notice:
+    """Remove the rule in this place of the list, from 0."""
+    place = request.path_params["place"]
+    agent_id = agent_id_of(request)
+    return await _store_rules(
+        agent_id, library, lambda rules: [*rules[:place], *rules[place + 1 :]], "The rule was removed."
+    )
+
+
+async def _store_rules(
+    agent_id: AgentId, library: AsyncPerdure, change: Callable[[list[Data]], list[Data]], text: str
+) -> Notice:
+    """Set the rules that `change` makes of the present ones; `text` says what was done."""
     before = [{"type": rule.type, **asdict(rule)} for rule in await library.services.agents.list_rules(agent_id)]
-    await library.services.agents.set_rules(agent_id, rules, author=AUTHOR)
-    undo = {"rules": json.dumps(before)}
-    return Notice("The rules were changed.", undo=f"/agents/{agent_id}/tools/rules", fields=undo)
+    await library.services.agents.set_rules(agent_id, change(before), author=AUTHOR)
+    return Notice(text, undo=f"/agents/{agent_id}/tools/rules", fields={"rules": json.dumps(before)})
+
+
+@pages.post("/agents/{agent_id}/tools/{tool}/permissions", shows=tools)
+async def set_permissions(request: Request, library: AsyncPerdure) -> Notice:
+    """Change what a tool may reach and use, for all its agents."""
+    agent_id, name = agent_id_of(request), request.path_params["tool"]
+    changes, before = permissions_of(await form_of(request)), await library.services.tools.get(name)
+    await library.services.tools.update(name, changes)
+    code = before.code
+    old = {
+        "network": "" if code is None else ", ".join(code.network),
+        "requirements": "" if code is None else ", ".join(code.requirements),
+        "timeout_s": "" if before.tool.spec.timeout_s is None else f"{before.tool.spec.timeout_s:g}",
+        "memory_mb": "" if code is None or code.memory_mb is None else str(code.memory_mb),
+    }
+    where = f"/agents/{agent_id}/tools/{name}/permissions"
+    return Notice(f"The permissions of {name} were changed, for all its agents.", undo=where, fields=old)
 
 
 @pages.post("/agents/{agent_id}/tools/{tool}/source", shows=tools)
@@ -198,12 +254,8 @@ async def require_approval(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/tools/{tool}/try", shows=tools)
 async def try_tool(request: Request, library: AsyncPerdure) -> Notice:
     """Run a tool for the agent as its own call would: in the sandbox, and with its effects on memory."""
-    name, text = request.path_params["tool"], (await form_of(request)).get("arguments", "").strip() or "{}"
-    try:
-        arguments: Any = json.loads(text)
-    except ValueError as error:
-        raise InvalidInput(f"arguments: {error}; write a JSON object such as {{}}") from error
-    if not isinstance(arguments, dict):
-        raise InvalidInput("arguments: write a JSON object such as {}")
+    name = request.path_params["tool"]
+    state = await library.services.tools.get(name)
+    arguments = arguments_of(state.tool.spec.parameters, await form_of(request))
     outcome = await library.services.tools.run_of_agent(agent_id_of(request), name, arguments, author=AUTHOR)
     return Notice(f"{name}: {outcome.text}", is_error=outcome.status != "success")

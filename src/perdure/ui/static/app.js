@@ -132,6 +132,15 @@ document.addEventListener("visibilitychange", () => {
 document.addEventListener("htmx:afterSettle", listen);
 addEventListener("load", listen);
 
+// The fields of a rule that its kind needs.
+function showRuleFields() {
+  for (const kind of document.querySelectorAll("[data-rule]"))
+    for (const part of kind.form.querySelectorAll("[data-for]")) part.hidden = !part.dataset.for.split(" ").includes(kind.value);
+}
+document.addEventListener("change", showRuleFields);
+document.addEventListener("htmx:afterSettle", showRuleFields);
+showRuleFields();
+
 function grow(area) {
   area.rows = Math.min(12, Math.max(area.rows > 1 && !area.closest(".composer") ? area.rows : 1, area.value.split("\n").length));
 }
