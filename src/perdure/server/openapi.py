@@ -22,7 +22,7 @@ from perdure.server.guards import OPEN_PATHS
 from perdure.server.wire.answers import objects as wire
 from perdure.server.wire.answers.forgetting import CorrectionShape, Forgotten, Mentions, Undone
 from perdure.server.wire.answers.messages import BatchMessages, Chunk
-from perdure.server.wire.answers.origins import AnswerOrigin, MemoryOrigin
+from perdure.server.wire.answers.origins import AnswerOriginShape, MemoryOriginShape
 from perdure.server.wire.fields import AgentIdIn, ConversationPath, FolderIdIn
 from perdure.server.wire.input import CancelRequest, ResetRequest, ResumeRequest, SendRequest
 from perdure.server.wire.tools import ApprovalChange
@@ -150,7 +150,7 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"POST /v1/agents/{agent_id}/forget", Forgotten),
     (r"POST /v1/agents/{agent_id}/undo", Undone),
     (r"GET /v1/agents/{agent_id}/corrections", list[CorrectionShape]),
-    (r"GET /v1/why", MemoryOrigin | AnswerOrigin),
+    (r"GET /v1/why", MemoryOriginShape | AnswerOriginShape),
     (r"POST /v1/runs/{run_id}/replay|GET /v1/runs/{run_id}/export", Shape),
     (r"GET /v1/(folders/|agents/{agent_id}/folders)", list[wire.Folder]),
     (r"POST /v1/folders/|(GET|PATCH) /v1/folders/{folder_id}", wire.Folder),

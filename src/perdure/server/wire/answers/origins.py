@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from perdure.server.wire.answers.messages import Object
 
 
-class MemoryOrigin(TypedDict):
+class MemoryOriginShape(TypedDict):
     type: Literal["memory"]
     kind: Literal["block", "line", "passage", "summary"]
     id: str
@@ -24,7 +24,7 @@ class MemoryOrigin(TypedDict):
     source: Object
 
 
-class AnswerOrigin(TypedDict):
+class AnswerOriginShape(TypedDict):
     type: Literal["answer"]
     agent_id: str
     conversation_id: str
