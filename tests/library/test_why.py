@@ -169,3 +169,11 @@ def test_an_id_of_a_run_is_built_from_its_beginning() -> None:
 )
 def test_a_line_is_followed_through_an_edit(before: str, after: str, line: int, found: int | None) -> None:
     assert find_line_before(before, after, line) == found
+
+
+async def test_the_blocks_of_an_answer_stand_in_the_order_of_the_agents_blocks(library: AsyncPerdure) -> None:
+    agent = await library.create_agent("Bea", blocks=dict.fromkeys(("yak", "zebu", "ape", "wolf", "bat"), ""))
+    origin = await agent.why((await agent.send("Hello")).run_id)
+
+    assert isinstance(origin, AnswerOrigin)
+    assert [block.label for block in origin.blocks] == [block.label for block in await agent.blocks.list()]

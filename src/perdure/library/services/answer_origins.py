@@ -83,12 +83,14 @@ def answer_of(tx: Tx, run: Run, step: Step, models: ModelRegistry, counter: Toke
 
 
 def _prompt_blocks(tx: Tx, run: Run, view: View) -> list[BlockText]:
-    """The blocks in the prompt. A run's own system text holds none."""
+    """The blocks in the prompt, in the order of the agent's. A run's own system text holds none."""
     if run.options.system is not None:
         return []
     found = []
-    for key, number in view.prefix.seen.items():
-        if not is_file_key(key):
+    current = [block.id for block in tx.blocks.list_by_agent(run.key.agent_id, run.conversation_seq)]
+    for key in dict.fromkeys([*current, *view.prefix.seen]):
+        if key in view.prefix.seen and not is_file_key(key):
+            number = view.prefix.seen[key]
             version = _find_version(tx, key, number)
             label, text = ("", None) if version is None else (version.label, version.value)
             found.append(BlockText(block_id=key, label=label, version=number, text=text))
