@@ -1,4 +1,4 @@
-"""Every Python block of the documentation runs, in the order of its page, and prints what the page says."""
+"""Every Python block of the documentation runs alone, and prints what the page says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 import linecache
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,18 +18,18 @@ NO_RUN_MAX = 4
 
 
 @pytest.mark.parametrize("page", RUN_PAGES, ids=page_name)
-def test_python_blocks_run_and_print_what_the_page_says(
+def test_python_blocks_run_alone_and_print_what_the_page_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The blocks of one page share a namespace and an empty folder; a `text` block right after one is its output."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-
+    """Each begins with nothing, in an empty folder; a `text` block right after one is its output."""
     for block in fences(page):
         if block.info != "python":
             continue
-        printed = _run(block, namespace)
+        folder = tmp_path / str(block.line)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("PERDURE_HOME", str(folder / "home"))
+        printed = _run(block)
 
         if block.output is not None:
             assert printed == block.output, f"{page_name(page)}:{block.line}"
@@ -54,11 +53,11 @@ def test_every_block_says_what_it_is() -> None:
     assert set(found) <= known
 
 
-def _run(block: Fence, namespace: dict[str, Any]) -> str:
+def _run(block: Fence) -> str:
     """What the block prints. Errors are shown with the page's own lines."""
     name = f"<{page_name(block.page)}:{block.line}>"
     linecache.cache[name] = (len(block.text), None, block.text.splitlines(keepends=True), name)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(block.text, name, "exec"), namespace)
+        exec(compile(block.text, name, "exec"), {"__name__": "__main__"})
     return printed.getvalue()
