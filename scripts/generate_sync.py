@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,7 +47,6 @@ STORE_OPENING = '''
         except BaseException:
             self._portal.close()
             raise
-{attributes}
 
     def close(self) -> None:
         """Stop; runs that have not ended go on when the store is opened again. Closing twice is no error."""
@@ -80,6 +79,9 @@ class Module:
     homes: Mapping[str, str]
     """Name -> the module it is imported from, or this one."""
 
+    originals: Mapping[str, str]
+    """Name -> what the module calls it that it is imported from, if that is something else."""
+
 
 @dataclass
 class Names:
@@ -100,7 +102,8 @@ class Names:
             if name in self.generated:
                 self.add(f"{PACKAGE}.sync.{self.generated[name]}", sync_name(name))
             elif name in self.module.homes:
-                self.add(self.module.homes[name], name)
+                original = self.module.originals.get(name)
+                self.add(self.module.homes[name], f"{original} as {name}" if original else name)
             elif not hasattr(builtins, name) and name not in _lambda_names(node):
                 raise Unsupported(f"{self.module.name}: {name} comes from nowhere")
         return plain(ast.unparse(node), self.generated)
@@ -167,21 +170,22 @@ def _read(path: Path) -> Module:
     tree = ast.parse(text)
     here = f"{PACKAGE}.{path.stem}"
     homes: dict[str, str] = {}
+    originals: dict[str, str] = {}
     for node in tree.body:
         match node:
             case ast.ImportFrom(module=str(module), names=names):
                 homes |= {alias.asname or alias.name: module for alias in names}
+                originals |= {alias.asname: alias.name for alias in names if alias.asname}
             case ast.ClassDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]):
                 homes[name] = here
             case ast.AnnAssign(target=ast.Name(id=name)):
                 homes[name] = here
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.startswith(PREFIX)]
-    return Module(path.stem, text, classes, homes)
+    return Module(path.stem, text, classes, homes, originals)
 
 
 def _module(module: Module, generated: Mapping[str, str]) -> str:
     names = Names(module, generated)
-    names.add(f"{PACKAGE}.portal", "Portal")
     classes = [_class(node, names) for node in module.classes]
     public = ", ".join(f'"{sync_name(node.name)}"' for node in sorted(module.classes, key=lambda node: node.name))
     own = f"{PACKAGE}.sync.{module.name}"
@@ -197,8 +201,10 @@ def _imports(found: Iterable[tuple[str, str]]) -> str:
         by_home.setdefault(home, set()).add(name)
     lines: tuple[list[str], list[str]] = [], []
     for home in sorted(by_home):
-        names = sorted(by_home[home], key=lambda name: (not name.isupper(), not name[0].isupper(), name))
-        lines[home.startswith("perdure")].append(f"from {home} import {', '.join(names)}")
+        renamed = {name for name in by_home[home] if " as " in name}
+        names = sorted(by_home[home] - renamed, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
+        groups = sorted([*renamed, *([", ".join(names)] if names else [])])
+        lines[home.startswith("perdure")].extend(f"from {home} import {group}" for group in groups)
     return "\n\n".join("\n".join(group) for group in (["from __future__ import annotations"], *lines) if group)
 
 
@@ -214,6 +220,8 @@ def _class(node: ast.ClassDef, names: Names) -> str:
         lines += _store(name, methods, opening, names)
     else:
         lines += [f"    {_docstring(node, names)}", "", *_made(node, methods.get("__init__"), names)]
+    if any(ast.unparse(one).startswith("__repr__ = ") for one in node.body):
+        lines += ["", "    def __repr__(self) -> str:", f'        return repr(self._inner).removeprefix("{PREFIX}")']
     hidden = {*HIDDEN, "open", "close"} if is_store else HIDDEN
     for method in methods.values():
         if not method.name.startswith("_") and method.name not in hidden:
@@ -224,13 +232,16 @@ def _class(node: ast.ClassDef, names: Names) -> str:
 def _made(node: ast.ClassDef, made: ast.FunctionDef | ast.AsyncFunctionDef | None, names: Names) -> list[str]:
     """How an object gets its asynchronous twin; a class without `__init__` is mixed into one that has it."""
     if made is None:
-        return ["    _portal: Portal", f"    _inner: {node.name}"]
+        if not node.bases:
+            names.add(f"{PACKAGE}.portal", "Portal")
+        return [*([] if node.bases else ["    _portal: Portal"]), f"    _inner: {node.name}"]
+    _refuse_attributes(made, names)
+    names.add(f"{PACKAGE}.portal", "Portal")
     declared = [f"    _inner: {node.name}", ""] if node.bases else []
     return [
         *declared,
         f"    def __init__(self, portal: Portal, inner: {node.name}) -> None:",
         "        self._portal, self._inner = portal, inner",
-        *_attributes(made, names, "portal", "inner"),
     ]
 
 
@@ -240,34 +251,20 @@ def _store(
     """The store itself is opened when it is made, and closes its loop."""
     assert isinstance(opening, ast.FunctionDef | ast.AsyncFunctionDef)
     names.add("types", "TracebackType")
-    body = STORE_OPENING.format(
-        call=f"{PREFIX}{name}.{_call(opening)}",
-        attributes="\n".join(_attributes(methods["__init__"], names, "self._portal", "self._inner")),
-        name=name,
-    )
+    _refuse_attributes(methods["__init__"], names)
+    names.add(f"{PACKAGE}.portal", "Portal")
+    body = STORE_OPENING.format(call=f"{PREFIX}{name}.{_call(opening)}", name=name)
     arguments = _docstring(opening, names).strip('"').strip().replace("\n    ", "\n")
     docstring = STORE_DOCSTRING.format(arguments=arguments)
     return [f"    {docstring}", "", f"    def __init__({_signature(opening, names)}) -> None:{body.rstrip()}"]
 
 
-def _attributes(made: ast.FunctionDef | ast.AsyncFunctionDef, names: Names, portal: str, inner: str) -> Iterator[str]:
-    """The public attributes that `__init__` sets: synchronous twins of the objects, other values as they are."""
-    for statement in made.body:
-        if not isinstance(statement, ast.Assign):
-            continue
-        target, value = statement.targets[0], statement.value
-        pairs = [(target, value)]
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-            pairs = list(zip(target.elts, value.elts, strict=True))
-        for left, right in pairs:
-            match left, right:
-                case ast.Attribute(attr=attr), _ if attr.startswith("_") or attr in HIDDEN:
-                    pass
-                case ast.Attribute(attr=attr), ast.Call(func=ast.Name(id=made_of)) if made_of in names.generated:
-                    twin = names.use(ast.Name(made_of))
-                    yield f"        self.{attr} = {twin}({portal}, {inner}.{attr})"
-                case ast.Attribute(attr=attr), _:
-                    yield f"        self.{attr} = {inner}.{attr}"
+def _refuse_attributes(made: ast.FunctionDef | ast.AsyncFunctionDef, names: Names) -> None:
+    """Raises: Unsupported: `__init__` sets a public attribute, which `help` of the class would not show."""
+    for node in ast.walk(made):
+        match node:
+            case ast.Attribute(attr=attr, ctx=ast.Store()) if not attr.startswith("_") and attr not in HIDDEN:
+                raise Unsupported(f"{names.module.name}: {attr} is set in __init__: write a property")
 
 
 def _method(method: ast.FunctionDef | ast.AsyncFunctionDef, names: Names) -> list[str]:
@@ -277,7 +274,7 @@ def _method(method: ast.FunctionDef | ast.AsyncFunctionDef, names: Names) -> lis
     docstring = [f"        {text}"] if (text := _docstring(method, names)) else []
     if decorators == ["property"]:
         head = ["    @property", f"    def {method.name}(self) -> {names.use(method.returns)}:"]
-        return [*head, *docstring, f"        return self._inner.{method.name}"]
+        return [*head, *docstring, f"        {_body(method.returns, f'self._inner.{method.name}', names)}"]
     if decorators or isinstance(method, ast.FunctionDef):
         raise Unsupported(f"{names.module.name}: {method.name} is neither a coroutine nor a property")
     call = f"self._inner.{_call(method)}"
@@ -296,7 +293,7 @@ def _method(method: ast.FunctionDef | ast.AsyncFunctionDef, names: Names) -> lis
 
 
 def _body(returns: ast.expr, ran: str, names: Names) -> str:
-    """What returns the result of a coroutine, with synchronous twins of asynchronous objects in it."""
+    """What returns the result of a coroutine or property, with synchronous twins of asynchronous objects in it."""
     match returns:
         case ast.Constant(value=None):
             return ran

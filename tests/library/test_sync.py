@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from perdure import AsyncAgent, AsyncArchive, AsyncFolder, AsyncPerdure
+from perdure import Agent, Archive, AsyncAgent, AsyncArchive, AsyncFolder, AsyncPerdure, Folder, Perdure
 from perdure.library.mcp import AsyncMcp
 from perdure.library.tools import AsyncTools
 from scripts import generate_sync as generator
@@ -23,7 +24,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 
 from perdure.app import App
+from perdure.core.blocks import Block as BlockInfo
 from perdure.core.ids import BlockId
+from perdure.core.text.reprs import short_repr
 
 FIRST = 1
 
@@ -33,7 +36,12 @@ class AsyncShelf:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self.size, self.owner = 3, app
+
+    __repr__ = short_repr("size")
+
+
+class AsyncOakShelf(AsyncShelf):
+    """A shelf of oak."""
 
 
 class AsyncShelves:
@@ -42,7 +50,11 @@ class AsyncShelves:
     def __init__(self, app: App) -> None:
         self._app = app
         self.app = app
-        self.first = AsyncShelf(app)
+
+    @property
+    def first(self) -> AsyncShelf:
+        """The lowest."""
+        return AsyncShelf(self._app)
 
     async def find(self, name: str, /, *, limit: int = FIRST, **more: Mapping[str, BlockId]) -> AsyncShelf | None:
         """The shelf.
@@ -65,6 +77,10 @@ class AsyncShelves:
         """How many."""
         return 1
 
+    @property
+    def info(self) -> BlockInfo:
+        """What it is."""
+
     async def _hidden(self) -> None: ...
 '''
 
@@ -76,11 +92,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perdure.core.blocks import Block as BlockInfo
 from perdure.core.ids import BlockId
 from perdure.library.portal import Portal
-from perdure.library.shelves import FIRST, AsyncShelf, AsyncShelves
+from perdure.library.shelves import FIRST, AsyncOakShelf, AsyncShelf, AsyncShelves
 
-__all__ = ["Shelf", "Shelves"]
+__all__ = ["OakShelf", "Shelf", "Shelves"]
 
 
 class Shelf:
@@ -88,8 +105,15 @@ class Shelf:
 
     def __init__(self, portal: Portal, inner: AsyncShelf) -> None:
         self._portal, self._inner = portal, inner
-        self.size = inner.size
-        self.owner = inner.owner
+
+    def __repr__(self) -> str:
+        return repr(self._inner).removeprefix("Async")
+
+
+class OakShelf(Shelf):
+    """A shelf of oak."""
+
+    _inner: AsyncOakShelf
 
 
 class Shelves:
@@ -97,7 +121,11 @@ class Shelves:
 
     def __init__(self, portal: Portal, inner: AsyncShelves) -> None:
         self._portal, self._inner = portal, inner
-        self.first = Shelf(portal, inner.first)
+
+    @property
+    def first(self) -> Shelf:
+        """The lowest."""
+        return Shelf(self._portal, self._inner.first)
 
     def find(self, name: str, /, *, limit: int = FIRST, **more: Mapping[str, BlockId]) -> Shelf | None:
         """The shelf.
@@ -123,6 +151,11 @@ class Shelves:
     def count(self) -> int:
         """How many."""
         return self._inner.count
+
+    @property
+    def info(self) -> BlockInfo:
+        """What it is."""
+        return self._inner.info
 '''
 
 
@@ -141,7 +174,7 @@ def test_what_is_stale_is_named_and_written(files: dict[str, str], tmp_path: Pat
     """A file that is missing, one with another text, and one too many."""
     generator.write(files, tmp_path)
     (tmp_path / "blocks.py").unlink()
-    (tmp_path / "agent.py").write_text(files["agent.py"].replace("limit: int = 100", "limit: int = 99"))
+    (tmp_path / "agent.py").write_text(files["agent.py"].replace("limit: int = 10", "limit: int = 9"))
     (tmp_path / "shelves.py").touch()
 
     assert generator.stale(files, tmp_path) == ["agent.py", "blocks.py", "shelves.py"]
@@ -164,6 +197,7 @@ def test_a_module_becomes_its_twin(tmp_path: Path) -> None:
         ("async def size(self) -> dict[str, AsyncShelf]: ...", "no rule makes twins of dict"),
         ("async def size(self) -> AsyncIterator[AsyncShelf]: ...", "no rule makes twins of AsyncIterator"),
         ("async def size(self) -> Mapping[str, int]: ...", "Mapping comes from nowhere"),
+        ("def __init__(self) -> None: self.size, self._a = 3, 4", "size is set in __init__: write a property"),
     ],
 )
 def test_what_has_no_rule_is_refused(tmp_path: Path, method: str, problem: str) -> None:
@@ -172,6 +206,27 @@ def test_what_has_no_rule_is_refused(tmp_path: Path, method: str, problem: str) 
 
     with pytest.raises(generator.Unsupported, match=problem):
         generator.generate(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "parts"),
+    [
+        ((AsyncPerdure, Perdure), "archives blocks folders mcp models path secrets tools"),
+        ((AsyncAgent, Agent), "archives blocks files id info name rules secrets tools"),
+        ((AsyncArchive, Archive), "id info name"),
+        ((AsyncFolder, Folder), "id info name"),
+    ],
+    ids=["store", "agent", "archive", "folder"],
+)
+def test_help_shows_what_an_object_has(kinds: tuple[type, type], parts: str) -> None:
+    """Parts are properties with docstrings, so that `help`, `dir` and editors know them without an object."""
+    for kind in kinds:
+        page = pydoc.plain(pydoc.render_doc(kind))
+        for part in parts.split():
+            docstring = inspect.getdoc(inspect.getattr_static(kind, part))
+
+            assert docstring
+            assert f" |  {part}\n |      {docstring.splitlines()[0]}" in page
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from perdure.core.errors import NameInvalid
 from perdure.core.ids import AgentId, BlockId, IdentityId, OrgId
 from perdure.core.runs import StopReason
+from perdure.core.text.reprs import short_repr
 
 AUTOCLEAR = "message_buffer_autoclear"
 """The setting of an agent whose view holds no earlier request: each begins with its memory only."""
@@ -30,6 +31,8 @@ class Agent:
     this was read, the engine's own left out. `number` is a small per-store number that full-text indexes use as the
     agent's scope.
     """
+
+    __repr__ = short_repr("id", "name", "model")
 
     id: AgentId
     org_id: OrgId

@@ -22,6 +22,7 @@ from perdure.core.errors import (
 from perdure.core.ids import AgentId, BlockId, IdentityId, MessageId, OrgId, RunId
 from perdure.core.text.line_diff import unified_diff
 from perdure.core.text.markup import unescape_tags
+from perdure.core.text.reprs import short_repr
 
 DEFAULT_LIMIT_CHARS = 5_000
 
@@ -49,6 +50,8 @@ class Author:
 class Block:
     """One block at one version; every change of any field makes the next version."""
 
+    __repr__ = short_repr("id", "label", "value", "version")
+
     id: BlockId
     org_id: OrgId
     label: str
@@ -70,6 +73,8 @@ class Block:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockVersion:
     """One version of a block. `diff` is unified, without file headers; empty when the value did not change."""
+
+    __repr__ = short_repr("block_id", "label", "version", "value")
 
     block_id: BlockId
     version: int

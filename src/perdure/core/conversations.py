@@ -11,6 +11,7 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.ids import AgentId, ConversationId, MessageId, derived_id
 from perdure.core.messages import Message, Text
+from perdure.core.text.reprs import short_repr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Conversation:
         pending_from: the message with those calls.
         first_seq: the first row since the newest reset; earlier rows are out of view for good.
     """
+
+    __repr__ = short_repr("id", "seq", "summary")
 
     id: ConversationId
     agent_id: AgentId

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import ArchiveId, FileId, FolderId, OrgId
+from perdure.core.text.reprs import short_repr
 
 FileStatus = Literal["pending", "parsing", "embedding", "completed", "error", "deleted"]
 """The processing status of a file, in the wire's words. `embedding`: search finds its words, and its vectors are being
@@ -39,6 +40,8 @@ class Folder:
         version: grows when a file becomes readable or is deleted.
         file_count: files of every status.
     """
+
+    __repr__ = short_repr("id", "name", "file_count")
 
     id: FolderId
     org_id: OrgId
@@ -69,6 +72,8 @@ class File:
         tries: how often its processing began.
         lease_owner, lease_until: the worker that processes it, and until when.
     """
+
+    __repr__ = short_repr("id", "name", "status", "size_bytes", "problem")
 
     id: FileId
     org_id: OrgId
@@ -126,6 +131,8 @@ class AgentFile:
         used: grows with every use by this agent, so that the least recently used file has the lowest; 0: never.
         version: of the view; no two views of one file have the same.
     """
+
+    __repr__ = short_repr("file", "folder_name", "is_open")
 
     file: File
     folder_name: str

@@ -16,6 +16,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, MessageId, RunId, StepId
 from perdure.core.text.json_encoder import compact_json
 from perdure.core.text.json_strings import read_string
+from perdure.core.text.reprs import short_repr
 from perdure.core.tools.loops import HEARTBEAT, THINKING, split_arguments
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -238,6 +239,8 @@ class Message:
     `tokens` is the upper estimate at the time of writing. `occurred_at` is the message's own time, `created_at` the
     time of storing; they differ for imported history only.
     """
+
+    __repr__ = short_repr("id", "role", "text", "calls")
 
     id: MessageId
     agent_id: AgentId

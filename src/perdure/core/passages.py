@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import ArchiveId, OrgId, PassageId
+from perdure.core.text.reprs import short_repr
 
 TagMatch = Literal["any", "all"]
 
@@ -19,6 +20,8 @@ CAPTURED = "capture"
 class Archive:
     """A searchable store of passages; several agents may share one. `version` grows with every change of its
     passages."""
+
+    __repr__ = short_repr("id", "name", "passage_count")
 
     id: ArchiveId
     org_id: OrgId
@@ -38,6 +41,8 @@ class Passage:
 
     `source` is its origin: the agent, run and message that stored it, or a file.
     """
+
+    __repr__ = short_repr("id", "text", "tags")
 
     id: PassageId
     archive_id: ArchiveId

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from perdure.core.ids import AgentId, BatchId, ConversationId, RunId, StepId
 from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.reprs import short_repr
 
 RunStatus = Literal["queued", "running", "completed", "failed", "cancelled"]
 StepStatus = Literal["pending", "success", "failed", "cancelled", "abandoned"]
@@ -185,6 +186,8 @@ class Run:
         callback: where its end is reported; None: nowhere.
         batch_id: the batch that it was accepted with; None: it came alone.
     """
+
+    __repr__ = short_repr("id", "status", "stop_reason", "step_count", "failure")
 
     id: RunId
     key: RunKey

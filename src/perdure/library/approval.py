@@ -6,18 +6,17 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from perdure.core.agents import Agent
 from perdure.core.answers import Answer, PendingCall, ToolReturn
 from perdure.core.errors import AnswerInvalid, InvalidInput, RunFailed, StoreError
 from perdure.core.events import Delta, RunEnded, StoredEvent
-from perdure.core.ids import AgentId, ConversationId
+from perdure.core.ids import ConversationId
 from perdure.core.messages import Text, ToolDecision
 from perdure.core.runs import Run
 from perdure.engine.run.accept import Accepted
+from perdure.library.agent_base import AsyncAgentBase
 from perdure.library.checks import check_text
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
 from perdure.library.reply import Reply, although_kept
-from perdure.library.services import Services
 from perdure.library.services.messages import NewMessage
 
 
@@ -56,12 +55,8 @@ def _is_lines(value: object) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(line, str) for line in value)
 
 
-class AsyncApproval:
+class AsyncApproval(AsyncAgentBase):
     """The calls of an agent that wait; `AsyncAgent` has these methods."""
-
-    _services: Services
-    id: AgentId
-    info: Agent
 
     async def pending(self, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:
         """The calls of a conversation (default: the agent's first) that wait, in the order of the model's answer. While

@@ -8,10 +8,13 @@ from typing import Any, Unpack
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ArchiveId, PassageId
-from perdure.core.passages import Archive, Passage, TagMatch
+from perdure.core.passages import Archive as ArchiveInfo
+from perdure.core.passages import Passage, TagMatch
+from perdure.core.text.reprs import short_repr
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges, Selection
 from perdure.domain.values import as_tags
+from perdure.library.agent_base import AsyncAgentBase
 from perdure.library.checks import check_text
 from perdure.library.paging import Page
 from perdure.library.services import Services
@@ -60,7 +63,11 @@ class AsyncPassages:
     """The passages of an archive, or of the archive that an agent stores its texts in."""
 
     _services: Services
-    id: ArchiveId | AgentId
+
+    @property
+    def id(self) -> ArchiveId | AgentId:
+        """Whose passages they are."""
+        raise NotImplementedError
 
     async def passages(
         self, *, limit: int = 100, after_seq: int = -1, **conditions: Unpack[PassageConditions]
@@ -90,13 +97,25 @@ class AsyncPassages:
 class AsyncArchive(AsyncPassages):
     """One archive. `info` has its values at look-up time; its passages are read at each call."""
 
-    id: ArchiveId
+    __repr__ = short_repr("id", "name", "info.passage_count")
 
-    def __init__(self, services: Services, archive: Archive) -> None:
-        self._services = services
-        self.info = archive
-        self.id = archive.id
-        self.name = archive.name
+    def __init__(self, services: Services, archive: ArchiveInfo) -> None:
+        self._services, self._info = services, archive
+
+    @property
+    def info(self) -> ArchiveInfo:
+        """The archive's values when it was looked up: description, metadata, number of passages."""
+        return self._info
+
+    @property
+    def id(self) -> ArchiveId:
+        """The archive's id."""
+        return self._info.id
+
+    @property
+    def name(self) -> str:
+        """The archive's name when it was looked up."""
+        return self._info.name
 
     async def update(self, **changes: Unpack[ArchiveChanges]) -> AsyncArchive:
         """Change fields of the archive and return it; this object keeps its old values.
@@ -196,10 +215,8 @@ class AsyncArchive(AsyncPassages):
         await self._services.archives.delete(self.id)
 
 
-class AsyncArchival(AsyncPassages):
+class AsyncArchival(AsyncAgentBase, AsyncPassages):
     """The archival memory of an agent; `AsyncAgent` has these methods."""
-
-    id: AgentId
 
     async def archive(self, text: str, *, tags: Sequence[str] = (), occurred_at: datetime | None = None) -> Passage:
         """Store a text as a passage of the agent's own archive.
@@ -255,6 +272,8 @@ class AsyncArchival(AsyncPassages):
 
 class AsyncAgentArchives:
     """The archives of one agent; the first of them takes the texts that the agent stores."""
+
+    __repr__ = short_repr("_agent_id")
 
     def __init__(self, services: Services, agent_id: AgentId) -> None:
         self._services, self._agent_id = services, agent_id

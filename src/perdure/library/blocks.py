@@ -7,6 +7,7 @@ from typing import Any
 
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockFilter, BlockVersion
 from perdure.core.ids import AgentId, BlockId
+from perdure.core.text.reprs import short_repr
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.paging import Page
 from perdure.library.services import Services
@@ -65,6 +66,8 @@ class AsyncBlocks:
 
 class AsyncAgentBlocks:
     """The blocks of one agent, by label. Every method raises NotFound when the agent is gone."""
+
+    __repr__ = short_repr("_agent_id")
 
     def __init__(self, services: Services, agent_id: AgentId) -> None:
         self._service, self._corrections, self._agent_id = services.blocks, services.corrections, agent_id

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
-from perdure.core.ids import AgentId
-from perdure.library.services import Services
+from perdure.library.agent_base import AsyncAgentBase
 
 
-class AsyncCorrections:
+class AsyncCorrections(AsyncAgentBase):
     """Forgetting, erasing and undoing of one agent."""
-
-    _services: Services
-    id: AgentId
 
     async def find_mentions(self, text_or_id: str) -> ForgetPreview:
         """Where a text stands: in blocks, archives, history, summaries, old versions, recorded requests.

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
-from perdure.core.files import AgentFile, File, Folder, IfExists
+from perdure.core.files import AgentFile, File, IfExists
+from perdure.core.files import Folder as FolderInfo
 from perdure.core.ids import AgentId, FileId, FolderId
+from perdure.core.text.reprs import short_repr
 from perdure.domain.files.folders import FolderChanges
 from perdure.library.paging import Page
 from perdure.library.services import Services
@@ -58,9 +60,25 @@ class AsyncFolders:
 class AsyncFolder:
     """One folder. `info` has its values at look-up time."""
 
-    def __init__(self, services: Services, folder: Folder) -> None:
-        self._services = services
-        self.info, self.id, self.name = folder, folder.id, folder.name
+    __repr__ = short_repr("id", "name", "info.file_count")
+
+    def __init__(self, services: Services, folder: FolderInfo) -> None:
+        self._services, self._info = services, folder
+
+    @property
+    def info(self) -> FolderInfo:
+        """The folder's values when it was looked up: description, instructions, metadata."""
+        return self._info
+
+    @property
+    def id(self) -> FolderId:
+        """The folder's id."""
+        return self._info.id
+
+    @property
+    def name(self) -> str:
+        """The folder's name when it was looked up."""
+        return self._info.name
 
     async def update(self, **changes: Unpack[FolderChanges]) -> AsyncFolder:
         """Change `name`, `description`, `instructions` or `metadata` of the folder and return it; other fields stay.
@@ -131,6 +149,8 @@ class AsyncFolder:
 
 class AsyncAgentFiles:
     """The folders and files of one agent. Every method raises NotFound when the agent is gone."""
+
+    __repr__ = short_repr("_agent_id")
 
     def __init__(self, services: Services, agent_id: AgentId) -> None:
         self._services, self._agent_id = services, agent_id

@@ -11,6 +11,7 @@ from perdure.context.request.explain import Explanation
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
 from perdure.core.messages import Message
 from perdure.core.models import Exchange, ModelRequest
+from perdure.core.text.reprs import short_repr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,8 @@ class MemoryOrigin:
             how many they are.
         source: where a passage comes from, as it is stored with it: a file, for instance.
     """
+
+    __repr__ = short_repr("kind", "id", "text", "writes")
 
     type: Literal["memory"] = "memory"
     kind: Literal["block", "line", "passage", "summary"]
@@ -156,6 +159,8 @@ class AnswerOrigin:
         problem: why the request can't be built again; then it is not here, and nothing of it.
         request, explanation, exchange: the request itself, what its parts cost, and what was sent and received.
     """
+
+    __repr__ = short_repr("message_id", "run_id", "step_id", "model", "text", "messages", "problem")
 
     type: Literal["answer"] = "answer"
     agent_id: AgentId

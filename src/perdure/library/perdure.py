@@ -13,6 +13,7 @@ from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
+from perdure.core.text.reprs import short_repr
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.tools.specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
@@ -55,18 +56,13 @@ class AgentOptions(TypedDict, total=False):
 class AsyncPerdure:
     """An open store. Make it with `await AsyncPerdure.open(...)`, close it with `close` or `async with`."""
 
+    __repr__ = short_repr("path")
+
     def __init__(self, app: App, *, path: Path | None = None) -> None:
         self._app = app
         self.services = Services(app)
-        self.blocks = AsyncBlocks(self.services)
-        self.archives = AsyncArchives(self.services)
-        self.folders = AsyncFolders(self.services)
-        self.secrets = AsyncSecrets(self.services)
-        self.mcp = AsyncMcp(self.services)
-        self.tools = AsyncTools(self.services)
         self._first_functions = [spec.name for spec in app.functions.specs()]
-        self.path = path
-        """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
+        self._path = path
 
     @classmethod
     async def open(
@@ -129,6 +125,41 @@ class AsyncPerdure:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    @property
+    def path(self) -> Path | None:
+        """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
+        return self._path
+
+    @property
+    def blocks(self) -> AsyncBlocks:
+        """All blocks of the store."""
+        return AsyncBlocks(self.services)
+
+    @property
+    def archives(self) -> AsyncArchives:
+        """All archives of the store."""
+        return AsyncArchives(self.services)
+
+    @property
+    def folders(self) -> AsyncFolders:
+        """All folders of the store."""
+        return AsyncFolders(self.services)
+
+    @property
+    def secrets(self) -> AsyncSecrets:
+        """The secrets of the store, which the tools of every agent may name."""
+        return AsyncSecrets(self.services)
+
+    @property
+    def mcp(self) -> AsyncMcp:
+        """The MCP servers of the store."""
+        return AsyncMcp(self.services)
+
+    @property
+    def tools(self) -> AsyncTools:
+        """All tools of the store."""
+        return AsyncTools(self.services)
 
     @property
     def models(self) -> Sequence[str]:

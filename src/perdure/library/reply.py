@@ -11,6 +11,7 @@ from perdure.core.events import MemoryEdited, MessageAdded, RunEnded, StoredEven
 from perdure.core.ids import RunId
 from perdure.core.messages import Message, Question, ToolCall
 from perdure.core.runs import Failure, StopReason, Usage
+from perdure.core.text.reprs import short_repr
 from perdure.engine.run.log import open_calls_in
 
 
@@ -49,6 +50,8 @@ class Reply:
     they stand in `text` too, and the next message answers them. `logprobs` and `turns` are there if the request asked
     for them and the provider has them: of the tokens of the last answer, in OpenAI's shape; of all answers and results.
     """
+
+    __repr__ = short_repr("text", "run_id", "stop_reason", "messages", "edits", "pending", "failure")
 
     text: str
     run_id: RunId

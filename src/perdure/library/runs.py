@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from perdure.core.ids import AgentId, ConversationId, RunId
+from perdure.core.events import Delta, StoredEvent
+from perdure.core.ids import ConversationId, RunId
 from perdure.core.runs import Run, RunFilter, RunStatus
+from perdure.library.agent_base import AsyncAgentBase
 from perdure.library.checks import check_limit
 from perdure.library.paging import Page
-from perdure.library.services import Services
 from perdure.library.services.replays import Replay
 
 
-class AsyncRuns:
+class AsyncRuns(AsyncAgentBase):
     """The runs of an agent; `AsyncAgent` has these methods."""
-
-    _services: Services
-    id: AgentId
 
     async def runs(
         self,
@@ -36,6 +34,20 @@ class AsyncRuns:
         check_limit(limit)
         where = RunFilter(agent_ids=(self.id,), conversation_id=conversation, statuses=tuple(statuses))
         return await self._services.runs.list(where, Page(limit, ascending=False, after=before))
+
+    async def run(self, run_id: RunId) -> Run:
+        """A run of this agent. Raises: NotFound, also for another agent's."""
+        return await self._services.runs.get(run_id, self.id)
+
+    async def follow(self, run_id: RunId, *, after: int = 0) -> AsyncIterator[StoredEvent | Delta]:
+        """The events of a run of this agent after number `after`, until it has ended. Raises: NotFound, StoreError."""
+        async for sent in self._services.runs.follow(await self.run(run_id), after=after):
+            yield sent
+
+    async def cancel(self, run_id: RunId) -> Run:
+        """Ask a run of this agent to stop; it ends with the stop reason `cancelled`. Calls at which it has stopped are
+        given up. Raises: NotFound, StoreError."""
+        return await self._services.runs.cancel(run_id, self.id)
 
     async def replay(self, run_id: RunId, *, model: str | None = None, system: str | None = None) -> Replay:
         """Send the requests of a run again, to another model or with another system text, and return the old and new

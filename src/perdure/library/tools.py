@@ -11,6 +11,7 @@ from typing import Any, Unpack
 
 from perdure.core.errors import InvalidInput, SourceInvalid
 from perdure.core.ids import AgentId
+from perdure.core.text.reprs import short_repr
 from perdure.core.tools.rules import ToolRule
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolOutcome
 from perdure.domain.tools.search import ToolHit
@@ -119,6 +120,8 @@ class AsyncTools:
 class AsyncAgentTools:
     """The tools of one agent. Every method raises NotFound when the agent is gone."""
 
+    __repr__ = short_repr("_agent_id")
+
     def __init__(self, services: Services, agent_id: AgentId) -> None:
         self._service, self._agent_id = services.tools, agent_id
 
@@ -151,6 +154,8 @@ class AsyncAgentTools:
 
 class AsyncAgentRules:
     """The rules of one agent. They hold from its next answer on."""
+
+    __repr__ = short_repr("_agent_id")
 
     def __init__(self, services: Services, agent_id: AgentId) -> None:
         self._service, self._agent_id = services.agents, agent_id

@@ -8,6 +8,7 @@ from typing import Literal, TypeVar
 
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
+from perdure.core.text.reprs import short_repr
 
 T = TypeVar("T")
 
@@ -46,6 +47,8 @@ class Why:
 class MessageHit:
     """A message that a search found. Scores compare within one search only; `why` is set on request."""
 
+    __repr__ = short_repr("score", "message")
+
     message: Message
     score: float
     why: Why | None = None
@@ -54,6 +57,8 @@ class MessageHit:
 @dataclass(frozen=True, slots=True)
 class PassageHit:
     """A passage that a search found. Scores compare within one search only; `why` is set on request."""
+
+    __repr__ = short_repr("score", "passage")
 
     passage: Passage
     score: float
@@ -92,6 +97,9 @@ class Hits(list[T]):
     def __init__(self, hits: Iterable[T] = (), ran: SearchReport | None = None) -> None:
         super().__init__(hits)
         self.ran = ran or SearchReport()
+
+    def __repr__(self) -> str:
+        return f"Hits({len(self)}{f', best {self[0]}' if self else ''})"
 
     def extend_new(self, more: Hits[T], *, key: Callable[[T], object]) -> Hits[T]:
         """Append the hits of `more` that are not among these; `key` gives the identity of a hit."""

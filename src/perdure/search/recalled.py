@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
+from perdure.core.text.reprs import short_repr
 from perdure.search.hits import SearchReport, Why
 
 
@@ -89,6 +90,8 @@ class Recalled:
         left_out: how many candidates are not in it.
         ran: "messages" and "passages", where searched -> the report of the search.
     """
+
+    __repr__ = short_repr("text", "tokens", "sources", "left_out")
 
     text: str
     tokens: int

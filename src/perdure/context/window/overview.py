@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from perdure.context.request.explain import SegmentUse, share_out
 from perdure.context.window.budget import Certificate
+from perdure.core.text.reprs import short_repr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class ContextOverview:
         stubs: row number -> characters shown, of rows that are shown in part.
         pending_edits: memory edits that the next request adds; their tokens are among the messages'.
     """
+
+    __repr__ = short_repr("model", "used_tokens", "window_tokens")
 
     model: str
     certificate: Certificate

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from perdure.core.ids import AgentId
+from perdure.core.text.reprs import short_repr
 
 Place = Literal[
     "block",
@@ -110,6 +111,8 @@ class ForgetPreview:
             their history too.
         unended: an erasure of the agent has not ended, so the text may still stand in the store's file.
     """
+
+    __repr__ = short_repr("text", "mentions", "shared_with")
 
     text: str
     counts: Mapping[Place, int]

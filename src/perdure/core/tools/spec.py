@@ -12,6 +12,7 @@ from perdure.core.ids import AgentId, FileId, ToolId
 from perdure.core.messages import Image, Question, ToolCall, ToolResult, ToolStatus
 from perdure.core.passages import Passage
 from perdure.core.secrets import REFERENCE
+from perdure.core.text.reprs import short_repr
 
 ToolKind = Literal["memory", "function", "custom", "builtin", "agents", "mcp", "client"]
 """What runs a tool, and where.
@@ -93,6 +94,8 @@ def object_schema(properties: Mapping[str, Any], required: Sequence[str] = ()) -
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
     """A tool as an object of an organisation, which agents have attached."""
+
+    __repr__ = short_repr("id", "name")
 
     id: ToolId
     spec: ToolSpec

@@ -22,6 +22,7 @@ from perdure.core.models import Exchange, ModelOptions, ModelRequest
 from perdure.core.nodes import node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Failure, Feedback, Run, RunKey, Step, StepFilter, StepStatus, StopReason, Usage
+from perdure.core.text.reprs import short_repr
 from perdure.domain.conversations.call_batches import join_batches
 from perdure.domain.values import as_tags, check_item_limits
 from perdure.engine.conversations.importing import NO_RUN
@@ -49,6 +50,8 @@ class StepInfo:
         rewritten: why this request began with another prefix than the one before it in its conversation, which is
             where a provider's cache is lost; None: it began with the same.
     """
+
+    __repr__ = short_repr("id", "model", "status", "estimated_tokens", "stop_reason", "failure")
 
     id: StepId
     run_id: RunId

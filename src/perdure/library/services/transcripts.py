@@ -9,6 +9,7 @@ from perdure.app import App
 from perdure.core.blocks import BlockVersion
 from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.messages import Message
+from perdure.core.text.reprs import short_repr
 from perdure.library.checks import check_limit, check_number
 from perdure.library.services.conversations import find_conversation
 from perdure.library.services.search import Moment, period
@@ -20,6 +21,8 @@ VERSIONS_PAGE = 50
 @dataclass(frozen=True, slots=True)
 class TranscriptEntry:
     """A message, and the edits of memory that its calls made, oldest first."""
+
+    __repr__ = short_repr("message", "edits")
 
     message: Message
     edits: Sequence[BlockVersion] = ()

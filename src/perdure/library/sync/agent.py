@@ -3,41 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Unpack
 
-from perdure.context.request.explain import Explanation
-from perdure.context.window.overview import ContextOverview
-from perdure.core.blocks import Block
-from perdure.core.conversations import CompactionSettings, Conversation, Reset
-from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import ArchiveId, ConversationId, MessageId, RunId, StepId
-from perdure.core.messages import Message, Role
-from perdure.core.models import Exchange, ModelRequest
-from perdure.core.runs import IfBusy, Run
+from perdure.core.ids import ArchiveId, ConversationId
+from perdure.core.messages import Role
 from perdure.domain.agents.units import AgentChanges
-from perdure.domain.conversations.importing import ImportedMessage
-from perdure.domain.conversations.units import ConversationChanges
-from perdure.engine.conversations.edit import EditedPart
-from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
-from perdure.library.client_tools import ClientTool
-from perdure.library.images import Picture
 from perdure.library.origins import Origin
-from perdure.library.portal import Portal
-from perdure.library.reply import Reply
-from perdure.library.services.history import ImportResult
 from perdure.library.services.search import BUDGET_TOKENS
-from perdure.library.services.steps import StepInfo
-from perdure.library.services.transcripts import TranscriptEntry
-from perdure.library.sync.approval import Approval
 from perdure.library.sync.archives import AgentArchives, Archival
 from perdure.library.sync.blocks import AgentBlocks
+from perdure.library.sync.conversations import Conversations
 from perdure.library.sync.corrections import Corrections
 from perdure.library.sync.folders import AgentFiles
+from perdure.library.sync.history import History
 from perdure.library.sync.runs import Runs
 from perdure.library.sync.secrets import Secrets
+from perdure.library.sync.sending import Sending
+from perdure.library.sync.steps import Steps
 from perdure.library.sync.tools import AgentRules, AgentTools
 from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled
@@ -45,235 +30,55 @@ from perdure.search.recalled import Recalled
 __all__ = ["Agent"]
 
 
-class Agent(Archival, Approval, Corrections, Runs):
+class Agent(Sending, History, Conversations, Archival, Corrections, Steps, Runs):
     """One agent. `info` holds its values at look-up time; everything else is read anew."""
 
     _inner: AsyncAgent
 
-    def __init__(self, portal: Portal, inner: AsyncAgent) -> None:
-        self._portal, self._inner = portal, inner
-        self.info = inner.info
-        self.id = inner.id
-        self.name = inner.name
-        self.blocks = AgentBlocks(portal, inner.blocks)
-        self.archives = AgentArchives(portal, inner.archives)
-        self.files = AgentFiles(portal, inner.files)
-        self.secrets = Secrets(portal, inner.secrets)
-        self.tools = AgentTools(portal, inner.tools)
-        self.rules = AgentRules(portal, inner.rules)
+    def __repr__(self) -> str:
+        return repr(self._inner).removeprefix("Async")
 
-    def send(
-        self,
-        text: str,
-        *,
-        conversation: ConversationId | None = None,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-        client_tools: Sequence[ClientTool] = (),
-        images: Sequence[Picture] = (),
-    ) -> Reply:
-        """Send a message and wait for the whole reply.
+    @property
+    def blocks(self) -> AgentBlocks:
+        """The agent's blocks, by label: read, edit, attach."""
+        return AgentBlocks(self._portal, self._inner.blocks)
 
-        A reply with the stop reason `requires_approval` is not whole: its `pending` calls wait for `approve`, `deny` or
-        `answer`.
+    @property
+    def archives(self) -> AgentArchives:
+        """The archives that are attached to the agent; the first takes what it stores."""
+        return AgentArchives(self._portal, self._inner.archives)
 
-        Args:
-            conversation: by default the agent's first one.
-            client_tools: tools that this program runs, besides the agent's own; they replace tools of the same name.
-                This call runs the functions among them, as often as the model calls them.
-            idempotency_key: the same key again is the same message: it is stored once, and its reply is returned.
-            images: pictures behind the text: files, bytes or addresses.
-            if_busy: whether to wait for the run of this conversation to end, or to raise ConversationBusy.
-        Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
-            IdempotencyMismatch;
-            StoreError: its text says whether the message is stored;
-            RunFailed: the message is stored, but the model could not answer; `reply` holds the answer so far.
-        """
-        return self._portal.run(
-            self._inner.send(
-                text,
-                conversation=conversation,
-                idempotency_key=idempotency_key,
-                if_busy=if_busy,
-                max_steps=max_steps,
-                client_tools=client_tools,
-                images=images,
-            )
-        )
+    @property
+    def files(self) -> AgentFiles:
+        """The folders that are attached to the agent, and the files that it has open."""
+        return AgentFiles(self._portal, self._inner.files)
 
-    def stream(
-        self,
-        text: str,
-        *,
-        conversation: ConversationId | None = None,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-        background: bool = False,
-        client_tools: Sequence[ClientTool] = (),
-        images: Sequence[Picture] = (),
-    ) -> Iterator[StoredEvent | Delta]:
-        """Send a message and yield the stored events in order, and deltas while the model answers. When a run stops for
-        functions among `client_tools`, the events of the run that continues follow.
+    @property
+    def secrets(self) -> Secrets:
+        """The secrets of the agent, which its tools get in place of the store's of the same names."""
+        return Secrets(self._portal, self._inner.secrets)
 
-        Leaving the loop early does not stop the run; `cancel` does. A run that fails ends with a `RunEnded` that says
-        why.
-        Raises: as `send`, but not RunFailed.
-        """
-        return self._portal.iterate(
-            self._inner.stream(
-                text,
-                conversation=conversation,
-                idempotency_key=idempotency_key,
-                if_busy=if_busy,
-                max_steps=max_steps,
-                background=background,
-                client_tools=client_tools,
-                images=images,
-            )
-        )
+    @property
+    def tools(self) -> AgentTools:
+        """The tools that are attached to the agent."""
+        return AgentTools(self._portal, self._inner.tools)
 
-    def submit(
-        self,
-        text: str,
-        *,
-        conversation: ConversationId | None = None,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        max_steps: int | None = None,
-        background: bool = True,
-        client_tools: Sequence[ClientTool] = (),
-        images: Sequence[Picture] = (),
-    ) -> Accepted:
-        """Send a message without waiting. When this returns, the message is durable and will be answered.
+    @property
+    def rules(self) -> AgentRules:
+        """The rules that say which tools the agent may call when."""
+        return AgentRules(self._portal, self._inner.rules)
 
-        You run the calls of `client_tools`, also those of functions: `pending` lists them.
-        """
-        return self._portal.run(
-            self._inner.submit(
-                text,
-                conversation=conversation,
-                idempotency_key=idempotency_key,
-                if_busy=if_busy,
-                max_steps=max_steps,
-                background=background,
-                client_tools=client_tools,
-                images=images,
-            )
-        )
-
-    def follow(self, run_id: RunId, *, after: int = 0) -> Iterator[StoredEvent | Delta]:
-        """The events of a run of this agent after number `after`, until it has ended. Raises: NotFound, StoreError."""
-        return self._portal.iterate(self._inner.follow(run_id, after=after))
-
-    def cancel(self, run_id: RunId) -> Run:
-        """Ask a run of this agent to stop; it ends with the stop reason `cancelled`. Calls at which it has stopped are
-        given up. Raises: NotFound, StoreError."""
-        return self._portal.run(self._inner.cancel(run_id))
-
-    def run(self, run_id: RunId) -> Run:
-        """A run of this agent. Raises: NotFound, also for another agent's."""
-        return self._portal.run(self._inner.run(run_id))
-
-    def exchange(self, step_id: StepId) -> Exchange | None:
-        """What a step of this agent sent and received, with keys masked; None for a model without HTTP.
-
-        The messages of the request are not in it: they are in the log. Raises: NotFound, also for another agent's.
-        """
-        return self._portal.run(self._inner.exchange(step_id))
-
-    def why(self, of: str, *, conversation: ConversationId | None = None) -> Origin:
-        """Where a memory or an answer comes from. `of`: an id of a run, step, message, block or passage, or its
-        beginning; `block-...:3` is a line; a summary's handle; or words of only one memory. Raises: InvalidInput: of
-        several; NotFound, also for another agent's."""
-        return self._portal.run(self._inner.why(of, conversation=conversation))
-
-    def messages(
-        self,
-        *,
-        conversation: ConversationId | None = None,
-        limit: int = 100,
-        before_seq: int | None = None,
-        after_seq: int | None = None,
-        newest_first: bool = False,
-        reset: bool = False,
-    ) -> Sequence[Message]:
-        """A page of the history: of one conversation, or of all of them.
+    def update(self, **changes: Unpack[AgentChanges]) -> Agent:
+        """Change fields of the agent and return it. They apply from its next model call on; this object keeps its old
+        values.
 
         Args:
-            reset: also what a `reset` took out of view.
-        Raises: InvalidInput, NotFound.
+            changes: `name`, `model`, `system` (None: Perdure's own prompt), `description`, `timezone`, `tags`,
+                `metadata` and `settings`, which are replaced as a whole, `hidden`. A missing field stays.
+        Raises: NotFound, NameInvalid, ModelNotFound, StoreError; InvalidInput: a value that can't be used, no such
+        field.
         """
-        return self._portal.run(
-            self._inner.messages(
-                conversation=conversation,
-                limit=limit,
-                before_seq=before_seq,
-                after_seq=after_seq,
-                newest_first=newest_first,
-                reset=reset,
-            )
-        )
-
-    def transcript(
-        self,
-        *,
-        conversation: ConversationId | None = None,
-        since: datetime | str | None = None,
-        limit: int = 100,
-        before_seq: int | None = None,
-    ) -> Sequence[TranscriptEntry]:
-        """The newest messages of one conversation, or of all, oldest first, each with its edits of memory.
-
-        Args:
-            since: only messages from this time on: a time with a zone, or an ISO date or time, where the agent lives.
-        Raises: InvalidInput, NotFound.
-        """
-        return self._portal.run(
-            self._inner.transcript(conversation=conversation, since=since, limit=limit, before_seq=before_seq)
-        )
-
-    def update_message(
-        self, message_id: MessageId, text: str, *, part: EditedPart | None = None, call_id: str | None = None
-    ) -> Message:
-        """Change what a message says, for later requests, lists and searches, and return it; its pictures stay. What
-        models were sent before is not changed; `undo` takes it back.
-
-        Args:
-            part: "reasoning" changes the reasoning of an answer; by default it is what the message says.
-            call_id: the call whose result is changed, where a message holds several.
-        Raises: NotFound; ConversationBusy: a run has not ended; InvalidInput: it has no such part, or is the system
-            message; EmptyMessage, MessageTooLarge.
-        """
-        return self._portal.run(self._inner.update_message(message_id, text, part=part, call_id=call_id))
-
-    def message_count(self) -> int:
-        """How many messages the history holds, over all conversations and with tool results."""
-        return self._portal.run(self._inner.message_count())
-
-    def import_messages(
-        self,
-        messages: Iterable[ImportedMessage | Mapping[str, Any] | Sequence[Any]],
-        *,
-        conversation: ConversationId | None = None,
-        progress: Callable[[int], None] = lambda done: None,
-    ) -> ImportResult:
-        """Put history that took place elsewhere at the end of a conversation (default: the agent's first), in the order
-        given.
-
-        It is found by its own times. What the model's window has no room for is out of its view at once, behind
-        summaries, and opened from there as anything else; no model is asked.
-
-        Args:
-            messages: (role, name, text, occurred_at), or `ImportedMessage`s, or mappings with the same names. Roles are
-                user, assistant and system; times have a zone. All are checked before the first is stored.
-            progress: takes how many messages are stored or skipped, after each transaction of up to 500.
-        Raises: InvalidInput, naming the message by its place from 0, and nothing was stored; NotFound;
-            ConversationBusy, ApprovalPending, StoreError: what was stored stays, and the same import goes on there,
-            because a message that is there already is skipped.
-        """
-        return self._portal.run(self._inner.import_messages(messages, conversation=conversation, progress=progress))
+        return Agent(self._portal, self._portal.run(self._inner.update(**changes)))
 
     def search(
         self,
@@ -334,144 +139,8 @@ class Agent(Archival, Approval, Corrections, Runs):
             )
         )
 
-    def update(self, **changes: Unpack[AgentChanges]) -> Agent:
-        """Change fields of the agent and return it. They apply from its next model call on; this object keeps its old
-        values.
-
-        Args:
-            changes: `name`, `model`, `system` (None: Perdure's own prompt), `description`, `timezone`, `tags`,
-                `metadata` and `settings`, which are replaced as a whole, `hidden`. A missing field stays.
-        Raises: NotFound, NameInvalid, ModelNotFound, StoreError; InvalidInput: a value that can't be used, no such
-        field.
-        """
-        return Agent(self._portal, self._portal.run(self._inner.update(**changes)))
-
-    def context(self, *, conversation: ConversationId | None = None) -> ContextOverview:
-        """What fills the window of a conversation (default: the agent's first): tokens of each part, and what is free.
-
-        The numbers are those that the engine certifies requests by: its estimates, corrected by what the provider
-        measured. Raises: InvalidInput, NotFound.
-        """
-        return self._portal.run(self._inner.context(conversation=conversation))
-
-    def steps(
-        self,
-        *,
-        conversation: ConversationId | None = None,
-        run_id: RunId | None = None,
-        limit: int = 20,
-        before: StepId | None = None,
-    ) -> Sequence[StepInfo]:
-        """A page of the agent's model calls, newest first: all of them, or of one conversation or run.
-
-        Args:
-            before: the last step of the page before.
-        Raises: InvalidInput; NotFound, also for what is another agent's.
-        """
-        return self._portal.run(self._inner.steps(conversation=conversation, run_id=run_id, limit=limit, before=before))
-
-    def request(self, step_id: StepId) -> ModelRequest:
-        """What the model was sent at a step of this agent, built again from the log, byte for byte.
-
-        Its canonical form (`perdure.context.request.assemble.canonical`) is checked against the recorded digest; a step
-        of an older store has none, and is not checked. `options` are not part of it: they are the agent's own if
-        its settings are still the same, else the defaults; `exchange` tells which were sent.
-        Raises: NotFound, also for another agent's; ReplayMismatch.
-        """
-        return self._portal.run(self._inner.request(step_id))
-
-    def explain(self, step_id: StepId) -> Explanation:
-        """What each part of a step's request took: tokens, the provider's cache, the price.
-
-        Raises: NotFound, also for another agent's; ReplayMismatch; InvalidInput: the catalog can't be read.
-        """
-        return self._portal.run(self._inner.explain(step_id))
-
-    def new_conversation(self, *, summary: str | None = None, isolated_blocks: Sequence[str] = ()) -> Conversation:
-        """A new line of messages over the same memory; `summary` says what it is about.
-
-        Args:
-            isolated_blocks: labels of the agent's blocks; the conversation sees and edits copies of its own instead.
-        Raises: InvalidInput, BlockNotFound.
-        """
-        return self._portal.run(self._inner.new_conversation(summary=summary, isolated_blocks=isolated_blocks))
-
-    def isolated_blocks(self, conversation: ConversationId) -> Sequence[Block]:
-        """The blocks that a conversation has for itself, in the order of the agent's blocks. Raises: NotFound."""
-        return self._portal.run(self._inner.isolated_blocks(conversation))
-
-    def fork_conversation(
-        self,
-        conversation: ConversationId | None = None,
-        *,
-        upto: MessageId | None = None,
-        before: MessageId | None = None,
-        hidden: bool = False,
-    ) -> Conversation:
-        """A new conversation with a copy of what another one (default: the agent's first) has in view, up to a message
-        if one is given, or up to the one `before` it. A `hidden` one is in no list.
-
-        Raises: InvalidInput: the message is not in its view; NotFound, also for another agent's.
-        """
-        return self._portal.run(self._inner.fork_conversation(conversation, upto=upto, before=before, hidden=hidden))
-
-    def compact(self, *, conversation: ConversationId | None = None, settings: CompactionSettings | None = None) -> str:
-        """Take the oldest messages of a conversation (default: the agent's first) out of view, behind a summary, and
-        return the summary. They stay in the log, and searches find them. A full window does that by itself. A field of
-        `settings` wins over the agent's setting `compaction`.
-
-        Raises: InvalidInput; NotFound; ConversationBusy: a run has not ended; ApprovalPending; ModelNotFound;
-        NothingToCompact: no message is in view.
-        """
-        return self._portal.run(self._inner.compact(conversation=conversation, settings=settings))
-
-    def conversations(self, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
-        """A page of the conversations, oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""
-        return self._portal.run(self._inner.conversations(limit=limit, after_seq=after_seq))
-
-    def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
-        """A conversation of this agent; by default its first. Raises: InvalidInput; NotFound, also for another
-        agent's."""
-        return self._portal.run(self._inner.find_conversation(conversation))
-
-    def update_conversation(self, conversation: ConversationId, **changes: Unpack[ConversationChanges]) -> Conversation:
-        """Change fields of a conversation and return it.
-
-        Args:
-            changes: `summary` and `description`: what it is about, at most 20,000 characters each. `archived`: a chat
-                does not continue it by itself; it still takes messages. `model`, `options` (by the names of an agent's
-                settings) and `context_window_limit`: what it has in place of the agent's; None: the agent's.
-                `model_settings`: the options as the server shows them. A missing field stays.
-        Raises: InvalidInput: a value that can't be used, no such field; NotFound, also for another agent's.
-        """
-        return self._portal.run(self._inner.update_conversation(conversation, **changes))
-
-    def delete_conversation(self, conversation: ConversationId) -> None:
-        """Take a conversation, and what was said in it, out of every list, search and view; its rows stay in the log
-        until the agent is deleted.
-
-        Raises: NotFound, also for another agent's; InvalidInput: it is the agent's first, which can be `reset`;
-        ConversationBusy: a run has not ended.
-        """
-        self._portal.run(self._inner.delete_conversation(conversation))
-
-    def recompile(self, *, conversation: ConversationId | None = None, dry_run: bool = False) -> str:
-        """The system prompt of a conversation (default: the agent's first), compiled with the memory of now, also for
-        its next request; `dry_run` changes nothing. Edits of memory reach the model without it.
-
-        Raises: InvalidInput; NotFound, also for another agent's.
-        """
-        return self._portal.run(self._inner.recompile(conversation=conversation, dry_run=dry_run))
-
-    def reset(self, *, conversation: ConversationId | None = None) -> Sequence[Reset]:
-        """Have a conversation begin anew, or all of them: what was said is out of view, for the model, in lists and in
-        searches. Blocks, archives and files stay; so does the history, in the log (`messages(reset=True)`). Calls that
-        wait for an answer are given up. One `Reset` of each conversation in which anything was said.
-
-        Raises: InvalidInput, NotFound; ConversationBusy: a run has not ended; nothing is changed.
-        """
-        return self._portal.run(self._inner.reset(conversation=conversation))
-
-    def resets(self, *, conversation: ConversationId | None = None, limit: int = 100) -> Sequence[Reset]:
-        """When a conversation began anew, or each of them; newest first. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.resets(conversation=conversation, limit=limit))
+    def why(self, of: str, *, conversation: ConversationId | None = None) -> Origin:
+        """Where a memory or an answer comes from. `of`: an id of a run, step, message, block or passage, or its
+        beginning; `block-...:3` is a line; a summary's handle; or words of only one memory. Raises: InvalidInput: of
+        several; NotFound, also for another agent's."""
+        return self._portal.run(self._inner.why(of, conversation=conversation))

@@ -11,16 +11,15 @@ from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
 from perdure.library.approval import AsyncApproval
 from perdure.library.client_tools import ClientTool
-from perdure.library.portal import Portal
 from perdure.library.reply import Reply
+from perdure.library.sync.agent_base import AgentBase
 
 __all__ = ["Approval"]
 
 
-class Approval:
+class Approval(AgentBase):
     """The calls of an agent that wait; `Agent` has these methods."""
 
-    _portal: Portal
     _inner: AsyncApproval
 
     def pending(self, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:

@@ -8,12 +8,14 @@ from datetime import datetime
 from typing import Any, Unpack
 
 from perdure.core.ids import AgentId, ArchiveId, PassageId
+from perdure.core.passages import Archive as ArchiveInfo
 from perdure.core.passages import Passage, TagMatch
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges
 from perdure.library.archives import AsyncAgentArchives, AsyncArchival, AsyncArchive, AsyncArchives, AsyncPassages
 from perdure.library.portal import Portal
 from perdure.library.services.passages import PassageConditions
+from perdure.library.sync.agent_base import AgentBase
 from perdure.search.hits import Hits, PassageHit
 
 __all__ = ["AgentArchives", "Archival", "Archive", "Archives", "Passages"]
@@ -62,6 +64,11 @@ class Passages:
     _portal: Portal
     _inner: AsyncPassages
 
+    @property
+    def id(self) -> ArchiveId | AgentId:
+        """Whose passages they are."""
+        return self._inner.id
+
     def passages(
         self, *, limit: int = 100, after_seq: int = -1, **conditions: Unpack[PassageConditions]
     ) -> Sequence[Passage]:
@@ -93,9 +100,24 @@ class Archive(Passages):
 
     def __init__(self, portal: Portal, inner: AsyncArchive) -> None:
         self._portal, self._inner = portal, inner
-        self.info = inner.info
-        self.id = inner.id
-        self.name = inner.name
+
+    def __repr__(self) -> str:
+        return repr(self._inner).removeprefix("Async")
+
+    @property
+    def info(self) -> ArchiveInfo:
+        """The archive's values when it was looked up: description, metadata, number of passages."""
+        return self._inner.info
+
+    @property
+    def id(self) -> ArchiveId:
+        """The archive's id."""
+        return self._inner.id
+
+    @property
+    def name(self) -> str:
+        """The archive's name when it was looked up."""
+        return self._inner.name
 
     def update(self, **changes: Unpack[ArchiveChanges]) -> Archive:
         """Change fields of the archive and return it; this object keeps its old values.
@@ -198,10 +220,9 @@ class Archive(Passages):
         self._portal.run(self._inner.delete())
 
 
-class Archival(Passages):
+class Archival(AgentBase, Passages):
     """The archival memory of an agent; `Agent` has these methods."""
 
-    _portal: Portal
     _inner: AsyncArchival
 
     def archive(self, text: str, *, tags: Sequence[str] = (), occurred_at: datetime | None = None) -> Passage:
@@ -267,6 +288,9 @@ class AgentArchives:
 
     def __init__(self, portal: Portal, inner: AsyncAgentArchives) -> None:
         self._portal, self._inner = portal, inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner).removeprefix("Async")
 
     def list(self) -> list[Archive]:
         """The archives, in the order in which they were attached."""

@@ -72,6 +72,9 @@ class AgentBlocks:
     def __init__(self, portal: Portal, inner: AsyncAgentBlocks) -> None:
         self._portal, self._inner = portal, inner
 
+    def __repr__(self) -> str:
+        return repr(self._inner).removeprefix("Async")
+
     def list(self) -> Sequence[Block]:
         """The blocks, in the order in which they were attached."""
         return self._portal.run(self._inner.list())

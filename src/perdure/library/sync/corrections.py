@@ -7,15 +7,14 @@ from collections.abc import Sequence
 
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.library.corrections import AsyncCorrections
-from perdure.library.portal import Portal
+from perdure.library.sync.agent_base import AgentBase
 
 __all__ = ["Corrections"]
 
 
-class Corrections:
+class Corrections(AgentBase):
     """Forgetting, erasing and undoing of one agent."""
 
-    _portal: Portal
     _inner: AsyncCorrections
 
     def find_mentions(self, text_or_id: str) -> ForgetPreview:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
 from perdure.core.files import AgentFile, File, IfExists
+from perdure.core.files import Folder as FolderInfo
 from perdure.core.ids import AgentId, FileId, FolderId
 from perdure.domain.files.folders import FolderChanges
 from perdure.library.folders import AsyncAgentFiles, AsyncFolder, AsyncFolders
@@ -65,9 +66,24 @@ class Folder:
 
     def __init__(self, portal: Portal, inner: AsyncFolder) -> None:
         self._portal, self._inner = portal, inner
-        self.info = inner.info
-        self.id = inner.id
-        self.name = inner.name
+
+    def __repr__(self) -> str:
+        return repr(self._inner).removeprefix("Async")
+
+    @property
+    def info(self) -> FolderInfo:
+        """The folder's values when it was looked up: description, instructions, metadata."""
+        return self._inner.info
+
+    @property
+    def id(self) -> FolderId:
+        """The folder's id."""
+        return self._inner.id
+
+    @property
+    def name(self) -> str:
+        """The folder's name when it was looked up."""
+        return self._inner.name
 
     def update(self, **changes: Unpack[FolderChanges]) -> Folder:
         """Change `name`, `description`, `instructions` or `metadata` of the folder and return it; other fields stay.
@@ -139,6 +155,9 @@ class AgentFiles:
 
     def __init__(self, portal: Portal, inner: AsyncAgentFiles) -> None:
         self._portal, self._inner = portal, inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner).removeprefix("Async")
 
     def attach(self, folder: str, *, open_files: bool = True) -> None:
         """Give the agent a folder, by name or id; with its first one it gets the tools that read files.

@@ -82,13 +82,6 @@ class Perdure:
         except BaseException:
             self._portal.close()
             raise
-        self.blocks = Blocks(self._portal, self._inner.blocks)
-        self.archives = Archives(self._portal, self._inner.archives)
-        self.folders = Folders(self._portal, self._inner.folders)
-        self.secrets = Secrets(self._portal, self._inner.secrets)
-        self.mcp = Mcp(self._portal, self._inner.mcp)
-        self.tools = Tools(self._portal, self._inner.tools)
-        self.path = self._inner.path
 
     def close(self) -> None:
         """Stop; runs that have not ended go on when the store is opened again. Closing twice is no error."""
@@ -103,6 +96,44 @@ class Perdure:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._inner).removeprefix("Async")
+
+    @property
+    def path(self) -> Path | None:
+        """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
+        return self._inner.path
+
+    @property
+    def blocks(self) -> Blocks:
+        """All blocks of the store."""
+        return Blocks(self._portal, self._inner.blocks)
+
+    @property
+    def archives(self) -> Archives:
+        """All archives of the store."""
+        return Archives(self._portal, self._inner.archives)
+
+    @property
+    def folders(self) -> Folders:
+        """All folders of the store."""
+        return Folders(self._portal, self._inner.folders)
+
+    @property
+    def secrets(self) -> Secrets:
+        """The secrets of the store, which the tools of every agent may name."""
+        return Secrets(self._portal, self._inner.secrets)
+
+    @property
+    def mcp(self) -> Mcp:
+        """The MCP servers of the store."""
+        return Mcp(self._portal, self._inner.mcp)
+
+    @property
+    def tools(self) -> Tools:
+        """All tools of the store."""
+        return Tools(self._portal, self._inner.tools)
 
     @property
     def models(self) -> Sequence[str]:

@@ -3,22 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId, RunId
 from perdure.core.runs import Run, RunStatus
-from perdure.library.portal import Portal
 from perdure.library.runs import AsyncRuns
 from perdure.library.services.replays import Replay
+from perdure.library.sync.agent_base import AgentBase
 
 __all__ = ["Runs"]
 
 
-class Runs:
+class Runs(AgentBase):
     """The runs of an agent; `Agent` has these methods."""
 
-    _portal: Portal
     _inner: AsyncRuns
 
     def runs(
@@ -38,6 +38,19 @@ class Runs:
         return self._portal.run(
             self._inner.runs(conversation=conversation, statuses=statuses, limit=limit, before=before)
         )
+
+    def run(self, run_id: RunId) -> Run:
+        """A run of this agent. Raises: NotFound, also for another agent's."""
+        return self._portal.run(self._inner.run(run_id))
+
+    def follow(self, run_id: RunId, *, after: int = 0) -> Iterator[StoredEvent | Delta]:
+        """The events of a run of this agent after number `after`, until it has ended. Raises: NotFound, StoreError."""
+        return self._portal.iterate(self._inner.follow(run_id, after=after))
+
+    def cancel(self, run_id: RunId) -> Run:
+        """Ask a run of this agent to stop; it ends with the stop reason `cancelled`. Calls at which it has stopped are
+        given up. Raises: NotFound, StoreError."""
+        return self._portal.run(self._inner.cancel(run_id))
 
     def replay(self, run_id: RunId, *, model: str | None = None, system: str | None = None) -> Replay:
         """Send the requests of a run again, to another model or with another system text, and return the old and new

@@ -116,6 +116,9 @@ class AgentTools:
     def __init__(self, portal: Portal, inner: AsyncAgentTools) -> None:
         self._portal, self._inner = portal, inner
 
+    def __repr__(self) -> str:
+        return repr(self._inner).removeprefix("Async")
+
     def list(self) -> Sequence[Tool]:
         """The agent's tools, sorted by name."""
         return self._portal.run(self._inner.list())
@@ -148,6 +151,9 @@ class AgentRules:
 
     def __init__(self, portal: Portal, inner: AsyncAgentRules) -> None:
         self._portal, self._inner = portal, inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner).removeprefix("Async")
 
     def list(self) -> Sequence[ToolRule]:
         """The rules, in the order in which they were set. Raises: NotFound."""

@@ -1,0 +1,30 @@
+"""Short representations, for a person at Python's prompt and in a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from operator import attrgetter
+from typing import Any
+
+TEXT_CHARS = 60
+"""A longer text is cut, and its length follows."""
+
+
+def short_repr(*names: str) -> Callable[[Any], str]:
+    """A `__repr__` of one line: the class, and these attributes as far as they hold something. Of a collection it shows
+    the size only. `info.model` is shown as `model`."""
+
+    def represent(self: Any) -> str:
+        values = [(name.split(".")[-1].strip("_"), attrgetter(name)(self)) for name in names]
+        shown = [f"{name}={_short(value)}" for name, value in values if value or (value == 0 and value is not False)]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    return represent
+
+
+def _short(value: object) -> str:
+    if isinstance(value, str) and len(value) > TEXT_CHARS:
+        return f"{value[:TEXT_CHARS]!r}… ({len(value):,} characters)"
+    if isinstance(value, Collection) and not isinstance(value, str):
+        return f"<{len(value)}>"
+    return f"{value:.2f}" if isinstance(value, float) else repr(value)

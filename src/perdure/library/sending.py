@@ -1,0 +1,122 @@
+"""Messages to an agent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from perdure.core.events import Delta, StoredEvent
+from perdure.core.ids import ConversationId
+from perdure.core.messages import Text
+from perdure.core.runs import IfBusy
+from perdure.engine.run.accept import Accepted
+from perdure.library.approval import AsyncApproval
+from perdure.library.checks import check_text
+from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
+from perdure.library.images import Picture, load_images
+from perdure.library.reply import Reply
+from perdure.library.services.messages import NewMessage
+
+
+class AsyncSending(AsyncApproval):
+    """Messages to an agent; `AsyncAgent` has these methods."""
+
+    async def send(
+        self,
+        text: str,
+        *,
+        conversation: ConversationId | None = None,
+        idempotency_key: str | None = None,
+        if_busy: IfBusy = "wait",
+        max_steps: int | None = None,
+        client_tools: Sequence[ClientTool] = (),
+        images: Sequence[Picture] = (),
+    ) -> Reply:
+        """Send a message and wait for the whole reply.
+
+        A reply with the stop reason `requires_approval` is not whole: its `pending` calls wait for `approve`, `deny` or
+        `answer`.
+
+        Args:
+            conversation: by default the agent's first one.
+            client_tools: tools that this program runs, besides the agent's own; they replace tools of the same name.
+                This call runs the functions among them, as often as the model calls them.
+            idempotency_key: the same key again is the same message: it is stored once, and its reply is returned.
+            images: pictures behind the text: files, bytes or addresses.
+            if_busy: whether to wait for the run of this conversation to end, or to raise ConversationBusy.
+        Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
+            IdempotencyMismatch;
+            StoreError: its text says whether the message is stored;
+            RunFailed: the message is stored, but the model could not answer; `reply` holds the answer so far.
+        """
+        tools = client_tools_of(client_tools) if client_tools else None
+        accepted = await self._submit(text, images, conversation, idempotency_key, if_busy, max_steps, tools=tools)
+        return await self._reply_to(accepted, tools, conversation)
+
+    async def stream(
+        self,
+        text: str,
+        *,
+        conversation: ConversationId | None = None,
+        idempotency_key: str | None = None,
+        if_busy: IfBusy = "wait",
+        max_steps: int | None = None,
+        background: bool = False,
+        client_tools: Sequence[ClientTool] = (),
+        images: Sequence[Picture] = (),
+    ) -> AsyncIterator[StoredEvent | Delta]:
+        """Send a message and yield the stored events in order, and deltas while the model answers. When a run stops for
+        functions among `client_tools`, the events of the run that continues follow.
+
+        Leaving the loop early does not stop the run; `cancel` does. A run that fails ends with a `RunEnded` that says
+        why.
+        Raises: as `send`, but not RunFailed.
+        """
+        tools = client_tools_of(client_tools) if client_tools else None
+        accepted = await self._submit(
+            text, images, conversation, idempotency_key, if_busy, max_steps, background, tools
+        )
+        async for sent in self._follow(accepted, tools, conversation):
+            yield sent
+
+    async def submit(
+        self,
+        text: str,
+        *,
+        conversation: ConversationId | None = None,
+        idempotency_key: str | None = None,
+        if_busy: IfBusy = "wait",
+        max_steps: int | None = None,
+        background: bool = True,
+        client_tools: Sequence[ClientTool] = (),
+        images: Sequence[Picture] = (),
+    ) -> Accepted:
+        """Send a message without waiting. When this returns, the message is durable and will be answered.
+
+        You run the calls of `client_tools`, also those of functions: `pending` lists them.
+        """
+        tools = client_tools_of(client_tools) if client_tools else None
+        return await self._submit(text, images, conversation, idempotency_key, if_busy, max_steps, background, tools)
+
+    async def _submit(
+        self,
+        text: str,
+        images: Sequence[Picture],
+        conversation: ConversationId | None,
+        idempotency_key: str | None,
+        if_busy: IfBusy,
+        max_steps: int | None,
+        background: bool = False,
+        tools: ClientTools | None = None,
+    ) -> Accepted:
+        """Store a message and return its run."""
+        check_text("text", text)
+        return await self._services.messages.submit(
+            self.id,
+            (NewMessage((Text(text), *await load_images(images))),),
+            conversation_seq=await self._seq_of(conversation),
+            idempotency_key=idempotency_key,
+            if_busy=if_busy,
+            background=background,
+            max_steps=max_steps,
+            client_tools=None if tools is None else tools.shapes,
+        )
