@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -18,6 +17,7 @@ from perdure.cli.commands import serve as serving
 from perdure.server.config import ServerConfig
 from perdure.server.key import load_key
 from tests.support.programs import environment, run_inside
+from tests.support.warm import warm
 
 
 def status(url: str, key: str) -> int:
@@ -31,9 +31,10 @@ def status(url: str, key: str) -> int:
 
 def test_a_server_asks_for_the_key_that_it_made(tmp_path: Path) -> None:
     """It says where the key is and not the key, which `perdure key` prints; nobody gets in without it."""
+    env = environment(tmp_path, PERDURE_API_KEY="auto")
     with subprocess.Popen(
-        [sys.executable, "-m", "perdure", "serve", "--port", "0"],
-        env=environment(tmp_path, PERDURE_API_KEY="auto"),
+        [warm("perdure", env), "serve", "--port", "0"],
+        env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

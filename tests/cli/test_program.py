@@ -19,6 +19,7 @@ import pytest
 
 from tests.support.library import open_sync
 from tests.support.programs import environment, perdure, perdure_from_cold, run_inside
+from tests.support.warm import warm
 
 Child = subprocess.Popen[bytes]
 
@@ -174,7 +175,7 @@ def test_a_folder_that_can_not_hold_a_store_is_an_error(tmp_path: Path) -> None:
 def test_bytes_that_are_no_utf_8_are_a_message_like_any_other(tmp_path: Path) -> None:
     """Nothing crashes: not reading, not storing, not printing, not as JSON."""
     dirty = b"Remember that \xff\xfe is \x00 a \x1b[31mcode\r\n"
-    plain = perdure_from_cold(tmp_path, stdin=dirty)
+    plain = perdure(tmp_path, stdin=dirty)
     as_json = perdure(tmp_path, "chat", "--json", stdin=dirty)
 
     assert (plain.returncode, as_json.returncode) == (0, 0)
@@ -183,12 +184,15 @@ def test_bytes_that_are_no_utf_8_are_a_message_like_any_other(tmp_path: Path) ->
 
 
 @contextmanager
-def on_a_terminal(home: Path, *arguments: str, keyboard: bool = False, **more: str) -> Iterator[tuple[Screen, Child]]:
-    """The program on a terminal of its own; with a keyboard, stdin is one too."""
+def on_a_terminal(
+    home: Path, *arguments: str, keyboard: bool = False, cold: bool = False, **more: str
+) -> Iterator[tuple[Screen, Child]]:
+    """The program on a terminal of its own; with a keyboard, stdin is one too; a cold one has nothing imported."""
     ours, theirs = pty.openpty()
+    env = environment(home, **more)
     with subprocess.Popen(
-        [sys.executable, "-m", "perdure", *arguments],
-        env=environment(home, **more),
+        [*((sys.executable, "-m", "perdure") if cold else (warm("perdure", env),)), *arguments],
+        env=env,
         stdin=theirs if keyboard else subprocess.DEVNULL,
         stdout=theirs,
         stderr=theirs,
@@ -253,7 +257,7 @@ def test_a_transcript_goes_through_the_pager(tmp_path: Path) -> None:
 @pytest.mark.parametrize("terminal", ["xterm-256color", "dumb"])
 def test_a_person_chats_at_a_prompt(tmp_path: Path, terminal: str) -> None:
     """The first run makes an agent; edits are shown between the words; /quit leaves with exit code 0."""
-    with on_a_terminal(tmp_path, keyboard=True, TERM=terminal) as (screen, child):
+    with on_a_terminal(tmp_path, keyboard=True, cold=terminal != "dumb", TERM=terminal) as (screen, child):
         screen.read_until(">")
         screen.type("I live in Turin.\r")
         screen.read_until("Noted: Lives in: Turin.")
@@ -271,9 +275,10 @@ def test_a_person_chats_at_a_prompt(tmp_path: Path, terminal: str) -> None:
 
 def test_sigint_between_lines_ends_the_program(tmp_path: Path) -> None:
     """Waiting for the next line is no run: there is nothing to cancel, and the exit code is a shell's."""
+    env = environment(tmp_path)
     with subprocess.Popen(
-        [sys.executable, "-m", "perdure"],
-        env=environment(tmp_path),
+        [warm("perdure", env)],
+        env=env,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -291,8 +296,9 @@ def test_sigint_between_lines_ends_the_program(tmp_path: Path) -> None:
 
 def test_a_reader_that_leaves_is_no_traceback(tmp_path: Path) -> None:
     """`perdure … | head -1` ends quietly."""
-    script = f"'{sys.executable}' -m perdure chat -p hello | true"
-    result = subprocess.run(["sh", "-c", script], env=environment(tmp_path), capture_output=True, text=True, timeout=60)
+    env = environment(tmp_path)
+    script = f"'{warm('perdure', env)}' chat -p hello | true"
+    result = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, timeout=60)
 
     assert "Traceback" not in result.stderr
 

@@ -16,14 +16,16 @@ from threading import Thread
 import pytest
 
 from tests.support.programs import environment, run_inside
+from tests.support.warm import warm
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_it_is_stopped(tmp_path: Path, stop: signal.Signals) -> None:
+@pytest.mark.parametrize(("stop", "cold"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
+def test_it_serves_until_it_is_stopped(tmp_path: Path, stop: signal.Signals, cold: bool) -> None:
     """One line tells the address, the model and why, and what is next; a signal closes the store and is no failure."""
+    env = environment(tmp_path)
     with subprocess.Popen(
-        [sys.executable, "-m", "perdure", "serve", "--port", "0"],
-        env=environment(tmp_path),
+        [*((sys.executable, "-m", "perdure") if cold else (warm("perdure", env),)), "serve", "--port", "0"],
+        env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -69,7 +71,7 @@ def test_it_serves_before_its_local_model_is_there(tmp_path: Path) -> None:
         Thread(target=ollama.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{ollama.server_port}"
         env = environment(tmp_path) | {"OLLAMA_BASE_URL": address, "PERDURE_MODEL": "ollama/qwen3"}
-        command = [sys.executable, "-m", "perdure", "serve", "--port", "0"]
+        command = [warm("perdure", env), "serve", "--port", "0"]
         with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
             try:
                 assert child.stdout is not None
