@@ -17,7 +17,7 @@ from perdure.testing import ScriptedModel, says
 from tests.properties.test_erasing import bytes_left
 
 SRC = Path(__file__).resolve().parents[2] / "src"
-KILLS = 60 if os.environ.get("PERDURE_FAULTS") == "full" else 2
+KILLS = 20 if os.environ.get("PERDURE_FAULTS") == "full" else 2
 MODEL, TEXT = "test/scripted", "zxqjvk wbpfgy"
 TARGET = """
 import sys

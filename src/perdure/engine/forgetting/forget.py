@@ -158,10 +158,11 @@ def delete_passage(tx: Tx, passage: Passage) -> CorrectionItem:
     return passage_item(passage, None)
 
 
-def passage_item(before: Passage, after: Passage | None) -> CorrectionItem:
-    """What undoing a change of a passage needs, or its removal."""
+def passage_item(before: Passage | None, after: Passage | None) -> CorrectionItem:
+    """What undoing a change of a passage needs, or its removal, or its making."""
     held = None if after is None else checksum(_fields_of(after))
-    return CorrectionItem(kind="passage", id=before.id, before=_fields_of(before), after=held)
+    fields = "" if before is None else _fields_of(before)
+    return CorrectionItem(kind="passage", id=(before or after).id, before=fields, after=held)  # type: ignore[union-attr]
 
 
 def _fields_of(passage: Passage) -> str:
@@ -265,6 +266,8 @@ def _restore_block(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: Unit
 
 
 def _restore_passage(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
+    if not item.before:
+        return _remove_passage(tx, item)
     fields = json.loads(item.before)
     for name in ("created_at", "occurred_at"):
         fields[name] = datetime.fromisoformat(fields[name])
@@ -276,6 +279,15 @@ def _restore_passage(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: Un
         tx.passages.add([passage])
     else:
         tx.passages.put(passage)
+    return ""
+
+
+def _remove_passage(tx: Tx, item: CorrectionItem) -> str:
+    """Remove a passage that was added."""
+    found = tx.passages.find_archives([PassageId(item.id)])
+    if not found or checksum(_fields_of(passage := tx.passages.get(PassageId(item.id)))) != item.after:
+        return f"{item.id} was {'changed' if found else 'deleted'} since"
+    tx.passages.delete(passage.archive_id, [passage.seq])
     return ""
 
 

@@ -10,9 +10,16 @@ from perdure.core.blocks import Author, Block
 from perdure.core.blocks import check_limit as check_block_limit
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.values import Correction, CorrectionItem, ForgetPreview, ForgetResult, UndoResult
-from perdure.core.ids import AgentId, PassageId
+from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Passage
-from perdure.domain.archives.passages import PassageChanges, get_passage, update_passage
+from perdure.domain.archives.passages import (
+    NewPassage,
+    PassageChanges,
+    get_passage,
+    insert_passage,
+    own_archive,
+    update_passage,
+)
 from perdure.domain.archives.units import check_not_folder
 from perdure.domain.blocks.units import find_block
 from perdure.engine.forgetting.erase import erase
@@ -27,7 +34,7 @@ from perdure.engine.forgetting.forget import (
 )
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import USER, check_limit, check_number, check_text
-from perdure.library.services.passages import changes_in_utc
+from perdure.library.services.passages import changes_in_utc, in_utc
 from perdure.storage.tx import Tx
 
 
@@ -126,6 +133,25 @@ class CorrectionService:
             return after
 
         return await self._ports.store.write(write)
+
+    async def add_passage(self, agent_id: AgentId, new: NewPassage) -> Correction:
+        """Store a text in the agent's own archive, as a correction. Raises: NotFound, InvalidInput."""
+        ports, now, new = self._ports, self._ports.clock.now(), in_utc(new)
+
+        def write(tx: Tx) -> Correction:
+            tx.agents.model(agent_id)
+            archive = own_archive(tx, agent_id, ArchiveId(ports.ids.new("archive")), at=now)
+            passage = insert_passage(tx, archive.id, new, ids=ports.ids, at=now)
+            return record(tx, agent_id, "passage", f"new passage: {new.text}", [passage_item(None, passage)], at=now)
+
+        return await ports.store.write(write)
+
+    async def edit_passage(self, agent_id: AgentId, passage_id: PassageId, changes: PassageChanges) -> Correction:
+        """Change a passage of the agent, as a correction. Raises: NotFound, InvalidInput."""
+        after = changes_in_utc(changes)
+        return await self._correct_passages(
+            agent_id, [passage_id], lambda tx, before: passage_item(before, update_passage(tx, before, after))
+        )
 
     async def delete_passages(self, agent_id: AgentId, ids: Sequence[PassageId]) -> Correction:
         """Delete passages of the agent, as one correction. Raises: NotFound; InvalidInput: one belongs to a file."""

@@ -50,7 +50,7 @@ class PassageService:
     async def insert(self, archive_id: ArchiveId, new: Sequence[NewPassage]) -> list[Passage]:
         """Store texts as passages, in transactions of up to 500. All are checked before the first is stored."""
         ports, now = self._ports, self._ports.clock.now()
-        new = [_in_utc(one) for one in new]
+        new = [in_utc(one) for one in new]
         passages = new_passages(new, archive_id, ids=ports.ids, at=now, limits=self._settings)
         if not passages:
             await ports.store.read(lambda tx: tx.archives.get(archive_id))
@@ -63,7 +63,7 @@ class PassageService:
     async def insert_of_agent(self, agent_id: AgentId, new: NewPassage) -> Passage:
         """Store a text in the agent's own archive, which is created with its first text."""
         ports, now = self._ports, self._ports.clock.now()
-        new = _in_utc(new)
+        new = in_utc(new)
 
         def insert(tx: Tx) -> Passage:
             tx.agents.model(agent_id)
@@ -204,7 +204,7 @@ def changes_in_utc(changes: PassageChanges) -> PassageChanges:
     return {**changes, "occurred_at": moment}
 
 
-def _in_utc(new: NewPassage) -> NewPassage:
+def in_utc(new: NewPassage) -> NewPassage:
     """Raises: InvalidInput: no passage; a time without a zone."""
     if not isinstance(new, NewPassage):
         raise InvalidInput(f"{new!r:.80} is no passage: give a text or a NewPassage")

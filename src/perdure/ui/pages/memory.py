@@ -10,6 +10,7 @@ from starlette.requests import Request
 from perdure.core.agents import AgentFilter
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, BlockFilter, BlockVersion
 from perdure.core.errors import InvalidInput
+from perdure.core.forgetting.redaction import ASCII_MIN
 from perdure.core.ids import AgentId, BlockId
 from perdure.core.passages import Passage, PassageFilter
 from perdure.domain.blocks.units import NewBlock
@@ -18,7 +19,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of
 
-PASSAGES_MAX, VERSIONS_MAX, PLOTTED_MIN = 50, 50, 3
+LINES_MAX, PASSAGES_MAX, VERSIONS_MAX, PLOTTED_MIN = 50, 50, 50, 3
 BLOCKS_MAX, SHARED_MAX, TIMELINE_MAX = 100, 20, 100
 AUTHOR = Author(kind="user", id="dashboard")
 
@@ -123,6 +124,7 @@ def block_shape(block: Block) -> Data:
         "id": block.id,
         "label": block.label,
         "value": block.value,
+        "lines": [line for line in block.value.split("\n") if len(line.strip()) >= ASCII_MIN][:LINES_MAX],
         "description": block.description,
         "chars": len(block.value),
         "limit": block.limit_chars,

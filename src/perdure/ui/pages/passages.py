@@ -1,4 +1,4 @@
-"""What the memory page does with an archive's texts: store, change, tag and delete them, and take a deletion back."""
+"""What the memory page does with an archive's texts: store, change, tag and delete them, and take that back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from starlette.requests import Request
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.values import Correction
 from perdure.core.ids import PassageId
-from perdure.domain.archives.passages import NewPassage
+from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.memory import AUTHOR, memory
 from perdure.ui.render import Notice, Pages, agent_id_of, field_of, form_of
@@ -21,8 +21,8 @@ async def add_passage(request: Request, library: AsyncPerdure) -> Notice:
     form = await form_of(request)
     tags = tuple(tag.strip() for tag in form.get("tags", "").split(",") if tag.strip())
     passage = NewPassage(text=field_of(form, "text"), tags=tags)
-    await library.services.passages.insert_of_agent(agent_id_of(request), passage)
-    return Notice("The text was stored in the archive.")
+    added = await library.services.corrections.add_passage(agent_id_of(request), passage)
+    return _notice("The text was stored in the archive.", added)
 
 
 @pages.post("/agents/{agent_id}/memory/passages/selected", shows=memory)
@@ -53,9 +53,10 @@ async def undo(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/memory/passages/{passage_id}", shows=memory)
 async def edit_passage(request: Request, library: AsyncPerdure) -> Notice:
     """Change the text of a passage."""
-    text, passage_id = field_of(await form_of(request), "text"), PassageId(request.path_params["passage_id"])
-    await library.services.passages.update(agent_id_of(request), passage_id, {"text": text})
-    return Notice("The passage was changed.")
+    agent_id, passage_id = agent_id_of(request), PassageId(request.path_params["passage_id"])
+    changes: PassageChanges = {"text": field_of(await form_of(request), "text")}
+    edited = await library.services.corrections.edit_passage(agent_id, passage_id, changes)
+    return _notice("The passage was changed.", edited)
 
 
 @pages.post("/agents/{agent_id}/memory/passages/{passage_id}/delete", shows=memory)
