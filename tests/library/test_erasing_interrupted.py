@@ -64,7 +64,7 @@ async def test_an_erasure_cut_at_any_write_is_finished(tmp_path: Path) -> None:
         for writes in range(1, 40, 1 if FULL else 4):
             agent = await new_agent(perdure)
             power = Power()
-            cut = replace(ports, owner="dead", store=CutStore(ports.store, writes, power))  # type: ignore[arg-type]
+            cut = replace(ports, owner="dead", store=CutStore(ports.store, writes, power))
             try:
                 await erase(cut, agent.id, TEXT)
             except Power:
@@ -88,7 +88,7 @@ async def test_an_erasure_that_fails_is_left_to_the_next_recovery(tmp_path: Path
         ports, agent = perdure.app.ports, await new_agent(perdure)
         store = CutStore(ports.store, 2, StoreBusy("busy"))
         with pytest.raises(PerdureError):
-            await erase(replace(ports, owner="other", store=store), agent.id, TEXT)  # type: ignore[arg-type]
+            await erase(replace(ports, owner="other", store=store), agent.id, TEXT)
         await finish_erasures(ports, lambda owner: False)
         assert (await agent.find_mentions(TEXT)).unended  # its process lives, and could not release it
         for block in await agent.blocks.list():
