@@ -25,7 +25,7 @@ from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable
 from perdure.core.hooks import Hook
 from perdure.core.ids import AgentId, ConversationId, Ids, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
-from perdure.core.models import Model
+from perdure.core.models import EXTRACTIVE, Model
 from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
 from perdure.core.providers import ModelProvider
 from perdure.core.secrets import Cipher
@@ -84,7 +84,6 @@ from perdure.toolbox.router import Toolboxes
 # The library logs nothing on its own; a program that wants its warnings sets logging up.
 logging.getLogger("perdure").addHandler(logging.NullHandler())
 
-
 FILES_AT_ONCE = 4
 """How many files are converted at once."""
 
@@ -97,7 +96,6 @@ class App:
     """A running engine with all its parts. `close` stops them in order.
 
     Args:
-        choice: the model of agents that are created without one; at first the one that is known without a network.
         files: the worker that converts uploaded files to text.
         embedder: it computes vectors; None: search is lexical only, and `embedding_reason` says why and what helps.
         worker: it embeds new texts in the background.
@@ -113,7 +111,6 @@ class App:
     runner: Runner
     models: ModelRegistry
     functions: Functions
-    choice: Choice
     files: FileWorker
     embedder: Embedder | None
     embedding_reason: str
@@ -122,6 +119,11 @@ class App:
     reading: Sandbox
     custom: CustomTools
     mcp: McpToolbox
+
+    @property
+    def choice(self) -> Choice:
+        """The default model; at first the one that is known without a network."""
+        return self.models.choice
 
     @property
     def search(self) -> Search:
@@ -134,17 +136,19 @@ class App:
         return self.ports.cipher
 
     async def choose(self, *, progress: Callable[[str], None] = lambda text: None) -> Choice:
-        """Choose the default model anew by querying the providers of the environment and this machine; set `choice`.
+        """Choose the default model anew by querying the providers of the environment and this machine; store `choice`.
 
         All providers are queried at once, for at most 3 s; a local server has a minute to show that it calls tools.
         `progress` gets a text about each wait. A provider's error is never raised.
         """
-        self.choice = await self.models.choose(self.settings.model, progress=progress)
+        self.models.choice = await self.models.choose(self.settings.model, progress=progress)
         return self.choice
 
     async def load_providers(self) -> None:
         """Make the models of the providers usable that clients registered, as the store has them now."""
         self.models.put_stored(await _stored_endpoints(self.store, self.cipher))
+        if self.choice.handle == EXTRACTIVE or self.models.find(self.choice.handle) is None:
+            self.models.choice = choose_offline(self.settings.model, self.models.endpoints)
 
     async def fetch_image(self, link: ImageLink) -> Image:
         """The picture at an address that a client gave. Raises: InvalidInput, AddressRefused, ToolError."""
@@ -269,6 +273,7 @@ async def start(
             send_report=Reports(settings.web_allowed_hosts.split(",")).send,
         )
         registry.put_stored(await _stored_endpoints(store, cipher))
+        registry.choice = choose_offline(settings.model, registry.endpoints)
         runner = agents.bind(ports, Runner(ports))
         files = FileWorker(ports, converter)
         for part in (runner, worker, files):
@@ -284,7 +289,6 @@ async def start(
         runner,
         registry,
         functions,
-        choose_offline(settings.model, registry.endpoints),
         files,
         embedder=embedding.embedder,
         embedding_reason=embedding.reason,

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from perdure import AsyncPerdure
+from perdure import AsyncPerdure, Perdure
 from perdure.cli.chat.session import Session
 from perdure.cli.chat.slash import run_command
 from perdure.cli.chat.source import ListedLines
 from perdure.cli.chat.terminal import Terminal
 from perdure.cli.views.context import cells
 from perdure.cli.views.text import TextView
+from perdure.providers.choosing import Choice
 from perdure.settings import Settings
-from perdure.testing import InlineStore
+from perdure.testing import InlineStore, ScriptedModel
 from tests.providers.fake_provider import fake_provider
 from tests.support.library import MODEL
 from tests.support.programs import open_chat, perdure, run_inside
@@ -31,14 +32,47 @@ async def test_the_model_is_shown_and_changed() -> None:
 
         output = chat.out.getvalue()
         assert code == 0
-        assert output.startswith(
-            f"{MODEL}  (this agent's own)\n  window 32,768 tokens, answer up to 4,096  (in no catalog"
-        )
+        assert output.startswith(f"{MODEL}  (pinned)\n  window 32,768 tokens, answer up to 4,096  (in no catalog")
         assert "  price unknown\n" in output
-        assert output.count("perdure/extractive  (built in, needs no key") == 2
+        assert output.count("perdure/extractive  (pinned; built in, needs no key") == 2
         assert "  no price by the token\n" in output
         assert "Noted: Lives in: Turin." in output
         assert (await chat.perdure.agent(chat.agent.id)).info.model == "perdure/extractive"
+
+
+async def test_a_model_is_pinned_and_follows_the_default_again() -> None:
+    """`/model default` takes the pin away."""
+    async with open_chat(person=False, terminal=False) as chat:
+        code = await chat.type_lines("/model default", "I live in Turin.", f"/model {MODEL}", "/model")
+
+        assert code == 0
+        assert chat.out.getvalue().startswith("perdure/extractive  (follows the default; built in, needs no key")
+        assert "Noted: Lives in: Turin." in chat.out.getvalue()
+        assert chat.out.getvalue().count(f"{MODEL}  (pinned)") == 2
+
+
+def test_the_first_model_that_is_there_answers_and_the_chat_says_so_once(tmp_path: Path) -> None:
+    """A first agent is made with the built-in program; later there is a default."""
+    run_inside(tmp_path, "-p", "My name is Ada.")
+    first = run_inside(tmp_path, "-p", "hello", PERDURE_MODEL="nobody/x")
+    with Perdure(tmp_path / "perdure.db", models={MODEL: ScriptedModel()}, settings=Settings(model=MODEL)) as library:
+        library.agent("Perdure").send("hello")
+    agents = run_inside(tmp_path, "agents", "--json")
+
+    assert "Hello, Ada!" in first.stdout  # a default that is not there changes nothing
+    assert json.loads(agents.stdout)[0]["model"] == MODEL
+
+
+async def test_the_chat_tells_of_another_default_once() -> None:
+    """In one line, when the first run with it begins."""
+    async with open_chat(person=False, terminal=False) as chat:
+        chat.session.agent = await chat.agent.update(model=None)
+        chat.perdure.app.models.choice = Choice(MODEL, "from a key")
+        await chat.type_lines("hello", "again")
+
+        shown = chat.out.getvalue() + chat.err.getvalue()
+        assert shown.count(f"{MODEL} answers from now on, no longer perdure/extractive") == 1
+        assert shown.count("OK.") == 2
 
 
 async def test_a_model_that_is_not_there_changes_nothing() -> None:

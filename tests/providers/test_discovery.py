@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from perdure.core.models import EXTRACTIVE
 from perdure.providers.choosing import (
-    EXTRACTIVE,
     Choice,
     chat_models,
     choose_offline,
@@ -282,7 +282,7 @@ def test_without_a_network_a_key_is_believed() -> None:
     both = find_providers({"ANTHROPIC_API_KEY": SECRET, "GEMINI_API_KEY": SECRET})
     server = find_providers({"OPENAI_BASE_URL": "http://localhost:8000"})
 
-    assert choose_offline("x/y", both) == Choice("x/y", "from PERDURE_MODEL")
+    assert choose_offline("x/y", both) == Choice("x/y", "from PERDURE_MODEL", is_setting=True)
     assert choose_offline("", both) == Choice("anthropic/claude-haiku-4-5", "from ANTHROPIC_API_KEY")
     assert choose_offline("", []).handle == EXTRACTIVE
     assert choose_offline("", server).handle == EXTRACTIVE

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, MessageKind, Part, Role, Text, ToolCall, ToolDecision, ToolResult
-from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
+from perdure.core.models import NOTICES, ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.providers.extractive import ExtractiveModel
-from perdure.providers.extractive.answers import NOTICE
 from perdure.providers.extractive.language import Language, language_of
 from perdure.providers.extractive.view import offered_tools, read_turn, visible_blocks
 
@@ -368,9 +367,9 @@ def test_the_notice_is_given_once_and_in_the_language_of_the_message() -> None:
     """The first reply tells what is answering; later ones don't."""
     world, chinese = World(), World()
 
-    assert world.tell("Hello!").endswith(NOTICE["en"])
+    assert world.tell("Hello!").endswith(NOTICES["en"])
     assert world.tell("Thanks!") == "You're welcome."
-    assert chinese.tell("你好").endswith(NOTICE["zh"])
+    assert chinese.tell("你好").endswith(NOTICES["zh"])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from perdure import AsyncPerdure, ModelNotFound
-from perdure.providers.choosing import EXTRACTIVE
+from perdure.core.models import EXTRACTIVE
 from perdure.providers.discovery import LOCAL_PORTS, Listing, find_providers
 from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings

@@ -9,8 +9,8 @@ import pytest
 from perdure import AsyncPerdure, ModelNotFound
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, Reasoning, Text
-from perdure.core.models import ModelRequest
-from perdure.providers.choosing import EXTRACTIVE
+from perdure.core.models import EXTRACTIVE, ModelRequest
+from perdure.providers.choosing import choose_offline
 from perdure.providers.discovery import PROVIDERS, Endpoint, Listing, find_providers
 from perdure.providers.registry import ModelRegistry, build_model
 from perdure.providers.retrying import Retrying
@@ -133,6 +133,24 @@ async def test_a_setting_decides_over_what_is_found(monkeypatch: pytest.MonkeyPa
         assert (choice.handle, choice.reason) == (EXTRACTIVE, "from PERDURE_MODEL")
         assert perdure.app.choice is choice
         assert (await perdure.create_agent("a")).info.model == EXTRACTIVE
+
+
+def test_a_default_that_was_found_takes_the_place_of_no_language_model() -> None:
+    """Only of the built-in program, and of a model whose provider is gone; one of the settings counts at once."""
+    found = find_providers({"OPENAI_API_KEY": "sk-1", "GROQ_API_KEY": "sk-2"})
+    models = ModelRegistry({"test/own": ScriptedModel()}, endpoints=found)
+    openai = "openai/gpt-4.1-mini"
+    models.choice = choose_offline("", found)
+    by_finding = [models.follow(handle) for handle in (EXTRACTIVE, "groq/x", "gone/x", "test/own", "ollama/qwen3")]
+    models.choice = choose_offline("test/own", found)
+    by_setting = [models.follow(handle) for handle in (EXTRACTIVE, openai)]
+    models.choice = choose_offline("nobody/x", found)
+    unknown = models.follow(openai)
+    models.choice = choose_offline("", ())
+
+    assert by_finding == [openai, "groq/x", openai, "test/own", "ollama/qwen3"]
+    assert (by_setting, unknown) == (["test/own", "test/own"], openai)
+    assert [models.follow(handle) for handle in (EXTRACTIVE, "gone/x")] == [EXTRACTIVE, "gone/x"]
 
 
 async def test_a_found_provider_answers_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

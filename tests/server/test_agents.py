@@ -107,7 +107,6 @@ async def test_an_agent_can_be_made_of_a_model_alone() -> None:
 @pytest.mark.parametrize(
     ("body", "status", "named"),
     [
-        ({}, 400, "Must specify either model or llm_config"),
         ({"model": "gpt"}, 422, "body.model"),
         ({"model": "nobody/knows"}, 404, "nobody/knows"),
         ({"model": MODEL, "name": "a/b"}, 422, "body.name"),

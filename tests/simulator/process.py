@@ -178,6 +178,9 @@ class _Models:
     def find(self, handle: str) -> Model | None:
         return self._model if handle == MODEL else None
 
+    def follow(self, handle: str) -> str:
+        return handle
+
     def most_window_tokens(self, handle: str) -> int | None:
         return None
 

@@ -76,6 +76,25 @@ async def test_a_new_file_records_its_migrations(tmp_path: Path) -> None:
     assert numbers[-1] == SCHEMA_VERSION
 
 
+async def test_agents_of_an_older_file_with_the_built_in_program_follow_the_default(tmp_path: Path) -> None:
+    """Every other agent keeps its model."""
+    path = tmp_path / "perdure.db"
+    older = [migration for migration in MIGRATIONS if migration[0] < 37]
+    await SqliteStore.open(path, at=START, migrations=older).close()
+    columns = "id, org_id, number, name, agent_type, timezone, created_at, updated_at, model"
+    with sqlite3.connect(path) as connection:
+        for number, model in enumerate(("perdure/extractive", "openai/gpt-4.1")):
+            values = (f"agent-{number}", DEFAULT_ORG, 1000 + number, "a", "x", "UTC", "", "", model)
+            connection.execute(f"INSERT INTO agents ({columns}) VALUES ({', '.join('?' * 9)})", values)
+    connection.close()
+    await SqliteStore.open(path, at=START).close()
+
+    assert rows(path, "SELECT model, follows_default FROM agents ORDER BY number") == [
+        ("perdure/extractive", 1),
+        ("openai/gpt-4.1", 0),
+    ]
+
+
 async def test_an_older_file_is_brought_up_with_its_data(tmp_path: Path) -> None:
     """Everything that was stored is there, the migration has met it, and search still finds it."""
     path = tmp_path / "perdure.db"

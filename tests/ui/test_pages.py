@@ -40,6 +40,36 @@ async def test_an_action_that_fails_shows_its_page_and_why() -> None:
     assert "?!" in text_of(answer.text) and "New agent" in text_of(answer.text)
 
 
+async def test_the_model_of_a_chat_is_the_default_or_a_pinned_one() -> None:
+    """The first choice names the default, and takes a pin away."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        path = f"/agents/{agent.id}"
+        handle = agent.info.model
+        following = (await client.get(path)).text
+        await client.post(f"{path}/model", data={"model": "perdure/extractive"})
+        pinned = (await client.get(path)).text
+        freed = await client.post(f"{path}/model", data={"model": ""})
+
+        assert f'<option value="" selected>default ({handle})</option>' in following
+        assert f'<option value="">default ({handle})</option>' in pinned
+        assert "<option selected>perdure/extractive</option>" in pinned
+        assert "the default model" in text_of(freed.text)
+        assert (await library.agent("Ada")).info.follows_default
+
+
+async def test_the_chat_shows_that_another_model_answers() -> None:
+    """Once, while the run is followed."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada", model="perdure/extractive")
+        handle = library.app.choice.handle
+        await library.services.agents.update(agent.id, {"follows_default": True})
+        reply = await agent.send("hello")
+        events = (await client.get(f"/events/runs/{reply.run_id}")).text
+
+        assert events.count(f"{handle} answers from now on, no longer perdure/extractive") == 1
+
+
 async def test_each_page_answers_on_an_empty_store() -> None:
     async with dashboard() as (client, library):
         none = [(await client.get(path)).status_code for path in paths_without_ids()]

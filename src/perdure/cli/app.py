@@ -31,7 +31,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="PERDURE_HOME names the data folder, PERDURE_MODEL the model of new agents; without it, doctor tells which.",
+    epilog="PERDURE_HOME names the data folder, PERDURE_MODEL the default model; without it, doctor tells which.",
 )
 app.add_typer(secret_app, name="secret")
 app.add_typer(tool_app, name="tool")

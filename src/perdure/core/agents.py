@@ -25,11 +25,12 @@ _NAME = re.compile(r"[\w '\-]{1,200}")
 class Agent:
     """One agent.
 
-    `system` is a custom base prompt; None means Perdure's own. `settings` are the options of models, tools and context
-    that have no column of their own; `settings_revision` grows by one whenever anything that shapes a request changes,
-    so that a recorded request can name what it was made with. `message_count` is how many messages its history had when
-    this was read, the engine's own left out. `number` is a small per-store number that full-text indexes use as the
-    agent's scope.
+    `system` is a custom base prompt; None means Perdure's own. `follows_default`: `model` is the one of the last run,
+    and the default may give the next run another; else it is pinned. `settings` are the options of models, tools and
+    context that have no column of their own; `settings_revision` grows by one whenever anything that shapes a request
+    changes, so that a recorded request can name what it was made with. `message_count` is how many messages its
+    history had when this was read, the engine's own left out. `number` is a small per-store number that full-text
+    indexes use as the agent's scope.
     """
 
     __repr__ = short_repr("id", "name", "model")
@@ -40,6 +41,7 @@ class Agent:
     name: str
     agent_type: str = DEFAULT_AGENT_TYPE
     model: str
+    follows_default: bool = False
     system: str | None = None
     description: str | None = None
     timezone: str = "UTC"

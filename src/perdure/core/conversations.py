@@ -188,7 +188,12 @@ def agent_in(agent: Agent, conversation: Conversation) -> Agent:
     if model is None and options is None:
         return agent
     settings = {name: value for name, value in agent.settings.items() if model is None or name != WINDOW}
-    return replace(agent, model=model or agent.model, settings=settings | (options or {}))
+    return replace(
+        agent,
+        model=model or agent.model,
+        follows_default=agent.follows_default and model is None,
+        settings=settings | (options or {}),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,15 @@ class RunCancelRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelChanged:
+    """The agent follows the default model, and that is another one since its last run."""
+
+    old: str
+    new: str
+    type: Literal["model.changed"] = "model.changed"
+
+
+@dataclass(frozen=True, slots=True)
 class StepStarted:
     """The model is about to be called."""
 
@@ -224,6 +233,7 @@ Event = (
     RunQueued
     | RunStarted
     | RunCancelRequested
+    | ModelChanged
     | StepStarted
     | StepAbandoned
     | PrefixRewritten

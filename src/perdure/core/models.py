@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from perdure.core.messages import Message, Part
+from perdure.core.messages import Message, Part, Text
 from perdure.core.runs import StopReason, Usage
 
 ToolChoice: TypeAlias = Literal["auto", "required", "none"] | tuple[str, ...]
@@ -123,8 +123,47 @@ class Models(Protocol):
     def handles(self) -> Sequence[str]:
         """Return the handles of all models."""
 
+    def follow(self, handle: str) -> str:
+        """Return the model of the next run of an agent that has this one and follows the default."""
+
     def window_tokens(self, handle: str) -> int | None:
         """Return the model's window; None: unknown."""
 
     def most_window_tokens(self, handle: str) -> int | None:
         """Return what no window of the model may exceed; None: unknown, so a setting decides."""
+
+
+EXTRACTIVE = "perdure/extractive"
+"""The handle of the built-in program, which is no language model."""
+
+NOTICES: Final = {
+    "en": (
+        "(I am perdure/extractive: no language model, but a small program that notes and finds what you tell me."
+        " To think with a language model, set OPENAI_API_KEY or another provider's key, or start Ollama;"
+        " `perdure doctor` says what is found, /model changes the model.)"
+    ),
+    "zh": (
+        "（我是 perdure/extractive：不是语言模型，只是一个记下并查找你所说内容的小程序。"
+        "若要用语言模型来思考，请设置 OPENAI_API_KEY 或其他提供商的密钥，或启动 Ollama；"
+        "`perdure doctor` 会说明找到了什么，/model 可更换模型。）"
+    ),
+}
+"""What it says of itself at the end of the first answer of a conversation, by language. A language model would take
+that for its own words. A text that was used once stays here: histories hold it."""
+
+
+def without_notice(text: str) -> str:
+    """Return an answer without what the built-in program says about itself."""
+    for notice in NOTICES.values():
+        text = text.replace(f"\n\n{notice}", "").replace(notice, "")
+    return text
+
+
+def hide_notice(message: Message) -> Message:
+    """Return the message as another model is shown it."""
+    if message.role != "assistant" or all(notice not in message.text for notice in NOTICES.values()):
+        return message
+    parts = (
+        replace(part, text=without_notice(part.text)) if isinstance(part, Text) else part for part in message.parts
+    )
+    return replace(message, parts=tuple(parts))

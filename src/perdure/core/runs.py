@@ -274,6 +274,7 @@ class Prefix:
         tokens: the upper estimate of tools, system and summary.
         client_tools: the digest of the tools and skills that the caller sent.
         marker: the marker of the engine's messages after this prefix; empty in a prefix of an older store.
+        hides_notice: answers in its view are shown without what the built-in program says about itself.
     """
 
     agent_id: AgentId
@@ -291,6 +292,7 @@ class Prefix:
     pinned: tuple[int, ...] = ()
     client_tools: str | None = None
     marker: str = ""
+    hides_notice: bool = False
     created_at: datetime
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -84,6 +84,11 @@ class AutoRecalled:
 
 
 NO_RECALL = AutoRecalled("", None)
+
+
+def in_effect(agent: Agent, models: Models) -> Agent:
+    """The agent with the model of its next run."""
+    return replace(agent, model=models.follow(agent.model)) if agent.follows_default else agent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,13 +70,14 @@ class AsyncAgent(
         values.
 
         Args:
-            changes: `name`, `model`, `system` (None: Perdure's own prompt), `description`, `timezone`, `tags`,
-                `metadata` and `settings`, which are replaced as a whole, `hidden`. A missing field stays.
+            changes: `name`, `model` (pinned; None: the default), `follows_default`, `system` (None: Perdure's own
+                prompt), `description`, `timezone`, `tags`, `metadata` and `settings`, replaced as a whole, `hidden`. A
+                missing field stays.
         Raises: NotFound, NameInvalid, ModelNotFound, StoreError; InvalidInput: a value that can't be used, no such
         field.
         """
         if "model" in changes:
-            await self._services.agents.check_model(changes["model"])
+            changes |= await self._services.agents.model_changes(changes["model"])
         return AsyncAgent(self._services, await self._services.agents.update(self.id, changes))
 
     async def search(

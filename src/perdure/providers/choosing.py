@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.incoming.json_limits import parse_json
+from perdure.core.models import EXTRACTIVE
 from perdure.providers.bounded import LISTING
 from perdure.providers.discovery import LIST_TIMEOUT_S, Endpoint, Listing, fetch_json
-
-EXTRACTIVE = "perdure/extractive"
 
 PROBE_TOOLS_TIMEOUT_S = 20.0
 PROBED_MAX = 3
@@ -43,17 +42,19 @@ class Choice:
         handle: `provider/name`.
         reason: why, in a few words; holds no key.
         notes: what was tried before and why it was not taken, one sentence each.
+        is_setting: PERDURE_MODEL names it; else it was found.
     """
 
     handle: str
     reason: str
     notes: tuple[str, ...] = ()
+    is_setting: bool = False
 
 
 def choose_offline(setting: str, endpoints: Sequence[Endpoint]) -> Choice:
     """The choice without network: a provider with a key is taken, a server whose models are unknown is not."""
     if setting:
-        return Choice(setting, "from PERDURE_MODEL")
+        return Choice(setting, "from PERDURE_MODEL", is_setting=True)
     notes: list[str] = []
     for endpoint in endpoints:
         provider = endpoint.entry

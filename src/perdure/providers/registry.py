@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ModelNotFound
-from perdure.core.models import Model, ModelRequest
+from perdure.core.models import EXTRACTIVE, Model, ModelRequest
 from perdure.providers.catalog import facts_of
 from perdure.providers.choosing import (
-    EXTRACTIVE,
     EXTRACTIVE_REASON,
     Choice,
     choose_from,
@@ -78,6 +77,8 @@ class ModelRegistry:
         self._cache: dict[str, Retrying] = {}
         self._connections: dict[str, Connections] = {}
         self._lock = threading.Lock()
+        self.choice = Choice(EXTRACTIVE, EXTRACTIVE_REASON)
+        """The default: the model of agents that name none."""
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
@@ -210,6 +211,19 @@ class ModelRegistry:
         if endpoint.local:
             return _is_local(name, listing.models)
         return not listing.models or (_is_listed(name, listing.models) and is_chat_model(name))
+
+    def follow(self, handle: str) -> str:
+        """The model of the next run of an agent that has this one and follows the default.
+
+        A default of the settings counts at once. One that was found takes the place of the built-in program, and of a
+        model whose provider is gone: a key that is added for something else, or a server that stops for a moment,
+        changes no agent. The built-in program never takes the place of a language model.
+        """
+        choice = self.choice
+        is_wanted = choice.is_setting or (
+            choice.handle != EXTRACTIVE and (handle == EXTRACTIVE or self.find(handle) is None)
+        )
+        return choice.handle if is_wanted and self.find(choice.handle) is not None else handle
 
     async def look_for(self, handle: str) -> None:
         """Load the models of a handle's local server again, if the handle is unknown. At most 1 s; never raises."""

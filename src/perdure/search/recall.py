@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from perdure.core.agents import Agent
 from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import MessageFilter
+from perdure.core.models import without_notice
 from perdure.core.passages import CAPTURED, Archive, Passage, PassageFilter
 from perdure.core.text.words import parse_query
 from perdure.domain.archives.units import archives_of
@@ -299,7 +300,7 @@ def _add_turns(
             Candidate(
                 kind="turn",
                 id=message.id,
-                text=message.text,
+                text=without_notice(message.text),
                 score=scores[index] if index in scores else max(neighbours[index].values()),
                 conversation=f"conversation {line + 1}",
                 # The place among turns: `seq` also counts tool results between them.

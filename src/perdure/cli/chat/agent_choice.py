@@ -17,6 +17,7 @@ from perdure.cli.views.view import View
 from perdure.cli.work import load_conversations
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound
 from perdure.core.ids import ConversationId
+from perdure.core.models import EXTRACTIVE
 from perdure.core.text.zones import is_zone
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
@@ -82,7 +83,16 @@ async def open_agent(perdure: AsyncPerdure, *, name: str | None, new: bool, mode
             f"agent {agent.name!r} has the model {agent.info.model}: --model is for an agent that is made,"
             " as in `perdure chat NAME --new --model HANDLE`"
         )
-    return Target(agent, False, await last_conversation(agent))
+    return Target(await look_for_default(agent, perdure, view), False, await last_conversation(agent))
+
+
+async def look_for_default(agent: AsyncAgent, perdure: AsyncPerdure, view: View) -> AsyncAgent:
+    """The agent; one that follows the default, and has only the built-in program, with a model that is found now."""
+    if agent.info.follows_default and agent.info.model == EXTRACTIVE:
+        await perdure.app.choose(progress=view.show_status)
+        view.clear_status()
+        return await perdure.agent(agent.id)
+    return agent
 
 
 async def existing_agent(perdure: AsyncPerdure, name: str | None) -> Target | None:

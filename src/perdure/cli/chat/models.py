@@ -10,6 +10,8 @@ from perdure.core.errors import ModelNotFound
 from perdure.library.agent import AsyncAgent
 
 MODELS_MAX = 8
+DEFAULT = "default"
+"""In place of a handle: the agent follows the default."""
 
 
 def known_models(handles: Sequence[str]) -> str:
@@ -22,8 +24,18 @@ def model_row(agent: AsyncAgent, app: App) -> ModelRow:
     """The model of an agent with its facts. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
     handle = agent.info.model
     problem = "" if app.models.takes(handle) else f"it is not available here: {what_helps(agent, app)}"
-    reason = app.choice.reason if handle == app.choice.handle else "this agent's own"
+    how = "follows the default" if agent.info.follows_default else "pinned"
+    reason = f"{how}; {app.choice.reason}" if handle == app.choice.handle else how
     return ModelRow(handle, reason, facts_of(handle), problem)
+
+
+async def set_model(agent: AsyncAgent, handle: str, app: App) -> AsyncAgent:
+    """Pin the agent to a model, or with `default` have it follow the default. Raises: ModelNotFound, InvalidInput."""
+    facts_of(handle)  # fails before anything changes if the catalog is wrong
+    try:
+        return await agent.update(model=None if handle == DEFAULT else handle)
+    except ModelNotFound as error:
+        raise with_help(error, app.models) from error
 
 
 def what_helps(agent: AsyncAgent, app: App) -> str:

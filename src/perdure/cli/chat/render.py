@@ -14,6 +14,7 @@ from perdure.core.events import (
     MemoryEdited,
     MemoryRecalled,
     MessageAdded,
+    ModelChanged,
     RowsCut,
     RunCancelRequested,
     RunEnded,
@@ -75,6 +76,10 @@ class RunRenderer:
         match event.event:
             case RunQueued():
                 self._terminal.show_status("waiting for its turn…")
+            case ModelChanged(old=old, new=new):
+                text = f"{visible(new)} answers from now on, no longer {visible(old)}"
+                why = "this agent follows the default model; /model HANDLE pins one"
+                self._terminal.note(Line(f"◆ {text}: {why}"))
             case StepStarted():
                 self._terminal.show_status("thinking…")
             case DeltaStreamed(delta=delta):

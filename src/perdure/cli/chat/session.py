@@ -250,7 +250,7 @@ class Session:
     async def _check_model(self) -> None:
         """Check that the agent's model is available. Raises: ModelElsewhere, NotFound, StoreError."""
         await self.perdure.app.models.look_for(self.agent.info.model)
-        if self.agent.info.model in self.perdure.models:
+        if not self.agent.info.follows_default and self.agent.info.model in self.perdure.models:
             return
         self.agent = await self.perdure.agent(self.agent.id)  # its model can have changed
         await self.perdure.app.models.look_for(self.agent.info.model)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from perdure.app import facts_of
 from perdure.cli.chat.agent_choice import context_command
-from perdure.cli.chat.models import known_models, model_row, with_help
+from perdure.cli.chat.models import known_models, model_row, set_model
 from perdure.cli.chat.render import diff_view
 from perdure.cli.chat.session import Session
 from perdure.cli.commands.agents import list_agents
@@ -25,7 +24,7 @@ from perdure.cli.views.json import agent_shape, block_shape, context_shape, mode
 from perdure.cli.views.table import new_table
 from perdure.cli.views.text import ABOUT_CHARS, agents_view, blocks_view, model_view, reset_view, versions_view
 from perdure.core.blocks import Block
-from perdure.core.errors import InvalidInput, ModelNotFound
+from perdure.core.errors import InvalidInput
 from perdure.domain.agents.automatic import AutoRecall, find_automatic
 
 SEARCH_LIMIT = 10
@@ -286,22 +285,19 @@ async def _reset(session: Session, argument: str) -> None:
 
 @_command("/model [HANDLE]")
 async def _model(session: Session, argument: str) -> None:
-    """Show the agent's model, or give it another."""
+    """Show the agent's model, or pin another; `default` has it follow the default."""
     app = session.perdure.app
     if not argument:
         if app.models.endpoints and not app.models.listings:
             await _refresh_models(session)
         session.agent = await session.perdure.agent(session.agent.id)  # its model can have changed
         _show_model(session)
-        session.view.hint(f"/model HANDLE gives the agent another one: {known_models(session.perdure.models)}")
+        known = known_models(session.perdure.models)
+        session.view.hint(f"/model HANDLE pins another one, /model default follows the default: {known}")
         return
     if app.models.endpoints:
         await _refresh_models(session)
-    facts_of(argument)  # fails before anything changes if the catalog is wrong
-    try:
-        session.agent = await session.agent.update(model=argument)
-    except ModelNotFound as error:
-        raise with_help(error, app.models) from error
+    session.agent = await set_model(session.agent, argument, app)
     _show_model(session)
     session.view.hint("it answers from the next message on; what was said and memory stay")
 

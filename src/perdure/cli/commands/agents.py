@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from perdure.cli.chat.models import model_row, set_model
 from perdure.cli.views.fold import plural
-from perdure.cli.views.json import agent_shape
-from perdure.cli.views.text import agents_view, reset_view
+from perdure.cli.views.json import agent_shape, model_shape
+from perdure.cli.views.text import agents_view, model_view, reset_view
 from perdure.cli.views.view import AgentRow, View
 from perdure.cli.work import confirm, deleted, load_all, open_store
 from perdure.core.errors import NotFound
@@ -23,6 +24,13 @@ async def agents(view: View, *, delete: str | None, yes: bool) -> None:
         rows = await list_agents(perdure)
         view.show([agent_shape(row) for row in rows], agents_view(rows))
         view.hint("`perdure chat NAME` talks to one of them." if rows else NO_AGENT)
+
+
+async def update_agent(view: View, *, agent: str, model: str) -> None:
+    """Pin an agent to a model, or with `default` have it follow the default, and print its model."""
+    async with open_store(view, empty="there is no agent yet") as perdure:
+        row = model_row(await set_model(await perdure.agent(agent), model, perdure.app), perdure.app)
+        view.show({"model": model_shape(row)}, *model_view(row))
 
 
 async def list_agents(perdure: AsyncPerdure) -> list[AgentRow]:

@@ -120,7 +120,7 @@ def version_shape(version: BlockVersion) -> dict[str, Any]:
 def agent_shape(row: AgentRow) -> dict[str, Any]:
     """An agent of a list."""
     return {
-        **fields(row.info, "name", "id", "model", "created_at"),
+        **fields(row.info, "name", "id", "model", "follows_default", "created_at"),
         "used_at": row.used_at.isoformat(),
         "messages": row.message_count,
     }

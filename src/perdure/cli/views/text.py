@@ -139,7 +139,8 @@ def agents_view(rows: Sequence[AgentRow]) -> RenderableType:
     styles = {"name": "bold", "id": "dim"}
     table = new_table("name", "id", "model", "last used", "messages", right=("messages",), styles=styles)
     for row in rows:
-        names = (visible(row.info.name), row.info.id, visible(row.info.model))
+        model = f"{visible(row.info.model)}{' (default)' if row.info.follows_default else ''}"
+        names = (visible(row.info.name), row.info.id, model)
         table.add_row(*names, local_time(row.used_at), f"{row.message_count:,}")
     return table
 

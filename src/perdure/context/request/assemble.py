@@ -14,7 +14,7 @@ from perdure.context.retrieval.stubs import apply_stubs
 from perdure.context.sections.envelopes import envelope, mark_message, mark_text, summary_message
 from perdure.core.errors import IllegalLog
 from perdure.core.messages import UNSEEN_KINDS, Message, ToolCall, ToolResult, parts_to_json
-from perdure.core.models import ModelOptions, ModelRequest, ToolChoice
+from perdure.core.models import ModelOptions, ModelRequest, ToolChoice, hide_notice
 from perdure.core.runs import Prefix, Recipe
 from perdure.core.text.json_encoder import sorted_json
 from perdure.core.text.zones import zone
@@ -47,7 +47,7 @@ class View:
     def of(cls, prefix: Prefix, pinned: Sequence[Message] = (), stubs: Mapping[int, int] = _NONE) -> View:
         """Return the view of a prefix without rows."""
         before = (summary_message(prefix),) if prefix.summary else ()
-        first_messages = (*before, *(mark_message(apply_stubs(message, stubs), prefix.marker) for message in pinned))
+        first_messages = (*before, *(_shown(message, prefix, stubs) for message in pinned))
         digest = hashlib.sha256(_head_bytes(prefix.tools, prefix.system) + _message_bytes(first_messages))
         return cls(prefix, stubs, tuple(pinned), (), first_messages, digest)
 
@@ -75,8 +75,7 @@ class View:
         if not rows:
             return self
         check_legal(rows)
-        visible = [row for row in rows if row.kind not in UNSEEN_KINDS]
-        visible = [mark_message(apply_stubs(row, self.stubs), self.prefix.marker) for row in visible]
+        visible = [_shown(row, self.prefix, self.stubs) for row in rows if row.kind not in UNSEEN_KINDS]
         digest = self._digest.copy()
         digest.update(_message_bytes(visible))
         return View(self.prefix, self.stubs, self.pinned, (*self.rows, *rows), (*self.messages, *visible), digest)
@@ -87,6 +86,11 @@ class View:
         digest.update(_tail_bytes(tail))
         hexadecimal: str = digest.hexdigest()
         return hexadecimal
+
+
+def _shown(row: Message, prefix: Prefix, stubs: Mapping[int, int]) -> Message:
+    """Return the row as requests with this prefix show it."""
+    return mark_message(apply_stubs(hide_notice(row) if prefix.hides_notice else row, stubs), prefix.marker)
 
 
 def assemble(model: str, view: View, recipe: Recipe, *, options: ModelOptions | None = None) -> ModelRequest:

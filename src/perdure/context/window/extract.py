@@ -13,6 +13,7 @@ from itertools import islice
 
 from perdure.context.retrieval.expand import largest
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
+from perdure.core.models import without_notice
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.text.words import SPACELESS
@@ -173,6 +174,7 @@ def extract(texts: Sequence[Message]) -> Extract:
             match part:
                 case Text(text=text):
                     by_user = message.role == "user"
+                    text = text if by_user else without_notice(text)
                     worth = 3 if by_user else 2
                     _add_details(collectors, seq, text, worth)
                     sentences = [one for end in _ends(text, PROSE_CHARS) for one in sentences_of(end)]

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from perdure.context.window.extract import Extract, Item, clip, rank_items, render_items, render_most, spread
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
-from perdure.core.models import ModelRequest
+from perdure.core.models import ModelRequest, without_notice
 from perdure.core.nodes import message_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.text.words import SPACELESS
@@ -137,7 +137,8 @@ def _entry(message: Message) -> _Entry | None:
         for part in message.parts:
             match part:
                 case Text(text=text) if text.strip():
-                    pieces.append(("user" if message.role == "user" else "assistant", "", _indent(text)))
+                    role = "user" if message.role == "user" else "assistant"
+                    pieces.append((role, "", _indent(without_notice(text))))
                 case ToolCall(name=name, arguments=arguments):
                     pieces.append(("call", f"called {_label(name)} with ", _indent(arguments)))
                 case ToolResult(name=name, text=text, status=status):

@@ -49,6 +49,7 @@ class NewAgent:
     """The values of a new agent.
 
     Args:
+        follows_default: whether its model follows the default.
         block_ids: existing blocks to share.
         optional_tools: names; those that exist come first.
         tools: names; None: the defaults of the agent type.
@@ -58,6 +59,7 @@ class NewAgent:
 
     name: str
     model: str
+    follows_default: bool = False
     agent_type: str = DEFAULT_AGENT_TYPE
     system: str | None = None
     description: str | None = None
@@ -74,10 +76,14 @@ class NewAgent:
 
 
 class AgentChanges(TypedDict, total=False):
-    """The fields of an agent that can change. A missing field stays; None removes a prompt or description."""
+    """The fields of an agent that can change. A missing field stays; None removes a prompt or description.
+
+    A new `model` is pinned, unless `follows_default` says otherwise; services take None for the default.
+    """
 
     name: str
-    model: str
+    model: str | None
+    follows_default: bool
     system: str | None
     description: str | None
     timezone: str
@@ -122,6 +128,8 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
     tx.agents.lock(agent_id)
     before = tx.agents.get(agent_id)
     values: dict[str, Any] = {**changes}
+    if "model" in values:
+        values.setdefault("follows_default", False)
     if "tags" in values:
         values["tags"] = as_tags(values["tags"])
     after = _check_agent(replace(before, **values), before=before.settings)
@@ -145,8 +153,9 @@ def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Ag
         value = getattr(agent, name)
         if not isinstance(value, str) and (value is not None or name not in ("system", "description")):
             raise InvalidInput(f"{name} is {value!r:.80}: give a text")
-    if not isinstance(agent.hidden, bool):
-        raise InvalidInput(f"hidden is {agent.hidden!r:.80}: give True or False")
+    for name in ("hidden", "follows_default"):
+        if not isinstance(value := getattr(agent, name), bool):
+            raise InvalidInput(f"{name} is {value!r:.80}: give True or False")
     for name in ("metadata", "settings"):
         check_json(name, getattr(agent, name))
     check_name(agent.name)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from perdure.context.sections.envelopes import input_tokens
+from perdure.core.agents import Agent
 from perdure.core.answers import Answer, answer_digest
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import (
@@ -26,7 +27,7 @@ from perdure.core.errors import (
     ModelNotFound,
     StoreError,
 )
-from perdure.core.events import Event, MessageAdded, RunQueued, RunStarted, StoredEvent
+from perdure.core.events import Event, MessageAdded, ModelChanged, RunQueued, RunStarted, StoredEvent
 from perdure.core.ids import AgentId, BatchId, MessageId, RunId, id_in_run
 from perdure.core.messages import Draft, Message, Text, parts_to_json, text_of, user_texts
 from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, Run, RunKey, RunOptions
@@ -40,7 +41,7 @@ from perdure.engine.approvals.answers import (
     return_limit_chars,
 )
 from perdure.engine.approvals.decisions import split_repeated_answers
-from perdure.engine.ports import EngineSettings, Ports, UnitInputs
+from perdure.engine.ports import EngineSettings, Ports, UnitInputs, in_effect
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.log import Progress, RunLog, rule_scope_of, run_log_of
 from perdure.engine.run.next_action import Action, MakeRequest, next_action
@@ -188,14 +189,30 @@ async def claim_run(key: RunKey, ports: Ports, *, dead_owner: str | None = None)
 
 
 def _claim(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None = None) -> Progress | None:
+    tx.agents.lock(key.agent_id)  # before the run, as everywhere
     run = tx.runs.claim(key, owner=inputs.owner, at=inputs.now, until=inputs.until, dead_owner=dead_owner)
     if run is None:
         return None
     events: list[Event] = [RunStarted(run.id, run.lease_number)]
+    if not run.step_count:
+        events += follow_default(tx, tx.conversations.get_agent(key.agent_id, run.conversation_seq), run, inputs)[1]
     if run.first_message_seq is None:
         run, added = add_waiting_input(tx, run, now=inputs.now)
         events += [MessageAdded(message.seq, message) for message in added]
     return Progress(run_log_of(tx, run), tx.events.add(key, events, at=inputs.now))
+
+
+def follow_default(tx: Tx, agent: Agent, run: Run, inputs: UnitInputs) -> tuple[Agent, Sequence[Event]]:
+    """Give an agent that follows the default its model for a run that begins: the agent, and what to say of it.
+
+    Args:
+        agent: as the run's conversation needs it.
+    """
+    model = in_effect(agent, inputs.models).model
+    if model == agent.model or run.options.model is not None:
+        return agent, ()
+    stored = tx.agents.put(replace(tx.agents.get(agent.id), model=model))
+    return replace(agent, model=model, settings_revision=stored.settings_revision), [ModelChanged(agent.model, model)]
 
 
 def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False) -> Accepted:
@@ -255,7 +272,9 @@ def _begin(
 ) -> Accepted:
     """Begin a run that was added as `running` in this transaction, and record its first request if that is its first
     action. Raises: RequestDefect."""
-    events.append(RunStarted(log.run.id, log.run.lease_number))
+    agent, changes = follow_default(tx, opening.agent, log.run, inputs)
+    opening = replace(opening, agent=agent)
+    events += [RunStarted(log.run.id, log.run.lease_number), *changes]
     if isinstance(action, MakeRequest):
         try:
             progress = make_request(tx, log, action, inputs, events, opening=opening)
@@ -283,7 +302,7 @@ def _add_run(
 
     Raises: ModelNotFound.
     """
-    model = request.options.model or opening.agent.model
+    model = request.options.model or in_effect(opening.agent, inputs.models).model
     if inputs.models.find(model) is None:
         raise ModelNotFound(model, known=inputs.models.handles())
     run = tx.runs.add(

@@ -30,6 +30,7 @@ from perdure.core.conversations import Conversation, ConversationState, SystemMe
 from perdure.core.errors import NotFound
 from perdure.core.ids import BlockId
 from perdure.core.messages import Message, text_of
+from perdure.core.models import EXTRACTIVE
 from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix, Run
@@ -224,6 +225,7 @@ def compile_prefix(
         pinned=tuple(pinned),
         client_tools=client_tools,
         marker=marker,
+        hides_notice=agent.model != EXTRACTIVE,
         created_at=inputs.now,
     )
 

@@ -14,7 +14,7 @@ from perdure.core.conversations import Conversation
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
-from perdure.engine.ports import UnitInputs
+from perdure.engine.ports import UnitInputs, in_effect
 from perdure.engine.run.prefixes import delta_texts, overcount_behind, read_memory, recompile_prefix, rewrite_reason
 from perdure.engine.run.rows import NEWEST
 from perdure.storage.tx import Tx
@@ -48,11 +48,14 @@ class Preview:
 
 def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs) -> Preview:
     """Build the next request of a conversation, with the certificate of its size."""
-    counter, stubs = inputs.counter, conversation.stubs
+    counter, stubs, before = inputs.counter, conversation.stubs, agent
+    agent = in_effect(agent, inputs.models)
     memory = read_memory(tx, tx.conversations.get_state(agent.id, conversation.seq))
     current = None if conversation.prefix_seq is None else tx.prefixes.get(agent.id, conversation.prefix_seq)
     client_tools = current.client_tools if current else None
     reason = rewrite_reason(tx, agent, conversation, memory, current, client_tools=client_tools, now=inputs.now)
+    if reason is None and agent.model != before.model:
+        reason = "settings"
     nodes = tuple(tx.nodes.list_by_seqs(agent.id, conversation.seq, current.nodes)) if current else ()
     overcount = conversation.overcount
     prefix = current

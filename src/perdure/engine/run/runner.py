@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
+from perdure.core.agents import Agent
 from perdure.core.errors import LeaseLost, PerdureError, StoreClosed, StoreError
 from perdure.core.events import Delta, Event, MessageAdded, RunCancelRequested, RunEnded, StepAbandoned, StoredEvent
 from perdure.core.ids import RunId, StepId
@@ -24,7 +25,7 @@ from perdure.engine.conversations.ephemeral import delete_unused
 from perdure.engine.conversations.reset import finish_removals
 from perdure.engine.forgetting.erase import finish_erasures
 from perdure.engine.hooks.points import at_run_end, at_run_start
-from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.ports import Ports, UnitInputs, in_effect
 from perdure.engine.run.accept import Accepted, Request, begin_run, check_input, claim_run
 from perdure.engine.run.batch import accept_batch, named_request
 from perdure.engine.run.finish import end_run
@@ -236,11 +237,15 @@ class Runner:
     async def recover(self) -> None:
         """Take over runs that nobody drives any more, as far as their models can be reached from here."""
         now = self._ports.clock.now()
-        for run, model in await self._ports.store.read(_unended, now=now):
+        for run, agent in await self._ports.store.read(_unended, now=now):
             free = run.lease_until is None or run.lease_until < now or self._is_abandoned(run)
             line = (run.key.agent_id, run.conversation_seq)
-            if free and line not in self._drivers and self._ports.models.find(model) is not None:
+            if free and line not in self._drivers and self._can_run(agent):
                 self._want(run)
+
+    def _can_run(self, agent: Agent) -> bool:
+        """Return whether this process can reach the agent's model."""
+        return self._ports.models.find(in_effect(agent, self._ports.models).model) is not None
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], name: str, every_s: float) -> None:
         """Do this work now and every so many seconds, until the store is closed; the log names it."""
@@ -376,7 +381,7 @@ class Runner:
             self._wanted[line].pop(key.seq, None)
             self._publish(key, (None,))
             return None
-        if self._ports.models.find(turn.model) is None:  # another program's agent: left to it
+        if not self._can_run(turn.agent):  # another program's agent: left to it
             return None
         dead_owner = turn.active.lease_owner if self._is_abandoned(turn.active) else None
         return await self._claim(turn.active.key, dead_owner=dead_owner)
@@ -410,18 +415,18 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """A run, the run of its conversation whose turn it is, the agent's model, and whether calls wait for an answer."""
+    """A run, the run of its conversation whose turn it is, the agent, and whether calls wait for an answer."""
 
     run: Run
     active: Run | None
-    model: str
+    agent: Agent
     waits: bool
 
 
 def _turn_of(tx: Tx, key: RunKey, line: Line) -> _Turn:
     """Whose turn it is in a conversation. Raises: NotFound."""
     waits = tx.conversations.get_by_seq(*line).pending_run_seq is not None
-    return _Turn(tx.runs.get_by_key(key), tx.runs.find_active(*line), tx.conversations.get_agent(*line).model, waits)
+    return _Turn(tx.runs.get_by_key(key), tx.runs.find_active(*line), tx.conversations.get_agent(*line), waits)
 
 
 def _events_after(tx: Tx, key: RunKey, after: int) -> Sequence[StoredEvent]:
@@ -448,11 +453,11 @@ def _request_cancel(tx: Tx, run_id: RunId, inputs: UnitInputs) -> tuple[Run, Seq
     return run, (), None
 
 
-def _unended(tx: Tx, *, now: datetime) -> list[tuple[Run, str]]:
-    """The oldest unended run of each conversation, with its agent's model; those without a valid lease first."""
+def _unended(tx: Tx, *, now: datetime) -> list[tuple[Run, Agent]]:
+    """The oldest unended run of each conversation, with its agent; those without a valid lease first."""
     free, all_runs = (tx.runs.list_oldest(free_at=at, limit=RECOVERED_RUNS) for at in (now, None))
     runs = {run.key: run for run in (*free, *all_runs)}
-    return [(run, tx.conversations.get_agent(run.key.agent_id, run.conversation_seq).model) for run in runs.values()]
+    return [(run, tx.conversations.get_agent(run.key.agent_id, run.conversation_seq)) for run in runs.values()]
 
 
 def _fail(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None, failure: Failure) -> Progress | None:

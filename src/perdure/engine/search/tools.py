@@ -14,6 +14,7 @@ from typing import Any
 from perdure.context.retrieval.expand import Budget
 from perdure.core.errors import ToolError
 from perdure.core.messages import MessageFilter
+from perdure.core.models import without_notice
 from perdure.core.passages import Passage, PassageFilter
 from perdure.core.runs import Run
 from perdure.core.tools.spec import ToolOutcome
@@ -137,7 +138,7 @@ def _message_shape(hit: MessageHit, ran: SearchReport, now: datetime) -> dict[st
         "role": message.role,
         **({"name": message.name} if message.name and message.role != "tool" else {}),
         "relevance": _relevance(hit, ran),
-        "content": _cut(message.text),
+        "content": _cut(without_notice(message.text)),
     }
 
 

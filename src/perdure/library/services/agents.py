@@ -26,6 +26,7 @@ from perdure.domain.secrets import replace_secrets
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.answers import Pending, find_pending
 from perdure.engine.conversations.reset import delete
+from perdure.engine.ports import in_effect
 from perdure.engine.run.accept import check_input
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import LIMIT_MAX, USER, check_page, check_text
@@ -140,31 +141,44 @@ class AgentService:
         if not models.takes(handle):
             raise models.not_found(handle)
 
+    async def model_changes(self, handle: str | None) -> AgentChanges:
+        """The change that pins an agent to a model; None: that has it follow the default. Raises: as `check_model`."""
+        default = self._app.choice.handle
+        await self.check_model(default if handle is None else handle)
+        return {"model": default if handle is None else handle, "follows_default": handle is None}
+
+    def _in_effect(self, agent: Agent) -> Agent:
+        """The agent with the model of its next run."""
+        return in_effect(agent, self._app.models)
+
     async def resolve(self, name_or_id: str) -> Agent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
         check_text("an agent's name or id", name_or_id)
-        return await self._ports.store.read(_resolve_agent, name_or_id)
+        return self._in_effect(await self._ports.store.read(_resolve_agent, name_or_id))
 
     async def find_last_used(self) -> Agent | None:
         """The agent with the newest run, else the newest agent; None when there is none."""
-        return await self._ports.store.read(lambda tx: tx.agents.find_latest())
+        agent = await self._ports.store.read(lambda tx: tx.agents.find_latest())
+        return None if agent is None else self._in_effect(agent)
 
     async def get_state(self, agent_id: AgentId) -> AgentState:
         """The agent with everything that belongs to it. Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: _load_state(tx, tx.agents.get(agent_id)))
+        return await self._ports.store.read(lambda tx: _load_state(tx, self._in_effect(tx.agents.get(agent_id))))
 
     async def get_memory(self, agent_id: AgentId) -> tuple[Agent, Sequence[Block]]:
         """The agent and its blocks. Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: (tx.agents.get(agent_id), tx.blocks.list_by_agent(agent_id)))
+        return await self._ports.store.read(
+            lambda tx: (self._in_effect(tx.agents.get(agent_id)), tx.blocks.list_by_agent(agent_id))
+        )
 
     async def list(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[Agent]:
         """A page of agents. Raises: InvalidInput; NotFound: the page begins at no agent."""
-        return await self._ports.store.read(_load_page, where, page, order)
+        return [self._in_effect(agent) for agent in await self._ports.store.read(_load_page, where, page, order)]
 
     async def list_states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[AgentState]:
         """A page of agents, each with everything that belongs to it. Raises: as `list`."""
         return await self._ports.store.read(
-            lambda tx: [_load_state(tx, agent) for agent in _load_page(tx, where, page, order)]
+            lambda tx: [_load_state(tx, self._in_effect(agent)) for agent in _load_page(tx, where, page, order)]
         )
 
     async def list_tags(self, page: Page, *, text: str | None = None) -> Sequence[str]:
@@ -201,7 +215,7 @@ class AgentService:
                 renew_system_message(tx, agent_id, 0, inputs)
             return agent
 
-        return await self._ports.store.write(update)
+        return self._in_effect(await self._ports.store.write(update))
 
     async def delete(self, agent_id: AgentId) -> None:
         """Remove an agent with its whole history; its blocks and archives stay. Raises: InvalidInput, NotFound."""

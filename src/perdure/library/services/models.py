@@ -18,6 +18,10 @@ class ModelService:
         """Learn of providers that another process registered. Raises: StoreError."""
         await self._app.load_providers()
 
+    def means_default(self, handle: str | None) -> bool:
+        """Whether an agent of a client that names this model follows the default; None: it names none."""
+        return handle is None or handle.startswith("letta/") or handle.rpartition("/")[2] == "letta-free"
+
     async def resolve(self, handle: str, agent_id: AgentId | None = None) -> str:
         """The handle here of the model that a client names; a server of local models is asked before one is refused.
 
@@ -47,7 +51,7 @@ class ModelService:
         """
         provider, _, name = handle.partition("/")
         match provider:
-            case _ if provider == "letta" or name == "letta-free":  # older configurations name no provider
+            case _ if self.means_default(handle):  # older configurations name no provider
                 return (self._app.choice.handle,)
             case "openai-proxy":
                 return (handle, f"openai/{name}")

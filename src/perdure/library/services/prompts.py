@@ -15,6 +15,7 @@ from perdure.core.messages import Draft, Message, Text, text_of
 from perdure.core.models import ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Recipe, RunOptions, Usage
 from perdure.engine.approvals.answers import SKILL
+from perdure.engine.ports import in_effect
 from perdure.engine.run.preview import Preview, preview
 from perdure.engine.run.rows import engine_drafts
 from perdure.library.services.messages import MessageService, NewMessage
@@ -49,7 +50,7 @@ class PromptService:
             raise EmptyMessage
         if len(prompt) > limit_chars:
             raise MessageTooLarge(size=len(prompt), limit=limit_chars)
-        agent = await self._ports.store.read(lambda tx: tx.agents.get(agent_id))
+        agent = await self._ports.store.read(lambda tx: in_effect(tx.agents.get(agent_id), self._ports.models))
         handle = agent.model if model is None else await self._models.resolve(model)
         found = self._app.models.find(handle)
         if found is None:

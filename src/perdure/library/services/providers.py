@@ -9,6 +9,7 @@ from datetime import datetime
 from perdure.app import ALIASES, PROVIDERS, App, Endpoint, endpoint_of, list_models, place_provider
 from perdure.core.errors import AddressRefused, AlreadyExists, InvalidInput, ModelError
 from perdure.core.ids import DEFAULT_ORG, ProviderId
+from perdure.core.models import EXTRACTIVE
 from perdure.core.providers import ModelProvider, ProviderFilter, check_provider
 from perdure.library.checks import check_page
 from perdure.library.paging import Page
@@ -162,6 +163,8 @@ class ProviderService:
         """
         await self._app.load_providers()
         listing = await self._app.models.load_listing(provider.name)
+        if self._app.choice.handle == EXTRACTIVE:
+            await self._app.choose()
         if listing.problem and strict:
             raise _model_error(listing.problem, listing.status)
         if listing.problem:

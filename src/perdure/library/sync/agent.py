@@ -73,8 +73,9 @@ class Agent(Sending, History, Conversations, Archival, Corrections, Steps, Runs)
         values.
 
         Args:
-            changes: `name`, `model`, `system` (None: Perdure's own prompt), `description`, `timezone`, `tags`,
-                `metadata` and `settings`, which are replaced as a whole, `hidden`. A missing field stays.
+            changes: `name`, `model` (pinned; None: the default), `follows_default`, `system` (None: Perdure's own
+                prompt), `description`, `timezone`, `tags`, `metadata` and `settings`, replaced as a whole, `hidden`. A
+                missing field stays.
         Raises: NotFound, NameInvalid, ModelNotFound, StoreError; InvalidInput: a value that can't be used, no such
         field.
         """

@@ -163,7 +163,7 @@ class Perdure:
 
         Args:
             name: by default "agent", with a number behind it if there is one already.
-            model: a handle such as "perdure/extractive"; by default the setting `model`, else what was chosen.
+            model: a handle such as "perdure/extractive"; by default it follows the default model.
             block_ids: existing blocks to share.
             tools: names of tools, and Python functions, which run in this process as those of `open` do; by default
                 the memory tools of the agent type, the archival ones (unless `archival` is off) and every function this

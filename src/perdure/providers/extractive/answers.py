@@ -33,19 +33,6 @@ MAX_READ_CHARS = 20_000
 
 SOURCES = ("user", "assistant", "archive")
 
-NOTICE: Final[dict[Language, str]] = {
-    "en": (
-        "(I am perdure/extractive: no language model, but a small program that notes and finds what you tell me."
-        " To think with a language model, set OPENAI_API_KEY or another provider's key, or start Ollama;"
-        " `perdure doctor` says what is found, /model changes the model.)"
-    ),
-    "zh": (
-        "（我是 perdure/extractive：不是语言模型，只是一个记下并查找你所说内容的小程序。"
-        "若要用语言模型来思考，请设置 OPENAI_API_KEY 或其他提供商的密钥，或启动 Ollama；"
-        "`perdure doctor` 会说明找到了什么，/model 可更换模型。）"
-    ),
-}
-
 _PHRASES: Final[dict[str, tuple[str, str]]] = {
     "noted": ("Noted: {0}.", "记下了：{0}。"),
     "known": ("I have that already: {0}.", "这个我已经记着：{0}。"),

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from perdure.core.messages import Part, Text, ToolCall, ToolResult
-from perdure.core.models import ModelDelta, ModelReply, ModelRequest
+from perdure.core.models import EXTRACTIVE, NOTICES, ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.core.text.json_encoder import compact_json
-from perdure.providers.extractive.answers import NOTICE, answer_from_blocks, best_quotes, notes_in, read_hits, say
+from perdure.providers.extractive.answers import answer_from_blocks, best_quotes, notes_in, read_hits, say
 from perdure.providers.extractive.facts import Edit, Fact, facts_in, holds, plan_edits
 from perdure.providers.extractive.language import (
     CJK,
@@ -58,7 +58,7 @@ class ExtractiveModel:
     The answer is a function of the request alone, so that a run, a demo or a test repeats exactly, without a key.
     """
 
-    handle = "perdure/extractive"
+    handle = EXTRACTIVE
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         """Deltas, text word by word, then the one reply. It raises nothing, whatever the request holds."""
@@ -91,8 +91,8 @@ def answer_to(request: ModelRequest) -> tuple[Part, ...]:
         )
     reply = step.reply()
     answers = [message.text for message in request.messages if message.role == "assistant"]
-    if not any(notice in text for text in answers for notice in NOTICE.values()):
-        reply = f"{reply}\n\n{NOTICE[step.language]}"  # the first of a conversation tells what is answering
+    if not any(notice in text for text in answers for notice in NOTICES.values()):
+        reply = f"{reply}\n\n{NOTICES[step.language]}"  # the first of a conversation tells what is answering
     return (Text(clean(reply)),)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import choice
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, HTTPException, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from perdure.core.agents import AgentFilter, AgentOrder
 from perdure.core.ids import AgentId, ConversationId
@@ -20,7 +20,7 @@ from perdure.server.wire.blocks import block_shape, memory_shape
 from perdure.server.wire.context import context_shape
 from perdure.server.wire.conversations import CompactIn, compacted_shape
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, IdentityIdIn, Items, Tags
-from perdure.server.wire.models import facts_of, handles_of
+from perdure.server.wire.models import facts_of
 
 router = APIRouter(tags=["agents"])
 
@@ -36,12 +36,10 @@ _NOUNS = "Badger Cedar Comet Falcon Harbor Heron Lantern Maple Meadow Otter Pebb
 async def create(body: AgentIn, library: Library) -> Response:
     """Create an agent with its blocks, tools and first messages, all or nothing."""
     body.check_supported()
-    agents = library.services.agents
-    if body.model_handle is None:
-        detail = "INVALID_ARGUMENT: Must specify either model or llm_config in request"
-        raise HTTPException(400, f"{detail}. There are {', '.join(handles_of(library.app))}.")
+    agents, models, handle = library.services.agents, library.services.models, body.model_handle
+    model = await models.resolve(handle or library.app.choice.handle)
     name = choice(_ADJECTIVES.split()) + choice(_NOUNS.split())
-    new = body.new_agent(name, await library.services.models.resolve(body.model_handle))
+    new = body.new_agent(name, model, follows_default=models.means_default(handle))
     agent = await agents.create(new, belongings=body.belongings, messages=body.first_messages, author=WIRE_AUTHOR)
     return await agent_answer(library, agent.id)
 
@@ -118,10 +116,16 @@ async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) ->
     values."""
     agents = library.services.agents
     body.check_supported((await agents.get_state(agent_id)).message_ids if body.message_ids else ())
-    handle = body.model_handle
-    model = None if handle is None else await library.services.models.resolve(handle, agent_id)
+    models, handle = library.services.models, body.model_handle
+    if body.model is None and handle == (await agents.resolve(agent_id)).model:
+        handle = None  # older clients send all of `llm_config` back
+    model = None if handle is None else await models.resolve(handle, agent_id)
+    follows = models.means_default(handle)
     await agents.update(
-        agent_id, lambda before: body.changes(before, model), belongings=body.belongings, author=WIRE_AUTHOR
+        agent_id,
+        lambda before: body.changes(before, model, follows_default=follows),
+        belongings=body.belongings,
+        author=WIRE_AUTHOR,
     )
     return await agent_answer(library, agent_id)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from perdure.context.prompts import base_prompt
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, Agent
@@ -211,7 +211,7 @@ class AgentChangesIn(WireRequest):
         """The base prompt, None for Perdure's own: a client that sends back the prompt it got changes nothing."""
         return None if self.system in [base_prompt(one) for one in DEFAULT_TOOLS] else self.system
 
-    def changes(self, before: Agent, model: str | None) -> AgentChanges:
+    def changes(self, before: Agent, model: str | None, *, follows_default: bool = False) -> AgentChanges:
         """The changed fields, as the library takes them; `model` is the handle of the new model."""
         settings = merged_settings(before.settings, self, model_changes=model not in (None, before.model))
         tags = before.tags if self.tags is None else tuple(dict.fromkeys(self.tags))
@@ -219,7 +219,7 @@ class AgentChangesIn(WireRequest):
         changes = self.non_null("name", "description", "timezone", "metadata")
         changes |= {"settings": settings, "tags": tags, "hidden": hidden or HIDDEN_TAG in tags}
         if model is not None:
-            changes["model"] = model
+            changes |= {"model": model, "follows_default": follows_default}
         if self.system is not None:
             changes["system"] = self.prompt
         return cast(AgentChanges, changes)
@@ -238,16 +238,7 @@ class AgentChangesIn(WireRequest):
 
 
 class AgentIn(AgentChangesIn):
-    """A new agent. It needs a model, in the newer or the older form."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "anyOf": [
-                {"required": ["model"], "properties": {"model": {"type": "string"}}},
-                {"required": ["llm_config"], "properties": {"llm_config": {"type": "object"}}},
-            ]
-        }
-    )
+    """A new agent. Its model may be in the newer or the older form; without one it follows the default."""
 
     agent_type: AgentType = DEFAULT_AGENT_TYPE  # type: ignore[assignment]  # it is one of them
     memory_blocks: Annotated[list[NewWireBlock], MaxItems("blocks_per_agent")] | None = None
@@ -259,12 +250,13 @@ class AgentIn(AgentChangesIn):
     include_default_source: bool | None = None
     include_multi_agent_tools: bool | None = None
 
-    def new_agent(self, name: str, model: str) -> NewAgent:
+    def new_agent(self, name: str, model: str, *, follows_default: bool) -> NewAgent:
         """The agent, as the library takes it; `name` is used if the client sends none."""
         tags = tuple(dict.fromkeys(self.tags or ()))
         return NewAgent(
             name=self.name or name,
             model=model,
+            follows_default=follows_default,
             agent_type=self.agent_type if self.agent_type in DEFAULT_TOOLS else DEFAULT_AGENT_TYPE,
             system=self.prompt,
             description=self.description,

@@ -30,13 +30,13 @@ from perdure.storage.upkeep.deleted import hide_agent
 
 AGENT = RowFormat(
     Agent,
-    "id, org_id, number, name, agent_type, model, system, description, timezone, tags, metadata, settings,"
-    " settings_revision, hidden, created_at, updated_at, created_by, updated_by, message_count",
+    "id, org_id, number, name, agent_type, model, follows_default, system, description, timezone, tags, metadata,"
+    " settings, settings_revision, hidden, created_at, updated_at, created_by, updated_by, message_count",
     {
         TEXT: "name model system description timezone created_by updated_by",
         JSON: "metadata settings",
         JSON_TUPLE: "tags",
-        FLAG: "hidden",
+        FLAG: "follows_default hidden",
         TIME: "created_at updated_at",
     },
 )
@@ -63,8 +63,8 @@ class Agents(Table):
         agent = replace(agent, number=next_number(self._db), org_id=self._org_id)
         params = AGENT.params(agent)
         columns = (
-            "id, org_id, number, name, agent_type, model, timezone, settings_revision, hidden, created_at, updated_at,"
-            " created_by, updated_by"
+            "id, org_id, number, name, agent_type, model, follows_default, timezone, settings_revision, hidden,"
+            " created_at, updated_at, created_by, updated_by"
         )
         self._run(insert_into("agents", columns), **params)
         self._run(insert_into("agent_details", f"agent_id, {_DETAILS}"), agent_id=agent.id, **params)
@@ -157,7 +157,7 @@ class Agents(Table):
         self.lock(agent.id)
         before = self.get(agent.id)
         is_shaping = any(getattr(before, field) != getattr(agent, field) for field in _REQUEST_FIELDS)
-        columns = "name, agent_type, model, timezone, hidden, updated_at, updated_by"
+        columns = "name, agent_type, model, follows_default, timezone, hidden, updated_at, updated_by"
         params = AGENT.params(agent) | {"id": OwnId(before.id)}
         rows = self._rows(
             f"UPDATE agents SET {assignments(columns)}, settings_revision = settings_revision + :is_shaping"

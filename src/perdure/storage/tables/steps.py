@@ -29,6 +29,7 @@ from perdure.core.runs import (
 )
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import (
+    FLAG,
     JSON,
     JSON_TUPLE,
     TEXT,
@@ -90,8 +91,8 @@ _STEP = RowFormat(
 _PREFIX = RowFormat(
     Prefix,
     "agent_id, seq, conversation_seq, reason, system, tools, seen, from_message_seq, settings_revision, tokens,"
-    " created_at, summary, nodes, pinned, client_tools, marker",
-    {TEXT: "system summary", JSON: "seen", JSON_TUPLE: "tools nodes pinned", TIME: "created_at"},
+    " created_at, summary, nodes, pinned, client_tools, marker, hides_notice",
+    {TEXT: "system summary", JSON: "seen", JSON_TUPLE: "tools nodes pinned", FLAG: "hides_notice", TIME: "created_at"},
 )
 _SYSTEM_MESSAGE = RowFormat(
     SystemMessage,

@@ -11,7 +11,16 @@ from starlette.responses import Response, StreamingResponse
 from perdure.core.answers import PendingCall
 from perdure.core.blocks import BlockVersion
 from perdure.core.conversations import Conversation
-from perdure.core.events import Delta, DeltaStreamed, MemoryEdited, MessageAdded, RunEnded, StepAbandoned, StoredEvent
+from perdure.core.events import (
+    Delta,
+    DeltaStreamed,
+    MemoryEdited,
+    MessageAdded,
+    ModelChanged,
+    RunEnded,
+    StepAbandoned,
+    StoredEvent,
+)
 from perdure.core.ids import BlockId, ConversationId, MessageId, RunId
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.runs import RunFilter
@@ -60,6 +69,7 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         "edit": edit,
         "context": context_shape(await services.steps.preview(agent_id, conversation.id)),
         "models": list(library.app.models.handles()),
+        "default_model": library.app.models.follow(agent.model) if agent.follows_default else library.app.choice.handle,
     }
 
 
@@ -213,10 +223,10 @@ async def answer(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/model", shows=chat)
 async def switch_model(request: Request, library: AsyncPerdure) -> Notice:
     """Give the agent another model."""
-    agent_id, handle = agent_id_of(request), field_of(await form_of(request), "model")
-    await library.services.agents.check_model(handle)
-    agent = await library.services.agents.update(agent_id, {"model": handle})
-    return Notice(f"{agent.name} answers with {handle} from now on.")
+    agents, form = library.services.agents, await form_of(request)
+    agent = await agents.update(agent_id_of(request), await agents.model_changes(form.get("model") or None))
+    which = "the default model, now " if agent.follows_default else ""
+    return Notice(f"{agent.name} answers with {which}{agent.model} from now on.")
 
 
 async def events(request: Request) -> Response:
@@ -249,6 +259,11 @@ async def _fragments(followed: AsyncIterator[StoredEvent | Delta]) -> AsyncItera
                 yield _sse("message", {"message": message.id, "items": items}, seq)
             case MemoryEdited():
                 item = edit_item(event.block_id, event.version, event.label, event.diff)
+                items = [{"id": item["id"], "html": template.render(item=item)}]
+                yield _sse("message", {"message": None, "items": items}, seq)
+            case ModelChanged():
+                text = f"This agent follows the default model: {event.new} answers from now on, no longer {event.old}."
+                item = {"id": f"model-{seq}", "kind": "note", "name": "Another model", "text": text}
                 items = [{"id": item["id"], "html": template.render(item=item)}]
                 yield _sse("message", {"message": None, "items": items}, seq)
             case StepAbandoned():

@@ -47,6 +47,7 @@ def agent_shape(agent: Agent) -> Data:
         "id": agent.id,
         "name": agent.name,
         "model": agent.model,
+        "follows_default": agent.follows_default,
         "description": agent.description,
         "messages": agent.message_count,
         "tags": list(agent.tags),
