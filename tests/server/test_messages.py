@@ -247,6 +247,16 @@ async def test_cancelling(tmp_path: Path) -> None:
         assert (await client.post(f"{path}/cancel", json={"run_ids": [done]})).json() == {done: "completed"}
 
 
+async def test_a_run_named_many_times_is_cancelled_once(tmp_path: Path) -> None:
+    """A thousand times one id cost no more than one."""
+    async with in_process(tmp_path, says("well")) as (client, perdure):
+        agent = await perdure.create_agent()
+        run_id = (await agent.submit("hi")).run.id
+        runs = await perdure.services.runs.cancel_all(agent.id, whole_agent=True, run_ids=[run_id] * 1_000)
+
+        assert [run.id for run in runs] == [run_id]
+
+
 async def test_a_model_that_fails_is_an_error_of_its_own(tmp_path: Path) -> None:
     """Not to be tried again: the message is kept."""
     kinds = {

@@ -156,7 +156,7 @@ class RunService:
             if agent_id is not None and (whole_agent or run_ids is not None):
                 tx.agents.model(agent_id)
                 if run_ids is not None:
-                    return [find_run(tx, run_id, agent_id) for run_id in run_ids]
+                    return [find_run(tx, run_id, agent_id) for run_id in dict.fromkeys(run_ids)]
                 return _list_unended(tx, agent_id, None)
             found = find_conversation(tx, agent_id, conversation)
             return _list_unended(tx, found.agent_id, found.seq)
