@@ -112,33 +112,19 @@ def before_tail(request: ModelRequest) -> bytes:
     return canonical(replace(request, tail=""))
 
 
-@effort(few=25, many=2_000)
+@effort(few=35, many=2_000)
 @given(histories)
-async def test_every_request_is_legal(history: Sequence[Say | Outside]) -> None:
-    """Whatever the model answers and whoever edits, each call it is shown has its one result."""
-    asked, _ = await play(history)
+async def test_every_request_is_legal_kept_and_rebuilt(history: Sequence[Say | Outside]) -> None:
+    """Whatever the model answers and whoever edits: each call has its one result; a request begins with the one before
+    it, but where an event says that the prefix was written anew; and when all is over, it is rebuilt byte for byte
+    from its recipe."""
+    asked, rebuilt = await play(history)
 
     for request in asked:
         check_legal(request.messages)
-
-
-@effort(few=25, many=2_000)
-@given(histories)
-async def test_the_same_log_gives_the_same_bytes(history: Sequence[Say | Outside]) -> None:
-    """A request that was sent is rebuilt byte for byte from its recipe, when all is over."""
-    asked, rebuilt = await play(history)
-
-    assert [canonical(request) for request in asked] == [canonical(request) for request, _ in rebuilt]
-
-
-@effort(few=25, many=2_000)
-@given(histories)
-async def test_sent_bytes_stay_sent(history: Sequence[Say | Outside]) -> None:
-    """A request begins with the one before it, but where an event says that the prefix was written anew."""
-    _, requests = await play(history)
-
-    for (before, _), (after, rewritten) in pairwise(requests):
+    for (before, _), (after, rewritten) in pairwise(rebuilt):
         assert rewritten or before_tail(after).startswith(before_tail(before))
+    assert [canonical(request) for request in asked] == [canonical(request) for request, _ in rebuilt]
 
 
 async def test_an_edit_from_outside_is_in_the_next_request_and_changes_nothing_before_it() -> None:

@@ -249,7 +249,7 @@ async def test_cancelling(tmp_path: Path) -> None:
 
 async def test_a_run_named_many_times_is_cancelled_once(tmp_path: Path) -> None:
     """A thousand times one id cost no more than one."""
-    async with in_process(tmp_path, says("well")) as (client, perdure):
+    async with in_process(tmp_path, says("well")) as (_, perdure):
         agent = await perdure.create_agent()
         run_id = (await agent.submit("hi")).run.id
         runs = await perdure.services.runs.cancel_all(agent.id, whole_agent=True, run_ids=[run_id] * 1_000)
