@@ -190,8 +190,9 @@ def on_a_terminal(
     """The program on a terminal of its own; with a keyboard, stdin is one too; a cold one has nothing imported."""
     ours, theirs = pty.openpty()
     env = environment(home, **more)
+    program = [sys.executable, "-m", "perdure"] if cold else [str(warm("perdure", env))]
     with subprocess.Popen(
-        [*((sys.executable, "-m", "perdure") if cold else (warm("perdure", env),)), *arguments],
+        [*program, *arguments],
         env=env,
         stdin=theirs if keyboard else subprocess.DEVNULL,
         stdout=theirs,

@@ -23,8 +23,9 @@ from tests.support.warm import warm
 def test_it_serves_until_it_is_stopped(tmp_path: Path, stop: signal.Signals, cold: bool) -> None:
     """One line tells the address, the model and why, and what is next; a signal closes the store and is no failure."""
     env = environment(tmp_path)
+    program = [sys.executable, "-m", "perdure"] if cold else [str(warm("perdure", env))]
     with subprocess.Popen(
-        [*((sys.executable, "-m", "perdure") if cold else (warm("perdure", env),)), "serve", "--port", "0"],
+        [*program, "serve", "--port", "0"],
         env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -71,7 +72,7 @@ def test_it_serves_before_its_local_model_is_there(tmp_path: Path) -> None:
         Thread(target=ollama.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{ollama.server_port}"
         env = environment(tmp_path) | {"OLLAMA_BASE_URL": address, "PERDURE_MODEL": "ollama/qwen3"}
-        command = [warm("perdure", env), "serve", "--port", "0"]
+        command = [str(warm("perdure", env)), "serve", "--port", "0"]
         with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
             try:
                 assert child.stdout is not None
