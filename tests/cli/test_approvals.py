@@ -126,7 +126,7 @@ async def test_a_program_is_told_what_waits_and_by_its_exit_code() -> None:
         refused = await chat.type_lines("y")
         assert code == 3
         assert "⚙ pay waits for you  call_1_0\n    n: 1\n" in hints
-        assert """`perdure approve "Ada's helper"` lets them run""" in hints
+        assert """`perdure approval approve "Ada's helper"` lets them run""" in hints
         assert refused == 1  # it was a message, and calls wait
     async with paying(*script, person=False, terminal=False) as chat:
         assert await chat.type_lines("pay", "/approve", "pay", "/deny no") == 3
@@ -166,19 +166,21 @@ def test_commands_list_what_waits_and_decide_it(tmp_path: Path) -> None:
             agent.require_approval("core_memory_append")
             agent.send("Remember what I like.")
 
-    listing = perdure(tmp_path, "approvals")
+    listing = perdure(tmp_path, "approval", "list")
     assert 'one: core_memory_append {"label": "human", "content": "Likes tea."} waits for you' in listing.stdout
-    (first, second) = json.loads(perdure(tmp_path, "approvals", "--json").stdout)
+    (first, second) = json.loads(perdure(tmp_path, "approval", "list", "--json").stdout)
     assert (first["agent"], second["awaits"]) == ("one", "approval")
 
-    wrong = perdure(tmp_path, "approve", "one", first["call_id"], "--arguments", "5")
+    wrong = perdure(tmp_path, "approval", "approve", "one", first["call_id"], "--arguments", "5")
     assert wrong.returncode == 1
     assert "--arguments" in wrong.stderr
-    approved = perdure(tmp_path, "approve", "one", "--arguments", '{"label": "human", "content": "Likes cocoa."}')
-    denied = perdure(tmp_path, "deny", "two", second["call_id"], "--reason", "no")
+    approved = perdure(
+        tmp_path, "approval", "approve", "one", "--arguments", '{"label": "human", "content": "Likes cocoa."}'
+    )
+    denied = perdure(tmp_path, "approval", "deny", "two", second["call_id"], "--reason", "no")
     assert '⚙ core_memory_append("human", "Likes cocoa.")' in approved.stderr
     assert "User reason: no" in denied.stderr
-    output = {call["call_id"] for call in json.loads(perdure(tmp_path, "approvals", "--json").stdout)}
+    output = {call["call_id"] for call in json.loads(perdure(tmp_path, "approval", "list", "--json").stdout)}
     assert not output & {first["call_id"], second["call_id"]}
     # The built-in model may have asked for more, of which the exit code tells.
     assert (approved.returncode, denied.returncode) in {(0, 0), (3, 3)}, approved.stderr + denied.stderr
@@ -219,9 +221,9 @@ def test_a_command_that_is_given_again_ends_as_it_did(tmp_path: Path) -> None:
         agent.send("Remember what I like.", conversation=line)
         agent.deny("c2", conversation=line)
 
-    again = perdure(tmp_path, "deny", "ann", "c2")
-    too_late = perdure(tmp_path, "approve", "ann", "c2")
-    unknown = perdure(tmp_path, "deny", "ann", "c3")
+    again = perdure(tmp_path, "approval", "deny", "ann", "c2")
+    too_late = perdure(tmp_path, "approval", "approve", "ann", "c2")
+    unknown = perdure(tmp_path, "approval", "deny", "ann", "c3")
 
     assert (again.returncode, "As you like." in again.stdout) == (0, True), again.stderr
     assert (too_late.returncode, "call c2 was denied already" in too_late.stderr) == (1, True)
@@ -243,7 +245,7 @@ def test_one_message_that_stops_for_approval_has_an_exit_code_of_its_own(tmp_pat
     assert (open_calls["name"], open_calls["awaits"]) == ("core_memory_append", "approval")
     assert open_calls["arguments"]["label"] == "human"
     assert refused.returncode == 1
-    assert "`perdure approve one` lets them run" in refused.stderr
+    assert "`perdure approval approve one` lets them run" in refused.stderr
 
 
 def test_calls_of_several_conversations_are_told_apart(tmp_path: Path) -> None:
@@ -260,15 +262,15 @@ def test_calls_of_several_conversations_are_told_apart(tmp_path: Path) -> None:
         for line in (first, second):
             agent.send("Remember what I like.", conversation=line)
 
-    listing = perdure(tmp_path, "approvals").stdout
+    listing = perdure(tmp_path, "approval", "list").stdout
     assert f"(call_0) in {first}" in listing and f"(call_0) in {second}" in listing
-    unclear = perdure(tmp_path, "deny", "one", "call_0")
+    unclear = perdure(tmp_path, "approval", "deny", "one", "call_0")
     assert unclear.returncode == 1
     assert "--conversation" in unclear.stderr and second in unclear.stderr
-    perdure(tmp_path, "deny", "one", "call_0", "--conversation", "default")
-    cancelled = perdure(tmp_path, "cancel", "one", "--conversation", second)
+    perdure(tmp_path, "approval", "deny", "one", "call_0", "--conversation", "default")
+    cancelled = perdure(tmp_path, "agent", "cancel", "one", "--conversation", second)
     assert cancelled.stdout.endswith(": cancelled\n"), cancelled.stderr
-    assert perdure(tmp_path, "cancel", "one", "--conversation", second).stdout == ""
+    assert perdure(tmp_path, "agent", "cancel", "one", "--conversation", second).stdout == ""
 
     with Perdure(tmp_path / "perdure.db", settings=Settings(model=BUILT_IN, embedding="none")) as store:
         agent = store.agent("one")

@@ -1,4 +1,4 @@
-"""`/conversations`, `/switch`, `/rename` and `/new NAME` in the chat, and `perdure conversations`."""
+"""`/conversations`, `/switch`, `/rename` and `/new NAME` in the chat, and `perdure conversation`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perdure.settings import Settings
 from tests.support.programs import open_chat, run_inside
 
 SETTINGS = Settings(model="perdure/extractive", embedding="none")
-CHANGES = (("--rename", "1", "greetings"), ("--delete", "1", "--yes"))
+CHANGES = (("rename", "1", "greetings"), ("delete", "1", "--yes"))
 
 
 async def test_the_chat_switches_between_conversations() -> None:
@@ -57,33 +57,33 @@ def test_the_command_lists_renames_and_deletes(tmp_path: Path) -> None:
         agent.send("My name is Ada.")
         agent.send("Hello.", conversation=agent.new_conversation().id)
 
-    renamed = run_inside(tmp_path, "conversations", "ada", "--rename", "1", "greetings")
-    rows = json.loads(run_inside(tmp_path, "conversations", "--json").stdout)["conversations"]
+    renamed = run_inside(tmp_path, "conversation", "rename", "1", "greetings", "ada")
+    rows = json.loads(run_inside(tmp_path, "conversation", "list", "--json").stdout)["conversations"]
     refused = [
-        run_inside(tmp_path, "conversations", "ada", *arguments)
-        for arguments in (("--delete", "1"), ("--delete", "0", "--yes"), ("--delete", "9", "--yes"))
+        run_inside(tmp_path, "conversation", "delete", *arguments)
+        for arguments in (("1",), ("0", "ada", "--yes"), ("9", "--yes"))
     ]
-    deleted = run_inside(tmp_path, "conversations", "ada", "--delete", "1", "--yes")
+    deleted = run_inside(tmp_path, "conversation", "delete", "1", "ada", "--yes")
+    left = run_inside(tmp_path, "conversation", "list", "ada").stdout.splitlines()
 
     assert "greetings" in renamed.stdout
     assert [(row["number"], row["summary"]) for row in rows] == [(0, None), (1, "greetings")]
     assert [row.returncode for row in refused] == [1, 1, 1]
     assert "--yes" in refused[0].stderr
     assert deleted.returncode == 0
-    assert "greetings" not in deleted.stdout
-    assert [line.split()[:2] for line in deleted.stdout.splitlines()[1:]] == [["▸", "0"]]
+    assert [line.split()[:2] for line in left[1:]] == [["▸", "0"]]
 
 
 def test_where_there_is_nothing_to_change_the_command_says_so(tmp_path: Path) -> None:
     """And makes nothing; a list of none is one."""
     for _ in ("no store", "no agent"):
-        changes = [run_inside(tmp_path, "conversations", *arguments) for arguments in CHANGES]
-        rows = run_inside(tmp_path, "conversations", "--json")
+        changes = [run_inside(tmp_path, "conversation", *arguments) for arguments in CHANGES]
+        rows = run_inside(tmp_path, "conversation", "list", "--json")
         chats = [run_inside(tmp_path, "chat", "--conversation", "1", "-p", "Nowhere.")]
         chats.append(run_inside(tmp_path, "chat", "eve", "--new", "--conversation", "1", "-p", "Nowhere."))
 
         assert [row.returncode for row in changes] == [1, 1]
-        assert all("conversation '1' not found: there is no agent yet" in row.stderr for row in changes)
+        assert all("there is no agent yet" in row.stderr for row in changes)
         assert (rows.returncode, json.loads(rows.stdout)) == (0, {"conversations": []})
         assert [row.returncode for row in chats] == [1, 2]
         with Perdure(tmp_path / "perdure.db", settings=SETTINGS) as store:

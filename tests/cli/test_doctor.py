@@ -227,7 +227,7 @@ def test_vectors_are_told_where_there_are_any(tmp_path: Path) -> None:
     connection.close()
 
     assert check_vectors().text.endswith("1 given up: too odd")
-    assert check_vectors().fix == "`perdure reindex` tries them again"
+    assert check_vectors().fix == "`perdure store reindex` tries them again"
 
 
 def test_what_is_deleted_and_not_removed_yet_is_not_counted(tmp_path: Path) -> None:

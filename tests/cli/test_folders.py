@@ -51,30 +51,30 @@ def test_what_is_left_out_of_a_directory(tmp_path: Path) -> None:
 def test_a_directory_is_uploaded_and_listed(tmp_path: Path) -> None:
     """One bad file fails with its reason, the others are there; again, nothing is done twice."""
     root, home = tree(tmp_path / "work"), tmp_path / "home"
-    first = perdure(home, "upload", str(root))
+    first = perdure(home, "file", "upload", str(root))
     assert first.returncode == 1
     assert first.stdout.startswith("4 files done (")
     assert "1 failed, 10 skipped." in first.stdout
     assert "failed: torn.pdf: " in first.stderr
     assert "Traceback" not in first.stderr
     assert "there already" not in first.stdout
-    assert "`perdure folders --attach work NAME`" in first.stderr
+    assert "`perdure folder attach work AGENT`" in first.stderr
     (root / "torn.pdf").unlink()
     (root / "a.py").write_text("def b(): ...\n")
     assert perdure(home, "chat", "helper", "--new", "-p", "hello").returncode == 0
-    again = perdure(home, "upload", str(root), "--agent", "helper")
+    again = perdure(home, "file", "upload", str(root), "--agent", "helper")
     assert (again.returncode, again.stdout[:13]) == (0, "4 files done ")
     assert "; 3 of the files there already)" in again.stdout
     assert "perdure chat helper" in again.stderr
-    assert perdure(home, "folders").stdout == "work · 5 files · 1 agent\n"
-    selected_names = perdure(home, "files", "work").stdout.splitlines()
+    assert perdure(home, "folder", "list").stdout == "work · 5 files · 1 agent\n"
+    selected_names = perdure(home, "file", "list", "work").stdout.splitlines()
     assert "docs/plan.md · 3 lines" in selected_names
     assert any(line.startswith("torn.pdf · error: ") for line in selected_names)
-    assert "work/docs/plan.md · 3 lines" in perdure(home, "files", "helper").stdout
+    assert "work/docs/plan.md · 3 lines" in perdure(home, "file", "list", "helper").stdout
     assert "  docs/plan.md:1-3  # Plan Build it." in perdure(home, "search", "build plan", "--agent", "helper").stdout
-    missing = perdure(home, "upload", str(tmp_path / "none"))
+    missing = perdure(home, "file", "upload", str(tmp_path / "none"))
     assert (missing.returncode, "there is no file or directory" in missing.stderr) == (1, True)
-    nobody = perdure(home, "files", "nobody")
+    nobody = perdure(home, "file", "list", "nobody")
     assert (nobody.returncode, "there are 'work'" in nobody.stderr) == (1, True)
 
 

@@ -30,7 +30,7 @@ def status(url: str, key: str) -> int:
 
 
 def test_a_server_asks_for_the_key_that_it_made(tmp_path: Path) -> None:
-    """It says where the key is and not the key, which `perdure key` prints; nobody gets in without it."""
+    """It says where the key is and not the key, which `perdure key show` prints; nobody gets in without it."""
     env = environment(tmp_path, PERDURE_API_KEY="auto")
     with subprocess.Popen(
         [warm("perdure", env), "serve", "--port", "0"],
@@ -42,7 +42,7 @@ def test_a_server_asks_for_the_key_that_it_made(tmp_path: Path) -> None:
         try:
             assert child.stdout is not None
             url = child.stdout.readline().split(" ")[4]
-            key = run_inside(tmp_path, "key").stdout.strip()
+            key = run_inside(tmp_path, "key", "show").stdout.strip()
             match = status(f"{url}/v1/agents/count", key), status(f"{url}/v1/agents/count", "auto")
             os.kill(child.pid, signal.SIGTERM)
             _, err = child.communicate(timeout=20)
@@ -51,7 +51,7 @@ def test_a_server_asks_for_the_key_that_it_made(tmp_path: Path) -> None:
 
     assert match == (200, 401)
     assert len(key) >= 40
-    assert f"It asks for the API key of {tmp_path / 'api.key'}: `perdure key` prints it." in " ".join(err.split())
+    assert f"It asks for the API key of {tmp_path / 'api.key'}: `perdure key show` prints it." in " ".join(err.split())
     assert key not in err
 
 
@@ -77,7 +77,7 @@ async def test_a_key_that_was_made_is_masked_in_the_log(
 
 def test_there_is_no_key_unless_one_is_made(tmp_path: Path) -> None:
     """What helps is said, and nothing is printed for a script to take for a key."""
-    result = run_inside(tmp_path, "key")
+    result = run_inside(tmp_path, "key", "show")
 
     assert (result.returncode, result.stdout) == (1, "")
     assert "PERDURE_API_KEY=auto" in result.stderr

@@ -1,4 +1,4 @@
-"""`perdure archives`, `search`, `export`, `import` and `import-messages`, as programs."""
+"""`perdure archive list`, `search`, `export`, `import` and `import-messages`, as programs."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def lines_of(file: Path) -> list[dict[str, object]]:
 def test_archives_are_listed(tmp_path: Path) -> None:
     """An empty folder says how one is made and is left alone; then names, counts and who has them."""
     home = tmp_path / "home"
-    empty = run_inside(home, "archives")
+    empty = run_inside(home, "archive", "list")
     assert (empty.returncode, home.exists()) == (0, False)
     assert "There are no archives yet" in empty.stderr
 
     fill(home)
-    table = run_inside(home, "archives")
-    rows = json.loads(run_inside(home, "archives", "--json").stdout)
+    table = run_inside(home, "archive", "list")
+    rows = json.loads(run_inside(home, "archive", "list", "--json").stdout)
 
     assert table.stdout.splitlines()[0].split() == ["name", "id", "passages", "agents", "changed"]
-    assert "perdure export" in table.stderr
+    assert "perdure archive export" in table.stderr
     assert [(row["name"], row["passages"], row["agents"]) for row in rows] == [
         ("helper's archive", 2, ["helper"]),
         ("house", 1, []),
@@ -84,10 +84,10 @@ def test_search_finds_what_the_agent_would(tmp_path: Path) -> None:
         (("search", "x", "--since", "soon"), 1, "'soon'"),
         (("search", "x", "--limit", "0"), 2, "--limit"),
         (("search", "x", "--agent", "a", "--archive", "b"), 2, "--agent"),
-        (("export", "house"), 2, "perdure export ARCHIVE FILE"),
-        (("export", "nowhere", "-"), 1, "'nowhere'"),
-        (("import", "nofile"), 1, "nofile can't be read"),
-        (("import-messages", "helper", "nofile"), 1, "nofile can't be read"),
+        (("archive", "export", "house"), 2, "perdure archive export ARCHIVE FILE"),
+        (("archive", "export", "nowhere", "-"), 1, "'nowhere'"),
+        (("archive", "import", "nofile"), 1, "nofile can't be read"),
+        (("conversation", "import", "helper", "nofile"), 1, "nofile can't be read"),
     ],
 )
 def test_what_can_t_be_done_is_told(tmp_path: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
@@ -105,21 +105,24 @@ def test_an_archive_goes_to_another_store_and_back(tmp_path: Path) -> None:
     first_home, other = tmp_path / "one", tmp_path / "other"
     fill(first_home)
     file, again = tmp_path / "all.jsonl", tmp_path / "again.jsonl"
-    exported = run_inside(first_home, "export", "--all", str(file))
-    imported = run_inside(other, "import", str(file))
-    repeated = perdure(other, "import", "-", stdin=file.read_bytes())
-    run_inside(other, "export", "--all", str(again))
+    exported = run_inside(first_home, "archive", "export", "--all", str(file))
+    imported = run_inside(other, "archive", "import", str(file))
+    repeated = perdure(other, "archive", "import", "-", stdin=file.read_bytes())
+    run_inside(other, "archive", "export", "--all", str(again))
 
     assert "Exported 2 archives with 3 passages in " in exported.stderr
-    assert "perdure import" in exported.stderr
+    assert "perdure archive import" in exported.stderr
     assert "Imported 3 passages into \"helper's archive\", 'house'." in imported.stderr
     assert "Imported 0 passages" in repeated.stderr
     assert "3 were there already" in repeated.stderr
     assert again.read_text() == file.read_text()
-    assert run_inside(first_home, "export", "house", "-").stdout.splitlines() == file.read_text().splitlines()[3:]
-    assert "--overwrite" in run_inside(first_home, "export", "house", str(file)).stderr
+    assert (
+        run_inside(first_home, "archive", "export", "house", "-").stdout.splitlines()
+        == file.read_text().splitlines()[3:]
+    )
+    assert "--overwrite" in run_inside(first_home, "archive", "export", "house", str(file)).stderr
     assert lines_of(file)[0]["name"] == "helper's archive"
-    assert run_inside(first_home, "export", "house", str(file), "--overwrite").returncode == 0
+    assert run_inside(first_home, "archive", "export", "house", str(file), "--overwrite").returncode == 0
     assert [line.get("name") for line in lines_of(file)] == ["house", None]
 
 
@@ -129,9 +132,9 @@ def test_what_is_imported_an_agent_finds(tmp_path: Path) -> None:
     file = tmp_path / "in.jsonl"
     passage = {"text": "The key is under the pot.", "occurred_at": "2024-01-02T00:00:00Z"}
     file.write_text(json.dumps(passage))
-    into = run_inside(tmp_path, "import", str(file), "--into", "house")
+    into = run_inside(tmp_path, "archive", "import", str(file), "--into", "house")
     file.write_text(f"{json.dumps({**HEADER, 'name': 'keys'})}\n\n{json.dumps(passage)}\n")
-    imported_for_agent = run_inside(tmp_path, "import", str(file), "--agent", "helper")
+    imported_for_agent = run_inside(tmp_path, "archive", "import", str(file), "--agent", "helper")
 
     assert "Imported 1 passage into 'house'." in into.stderr
     assert "Imported 1 passage into 'keys'." in imported_for_agent.stderr
@@ -162,7 +165,7 @@ def test_a_corrupt_line_is_named(tmp_path: Path, line: bytes, message: str) -> N
     file = tmp_path / "in.jsonl"
     good = json.dumps({"text": "The key is under the pot.", "occurred_at": "2024-01-02T00:00:00Z"}).encode()
     file.write_bytes(b"\n".join((json.dumps(HEADER).encode(), good, line, good)))
-    result = run_inside(tmp_path / "home", "import", str(file))
+    result = run_inside(tmp_path / "home", "archive", "import", str(file))
 
     assert result.returncode == 1
     assert "line 3: " in result.stderr
@@ -176,7 +179,8 @@ def test_a_passage_needs_an_archive(tmp_path: Path) -> None:
     file.write_text('{"text": "x", "occurred_at": "2024-01-02T00:00:00Z"}\n')
 
     assert (
-        "line 1: it is a passage, and no archive was begun" in run_inside(tmp_path / "home", "import", str(file)).stderr
+        "line 1: it is a passage, and no archive was begun"
+        in run_inside(tmp_path / "home", "archive", "import", str(file)).stderr
     )
 
 
@@ -190,9 +194,9 @@ def test_large_files_go_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         rows += [{"text": f"{name}{number}", "occurred_at": "2024-01-02T00:00:00Z"} for number in range(5)]
     file.write_text("\n".join(map(json.dumps, rows)))
 
-    assert "Imported 10 passages into 'a', 'b'" in run_inside(tmp_path, "import", str(file)).stderr
+    assert "Imported 10 passages into 'a', 'b'" in run_inside(tmp_path, "archive", "import", str(file)).stderr
     for name in ("a", "b"):
-        lines = run_inside(tmp_path, "export", name, "-").stdout.splitlines()
+        lines = run_inside(tmp_path, "archive", "export", name, "-").stdout.splitlines()
         assert [json.loads(line)["text"] for line in lines[1:]] == [f"{name}{number}" for number in range(5)]
 
 
@@ -205,11 +209,11 @@ def test_history_is_imported(tmp_path: Path) -> None:
         {"role": "assistant", "text": "Medlars are odd.", "occurred_at": "2023-05-07T08:00:00Z"},
     ]
     file.write_text("\n".join(map(json.dumps, talk)))
-    first = run_inside(tmp_path, "import-messages", "helper", str(file))
-    again = perdure(tmp_path, "import-messages", "helper", "-", stdin=file.read_text())
-    new = run_inside(tmp_path, "import-messages", "helper", str(file), "--conversation", "new")
+    first = run_inside(tmp_path, "conversation", "import", "helper", str(file))
+    again = perdure(tmp_path, "conversation", "import", "helper", "-", stdin=file.read_text())
+    new = run_inside(tmp_path, "conversation", "import", "helper", str(file), "--conversation", "new")
     file.write_text(file.read_text() + '\n\n{"role": "tool", "text": "x"}')
-    wrong = run_inside(tmp_path, "import-messages", "helper", str(file), "--conversation", "new")
+    wrong = run_inside(tmp_path, "conversation", "import", "helper", str(file), "--conversation", "new")
 
     assert "Imported 2 messages into conv-" in first.stderr
     assert "1 of them are older than" in first.stderr
@@ -218,25 +222,25 @@ def test_history_is_imported(tmp_path: Path) -> None:
     assert "2 were there already" in again.stderr
     assert "Imported 2 messages into conv-" in new.stderr
     assert (wrong.returncode, "line 4: role is 'tool'" in wrong.stderr) == (1, True)
-    (agent,) = json.loads(run_inside(tmp_path, "agents", "--json").stdout)
+    (agent,) = json.loads(run_inside(tmp_path, "agent", "list", "--json").stdout)
     assert agent["messages"] == 2 + 2 + 2
     assert "Bob" in run_inside(tmp_path, "search", "medlars").stdout
-    run_inside(tmp_path, "reset", "helper", "--yes")
+    run_inside(tmp_path, "agent", "reset", "helper", "--yes")
     file.write_text("\n".join(map(json.dumps, talk)))
-    gone = run_inside(tmp_path, "import-messages", "helper", str(file)).stderr
+    gone = run_inside(tmp_path, "conversation", "import", "helper", str(file)).stderr
     assert "2 of the skipped messages were taken out of view by a reset" in " ".join(gone.split())
     assert "--conversation new" in gone
 
 
 def test_the_hooks_of_this_machine_are_listed(tmp_path: Path) -> None:
     """With where they come from and when they are called; a file that can't be used is told, by doctor too."""
-    empty = run_inside(tmp_path, "hooks")
+    empty = run_inside(tmp_path, "hook", "list")
     (tmp_path / "hooks.toml").write_text(
         "[[hook]]\nname = 'limit'\non = ['run_end', 'before_tool']\ntools = ['pay']\ncommand = 'true'\n"
     )
-    people, programs = run_inside(tmp_path, "hooks"), run_inside(tmp_path, "hooks", "--json")
+    people, programs = run_inside(tmp_path, "hook", "list"), run_inside(tmp_path, "hook", "list", "--json")
     (tmp_path / "hooks.toml").write_text("[[hook]]\n")
-    broken = run_inside(tmp_path, "hooks")
+    broken = run_inside(tmp_path, "hook", "list")
 
     assert (empty.returncode, empty.stdout) == (0, "")
     assert people.stdout.splitlines() == [

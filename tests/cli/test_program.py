@@ -81,7 +81,7 @@ def test_one_message_needs_no_command(tmp_path: Path) -> None:
     assert (told.returncode, second.returncode) == (0, 0)
     assert told.stdout.startswith("Noted: Likes: 围棋.\n")
     assert json.loads(second.stdout)["text"] == "You like 围棋."
-    assert [row["name"] for row in json.loads(run_inside(tmp_path, "agents", "--json").stdout)] == ["Perdure"]
+    assert [row["name"] for row in json.loads(run_inside(tmp_path, "agent", "list", "--json").stdout)] == ["Perdure"]
 
 
 def test_the_agent_of_another_program_is_not_talked_to(tmp_path: Path) -> None:
@@ -98,21 +98,21 @@ def test_the_agent_of_another_program_is_not_talked_to(tmp_path: Path) -> None:
         " model: /model perdure/extractive in `perdure chat guide`\n"
     )
     assert lines.stdout.startswith("human  0/5,000")
-    assert json.loads(run_inside(tmp_path, "agents", "--json").stdout)[0]["messages"] == 0
+    assert json.loads(run_inside(tmp_path, "agent", "list", "--json").stdout)[0]["messages"] == 0
 
 
 def test_agents_are_listed(tmp_path: Path) -> None:
     """An empty folder says how to make one and is left alone; then names, ids, models and counts, last used first."""
     home = tmp_path / "home"
-    empty = run_inside(home, "agents")
+    empty = run_inside(home, "agent", "list")
     assert empty.returncode == 0
     assert "`perdure` makes one" in empty.stderr
     assert not home.exists()
 
     run_inside(home, "chat", "Ada's helper", "--new", "-p", "I like tea.")
     run_inside(home, "chat", "Second", "--new", "-p", "hello")
-    rows = json.loads(run_inside(home, "agents", "--json").stdout)
-    table = run_inside(home, "agents").stdout.splitlines()
+    rows = json.loads(run_inside(home, "agent", "list", "--json").stdout)
+    table = run_inside(home, "agent", "list").stdout.splitlines()
 
     assert [row["name"] for row in rows] == ["Second", "Ada's helper"]
     assert [row["messages"] for row in rows] == [2, 4]
@@ -131,7 +131,7 @@ def test_agents_are_listed(tmp_path: Path) -> None:
         (("chat", "--new"), 2, "perdure chat NAME --new"),
         (("nonsense",), 2, "nonsense"),
         (("--model", "x/y", "-p", "hi"), 1, "model 'x/y' is not available here: there are perdure/extractive"),
-        (("--json", "agents"), 2, "`perdure agents --json`"),
+        (("--json", "agents"), 2, "`perdure agent list --json`"),
     ],
 )
 def test_a_wrong_call_is_one_error_without_a_traceback(
@@ -153,7 +153,7 @@ def test_an_unknown_model_makes_no_agent(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert json.loads(result.stdout)["error"]["type"] == "model_not_found"
     assert list(tmp_path.iterdir()) == []
-    assert json.loads(run_inside(tmp_path, "agents", "--json").stdout) == []
+    assert json.loads(run_inside(tmp_path, "agent", "list", "--json").stdout) == []
 
 
 def test_a_folder_that_can_not_hold_a_store_is_an_error(tmp_path: Path) -> None:

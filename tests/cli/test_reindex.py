@@ -1,4 +1,4 @@
-"""`perdure reindex`: what was there before gets its vectors, what is wrong is told, and it may be stopped."""
+"""`perdure store reindex`: what was there before gets its vectors, what is wrong is told, and it may be stopped."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ def test_what_was_there_before_gets_its_vectors(tmp_path: Path, monkeypatch: pyt
     fill(tmp_path)
     embedder = ScriptedEmbedder()
     embedded_by(monkeypatch, embedder)
-    result = run_inside(tmp_path, "reindex", "--agent", "ada")
+    result = run_inside(tmp_path, "store", "reindex", "--agent", "ada")
     assert (result.returncode, result.stderr) == (0, "")
     assert "2 texts with a vector of test/words, 2 of them now" in result.stdout
 
-    assert "4 texts with a vector" in run_inside(tmp_path, "reindex").stdout
+    assert "4 texts with a vector" in run_inside(tmp_path, "store", "reindex").stdout
     requests = len(embedder.requests)
-    assert run_inside(tmp_path, "reindex").stdout == "4 texts with a vector of test/words.\n"
+    assert run_inside(tmp_path, "store", "reindex").stdout == "4 texts with a vector of test/words.\n"
     assert len(embedder.requests) == requests
-    assert "4 texts" in run_inside(tmp_path, "reindex", "--again").stdout
+    assert "4 texts" in run_inside(tmp_path, "store", "reindex", "--again").stdout
 
     other = ScriptedEmbedder(handle="test/other", dimensions=32)
     embedded_by(monkeypatch, other)
-    assert "4 texts with a vector of test/other" in run_inside(tmp_path, "reindex").stdout
+    assert "4 texts with a vector of test/other" in run_inside(tmp_path, "store", "reindex").stdout
 
 
 def test_the_texts_of_files_get_their_vectors_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,15 +76,15 @@ def test_the_texts_of_files_get_their_vectors_too(tmp_path: Path, monkeypatch: p
     asyncio.run(take_in())
     embedded_by(monkeypatch, ScriptedEmbedder())
 
-    assert run_inside(tmp_path, "reindex", "--archive", "notes").stdout.startswith("1 text with a vector")
-    assert run_inside(tmp_path, "reindex").stdout.startswith("2 texts with a vector")
+    assert run_inside(tmp_path, "store", "reindex", "--archive", "notes").stdout.startswith("1 text with a vector")
+    assert run_inside(tmp_path, "store", "reindex").stdout.startswith("2 texts with a vector")
 
 
 def test_a_text_that_can_not_be_embedded_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit code is 1, the reason and what helps are said, the others have their vectors."""
     fill(tmp_path)
     embedded_by(monkeypatch, Picky())
-    result = run_inside(tmp_path, "reindex")
+    result = run_inside(tmp_path, "store", "reindex")
     assert result.returncode == 1
     assert "3 texts with a vector" in result.stdout
     assert "could not be embedded: this text is refused" in result.stderr
@@ -93,7 +93,7 @@ def test_a_text_that_can_not_be_embedded_is_told(tmp_path: Path, monkeypatch: py
 
 def test_what_can_not_be_done_is_said(tmp_path: Path) -> None:
     """No store, no embedder, no such agent."""
-    assert "there is no store yet" in run_inside(tmp_path, "reindex").stderr
+    assert "there is no store yet" in run_inside(tmp_path, "store", "reindex").stderr
     fill(tmp_path)
-    result = run_inside(tmp_path, "reindex", PERDURE_EMBEDDING="none")
+    result = run_inside(tmp_path, "store", "reindex", PERDURE_EMBEDDING="none")
     assert (result.returncode, result.stderr) == (1, "error: there is no embedder: PERDURE_EMBEDDING is `none`\n")

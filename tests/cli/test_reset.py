@@ -1,4 +1,4 @@
-"""`/reset` in the chat, and `perdure reset`."""
+"""`/reset` in the chat, and `perdure agent reset`."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def test_the_command_resets_all_conversations_when_it_is_told_to(tmp_path: Path)
         agent.send("My name is Ada.")
         agent.send("Hello.", conversation=agent.new_conversation().id)
 
-    refused = perdure(tmp_path, "reset", "ada")
-    unknown = run_inside(tmp_path, "reset", "nobody", "--yes")
-    result = run_inside(tmp_path, "reset", "ada", "--yes")
+    refused = perdure(tmp_path, "agent", "reset", "ada")
+    unknown = run_inside(tmp_path, "agent", "reset", "nobody", "--yes")
+    result = run_inside(tmp_path, "agent", "reset", "ada", "--yes")
 
     assert (refused.returncode, unknown.returncode, result.returncode) == (1, 1, 0)
     assert "--yes" in refused.stderr

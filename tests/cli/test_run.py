@@ -8,13 +8,14 @@ from importlib import import_module
 import pytest
 
 from perdure.cli.app import app
-from perdure.cli.groups import mcp_app, secret_app, tool_app
+from perdure.cli.root import NOUNS
 
 BY_HAND = {"chat", "serve", "ui"}  # they need more than a view
 
+APPS = [app, *(getattr(import_module(f"perdure.cli.nouns.{module}"), noun) for noun, (module, _) in NOUNS.items())]
 CALLBACKS = {
     command.callback.__name__: command.callback
-    for group in (app, tool_app, mcp_app, secret_app)
+    for group in APPS
     for command in group.registered_commands
     if command.callback is not None and command.callback.__name__ not in BY_HAND
 }

@@ -19,10 +19,10 @@ def test_a_secret_is_set_from_stdin_listed_and_removed(tmp_path: Path) -> None:
     assert names.stdout.startswith("TOKEN ")
     (output,) = json.loads(run_inside(tmp_path, "secret", "list", "--json").stdout)
     assert output["name"] == "TOKEN"
-    assert run_inside(tmp_path, "secret", "remove", "TOKEN").returncode == 0
+    assert run_inside(tmp_path, "secret", "delete", "TOKEN").returncode == 0
 
     assert json.loads(run_inside(tmp_path, "secret", "list", "--json").stdout) == []
-    again = run_inside(tmp_path, "secret", "remove", "TOKEN")
+    again = run_inside(tmp_path, "secret", "delete", "TOKEN")
     assert (again.returncode, again.stderr) == (1, "error: secret 'TOKEN' not found\n")
 
 
@@ -31,7 +31,7 @@ def test_bad_input_is_told_and_makes_nothing(tmp_path: Path) -> None:
     for arguments, message in (
         (("set", "A B"), "can't be used"),
         (("set", "TOKEN"), "no value came"),
-        (("remove", "TOKEN"), "there is none yet"),
+        (("delete", "TOKEN"), "there is none yet"),
     ):
         result = run_inside(tmp_path, "secret", *arguments)
         assert (result.returncode, message in result.stderr) == (1, True), result.stderr

@@ -45,7 +45,7 @@ def test_a_tool_is_added_tried_given_and_removed(tmp_path: Path, file: Path) -> 
     assert "'sides' must be of type integer" in wrong.stderr
     raised = run_inside(home, "tool", "test", "run_code", '{"code": "1/0"}')
     assert raised.stderr.startswith("error: line 1, in <module>: 1/0\n")
-    assert "agent 'used last' not found: there is none yet" in run_inside(home, "tool", "attach", "roll").stderr
+    assert "there is no agent yet" in run_inside(home, "tool", "attach", "roll").stderr
     with open_sync(home / "perdure.db") as store:
         store.create_agent("ann")
     assert "ann has roll" in run_inside(home, "tool", "attach", "roll").stderr
@@ -57,8 +57,8 @@ def test_a_tool_is_added_tried_given_and_removed(tmp_path: Path, file: Path) -> 
     message = run_inside(home, "tool", "show", "roll").stdout
     assert "def roll" in message
     assert "\ncustom; up to 5 s; no network; sees A\n" in message
-    assert "no longer" in run_inside(home, "tool", "detach", "roll", "--agent", "ann").stderr
-    assert run_inside(home, "tool", "remove", "roll").returncode == 0
+    assert "no longer" in run_inside(home, "tool", "detach", "roll", "ann").stderr
+    assert run_inside(home, "tool", "delete", "roll").returncode == 0
     assert json.loads(run_inside(home, "tool", "list", "--json").stdout) == []
     rows = run_inside(home, "tool", "list", "--all").stdout
     assert max(map(len, rows.splitlines())) < 250

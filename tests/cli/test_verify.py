@@ -1,4 +1,4 @@
-"""`perdure verify`: what differs is told and, when asked for, repaired; nothing else is touched."""
+"""`perdure store verify`: what differs is told and, when asked for, repaired; nothing else is touched."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def fill(home: Path) -> None:
 
 def test_all_agrees(tmp_path: Path) -> None:
     """A store that was only used says so, with exit code 0; where there is none that is an error."""
-    assert "there is no store yet" in run_inside(tmp_path, "verify").stderr
+    assert "there is no store yet" in run_inside(tmp_path, "store", "verify").stderr
     fill(tmp_path)
-    result = run_inside(tmp_path, "verify")
+    result = run_inside(tmp_path, "store", "verify")
 
     assert (result.returncode, result.stderr) == (0, "")
     assert "rows of 2 agents and archives were compared.\nAll agrees.\n" in result.stdout
@@ -40,15 +40,15 @@ def test_what_differs_is_told_and_repaired(tmp_path: Path) -> None:
     connection.execute("UPDATE passages SET text = 'Ada likes long trains', checksum = NULL")
     connection.commit()
     connection.close()
-    output = run_inside(tmp_path, "verify")
+    output = run_inside(tmp_path, "store", "verify")
     assert output.returncode == 1
     assert "✗ archive-" in output.stdout and "5 passages counted, not 1" in output.stdout
     assert "1 found by words they don't have" in output.stdout
     assert "--repair" in output.stderr
-    repaired = run_inside(tmp_path, "verify", "--repair")
+    repaired = run_inside(tmp_path, "store", "verify", "--repair")
     assert (repaired.returncode, repaired.stdout.count("✓ repaired")) == (0, 2)
 
-    assert "All agrees." in run_inside(tmp_path, "verify").stdout
+    assert "All agrees." in run_inside(tmp_path, "store", "verify").stdout
 
 
 def test_a_repair_that_was_cut_off_is_told_and_goes_on(tmp_path: Path) -> None:
@@ -56,13 +56,13 @@ def test_a_repair_that_was_cut_off_is_told_and_goes_on(tmp_path: Path) -> None:
     fill(tmp_path)
     store = SqliteStore.open(tmp_path / "perdure.db", at=START)
     asyncio.run(begin(store))
-    output = run_inside(tmp_path, "verify")
+    output = run_inside(tmp_path, "store", "verify")
     assert (output.returncode, output.stdout.count("is not done")) == (1, 1)
     assert "--repair` goes on" in output.stderr
     asyncio.run(talk_more(tmp_path))
 
-    assert run_inside(tmp_path, "verify", "--repair").returncode == 0
-    assert "All agrees." in run_inside(tmp_path, "verify").stdout
+    assert run_inside(tmp_path, "store", "verify", "--repair").returncode == 0
+    assert "All agrees." in run_inside(tmp_path, "store", "verify").stdout
     assert "Ada likes walruses" in run_inside(tmp_path, "search", "walruses", "--agent", "ada").stdout
 
 

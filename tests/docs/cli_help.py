@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from perdure.cli.app import app
 from perdure.cli.chat.slash import COMMANDS
+from perdure.cli.old_forms import OLD_FORMS
+from perdure.cli.root import Root
 from tests.docs.markdown import ROOT
 
 PAGE = ROOT / "docs" / "cli.md"
@@ -28,9 +30,15 @@ def slash_section() -> str:
     return f"```text\n{''.join(lines)}```\n"
 
 
+def old_forms_section() -> str:
+    """The forms of commands that go with the next version."""
+    rows = (f"| `perdure {old}` | `perdure {new}` |\n" for old, new in OLD_FORMS.items())
+    return f"| old form | new form |\n|---|---|\n{''.join(rows)}"
+
+
 def rewrite_sections(page: str) -> str:
-    """The page with both sections as they are now."""
-    for name, section in (("help", help_section()), ("slash", slash_section())):
+    """The page with these sections as they are now."""
+    for name, section in (("help", help_section()), ("slash", slash_section()), ("old forms", old_forms_section())):
         before, begin, rest = page.partition(f"<!-- {name} begins -->\n")
         _, end, after = rest.partition(f"<!-- {name} ends -->")
         assert begin and end, f"{PAGE.name} has no place for {name}"
@@ -41,12 +49,12 @@ def rewrite_sections(page: str) -> str:
 def _paths() -> Iterator[tuple[str, ...]]:
     """The command itself, then each of its commands, and theirs."""
 
-    def below(path: tuple[str, ...], command: object) -> Iterator[tuple[str, ...]]:
-        yield path
-        for name, inner in getattr(command, "commands", {}).items():
-            yield from below((*path, name), inner)
-
-    yield from below((), typer.main.get_command(app))
+    root = Root(name="perdure", commands=dict(typer.main.get_group(app).commands))
+    context = typer.Context(root)
+    yield ()
+    for name in root.list_commands(context):
+        yield (name,)
+        yield from ((name, verb) for verb in getattr(root.get_command(context, name), "commands", {}))
 
 
 def _help(path: tuple[str, ...]) -> str:

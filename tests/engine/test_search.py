@@ -117,7 +117,7 @@ async def test_vectors_of_another_model_are_not_compared(tmp_path: Path) -> None
         assert hits[0].message.text == TALK[2][2]
         assert hits.ran.arms == ("words",)
         assert "test/words" in hits.ran.left_out["vectors"]
-        assert "perdure reindex" in hits.ran.left_out["vectors"]
+        assert "perdure store reindex" in hits.ran.left_out["vectors"]
 
 
 async def test_each_hit_says_why_it_was_found(tmp_path: Path) -> None:

@@ -190,8 +190,8 @@ def test_a_log_without_its_store_and_a_store_without_its_log_are_refused(tmp_pat
     assert [message["message_type"] for message in messages].count("user_message") == count
 
     log.unlink()
-    assert_refused(home, "`perdure verify --accept-loss` goes on")
-    assert "All agrees" in run_inside(home, "verify", "--accept-loss").stdout
+    assert_refused(home, "`perdure store verify --accept-loss` goes on")
+    assert "All agrees" in run_inside(home, "store", "verify", "--accept-loss").stdout
     with serving(home) as served:
         assert served.client.get("/v1/agents/").status_code == 200
         assert served.stop() == 0
@@ -235,14 +235,14 @@ def test_a_letter_or_a_page_that_changed_is_found(tmp_path: Path) -> None:
         assert served.send(agent, SAID).status_code == 200
         assert served.stop() == 0
     store = home / "perdure.db"
-    assert "All agrees." in run_inside(home, "verify").stdout
+    assert "All agrees." in run_inside(home, "store", "verify").stdout
     whole = store.read_bytes()
 
     with contextlib.closing(sqlite3.connect(store)) as connection:
         (parts,) = connection.execute("SELECT parts FROM messages WHERE seq = 0").fetchone()
     assert whole.count(parts.encode()) == 1
     store.write_bytes(whole.replace(parts.encode(), parts.replace("Zanzibar", "Zanzibor").encode()))
-    flipped = run_inside(home, "verify")
+    flipped = run_inside(home, "store", "verify")
     assert flipped.returncode == 1
     assert "1 messages that are not as they were written: number 0" in flipped.stdout
     assert "restore a backup" in flipped.stderr
@@ -253,7 +253,7 @@ def test_a_letter_or_a_page_that_changed_is_found(tmp_path: Path) -> None:
         read = served.client.get(f"{agent}/messages")
         other = served.client.get("/v1/models/")
         assert served.stop() == 0
-    zeroed = run_inside(home, "verify")
+    zeroed = run_inside(home, "store", "verify")
     assert (read.status_code, other.status_code) == (503, 200)
     assert "is damaged" in read.json()["detail"]
     assert "restore a backup" in read.json()["detail"]

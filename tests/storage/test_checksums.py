@@ -153,7 +153,7 @@ def test_a_row_that_can_not_be_read_is_damage(tmp_path: Path, sql: str) -> None:
         finally:
             await store.close()
 
-    with pytest.raises(StoreDamaged, match="perdure verify") as caught:
+    with pytest.raises(StoreDamaged, match="perdure store verify") as caught:
         asyncio.run(read())
     assert "broken" not in str(caught.value)
     assert "yesterday" not in str(caught.value)

@@ -9,12 +9,23 @@ from typing import Annotated, Any
 
 import typer
 
+from perdure.cli.completion import agent_names
+
 INTERRUPTED = 130  # the code of shells for an end by SIGINT
 
-Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.")]
-LastAgent = Annotated[str | None, typer.Argument(metavar="AGENT", help="Name or id; by default the agent used last.")]
+Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.", autocompletion=agent_names)]
+LastAgent = Annotated[
+    str | None,
+    typer.Argument(metavar="AGENT", help="Name or id; by default the agent used last.", autocompletion=agent_names),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+
+
+def agent_option(help: str) -> Any:
+    """The option --agent, which names an agent."""
+    return typer.Option("--agent", metavar="AGENT", help=help, autocompletion=agent_names)
+
 
 Declaration = Callable[..., None]
 
@@ -41,6 +52,11 @@ def command(app: typer.Typer, work: str, *, name: str | None = None) -> Callable
         return run
 
     return register
+
+
+def verbs() -> typer.Typer:
+    """The verbs of a noun."""
+    return typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 def run_and_exit(work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], Any] | None = None) -> None:

@@ -14,12 +14,13 @@ from perdure.cli.views.json import JsonView
 from perdure.cli.views.text import TextView
 from perdure.cli.views.view import View
 from perdure.core.conversations import Conversation
-from perdure.core.errors import InvalidInput, PerdureError
+from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
 PAGE = 100
+NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"
 
 
 class HasId(Protocol):
@@ -71,6 +72,19 @@ async def open_store(
 def no_store(consequence: str) -> InvalidInput:
     """The error of a command that needs a store where there is none."""
     return InvalidInput(f"there is no store yet at {Settings.from_environment().store_path}: {consequence}")
+
+
+def none_yet(kind: str, name: str) -> NotFound:
+    """The error about a missing thing where there is no store yet."""
+    return NotFound(kind, name, hint="there is none yet")
+
+
+async def get_agent(perdure: AsyncPerdure, name: str | None) -> AsyncAgent:
+    """The agent of this name, or the one used last. Raises: NotFound; InvalidInput: there is none at all."""
+    agent = await perdure.last_agent() if name is None else await perdure.agent(name)
+    if agent is None:
+        raise InvalidInput(NO_AGENT)
+    return agent
 
 
 async def load_all(list_page: Callable[..., Awaitable[Sequence[Item]]]) -> list[Item]:

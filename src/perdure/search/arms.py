@@ -65,11 +65,13 @@ def match_vectors(
         return _none(request.without.get("vectors", "no embedder is set up"))
     scope = tx.vectors.scope(number)
     if scope is None or not scope.row_count:
-        return _none("these texts have no vectors yet: type `perdure reindex`")
+        return _none("these texts have no vectors yet: type `perdure store reindex`")
     vector = request.vectors.get(scope.model)
     if vector is None or (scope.dimensions is not None and scope.dimensions != len(vector)):
         using = ", ".join(request.vectors)
-        return _none(f"these texts have vectors of {scope.model}, the query one of {using}: type `perdure reindex`")
+        return _none(
+            f"these texts have vectors of {scope.model}, the query one of {using}: type `perdure store reindex`"
+        )
     nearest = request.indexes.search(tx, scope, vector, limit=limit, only=only)
     missing = texts - nearest.rows if only is None else 0
     return VectorMatches(

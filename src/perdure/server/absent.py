@@ -58,7 +58,8 @@ ABSENT: Sequence[Absent] = (
     Absent(
         ("/v1/agents/{agent_id}/export", "/v1/agents/import"),
         "This server neither writes nor reads agent files yet. GET /v1/agents/{agent_id}/messages and POST"
-        " /v1/agents/{agent_id}/messages/import carry an agent's history over, and `perdure export` its archives.",
+        " /v1/agents/{agent_id}/messages/import carry an agent's history over, and `perdure archive export` its"
+        " archives.",
         cloud_only=False,
     ),
 )

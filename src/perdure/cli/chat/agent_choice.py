@@ -165,7 +165,7 @@ async def _find_agent(perdure: AsyncPerdure, name: str | None, *, new: bool) -> 
             return None
         names = dict.fromkeys(other.name for other in await perdure.agents())  # several agents can have one name
         examples = ", ".join(map(repr, list(names)[:KNOWN_AGENTS]))
-        hint = f"there are {examples} (`perdure agents` lists all)" if examples else "there is none yet"
+        hint = f"there are {examples} (`perdure agent list` lists all)" if examples else "there is none yet"
         raise NotFound("agent", name, hint=f"{hint}; `perdure chat {shlex.quote(name)} --new` makes it") from error
     if new:
         raise AlreadyExists("agent", name, helps=f"`{chat_command(agent)}` goes on with it")

@@ -214,7 +214,8 @@ class Session:
         if self._source.interactive:
             return "/approvals asks again; /approve [CALL] lets them run, /deny [CALL] [REASON] refuses them"
         name = shell_word(self.agent.name)
-        return f"`perdure approve {name}` lets them run, `perdure deny {name} --reason TEXT` refuses them"
+        command = "perdure approval"
+        return f"`{command} approve {name}` lets them run, `{command} deny {name} --reason TEXT` refuses them"
 
     async def _answer(self, decisions: Sequence[ToolDecision], pending: Sequence[PendingCall]) -> bool:
         """Send the decisions and follow the run; False: the person stopped waiting for it. Raises: PerdureError."""

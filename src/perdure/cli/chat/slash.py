@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from rich.text import Text
 
 from perdure.cli.chat.agent_choice import context_command
 from perdure.cli.chat.models import known_models, model_row, set_model
-from perdure.cli.chat.render import diff_view
 from perdure.cli.chat.session import Session
-from perdure.cli.commands.agents import list_agents
+from perdure.cli.commands.agents import load_agents
 from perdure.cli.commands.conversations import conversation_named, show_conversation, show_conversations
 from perdure.cli.commands.forget import forget_shape, forget_view, preview_view, undo_shape, undo_view
 from perdure.cli.commands.history import LAST_TURNS, show_last_turns
+from perdure.cli.commands.memory import restore_version, show_blocks, show_versions
 from perdure.cli.commands.search import show_hits
 from perdure.cli.commands.why import show_origin
 from perdure.cli.views.context import context_view
 from perdure.cli.views.fold import fold, visible
-from perdure.cli.views.json import agent_shape, block_shape, context_shape, model_shape, reset_shape, version_shape
+from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape
 from perdure.cli.views.table import new_table
-from perdure.cli.views.text import ABOUT_CHARS, agents_view, blocks_view, model_view, reset_view, versions_view
-from perdure.core.blocks import Block
+from perdure.cli.views.text import ABOUT_CHARS, agents_view, model_view, reset_view
 from perdure.core.errors import InvalidInput
 from perdure.domain.agents.automatic import AutoRecall, find_automatic
 
@@ -95,39 +94,22 @@ def _wrong_usage(name: str, more: str = "") -> InvalidInput:
 @_command("/memory [LABEL [history | restore N]]")
 async def _memory(session: Session, argument: str) -> None:
     """Show memory blocks, the versions of one, or restore one."""
-    blocks, words = session.agent.blocks, argument.split()
+    agent, view, words = session.agent, session.view, argument.split()
     match words:
         case []:
-            _show_blocks(session, await blocks.list())
-            session.view.hint("/memory LABEL history shows how a block came to be what it is")
+            show_blocks(view, await agent.blocks.list())
+            view.hint("/memory LABEL history shows how a block came to be what it is")
         case [label]:
-            _show_blocks(session, [await blocks.get(label)])
-            session.view.hint(f"/memory {label} history shows how it came to be what it is")
+            show_blocks(view, [await agent.blocks.get(label)])
+            view.hint(f"/memory {label} history shows how it came to be what it is")
         case [label, "history"]:
-            versions = await blocks.history(label)
-            shape = {"label": label, "versions": [version_shape(version) for version in versions]}
-            session.view.show(shape, *versions_view(label, versions))
-            session.view.hint(f"/memory {label} restore N brings the value of version N back")
+            await show_versions(view, agent, label)
+            view.hint(f"/memory {label} restore N brings the value of version N back")
         case [label, "restore", number] if number.isdecimal():
-            before = await blocks.get(label)
-            block = await blocks.restore(label, int(number))
-            changed = block.version != before.version
-            diff = (await blocks.history(label, limit=1))[0].diff if changed else ""
-            state = f"again, as version {block.version}" if changed else "already"
-            session.view.show(
-                {"restored": int(number), "block": block_shape(block), "diff": diff},
-                Text(f"{visible(block.label)} has the value of version {number} {state}."),
-                *([diff_view(diff)] if diff else []),
-            )
-            session.view.hint(f"the agent sees it from the next message on; /memory {label} history shows it")
+            await restore_version(view, agent, label, int(number))
+            view.hint(f"the agent sees it from the next message on; /memory {label} history shows it")
         case _:
             raise _wrong_usage("/memory")
-
-
-def _show_blocks(session: Session, blocks: Sequence[Block]) -> None:
-    """Show memory blocks, or that there are none."""
-    parts = blocks_view(blocks) if blocks else [Text("This agent has no memory blocks.")]
-    session.view.show({"blocks": [block_shape(block) for block in blocks]}, *parts)
 
 
 @_command("/search TEXT")
@@ -327,7 +309,7 @@ async def _context(session: Session, argument: str) -> None:
 @_command("/agents")
 async def _agents(session: Session, argument: str) -> None:
     """List the agents."""
-    rows = await list_agents(session.perdure)
+    rows = await load_agents(session.perdure)
     session.view.show({"agents": [agent_shape(row) for row in rows]}, agents_view(rows))
     session.view.hint("`perdure chat NAME` talks to another one; `perdure chat NAME --new` makes it")
 

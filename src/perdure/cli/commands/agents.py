@@ -1,39 +1,50 @@
-"""`perdure agents` and `perdure reset`, and what `/agents` lists."""
+"""`perdure agent`: create, list, reset and delete agents; and what `/agents` lists."""
 
 from __future__ import annotations
 
+from perdure.cli.chat.agent_choice import chat_command, check_first_model, open_agent
 from perdure.cli.chat.models import model_row, set_model
 from perdure.cli.views.fold import plural
 from perdure.cli.views.json import agent_shape, model_shape
 from perdure.cli.views.text import agents_view, model_view, reset_view
 from perdure.cli.views.view import AgentRow, View
-from perdure.cli.work import confirm, deleted, load_all, open_store
-from perdure.core.errors import NotFound
+from perdure.cli.work import confirm, deleted, load_all, none_yet, open_store
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
+from perdure.settings import Settings
 
 NO_AGENT = "`perdure` makes one and starts the chat."
 
 
-async def agents(view: View, *, delete: str | None, yes: bool) -> None:
-    """Delete an agent if one is named, and print the agents. No store is made."""
-    missing = None if delete is None else NotFound("agent", delete, hint="there is none yet")
-    async with open_store(view, empty=missing or f"There are no agents yet. {NO_AGENT}") as perdure:
-        if delete is not None:
-            await _delete(view, perdure, delete, yes=yes)
-        rows = await list_agents(perdure)
+async def create_agent(view: View, *, name: str, model: str | None) -> None:
+    """Create an agent, and say which model it has and why."""
+    check_first_model(Settings.from_environment(), model)
+    async with open_store(view) as perdure:
+        target = await open_agent(perdure, name=name, new=True, model=model, view=view)
+        agent = target.agent
+        reason = perdure.app.choice.reason if model is None else "as you asked"
+        view.show(
+            agent_shape(await _row(agent)), f"Created agent {agent.name!r} with model {agent.info.model} ({reason})."
+        )
+        view.hint(f"`{chat_command(agent)}` talks to it.")
+
+
+async def list_agents(view: View) -> None:
+    """Print the agents. No store is made."""
+    async with open_store(view, empty=f"There are no agents yet. {NO_AGENT}") as perdure:
+        rows = await load_agents(perdure)
         view.show([agent_shape(row) for row in rows], agents_view(rows))
         view.hint("`perdure chat NAME` talks to one of them." if rows else NO_AGENT)
 
 
 async def update_agent(view: View, *, agent: str, model: str) -> None:
     """Pin an agent to a model, or with `default` have it follow the default, and print its model."""
-    async with open_store(view, empty="there is no agent yet") as perdure:
+    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
         row = model_row(await set_model(await perdure.agent(agent), model, perdure.app), perdure.app)
         view.show({"model": model_shape(row)}, *model_view(row))
 
 
-async def list_agents(perdure: AsyncPerdure) -> list[AgentRow]:
+async def load_agents(perdure: AsyncPerdure) -> list[AgentRow]:
     """Every agent, the one used last first."""
     rows = [await _row(agent) for agent in await load_all(perdure.agents)]
     return sorted(rows, key=lambda row: row.used_at, reverse=True)
@@ -46,16 +57,19 @@ async def _row(agent: AsyncAgent) -> AgentRow:
     return AgentRow(agent.info, used_at, await agent.message_count())
 
 
-async def _delete(view: View, perdure: AsyncPerdure, name: str, *, yes: bool) -> None:
+async def delete_agent(view: View, *, agent: str, yes: bool) -> None:
     """Delete an agent after a question."""
-    agent = await perdure.agent(name)
-    question = (
-        f"Agent {agent.name!r} ({agent.id}) with {plural(await agent.message_count(), 'message')} will be gone for"
-        " good; its memory blocks, archives and files stay. Delete?"
-    )
-    confirm(view, question, action="delete the agent", yes=yes)
-    await perdure.delete_agent(agent.id)
-    view.hint(deleted(f"agent {agent.name!r}", "its memory blocks, archives and files stay"))
+    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
+        target = await perdure.agent(agent)
+        question = (
+            f"Agent {target.name!r} ({target.id}) with {plural(await target.message_count(), 'message')} will be gone"
+            " for good; its memory blocks, archives and files stay. Delete?"
+        )
+        confirm(view, question, action="delete the agent", yes=yes)
+        await perdure.delete_agent(target.id)
+        text = deleted(f"agent {target.name!r}", "its memory blocks, archives and files stay")
+        view.show({"deleted": target.id})
+        view.hint(text)
 
 
 async def reset(view: View, *, agent: str, yes: bool) -> None:

@@ -1,4 +1,4 @@
-"""`perdure approvals`, `approve`, `deny` and `cancel`: the calls of agents that wait for a person."""
+"""`perdure approval`, and `perdure agent cancel`: the calls of agents that wait for a person."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ AgentCall = tuple[str, PendingCall]
 """(name of the agent, call)"""
 
 
-async def approvals(view: View) -> None:
+async def list_approvals(view: View) -> None:
     """Print the waiting calls of all agents."""
     async with open_store(view, empty=NO_CALL) as perdure:
         waiting = await perdure.services.approvals.list_all()
         shapes = [{"agent": name, **pending_shape(call)} for name, call in waiting]
         view.show(shapes, *(f"{name}: {pending_text(call)}{_place(call, waiting)}" for name, call in waiting))
-        hint = "`perdure approve AGENT` lets them run, `perdure deny AGENT` refuses them"
+        hint = "`perdure approval approve AGENT` lets them run, `perdure approval deny AGENT` refuses them"
         view.hint(hint if waiting else NO_CALL)
 
 

@@ -1,55 +1,69 @@
-"""`perdure archives`: list archives with their agents; attach, detach or delete one."""
+"""`perdure archive`: list archives with their agents; attach, detach or delete one."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
+from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.views.fold import local_time, plural, visible
 from perdure.cli.views.json import fields
 from perdure.cli.views.table import new_table
 from perdure.cli.views.view import View
-from perdure.cli.work import confirm, deleted, load_all, open_store
-from perdure.core.errors import NotFound
+from perdure.cli.work import confirm, deleted, get_agent, load_all, none_yet, open_store
 from perdure.core.ids import ArchiveId
+from perdure.core.passages import Archive
 from perdure.library.perdure import AsyncPerdure
 
 NO_ARCHIVE = "There are no archives yet: an agent makes one when it puts something away; `perdure` starts the chat."
 
 
-async def archives(
-    view: View, *, attach: tuple[str, str] | None, detach: tuple[str, str] | None, delete: str | None, yes: bool
-) -> None:
-    """Change an archive if one is named, and print the archives. No store is made.
-
-    Args:
-        attach, detach: (archive, agent), each by name or id.
-    """
-    name = delete or (attach or detach or ("",))[0]
-    empty = NotFound("archive", name, hint="there is none yet") if name else NO_ARCHIVE
-    async with open_store(view, empty=empty) as perdure:
-        if attach is not None:
-            archive = await perdure.archives.get(attach[0])
-            await (await perdure.agent(attach[1])).archives.attach(archive.id)
-        if detach is not None:
-            archive = await perdure.archives.get(detach[0])
-            await (await perdure.agent(detach[1])).archives.detach(archive.id)
-        if delete is not None:
-            await _delete(view, perdure, delete, yes=yes)
-        await _show(view, perdure)
-
-
-async def _delete(view: View, perdure: AsyncPerdure, name: str, *, yes: bool) -> None:
-    """Delete an archive after a question."""
-    archive = await perdure.archives.get(name)
-    agents = (await _agents_by_archive(perdure))[archive.id]
-    also = f", also for {visible(', '.join(agents))}" if agents else ""
-    question = (
-        f"Archive {visible(archive.name)!r} ({archive.id}) with {plural(archive.info.passage_count, 'passage')} will be"
-        f" gone for good{also}. Delete?"
+async def list_archives(view: View) -> None:
+    """Print every archive with the names of its agents, oldest first. No store is made."""
+    async with open_store(view, empty=NO_ARCHIVE) as perdure:
+        agents = await _agents_by_archive(perdure)
+        infos = [archive.info for archive in await load_all(perdure.archives.list)]
+    styles = {"name": "bold", "id": "dim"}
+    table = new_table("name", "id", "passages", "agents", "changed", right=("passages",), styles=styles)
+    for info in infos:
+        names = visible(", ".join(agents[info.id])) or "-"
+        table.add_row(visible(info.name), info.id, f"{info.passage_count:,}", names, local_time(info.updated_at))
+    view.show([_shape(info, agents[info.id]) for info in infos], *([table] if infos else []))
+    more = (
+        "`perdure search TEXT --archive NAME` looks into one; `perdure archive export NAME FILE.jsonl` writes it out."
     )
-    confirm(view, question, action="delete the archive", yes=yes)
-    await perdure.archives.delete(archive.id)
-    view.hint(deleted(f"archive {archive.name!r} with {plural(archive.info.passage_count, 'passage')}"))
+    view.hint(more if infos else NO_ARCHIVE)
+
+
+async def attach(view: View, *, archive: str, agent: str | None) -> None:
+    """Let an agent search an archive."""
+    async with open_store(view, empty=none_yet("archive", archive)) as perdure:
+        target, owner = await perdure.archives.get(archive), await get_agent(perdure, agent)
+        await owner.archives.attach(target.id)
+        view.show(_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
+        view.hint(f"{owner.name} finds what is in {target.name}: `{chat_command(owner)}`.")
+
+
+async def detach(view: View, *, archive: str, agent: str | None) -> None:
+    """Take an archive from an agent."""
+    async with open_store(view, empty=none_yet("archive", archive)) as perdure:
+        target, owner = await perdure.archives.get(archive), await get_agent(perdure, agent)
+        await owner.archives.detach(target.id)
+        view.show(_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
+        view.hint(f"{owner.name} has {target.name} no longer; the archive itself stays.")
+
+
+async def delete(view: View, *, archive: str, yes: bool) -> None:
+    """Delete an archive after a question."""
+    async with open_store(view, empty=none_yet("archive", archive)) as perdure:
+        target = await perdure.archives.get(archive)
+        agents, count = (await _agents_by_archive(perdure))[target.id], plural(target.info.passage_count, "passage")
+        also = f", also for {visible(', '.join(agents))}" if agents else ""
+        question = f"Archive {visible(target.name)!r} ({target.id}) with {count} will be gone for good{also}. Delete?"
+        confirm(view, question, action="delete the archive", yes=yes)
+        await perdure.archives.delete(target.id)
+        view.show({"deleted": target.id})
+        view.hint(deleted(f"archive {target.name!r} with {count}"))
 
 
 async def _agents_by_archive(perdure: AsyncPerdure) -> defaultdict[ArchiveId, list[str]]:
@@ -61,23 +75,7 @@ async def _agents_by_archive(perdure: AsyncPerdure) -> defaultdict[ArchiveId, li
     return names
 
 
-async def _show(view: View, perdure: AsyncPerdure) -> None:
-    """Show every archive with the names of its agents, oldest first."""
-    agents = await _agents_by_archive(perdure)
-    infos = [archive.info for archive in await load_all(perdure.archives.list)]
-    styles = {"name": "bold", "id": "dim"}
-    table = new_table("name", "id", "passages", "agents", "changed", right=("passages",), styles=styles)
-    for info in infos:
-        names = visible(", ".join(agents[info.id])) or "-"
-        table.add_row(visible(info.name), info.id, f"{info.passage_count:,}", names, local_time(info.updated_at))
-    shapes = [
-        fields(info, "name", "id", "description")
-        | {"passages": info.passage_count, "agents": agents[info.id], "changed_at": info.updated_at.isoformat()}
-        for info in infos
-    ]
-    view.show(shapes, *([table] if infos else []))
-    view.hint(
-        "`perdure search TEXT --archive NAME` looks into one; `perdure export NAME FILE.jsonl` writes it out."
-        if infos
-        else NO_ARCHIVE
-    )
+def _shape(info: Archive, agents: Sequence[str]) -> dict[str, object]:
+    """An archive for programs."""
+    shape = fields(info, "name", "id", "description")
+    return shape | {"passages": info.passage_count, "agents": list(agents), "changed_at": info.updated_at.isoformat()}

@@ -1,57 +1,58 @@
-"""`perdure conversations`, and what `/conversations` lists."""
+"""`perdure conversation`, and what `/conversations` lists."""
 
 from __future__ import annotations
 
 from rich.text import Text
 
-from perdure.cli.chat.agent_choice import chat_command, existing_agent, last_conversation
+from perdure.cli.chat.agent_choice import chat_command, existing_agent
 from perdure.cli.views.json import conversation_shape
 from perdure.cli.views.text import about_conversation, conversations_view
 from perdure.cli.views.view import ConversationRow, View
-from perdure.cli.work import confirm, deleted, load_conversations, open_store
+from perdure.cli.work import NO_AGENT, confirm, deleted, get_agent, load_conversations, open_store
 from perdure.core.conversations import Conversation
 from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId, is_id
 from perdure.library.agent import AsyncAgent
 
-NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"
 
-
-async def conversations(
-    view: View, *, agent: str | None, rename: tuple[str, str] | None, delete: str | None, yes: bool
-) -> None:
-    """Rename or delete a conversation if one is named, and list the agent's conversations."""
-    number = delete if rename is None else rename[0]
-    missing = None if number is None else NotFound("conversation", number, hint=NO_AGENT)
-    async with open_store(view, empty=missing or NO_AGENT, empty_shape={"conversations": []}) as perdure:
+async def list_conversations(view: View, *, agent: str | None) -> None:
+    """Print the conversations of an agent. No store is made."""
+    empty: dict[str, object] = {"conversations": []}
+    async with open_store(view, empty=NO_AGENT, empty_shape=empty) as perdure:
         target = await existing_agent(perdure, agent)
         if target is None:
-            if missing is not None:
-                raise missing
-            view.show({"conversations": []})
+            view.show(empty)
             view.hint(NO_AGENT)
             return
-        owner = target.agent
-        if rename is not None:
-            conversation = await conversation_named(owner, rename[0])
-            await owner.update_conversation(conversation.id, summary=rename[1].strip() or None)
-        if delete is not None:
-            await _delete(view, owner, await conversation_named(owner, delete), yes=yes)
-        await show_conversations(view, owner, await last_conversation(owner))
-        view.hint(f"`{chat_command(owner)} --conversation NUMBER` goes on with one of them.")
+        await show_conversations(view, target.agent, target.conversation)
+        view.hint(f"`{chat_command(target.agent)} --conversation NUMBER` goes on with one of them.")
 
 
-async def _delete(view: View, agent: AsyncAgent, conversation: Conversation, *, yes: bool) -> None:
+async def rename(view: View, *, number: str, name: str, agent: str | None) -> None:
+    """Name a conversation of an agent, and print it."""
+    async with open_store(view, empty=NotFound("conversation", number, hint=NO_AGENT)) as perdure:
+        owner = await get_agent(perdure, agent)
+        conversation = await conversation_named(owner, number)
+        conversation = await owner.update_conversation(conversation.id, summary=name.strip() or None)
+        await show_conversation(view, owner, conversation)
+
+
+async def delete_conversation(view: View, *, number: str, agent: str | None, yes: bool) -> None:
     """Delete a conversation after a question."""
-    about = f" ({conversation.summary!r:.80})" if conversation.summary else ""
-    question = (
-        f"What was said in conversation {conversation.seq}{about} of agent {agent.name!r} will be in no list, search or"
-        " view, for good; memory blocks, archives and files stay. Delete?"
-    )
-    if conversation.seq:  # the first one can't be deleted: the call below says so, without a question
-        confirm(view, question, action="delete the conversation", yes=yes)
-    await agent.delete_conversation(conversation.id)
-    view.hint(deleted(f"conversation {conversation.seq} of agent {agent.name!r}", "memory blocks and archives stay"))
+    async with open_store(view, empty=NotFound("conversation", number, hint=NO_AGENT)) as perdure:
+        owner = await get_agent(perdure, agent)
+        conversation = await conversation_named(owner, number)
+        about = f" ({conversation.summary!r:.80})" if conversation.summary else ""
+        question = (
+            f"What was said in conversation {conversation.seq}{about} of agent {owner.name!r} will be in no list,"
+            " search or view, for good; memory blocks, archives and files stay. Delete?"
+        )
+        if conversation.seq:  # the first one can't be deleted: the call below says so, without a question
+            confirm(view, question, action="delete the conversation", yes=yes)
+        await owner.delete_conversation(conversation.id)
+        view.show({"deleted": conversation.id})
+        name = f"conversation {conversation.seq} of agent {owner.name!r}"
+        view.hint(deleted(name, "memory blocks and archives stay"))
 
 
 async def conversation_named(agent: AsyncAgent, name: str) -> Conversation:
@@ -64,7 +65,7 @@ async def conversation_named(agent: AsyncAgent, name: str) -> Conversation:
         page = await agent.conversations(limit=1, after_seq=int(name) - 1)
         if page and page[0].seq == int(name):
             return page[0]
-    hint = f"agent {agent.name!r} has none of this number; `perdure conversations` lists them"
+    hint = f"agent {agent.name!r} has none of this number; `perdure conversation list` lists them"
     raise NotFound("conversation", name, hint=hint)
 
 

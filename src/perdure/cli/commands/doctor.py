@@ -268,7 +268,7 @@ def _api_key_check(config: ServerConfig) -> Check:
         return Check("API key", "ok", "set, not shown")
     if not file.exists():
         return Check("API key", "ok", f"the next `perdure serve` makes one, in {file}")
-    return Check("API key", "ok", f"in {file}, which you alone can read; `perdure key` prints it")
+    return Check("API key", "ok", f"in {file}, which you alone can read; `perdure key show` prints it")
 
 
 async def _port_check(port: int) -> Check:

@@ -1,4 +1,4 @@
-"""`perdure folders`, `perdure files` and `perdure upload`."""
+"""`perdure folder` and `perdure file`."""
 
 from __future__ import annotations
 
@@ -10,85 +10,99 @@ from pathlib import Path
 
 from rich.progress import Progress, TaskID
 
+from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.progress import progress_bars
 from perdure.cli.tree import Selected, Skipped, select_files
 from perdure.cli.views.fold import fold, plural, visible
 from perdure.cli.views.view import View
-from perdure.cli.work import confirm, deleted, load_all, no_store, open_store
+from perdure.cli.work import confirm, deleted, get_agent, load_all, no_store, none_yet, open_store
 from perdure.core.errors import InvalidInput, NotFound, StoreError
 from perdure.core.files import AgentFile, File
 from perdure.core.ids import FileId
 from perdure.library.folders import AsyncFolder
-from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
-NO_FOLDER = "`perdure upload PATH --folder NAME` makes one."
-UPLOAD_AGAIN = "`perdure upload` adds the files again"
+NO_FOLDER = "`perdure file upload PATH --folder NAME` makes one."
+UPLOAD_AGAIN = "`perdure file upload` adds the files again"
 BARS = 4  # of files that are read at once
 NAMES_MAX = 12  # of skipped or failed files
 PROBLEM_CHARS = 160
 
 
-async def folders(
-    view: View, *, attach: tuple[str, str] | None, detach: tuple[str, str] | None, delete: str | None, yes: bool
-) -> None:
-    """Change a folder if one is named, and list the folders. No store is made.
-
-    Args:
-        attach, detach: (folder, agent), each by name or id.
-    """
-    name = delete or (attach or detach or ("",))[0]
-    empty = NotFound("folder", name, hint="there is none yet") if name else NO_FOLDER
-    async with open_store(view, empty=empty) as perdure:
-        if attach is not None:
-            await (await perdure.agent(attach[1])).files.attach(attach[0], open_files=False)
-        if detach is not None:
-            await (await perdure.agent(detach[1])).files.detach(detach[0])
-        if delete is not None:
-            await _delete_folder(view, perdure, delete, yes=yes)
+async def list_folders(view: View) -> None:
+    """Print the folders. No store is made."""
+    async with open_store(view, empty=NO_FOLDER) as perdure:
         rows = await load_all(perdure.folders.list)
         for folder in rows:
-            info, agents = folder.info, plural(len(await folder.agents()), "agent")
-            about = f" · {fold(info.description, 60)}" if info.description else ""
-            view.print(visible(f"{folder.name} · {plural(info.file_count, 'file')} · {agents}{about}"))
-        view.hint("`perdure files FOLDER` lists its files." if rows else NO_FOLDER)
+            view.print(await _folder_line(folder))
+        view.hint("`perdure file list FOLDER` lists its files." if rows else NO_FOLDER)
 
 
-async def _delete_folder(view: View, perdure: AsyncPerdure, name: str, *, yes: bool) -> None:
+async def attach_folder(view: View, *, folder: str, agent: str | None) -> None:
+    """Let an agent read a folder, and print the folder."""
+    async with open_store(view, empty=none_yet("folder", folder)) as perdure:
+        owner = await get_agent(perdure, agent)
+        await owner.files.attach(folder, open_files=False)
+        view.print(await _folder_line(await perdure.folders.get(folder)))
+        view.hint(f"{owner.name} reads it: `{chat_command(owner)}`.")
+
+
+async def detach_folder(view: View, *, folder: str, agent: str | None) -> None:
+    """Take a folder from an agent, and print the folder."""
+    async with open_store(view, empty=none_yet("folder", folder)) as perdure:
+        owner = await get_agent(perdure, agent)
+        await owner.files.detach(folder)
+        view.print(await _folder_line(await perdure.folders.get(folder)))
+        view.hint(f"{owner.name} has it no longer; the folder itself stays.")
+
+
+async def delete_folder(view: View, *, folder: str, yes: bool) -> None:
     """Delete a folder after a question."""
-    folder = await perdure.folders.get(name)
-    question = (
-        f"Folder {folder.name!r} with {plural(folder.info.file_count, 'file')} will be gone for good, also for"
-        f" {plural(len(await folder.agents()), 'agent')}. Delete?"
-    )
-    confirm(view, question, action="delete the folder", yes=yes)
-    await perdure.folders.delete(folder.id)
-    view.hint(deleted(f"folder {folder.name!r} with {plural(folder.info.file_count, 'file')}", UPLOAD_AGAIN))
+    async with open_store(view, empty=none_yet("folder", folder)) as perdure:
+        target = await perdure.folders.get(folder)
+        count = plural(target.info.file_count, "file")
+        question = (
+            f"Folder {target.name!r} with {count} will be gone for good, also for"
+            f" {plural(len(await target.agents()), 'agent')}. Delete?"
+        )
+        confirm(view, question, action="delete the folder", yes=yes)
+        await perdure.folders.delete(target.id)
+        view.hint(deleted(f"folder {target.name!r} with {count}", UPLOAD_AGAIN))
 
 
-async def files(view: View, *, name: str, delete: str | None, yes: bool) -> None:
-    """Delete a file of a folder if one is named, and list the files of the folder or agent."""
-    async with open_store(view, empty=no_store("`perdure upload` makes one")) as perdure:
+async def _folder_line(folder: AsyncFolder) -> str:
+    """A folder, how many files are in it, and how many agents read it."""
+    info, agents = folder.info, plural(len(await folder.agents()), "agent")
+    about = f" · {fold(info.description, 60)}" if info.description else ""
+    return visible(f"{folder.name} · {plural(info.file_count, 'file')} · {agents}{about}")
+
+
+async def list_files(view: View, *, name: str) -> None:
+    """Print the files of a folder or of an agent."""
+    async with open_store(view, empty=no_store("`perdure file upload` makes one")) as perdure:
         try:
             folder = await perdure.folders.get(name)
         except NotFound as error:
             try:
-                if delete is not None:  # only folders have files to delete
-                    raise
                 agent = await perdure.agent(name)
             except NotFound:
                 raise error from None
             for reading in await agent.files.list(limit=10_000):
                 view.print(visible(f"{reading.path} · {_state(reading.file)}{_range(reading)}"))
             return
-        if delete is not None:
-            file = await folder.file(delete)
-            question = f"File {file.name!r} of folder {folder.name!r} will be gone for good. Delete?"
-            confirm(view, question, action="delete the file", yes=yes)
-            await folder.delete_file(file.id)
-            view.hint(deleted(f"file {file.name!r} of folder {folder.name!r}", UPLOAD_AGAIN))
         for file in await load_all(folder.files):
             view.print(visible(f"{file.name} · {_state(file)}"))
+
+
+async def delete_file(view: View, *, file: str, folder: str, yes: bool) -> None:
+    """Delete a file of a folder after a question."""
+    async with open_store(view, empty=none_yet("folder", folder)) as perdure:
+        owner = await perdure.folders.get(folder)
+        target = await owner.file(file)
+        question = f"File {target.name!r} of folder {owner.name!r} will be gone for good. Delete?"
+        confirm(view, question, action="delete the file", yes=yes)
+        await owner.delete_file(target.id)
+        view.hint(deleted(f"file {target.name!r} of folder {owner.name!r}", UPLOAD_AGAIN))
 
 
 async def upload(view: View, *, paths: Sequence[Path], folder: str | None, agent: str | None) -> int:
@@ -190,7 +204,7 @@ def _report(view: View, upload: _Upload, skipped: Sequence[Skipped], folder: str
     if failures:
         view.hint("Upload those again once that is mended; the others stay as they are.")
     if done and agent is None:
-        view.hint(f"`perdure folders --attach {shlex.quote(folder)} NAME` lets an agent read them.")
+        view.hint(f"`perdure folder attach {shlex.quote(folder)} AGENT` lets an agent read them.")
     elif done and agent is not None:
         view.hint(f"Ask about them: `perdure chat {shlex.quote(agent)}`.")
 

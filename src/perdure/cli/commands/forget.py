@@ -13,7 +13,7 @@ from perdure.cli.progress import progress_bar
 from perdure.cli.views.fold import fold, plural, visible
 from perdure.cli.views.table import new_table
 from perdure.cli.views.view import View
-from perdure.cli.work import confirm, open_store
+from perdure.cli.work import confirm, none_yet, open_store
 from perdure.core.errors import NotFound
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, Place, UndoResult
 from perdure.library.agent import AsyncAgent
@@ -40,7 +40,7 @@ PLACES: dict[Place, str] = {
 
 async def forget(view: View, *, agent: str, text: str, erase: bool, yes: bool) -> None:
     """Show where a text stands, ask, and forget it."""
-    async with open_store(view, empty=NotFound("agent", agent, hint="there is none yet")) as perdure:
+    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
         target = await perdure.agent(agent)
         if is_id_start(text):
             with suppress(NotFound):  # then it is a text like any other
@@ -71,7 +71,7 @@ async def forget(view: View, *, agent: str, text: str, erase: bool, yes: bool) -
 
 async def undo(view: View, *, agent: str, number: int | None, list_all: bool) -> None:
     """Undo a correction, by default the last; or list them."""
-    async with open_store(view, empty=NotFound("agent", agent, hint="there is none yet")) as perdure:
+    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
         target = await perdure.agent(agent)
         if list_all:
             corrections = await target.corrections()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.cli.chat.agent_choice import chat_command, existing_agent
-from perdure.cli.commands.conversations import NO_AGENT, conversation_named
+from perdure.cli.commands.conversations import conversation_named
 from perdure.cli.views.fold import plural
 from perdure.cli.views.json import fields, message_shape
 from perdure.cli.views.transcript import last_turns, transcript_view
 from perdure.cli.views.view import View
-from perdure.cli.work import open_store
+from perdure.cli.work import NO_AGENT, open_store
 from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId
 from perdure.library.agent import AsyncAgent

@@ -1,4 +1,4 @@
-"""`perdure hooks`, and the hooks' line of `perdure doctor`."""
+"""`perdure hook list`, and the hooks' line of `perdure doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`perdure mcp`: add MCP servers, list them and their tools, refresh, approve and remove."""
+"""`perdure mcp`: add MCP servers, list them and their tools, refresh, approve and delete."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def add_server(
         for entry in state.server.left_out:
             view.hint(_left_out(entry))
         if tools:
-            view.hint(f"`perdure tool attach {visible(tools[0])} --agent NAME` gives an agent one of them.")
+            view.hint(f"`perdure tool attach {visible(tools[0])} AGENT` gives an agent one of them.")
 
 
 async def list_servers(view: View) -> None:
@@ -90,7 +90,7 @@ def _server_line(server: McpServer, tools: Sequence[McpTool]) -> str:
     return visible(f"{server.name}  {server.transport}  {server.place}  {facts}")
 
 
-async def list_tools(view: View, *, server: str) -> None:
+async def show_server(view: View, *, server: str) -> None:
     """Print a server's tools with their states."""
     async with open_store(view, empty=NOT_FOUND) as perdure:
         state = await perdure.mcp.get(server)
@@ -141,11 +141,11 @@ async def approve(view: View, *, server: str, tools: Sequence[str] | None, yes: 
         view.hint(_summary(await perdure.mcp.approve(server, [tool.name for tool in waiting], expected=expected)))
 
 
-async def remove(view: View, *, server: str) -> None:
-    """Remove a server and its tools."""
+async def delete(view: View, *, server: str) -> None:
+    """Delete a server and its tools."""
     async with open_store(view, empty=NOT_FOUND) as perdure:
         await perdure.mcp.remove(server)
-        view.hint(f"Removed {visible(server)} and its tools.")
+        view.hint(f"Deleted {visible(server)} and its tools.")
 
 
 def difference(tool: McpTool) -> list[str]:

@@ -45,7 +45,7 @@ async def search(
             passages = await service.passages(
                 text, where, archive_id=target.id, since=since, until=until, limit=limit, explain=why
             )
-            hint = f"`perdure export {target.id} FILE.jsonl` writes the archive out."
+            hint = f"`perdure archive export {target.id} FILE.jsonl` writes the archive out."
         else:
             owner = await perdure.last_agent() if agent is None else await perdure.agent(agent)
             if owner is None:

@@ -1,4 +1,4 @@
-"""`perdure secret`: set a secret without showing it, list names, remove one."""
+"""`perdure secret`: set a secret without showing it, list names, delete one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 from perdure.cli.views.fold import local_time, visible
 from perdure.cli.views.json import fields
 from perdure.cli.views.view import View
-from perdure.cli.work import open_store
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.cli.work import none_yet, open_store
+from perdure.core.errors import InvalidInput
 from perdure.core.secrets import SECRET_VALUE_CHARS_MAX, check_secret
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.secrets import AsyncSecrets
@@ -39,11 +39,11 @@ async def list_secrets(view: View, *, agent: str | None) -> None:
             view.hint(NO_SECRET)
 
 
-async def remove_secret(view: View, *, name: str, agent: str | None) -> None:
-    """Remove a secret."""
-    async with open_store(view, empty=NotFound("secret", name, hint="there is none yet")) as perdure:
+async def delete_secret(view: View, *, name: str, agent: str | None) -> None:
+    """Delete a secret."""
+    async with open_store(view, empty=none_yet("secret", name)) as perdure:
         await (await _secrets_of(perdure, agent)).delete(name)
-        view.hint(f"Removed {name}.")
+        view.hint(f"Deleted {name}.")
 
 
 async def _secrets_of(perdure: AsyncPerdure, agent: str | None) -> AsyncSecrets:

@@ -1,4 +1,4 @@
-"""`perdure serve` until a signal comes; `perdure ui` opens its dashboard, and `perdure key` prints its key."""
+"""`perdure serve` until a signal comes; `perdure ui` opens its dashboard, and `perdure key show` prints its key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from perdure.settings import Settings
 log = logging.getLogger(__name__)
 
 
-async def key(view: View) -> None:
+async def show_key(view: View) -> None:
     """Print the key and nothing else."""
     api_key = ServerConfig.from_environment().api_key or load_key(key_path(Settings.from_environment()))
     if api_key is None:
@@ -123,7 +123,7 @@ async def _serve(config: ServerConfig, terminal: Terminal, view: TextView, *, br
                 if browse:
                     webbrowser.open(link)
                 if config.key_file is not None:
-                    view.hint(f"It asks for the API key of {config.key_file}: `perdure key` prints it.")
+                    view.hint(f"It asks for the API key of {config.key_file}: `perdure key show` prints it.")
 
             with _ignore_stop_signals():
                 await run_server(perdure, config, pages=build_routes(), on_ready=ready)

@@ -158,10 +158,12 @@ def _vectors_check(connection: sqlite3.Connection) -> Check | None:
         why = connection.execute(
             f"SELECT failure FROM embedding_queue WHERE not_before = '9' AND {living} LIMIT 1"
         ).fetchone()[0]
-        return Check("vectors", "note", f"{text}, {failed:,} given up: {why}", "`perdure reindex` tries them again")
+        return Check(
+            "vectors", "note", f"{text}, {failed:,} given up: {why}", "`perdure store reindex` tries them again"
+        )
     if without:
         text += f"; {without:,} texts are from before and have none"
-        return Check("vectors", "note", text, "`perdure reindex` embeds them")
+        return Check("vectors", "note", text, "`perdure store reindex` embeds them")
     return Check("vectors", "ok", text)
 
 

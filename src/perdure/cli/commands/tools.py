@@ -1,4 +1,4 @@
-"""`perdure tool`: add a tool from a file, list, show, test, attach, detach and remove tools."""
+"""`perdure tool`: add a tool from a file, list, show, test, attach, detach and delete tools."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from perdure.cli.views.fold import fold, visible
 from perdure.cli.views.json import fields
 from perdure.cli.views.table import new_table
 from perdure.cli.views.view import View
-from perdure.cli.work import load_all, open_store
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.cli.work import get_agent, load_all, none_yet, open_store
+from perdure.core.errors import InvalidInput
 from perdure.core.tools.arguments import read_json
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
-from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
 SOURCE_BYTES = 2_000_000
@@ -73,7 +72,7 @@ async def list_tools(view: View, *, everything: bool) -> None:
 
 async def show_tool(view: View, *, name: str) -> None:
     """Print the description of a tool that models see, and its source."""
-    async with open_store(view, empty=_not_found(name)) as perdure:
+    async with open_store(view, empty=none_yet("tool", name)) as perdure:
         tool = await perdure.tools.get(name)
         code = await perdure.tools.code(tool.id)
         parts = [_signature(tool), visible(tool.spec.description), _how_it_runs(tool, code)]
@@ -96,7 +95,7 @@ async def test_tool(view: View, *, name: str, arguments: str, agent: str | None)
     async with open_store(view) as perdure:
         values = _parse_arguments(arguments)
         if agent is not None:
-            outcome = await (await _get_agent(perdure, agent)).tools.run(name, values)
+            outcome = await (await get_agent(perdure, agent)).tools.run(name, values)
         elif name.endswith(".py"):
             outcome = await perdure.tools.test_source(_read_source(Path(name)), values, progress=progress)
         else:
@@ -106,25 +105,25 @@ async def test_tool(view: View, *, name: str, arguments: str, agent: str | None)
 
 async def attach_tool(view: View, *, name: str, agent: str | None) -> None:
     """Give a tool to an agent."""
-    async with open_store(view, empty=_not_found(name)) as perdure:
-        owner = await _get_agent(perdure, agent)
+    async with open_store(view, empty=none_yet("tool", name)) as perdure:
+        owner = await get_agent(perdure, agent)
         tool = await owner.tools.attach(name)
         view.hint(f"{owner.name} has {tool.spec.name} from its next answer on: `{chat_command(owner)}`.")
 
 
 async def detach_tool(view: View, *, name: str, agent: str | None) -> None:
     """Take a tool from an agent."""
-    async with open_store(view, empty=_not_found(name)) as perdure:
-        owner = await _get_agent(perdure, agent)
+    async with open_store(view, empty=none_yet("tool", name)) as perdure:
+        owner = await get_agent(perdure, agent)
         await owner.tools.detach(name)
         view.hint(f"{owner.name} has {name} no longer; the tool itself stays.")
 
 
-async def remove_tool(view: View, *, name: str) -> None:
-    """Remove a tool."""
-    async with open_store(view, empty=_not_found(name)) as perdure:
+async def delete_tool(view: View, *, name: str) -> None:
+    """Delete a tool."""
+    async with open_store(view, empty=none_yet("tool", name)) as perdure:
         await perdure.tools.delete(name)
-        view.hint(f"Removed {name}.")
+        view.hint(f"Deleted {name}.")
 
 
 def _read_source(file: Path) -> str:
@@ -160,19 +159,6 @@ def _parse_arguments(text: str) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         raise InvalidInput(f'ARGS is {text[:80]!r}{reason}: write a JSON object, such as \'{{"city": "Rome"}}\'')
     return arguments
-
-
-def _not_found(name: str) -> NotFound:
-    """The error for a missing tool when there is no store yet."""
-    return NotFound("tool", name, hint="there is none yet")
-
-
-async def _get_agent(perdure: AsyncPerdure, name: str | None) -> AsyncAgent:
-    """The agent of this name, or the one used last. Raises: NotFound."""
-    agent = await perdure.last_agent() if name is None else await perdure.agent(name)
-    if agent is None:
-        raise NotFound("agent", "used last", hint="there is none yet; `perdure` makes one")
-    return agent
 
 
 async def _agents_by_tool(perdure: AsyncPerdure) -> defaultdict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""`perdure export`, `perdure import` and `perdure import-messages`: memory as lines of JSON."""
+"""`perdure archive export`, `perdure archive import` and `perdure conversation import`: memory as lines of JSON."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from perdure.cli.lines import STDIN, InputLines, output_lines
 from perdure.cli.progress import progress_bar
 from perdure.cli.views.fold import plural
 from perdure.cli.views.view import View
-from perdure.cli.work import load_all, open_store
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.cli.work import load_all, none_yet, open_store
+from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId
 from perdure.domain.conversations.importing import ImportedMessage, imported_message
 from perdure.library.services.transfer import check_lines
@@ -42,7 +42,9 @@ async def export_archives(view: View, *, names: Sequence[str], every: bool, over
                     first = False
                     progress("exporting", done, total)
         count = f"{plural(len(archives), 'archive')} with {plural(total, 'passage')}"
-        hint = "" if file == STDIN else f" in {file}; `perdure import {file}` reads them again, here or elsewhere"
+        hint = (
+            "" if file == STDIN else f" in {file}; `perdure archive import {file}` reads them again, here or elsewhere"
+        )
         view.hint(f"Exported {count}{hint}.")
 
 
@@ -75,7 +77,7 @@ async def import_messages(view: View, *, agent: str, file: str, conversation: st
     limit_chars = Settings.from_environment().message_limit_chars
     with closing(InputLines(file)) as lines:
         total = sum(1 for _ in _parse_messages(lines, limit_chars))
-        async with open_store(view, empty=NotFound("agent", agent, hint="there is none yet")) as perdure:
+        async with open_store(view, empty=none_yet("agent", agent)) as perdure:
             target = await perdure.agent(agent)
             if conversation == "new":
                 into = await target.new_conversation()

@@ -1,4 +1,4 @@
-"""`perdure verify` and `perdure reindex`: damage, indexes that differ from the texts, and vectors."""
+"""`perdure store verify` and `perdure store reindex`: damage, indexes that differ from the texts, and vectors."""
 
 from __future__ import annotations
 
@@ -57,16 +57,17 @@ def _show_comparison(view: View, comparison: Comparison) -> int:
         view.print(Text.assemble((f"{sign} ", style), f"{owner_id}: {count:,} {text}"))
     if comparison.unfinished:
         view.print(Text("A full-text index is being made anew, and is not done.", "bold red"))
-        hint("`perdure verify --repair` goes on with it.")
+        hint("`perdure store verify --repair` goes on with it.")
         return 1
     if not faults:
         view.print(Text("All agrees.", style="green"))
     if comparison.without_checksum:
-        hint(f"{comparison.without_checksum:,} older rows have no checksum: `perdure verify --repair` gives them one.")
+        older = f"{comparison.without_checksum:,} older rows have no checksum"
+        hint(f"{older}: `perdure store verify --repair` gives them one.")
     if any(fault.kind == "damage" for fault in faults):
         hint(RESTORE)
     if any(not fault.repaired and fault.kind != "damage" for fault in faults):
-        hint("`perdure verify --repair` makes it anew from the texts. Nothing that was said is touched.")
+        hint("`perdure store verify --repair` makes it anew from the texts. Nothing that was said is touched.")
     return int(any(not fault.repaired for fault in faults))
 
 
@@ -80,7 +81,9 @@ async def reindex(view: View, *, archive: str | None, agent: str | None, again: 
             with progress_bar() as progress:
                 result = await perdure.services.upkeep.reindex(owners, again=again, progress=progress)
         except asyncio.CancelledError:
-            view.hint("Stopped. What is done stays; `perdure reindex` goes on, and so does any process with the store.")
+            view.hint(
+                "Stopped. What is done stays; `perdure store reindex` goes on, and so does any process with the store."
+            )
             raise
         return _show_embedding_report(view, result, seconds=time.monotonic() - start)
 
@@ -96,5 +99,5 @@ def _show_embedding_report(view: View, result: EmbeddingReport, *, seconds: floa
     for scope in failed:
         view.error(PerdureError(f"{scope.failed:,} of {scope.scope.owner_id} could not be embedded: {scope.failure}"))
     if failed:
-        view.hint("They are found by their words; `perdure reindex` tries them again.")
+        view.hint("They are found by their words; `perdure store reindex` tries them again.")
     return int(bool(failed))

@@ -39,7 +39,7 @@ def argument_lines(arguments: Mapping[str, Any]) -> Iterator[str]:
         yield line if len(line) <= CHARS_MAX else f"{line[:CHARS_MAX]}… {len(line) - CHARS_MAX:,} more characters"
         count, chars = count + 1, chars + len(line)
     if count < len(lines):
-        yield f"… {len(lines) - count:,} more lines; `perdure approvals --json` has all of it"
+        yield f"… {len(lines) - count:,} more lines; `perdure approval list --json` has all of it"
 
 
 def _lines(arguments: Mapping[str, Any]) -> Iterator[str]:

@@ -171,7 +171,7 @@ class EmbeddingMismatch(InvalidInput):
         stored = "" if stored_dimensions is None else f" with {stored_dimensions} dimensions"
         super().__init__(
             f"{owner_id} has vectors of {stored_model!r}{stored}, not of {model!r} with {dimensions}:"
-            " `perdure reindex` embeds its texts anew, or set the embedding model back"
+            " `perdure store reindex` embeds its texts anew, or set the embedding model back"
         )
         self.owner_id, self.model, self.dimensions = owner_id, model, dimensions
         self.stored_model, self.stored_dimensions = stored_model, stored_dimensions

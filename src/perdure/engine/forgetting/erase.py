@@ -59,7 +59,7 @@ async def erase(
         check_idle(tx, agents)
         for kind, owner_id in owners:
             if kind == "archives" and tx.mentions.has_waiting_file(ArchiveId(owner_id)):
-                raise Conflict("a file of the agent is still being read: wait until `perdure files` says it is done")
+                raise Conflict("a file of the agent is still being read: `perdure file list` says when it is done")
         for left in tx.erasures.list_unended(agent_id):
             if left.text in (preview.text, ""):  # it was interrupted, and begins anew
                 anew = replace(left, text=preview.text, targets=targets, target=0, after=None, changed=0, passes=0)

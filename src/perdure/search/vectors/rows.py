@@ -197,7 +197,7 @@ class Rows:
 
     def apply(self, changes: Sequence[VectorRow], version: int) -> Rows:
         """Return the rows after changes, each of another number. Call it on the newest rows only."""
-        size = 2 * self.dimensions  # rows of another size are damaged: `perdure verify` finds them
+        size = 2 * self.dimensions  # rows of another size are damaged: `perdure store verify` finds them
         stored = [row for row in changes if row[2] is not None and len(row[2]) == size]
         seqs_of, versions_of, blobs = zip(*stored, strict=True) if stored else ((), (), ())
         vectors = decode(blobs, self.dimensions)

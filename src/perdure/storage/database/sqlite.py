@@ -354,7 +354,7 @@ def store_error(error: sqlite3.Error, path: Path) -> StoreError:
 def damaged(path: Path, what: str) -> StoreDamaged:
     return StoreDamaged(
         f"{path} is damaged ({what}): restore a backup, or recover what is there with `sqlite3 .recover`;"
-        " `perdure verify` tells what is damaged"
+        " `perdure store verify` tells what is damaged"
     )
 
 

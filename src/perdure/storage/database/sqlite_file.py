@@ -108,7 +108,7 @@ def check_mark(path: Path, connection: sqlite3.Connection, least: int) -> None:
     since = f"between {_moment(mark)} and {_moment(least)}" if mark else f"up to {_moment(least)}"
     raise StoreDamaged(
         f"{path}: its log {log} is gone, or was cut: what was committed {since} is not there. Put {log} back if it was"
-        " moved away, or restore a backup; `perdure verify --accept-loss` goes on with what is left"
+        " moved away, or restore a backup; `perdure store verify --accept-loss` goes on with what is left"
     )
 
 

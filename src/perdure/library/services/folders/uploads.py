@@ -113,7 +113,9 @@ def _open_source(source: Source) -> tuple[BinaryIO, str]:
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
         if path.is_dir():
-            raise InvalidInput(f"{str(path)!r:.200} is a folder: upload its files one by one, or `perdure upload` it")
+            raise InvalidInput(
+                f"{str(path)!r:.200} is a folder: upload its files one by one, or `perdure file upload` it"
+            )
         try:
             return path.open("rb"), path.name
         except (OSError, ValueError) as error:

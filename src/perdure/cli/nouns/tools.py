@@ -1,4 +1,4 @@
-"""The commands of `perdure tool`, `perdure mcp` and `perdure secret`, and their arguments."""
+"""The verbs of `perdure tool`, `mcp`, `secret` and `hook`."""
 
 from __future__ import annotations
 
@@ -7,33 +7,20 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.run import AsJson, Yes, command
+from perdure.cli.run import AsJson, LastAgent, Yes, agent_option, command, verbs
 
-
-def _group(help: str) -> typer.Typer:
-    """A group of commands under one name, such as `perdure tool`."""
-    return typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=help, add_completion=False)
-
-
-tool_app = _group("Keep tools of your own, run in a sandbox.")
-mcp_app = _group("Tools of MCP servers for agents.")
-run_app = _group("Look into runs, and repeat them elsewhere.")
-secret_app = _group("Keep values that tools need, encrypted.")
+tool, mcp, secret, hook = (verbs() for _ in range(4))
 
 ToolName = Annotated[str, typer.Argument(metavar="NAME", help="Name or id of the tool.")]
-RunName = Annotated[str, typer.Argument(metavar="ID", help="The id of the run.")]
-ToolOwner = Annotated[
-    str | None, typer.Option("--agent", metavar="AGENT", help="Name or id; by default the agent used last.")
-]
 Server = Annotated[str, typer.Argument(metavar="SERVER", help="Its name or id.")]
 SecretName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and _, like an environment variable.")]
 SecretOwner = Annotated[
     str | None,
-    typer.Option("--agent", metavar="AGENT", help="The agent that owns it; by default all agents may use it."),
+    agent_option("The agent that owns it; by default all agents may use it."),
 ]
 
 
-@command(tool_app, "tools.add_tool", name="add")
+@command(tool, "tools.add_tool", name="add")
 def add_tool(
     file: Annotated[Path, typer.Argument(metavar="FILE.py", help="Python; its last public function is the tool.")],
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Another function of the file.")] = None,
@@ -55,95 +42,44 @@ def add_tool(
     """Create a tool from a file, or change the tool of that name. The file is read, not run."""
 
 
-@command(tool_app, "tools.list_tools", name="list")
+@command(tool, "tools.list_tools", name="list")
 def list_tools(
     everything: Annotated[bool, typer.Option("--all", help="With the built-in ones.")] = False, as_json: AsJson = False
 ) -> None:
     """List the tools, and the agents that have them."""
 
 
-@command(tool_app, "tools.show_tool", name="show")
+@command(tool, "tools.show_tool", name="show")
 def show_tool(name: ToolName, as_json: AsJson = False) -> None:
     """Show the description of a tool that models see, and its source."""
 
 
-@command(tool_app, "tools.test_tool", name="test")
+@command(tool, "tools.test_tool", name="test")
 def test_tool(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name or id of a tool, or a file that is not added yet.")],
     arguments: Annotated[str, typer.Argument(metavar="ARGS", help="A JSON object.")] = "{}",
-    agent: Annotated[
-        str | None, typer.Option("--agent", metavar="AGENT", help="Run it for this agent, which must have it.")
-    ] = None,
+    agent: Annotated[str | None, agent_option("Run it for this agent, which must have it.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a tool with arguments, as an agent would: checked, limited, in the sandbox."""
 
 
-@command(tool_app, "tools.attach_tool", name="attach")
-def attach_tool(name: ToolName, agent: ToolOwner = None) -> None:
+@command(tool, "tools.attach_tool", name="attach")
+def attach_tool(name: ToolName, agent: LastAgent = None) -> None:
     """Give a tool to an agent."""
 
 
-@command(tool_app, "tools.detach_tool", name="detach")
-def detach_tool(name: ToolName, agent: ToolOwner = None) -> None:
+@command(tool, "tools.detach_tool", name="detach")
+def detach_tool(name: ToolName, agent: LastAgent = None) -> None:
     """Take a tool from an agent."""
 
 
-@command(tool_app, "tools.remove_tool", name="remove")
-def remove_tool(name: ToolName) -> None:
-    """Take a tool from all agents and remove it."""
+@command(tool, "tools.delete_tool", name="delete")
+def delete_tool(name: ToolName) -> None:
+    """Take a tool from all agents and delete it."""
 
 
-@command(run_app, "runs.list_runs", name="list")
-def list_runs(
-    agent: Annotated[str | None, typer.Argument(metavar="AGENT", help="Name or id; by default of all.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 20,
-    as_json: AsJson = False,
-) -> None:
-    """List runs, newest first."""
-
-
-@command(run_app, "runs.show_run", name="show")
-def show_run(run_id: RunName, as_json: AsJson = False) -> None:
-    """Show the time line of a run, its steps with tokens and price, and its messages."""
-
-
-@command(run_app, "runs.cancel_run", name="cancel")
-def cancel_run(run_id: RunName, as_json: AsJson = False) -> None:
-    """Ask a run to stop."""
-
-
-@command(run_app, "runs.export_run", name="export")
-def export_run(run_id: RunName) -> None:
-    """Print a run as JSON: messages, and steps with requests and responses. Keys are masked."""
-
-
-@command(run_app, "runs.replay_run", name="replay")
-def replay_run(
-    run_id: RunName,
-    model: Annotated[str | None, typer.Option("--model", metavar="HANDLE", help="Another model.")] = None,
-    system: Annotated[
-        str | None, typer.Option("--system", metavar="FILE", help="The whole system text instead; - is stdin.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Send the requests of a run again, and compare the answers.
-
-    Nothing is stored and no tool runs: the model is given the recorded results. Where it calls something else, the
-    replay ends.
-    """
-
-
-@command(run_app, "runs.fork_run", name="fork")
-def fork_run(
-    message_id: Annotated[str, typer.Argument(metavar="MESSAGE", help="The id of a message.")],
-    before: Annotated[bool, typer.Option("--before", help="Leave the message itself out.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Begin a new conversation with a copy of what was said up to a message."""
-
-
-@command(mcp_app, "mcp.add_server", name="add")
+@command(mcp, "mcp.add_server", name="add")
 def add_server(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the server; its tools' names begin with it.")],
     command: Annotated[
@@ -183,22 +119,22 @@ def add_server(
         raise typer.BadParameter("give either --url URL, or -- and the command that runs the server")
 
 
-@command(mcp_app, "mcp.list_servers", name="list")
+@command(mcp, "mcp.list_servers", name="list")
 def list_servers(as_json: AsJson = False) -> None:
     """List the servers and the state of each."""
 
 
-@command(mcp_app, "mcp.list_tools", name="tools")
-def list_server_tools(server: Server, as_json: AsJson = False) -> None:
-    """List the tools of a server."""
+@command(mcp, "mcp.show_server", name="show")
+def show_server(server: Server, as_json: AsJson = False) -> None:
+    """Show the tools of a server, and the state of each."""
 
 
-@command(mcp_app, "mcp.refresh", name="refresh")
+@command(mcp, "mcp.refresh", name="refresh")
 def refresh(server: Server) -> None:
     """Connect to a server and read its tools again."""
 
 
-@command(mcp_app, "mcp.approve", name="approve")
+@command(mcp, "mcp.approve", name="approve")
 def approve(
     server: Server,
     tools: Annotated[
@@ -212,12 +148,12 @@ def approve(
     """
 
 
-@command(mcp_app, "mcp.remove", name="remove")
-def remove(server: Server) -> None:
-    """Remove a server and its tools, also from all agents."""
+@command(mcp, "mcp.delete", name="delete")
+def delete_server(server: Server) -> None:
+    """Delete a server and its tools, also from all agents."""
 
 
-@command(secret_app, "secrets.set_secret", name="set")
+@command(secret, "secrets.set_secret", name="set")
 def set_secret(name: SecretName, agent: SecretOwner = None) -> None:
     """Create or change a secret. Its value is asked for, or read from stdin; it is never an argument.
 
@@ -225,11 +161,16 @@ def set_secret(name: SecretName, agent: SecretOwner = None) -> None:
     """
 
 
-@command(secret_app, "secrets.list_secrets", name="list")
+@command(secret, "secrets.list_secrets", name="list")
 def list_secrets(agent: SecretOwner = None, as_json: AsJson = False) -> None:
     """List the names of the secrets; values are never shown."""
 
 
-@command(secret_app, "secrets.remove_secret", name="remove")
-def remove_secret(name: SecretName, agent: SecretOwner = None) -> None:
-    """Remove a secret."""
+@command(secret, "secrets.delete_secret", name="delete")
+def delete_secret(name: SecretName, agent: SecretOwner = None) -> None:
+    """Delete a secret."""
+
+
+@command(hook, "hooks.list_hooks", name="list")
+def list_hooks(as_json: AsJson = False) -> None:
+    """List the hooks of this machine, in the order in which they are called."""

@@ -1,0 +1,71 @@
+"""`perdure memory`: the blocks of an agent, their versions, and an earlier value back; `/memory` shows the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from perdure.cli.chat.render import diff_view
+from perdure.cli.views.fold import visible
+from perdure.cli.views.json import block_shape, version_shape
+from perdure.cli.views.text import blocks_view, versions_view
+from perdure.cli.views.view import View
+from perdure.cli.work import get_agent, no_store, open_store
+from perdure.core.blocks import Block
+from perdure.library.agent import AsyncAgent
+
+NO_STORE = "`perdure` makes an agent and starts the chat"
+
+
+async def list_blocks(view: View, *, agent: str | None) -> None:
+    """Print the memory blocks of an agent."""
+    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
+        show_blocks(view, await (await get_agent(perdure, agent)).blocks.list())
+        view.hint("`perdure memory history LABEL` shows how a block came to be what it is.")
+
+
+async def show_block(view: View, *, label: str, agent: str | None) -> None:
+    """Print one memory block."""
+    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
+        show_blocks(view, [await (await get_agent(perdure, agent)).blocks.get(label)])
+
+
+async def history(view: View, *, label: str, agent: str | None) -> None:
+    """Print the versions of a memory block."""
+    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
+        await show_versions(view, await get_agent(perdure, agent), label)
+        view.hint(f"`perdure memory restore {label} N` brings the value of version N back.")
+
+
+async def restore(view: View, *, label: str, version: int, agent: str | None) -> None:
+    """Bring the value of an earlier version back."""
+    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
+        await restore_version(view, await get_agent(perdure, agent), label, version)
+
+
+def show_blocks(view: View, blocks: Sequence[Block]) -> None:
+    """Show memory blocks, or that there are none."""
+    parts = blocks_view(blocks) if blocks else [Text("This agent has no memory blocks.")]
+    view.show({"blocks": [block_shape(block) for block in blocks]}, *parts)
+
+
+async def show_versions(view: View, agent: AsyncAgent, label: str) -> None:
+    """Show the versions of a block."""
+    versions = await agent.blocks.history(label)
+    shape = {"label": label, "versions": [version_shape(version) for version in versions]}
+    view.show(shape, *versions_view(label, versions))
+
+
+async def restore_version(view: View, agent: AsyncAgent, label: str, version: int) -> None:
+    """Give a block the value of an earlier version, and show the difference."""
+    before = await agent.blocks.get(label)
+    block = await agent.blocks.restore(label, version)
+    changed = block.version != before.version
+    diff = (await agent.blocks.history(label, limit=1))[0].diff if changed else ""
+    state = f"again, as version {block.version}" if changed else "already"
+    view.show(
+        {"restored": version, "block": block_shape(block), "diff": diff},
+        Text(f"{visible(block.label)} has the value of version {version} {state}."),
+        *([diff_view(diff)] if diff else []),
+    )

@@ -1,0 +1,1 @@
+"""The nouns of the command line: the verbs of each with their arguments. `root.NOUNS` lists them."""

@@ -1,0 +1,57 @@
+"""The tree of commands: what `perdure --help` shows, and what a text in place of a command is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from perdure.cli.app import app
+from perdure.cli.root import NOUNS
+from tests.support.programs import run_inside
+
+
+def test_the_tree_is_short(tmp_path: Path) -> None:
+    """Verbs of every day, then nouns with all their verbs, on one screen; no plural, no old form."""
+    lines = run_inside(tmp_path, "--help", COLUMNS="80").stdout.splitlines()
+
+    names = [line.split()[0] for line in lines if re.match("  [a-z]+  ", line)]
+    assert names == [command.name or command.callback.__name__ for command in app.registered_commands] + list(NOUNS)  # type: ignore[union-attr]
+    assert len(lines) <= 48
+
+
+def test_a_noun_names_its_verbs(tmp_path: Path) -> None:
+    """What `perdure --help` says of a noun holds each of its verbs, and `perdure NOUN --help` lists them."""
+    for noun, (_, help) in NOUNS.items():
+        listed = run_inside(tmp_path, noun, "--help").stdout
+        verbs = re.findall(r"(?m)^  ([a-z]+)  ", listed)
+
+        assert verbs, noun
+        assert [verb for verb in verbs if verb not in help.lower()] == []
+
+
+def test_a_noun_alone_is_no_message(tmp_path: Path) -> None:
+    """`-p` sends it, and so do quotes around more than a word; a word that is no command is sent to nobody."""
+    noun = run_inside(tmp_path, "memory")
+    word = run_inside(tmp_path, "hello", "there")
+    sent = run_inside(tmp_path, "-p", "memory")
+    text = run_inside(tmp_path, "memory is what I ask for", "--json")
+
+    assert "restore" in noun.stdout + noun.stderr
+    assert (word.returncode, "As a message: perdure -p 'hello there'" in word.stderr) == (2, True)
+    assert (sent.returncode, text.returncode) == (0, 0)
+    assert '"text": ' in text.stdout
+
+
+def test_memory_is_shown_and_restored(tmp_path: Path) -> None:
+    """Of the agent used last; an edit is in the history, and an earlier version comes back."""
+    created = run_inside(tmp_path, "agent", "create", "ann", "--model", "perdure/extractive")
+    run_inside(tmp_path, "My name is Ada.")
+    shown = run_inside(tmp_path, "memory", "show", "human")
+    history = run_inside(tmp_path, "memory", "history", "human", "ann")
+    restored = run_inside(tmp_path, "memory", "restore", "human", "0")
+
+    assert created.stdout == "Created agent 'ann' with model perdure/extractive (as you asked).\n"
+    assert "Name: Ada" in shown.stdout
+    assert "+ Name: Ada" in history.stdout
+    assert "human has the value of version 0 again, as version 2." in restored.stdout
+    assert "persona" in run_inside(tmp_path, "memory", "list").stdout
