@@ -63,6 +63,16 @@ def test_the_first_model_that_is_there_answers_and_the_chat_says_so_once(tmp_pat
     assert json.loads(agents.stdout)[0]["model"] == MODEL
 
 
+def test_a_command_pins_a_model_and_takes_the_pin_away(tmp_path: Path) -> None:
+    """`perdure agent update NAME --model HANDLE|default`."""
+    run_inside(tmp_path, "-p", "hi")
+    pinned = run_inside(tmp_path, "agent", "update", "Perdure", "--model", "perdure/extractive")
+    freed = run_inside(tmp_path, "agent", "update", "Perdure", "--model", "default", "--json")
+
+    assert pinned.stdout.startswith("perdure/extractive  (pinned")
+    assert json.loads(freed.stdout)["model"]["reason"].startswith("follows the default")
+
+
 async def test_the_chat_tells_of_another_default_once() -> None:
     """In one line, when the first run with it begins."""
     async with open_chat(person=False, terminal=False) as chat:
