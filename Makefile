@@ -5,7 +5,7 @@ UV ?= uv
 ARGS ?=
 
 BIN := .venv/bin
-# Only the tests of the TypeScript client need npm.
+# Only the tests of the TypeScript client need npm, and pyright, which reads the documentation's examples.
 TYPESCRIPT := tests/wire/typescript
 # Nothing here may read stdin, whose lines are chat messages, nor write to stdout, which is the agent's.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
@@ -31,6 +31,7 @@ check: .venv/.dev-stamp ## lint, formatting, types, and the size of the code
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy --strict
+	@$(BIN)/python -m tests.docs.example_types
 	@$(BIN)/python scripts/house.py
 
 format: .venv/.dev-stamp ## generate the library's plain calls; put code and imports into shape

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.example_types import write_examples
 from tests.docs.markdown import PAGES, RUN_PAGES, Fence, fences, page_name
 
 NO_RUN = "python no-run"
@@ -42,6 +43,17 @@ def test_python_blocks_that_do_not_run_are_rare_and_at_least_compile() -> None:
     assert len(unrun) <= NO_RUN_MAX
     for block in unrun:
         compile(block.text, f"{page_name(block.page)}:{block.line}", "exec")
+
+
+def test_every_block_is_written_for_the_type_checkers(tmp_path: Path) -> None:
+    """At the line of its page, so that what `make check` finds leads there."""
+    files = write_examples(PAGES, tmp_path)
+    blocks = [block for page in PAGES for block in fences(page) if block.info in ("python", NO_RUN)]
+
+    assert len(set(files)) == len(blocks)
+    for block, file in zip(blocks, files, strict=True):
+        assert file.name.endswith(f"_{block.line}.py")
+        assert file.read_text().splitlines()[block.line - 1 :] == block.text.splitlines()
 
 
 def test_every_block_says_what_it_is() -> None:

@@ -132,7 +132,7 @@ def test_a_blocked_model_call_ends_the_run_with_the_reason(tmp_path: Path, point
         texts = [message.text for message in agent.messages()]
         again = agent.send("and now?")
 
-    assert failed.value.reply.failure.kind == "hook_blocked"  # type: ignore[attr-defined]
+    assert failed.value.reply.failure.kind == "hook_blocked"
     assert failed.value.stop_reason == "error"
     assert texts == ["hi"]
     assert again.text == "Hello."

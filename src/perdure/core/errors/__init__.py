@@ -69,6 +69,7 @@ Messages say what happened, with which value, and what helps; the facts stand in
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from perdure.core.errors.models import *  # noqa: F403
 from perdure.core.errors.outside import *  # noqa: F403
@@ -298,9 +299,9 @@ class ExtraMissing(PerdureError):
 
 
 class RunFailed(PerdureError):
-    """A run ended without an answer. The message is kept; `reply` tells how far it came."""
+    """A run ended without an answer. The message is kept; `reply`, a `perdure.Reply`, tells how far it came."""
 
-    def __init__(self, message: str, *, run_id: str, stop_reason: StopReason, reply: object) -> None:
+    def __init__(self, message: str, *, run_id: str, stop_reason: StopReason, reply: Any) -> None:
         super().__init__(f"the run ended with {stop_reason}: {message}")
         self.run_id, self.stop_reason, self.reply = run_id, stop_reason, reply
 
