@@ -261,7 +261,8 @@ class ForgettingContract(Contract):
                 begin = False
             while await store.write(lambda tx: tx.upkeep.drop_vector_cache(limit=1)):
                 pass
-            await store.scrub()
+            seen: list[tuple[int, int]] = []
+            await store.scrub(lambda done, total: seen.append((done, total)))
 
             assert await store.read(lambda tx: tx.vectors.load_cache(MODEL, [b"12345678"])) == {}
             assert sorted(await store.read(match_messages, agent.id, "kept")) == [2]

@@ -43,9 +43,9 @@ class CutStore:
         self._count()
         return await self._store.write(*args, **kwargs)
 
-    async def scrub(self) -> None:
+    async def scrub(self, progress: Any = None) -> None:
         self._count()
-        await self._store.scrub()
+        await self._store.scrub(progress)
 
 
 async def new_agent(perdure: AsyncPerdure) -> AsyncAgent:

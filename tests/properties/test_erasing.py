@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.services.identities import IdentityFields
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, fails, says, thinks
+from tests.support.postgres_server import address_of_an_empty_store, run_sql
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 EXAMPLES = 300 if FULL else 4
@@ -172,7 +174,7 @@ WAYS: tuple[Way, ...] = (
 )
 
 
-async def new_world(address: Path) -> World:
+async def new_world(address: Path | str) -> World:
     """An agent whose window is small, with a tool that returns what the test says."""
     script: list[Any] = []
     results: list[str] = []
@@ -212,21 +214,22 @@ OTHER = st.text("äöüßñ日本語Ωж🦊\"'\\/%_.*", min_size=1, max_size=6)
 TEXT = st.builds(lambda first, rest: " ".join([first, *rest]), WORD, st.lists(WORD | OTHER, min_size=1, max_size=5))
 
 
-async def check_erased(ways: list[Way], text: str, path: Path) -> None:
-    """Put a text through these ways in, erase it, and look for its bytes."""
-    world = await new_world(path)
+async def check_erased(ways: list[Way], text: str, address: Path | str, left: Callable[[], list[Any]]) -> None:
+    """Put a text through these ways in, erase it, and look for what is `left` of it."""
+    world = await new_world(address)
     async with world.perdure:
         for way in ways:
             await way(world, text)
         await world.agent.send("What else?")
+        assert left()
 
         result = await world.agent.forget(text, erase=True)
 
         assert result.erased
-        assert bytes_left(path, text) == []
+        assert left() == []
         assert (await world.agent.find_mentions(text)).counts == {}
         assert (await world.agent.send("Still there?")).text == "OK."
-    assert bytes_left(path, text) == []
+    assert left() == []
 
 
 @given(text=TEXT, ways=st.lists(st.sampled_from(WAYS), min_size=1, max_size=5, unique=True))
@@ -235,4 +238,46 @@ async def check_erased(ways: list[Way], text: str, path: Path) -> None:
 def test_an_erased_text_is_in_no_file_whatever_way_it_came(text: str, ways: list[Way]) -> None:
     """As it was, inside JSON, and word by word; the agent answers the next message."""
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(check_erased(ways, text, Path(folder) / "agents.db"))
+        path = Path(folder) / "agents.db"
+        asyncio.run(check_erased(ways, text, path, lambda: bytes_left(path, text)))
+
+
+def rows_left(address: str, text: str) -> list[tuple[str, bytes]]:
+    """(Table, form) of each form of the text that stands in a row of a PostgreSQL store."""
+    tables = run_sql(address, "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+    rows = [(str(name), run_sql(address, f"SELECT {name}::text FROM {name}")) for (name,) in tables]
+    return [
+        (name, form)
+        for name, found in rows
+        for form in forms(text)
+        if any(form in str(row[0]).replace('""', '"').lower().encode() for row in found)
+    ]
+
+
+def data_left(address: str, text: str) -> list[tuple[str, bytes]]:
+    """(File, form) of each form of the text in the server's data directory, but for its write-ahead log."""
+    ((folder,),) = run_sql(address, "SHOW data_directory")
+    found = []
+    for file in Path(str(folder), "base").rglob("*"):
+        with contextlib.suppress(OSError):  # a file of another test, which is gone
+            content = file.read_bytes().lower() if file.is_file() else b""
+            found += [(file.name, form) for form in forms(text) if form in content]
+    return found
+
+
+def test_an_erased_text_is_in_no_row_of_postgresql() -> None:
+    """Whatever way it came; nor in a file of its data directory, after a checkpoint and without open transactions of
+    others."""
+    address, text = address_of_an_empty_store(), "zqvxkj wpbfgz 'yq'"
+
+    ways = list(WAYS) if FULL else [said_by_user, tool_result, stored_by_model, old_block, file, summary]
+    asyncio.run(check_erased(ways, text, address, lambda: rows_left(address, text)))
+
+    for _ in range(50):
+        run_sql(address, "CHECKPOINT")
+        if not (left := data_left(address, text)):
+            break
+        time.sleep(0.2)
+        for (table,) in run_sql(address, "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"):
+            run_sql(address, f"VACUUM FULL {table}")
+    assert left == []

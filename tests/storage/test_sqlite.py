@@ -20,7 +20,7 @@ import pytest
 from perdure.core.agents import Agent
 from perdure.core.conversations import MessageCounts
 from perdure.core.errors import InvalidInput, NotAStore, PerdureError, StoreClosed, StoreFull, StoreReadOnly
-from perdure.core.ids import AgentId, ConversationId, MessageId, id_in_run
+from perdure.core.ids import AgentId, ConversationId, FileId, MessageId, id_in_run
 from perdure.core.messages import Draft, Text
 from perdure.core.runs import Run
 from perdure.storage.database import sqlite
@@ -614,3 +614,19 @@ async def test_units_that_take_long_don_t_wait_for_each_other(tmp_path: Path) ->
 
     assert long >= 5
     assert len(commits) < 50
+
+
+async def test_who_waits_for_a_file_to_be_written_anew_hears_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In MB of the log, up to the size of the file."""
+    monkeypatch.setattr("perdure.storage.database.sqlite_store.SCRUB_LOOK_S", 0.001)
+    seen: list[tuple[int, int]] = []
+    store = SqliteStore.open(tmp_path / "big.db", at=START)
+    await store.write(lambda tx: tx.files.put_bytes(FileId("file-1"), 0, bytes(8 << 20), at=START))
+
+    await store.scrub(lambda done, total: seen.append((done, total)))
+    await store.close()
+
+    assert seen and all(0 <= done <= total for done, total in seen)
+    assert max(seen)[0] > 0

@@ -24,8 +24,9 @@ class Store(Protocol):
         """What `unit` returns, once its changes are durable. Raises: StoreError, nothing then being written; what the
         unit raises, nothing then being written either."""
 
-    async def scrub(self) -> None:
+    async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         """Write the database anew, so that nothing that was removed is left in its free space. Others wait meanwhile.
+        `progress` takes from time to time how much is done, and how much there is: MB of a file, or tables.
         Raises: StoreError: it is not done."""
 
     async def close(self) -> None: ...

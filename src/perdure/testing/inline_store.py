@@ -79,7 +79,7 @@ class InlineStore:
         self._check_open()
         return cast(T, result)
 
-    async def scrub(self) -> None:
+    async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         async with self._write_lock:
             self._check_open()
             scrub(self._connection, self._path)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from perdure.core.blocks import Author
 from perdure.core.errors import Conflict, NotFound, PerdureError
@@ -128,7 +129,7 @@ async def _carry_out(ports: Ports, erasure: Erasure, progress: Progress) -> Eras
     while await store.write(lambda tx: tx.upkeep.drop_vector_cache()):
         pass
     progress("writing the file anew", 0, 1)
-    await store.scrub()
+    await store.scrub(partial(progress, "writing the file anew"))
     progress("writing the file anew", 1, 1)
     return await store.write(_end, erasure, ports.owner, ports.clock.now())
 

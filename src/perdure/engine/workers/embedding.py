@@ -103,8 +103,8 @@ class WatchedStore:
             self._on_queued()
         return result
 
-    async def scrub(self) -> None:
-        await self._store.scrub()
+    async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        await self._store.scrub(progress)
 
     async def close(self) -> None:
         await self._store.close()

@@ -228,23 +228,25 @@ class PostgresStore:
         return await self._in_thread(lambda: self._run(lambda tx: unit(tx, *args, **kwargs), snapshot=False))
 
     # The server's own log and backups keep what was removed until they are recycled.
-    async def scrub(self) -> None:
-        def vacuum() -> None:
+    async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        def run(statement: psycopg.sql.SQL | psycopg.sql.Composed) -> list[tuple[Any, ...]]:
             try:
                 with self._pool.connection() as connection:
                     connection.autocommit = True
                     try:
-                        tables = connection.execute(
-                            "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
-                        )
-                        for (table,) in tables.fetchall():
-                            connection.execute(psycopg.sql.SQL("VACUUM FULL {}").format(psycopg.sql.Identifier(table)))
+                        cursor = connection.execute(statement)
+                        return cursor.fetchall() if cursor.description else []
                     finally:
                         connection.autocommit = False
             except psycopg.Error as error:
                 raise _store_error(error) from error
 
-        await self._in_thread(vacuum)
+        names = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+        tables = await self._in_thread(lambda: run(psycopg.sql.SQL(names)))
+        for done, (table,) in enumerate(tables):
+            progress(done, len(tables))
+            vacuum = psycopg.sql.SQL("VACUUM FULL {}").format(psycopg.sql.Identifier(table))
+            await self._in_thread(functools.partial(run, vacuum))
 
     async def close(self) -> None:
         if self._closed:

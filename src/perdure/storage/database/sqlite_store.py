@@ -28,6 +28,7 @@ from perdure.storage.database.sqlite import (
     connect,
     run_unit,
     scrub,
+    scrub_progress,
     store_error,
     too_large,
     upgrade,
@@ -44,6 +45,8 @@ GROUP_COMMIT_S = 0.05
 """CPU seconds after which no further unit joins the transaction: small units share a commit, large ones don't wait for
 each other."""
 READERS = 4
+SCRUB_LOOK_S = 0.5
+"""How often somebody who waits for the file to be written anew hears how far that is."""
 
 
 _Call = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]
@@ -131,13 +134,16 @@ class SqliteStore:
         finally:
             del future  # its error's traceback holds this frame
 
-    async def scrub(self) -> None:
+    async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         if self._closed:
             raise StoreClosed
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()
         self._jobs.put(_Job(None, future))
-        await asyncio.wrap_future(future)
+        ending = asyncio.wrap_future(future)
+        while not (await asyncio.wait({ending}, timeout=SCRUB_LOOK_S))[0]:
+            progress(*scrub_progress(self._path))
+        ending.result()
 
     async def close(self) -> None:
         """Finish all accepted units, then close. Closing twice is not an error."""
