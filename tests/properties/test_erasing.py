@@ -270,7 +270,8 @@ def test_an_erased_text_is_in_no_row_of_postgresql() -> None:
     others."""
     address, text = address_of_an_empty_store(), "zqvxkj wpbfgz 'yq'"
 
-    ways = list(WAYS) if FULL else [said_by_user, tool_result, stored_by_model, old_block, file, summary]
+    short: list[Way] = [said_by_user, tool_result, stored_by_model, old_block, file, summary]
+    ways = list(WAYS) if FULL else short
     asyncio.run(check_erased(ways, text, address, lambda: rows_left(address, text)))
 
     for _ in range(50):
