@@ -248,19 +248,9 @@ def recompile_prefix(
     Args:
         from_seq: the first row behind it, with nothing of what was in view before; None: the same rows.
     """
-    if current is None or from_seq is not None:
-        return compile_prefix(
-            tx,
-            agent,
-            conversation,
-            memory,
-            inputs,
-            reason=reason,
-            from_seq=conversation.first_seq if from_seq is None else from_seq,
-            client_tools=client_tools,
-            marker=current.marker if current is not None else "",
-            compiled_at=compiled_at,
-        )
+    kept = current if from_seq is None else None
+    if from_seq is None:
+        from_seq = conversation.first_seq if kept is None else kept.from_message_seq
     return compile_prefix(
         tx,
         agent,
@@ -268,11 +258,11 @@ def recompile_prefix(
         memory,
         inputs,
         reason=reason,
-        from_seq=current.from_message_seq,
-        pinned=current.pinned,
-        nodes=tx.nodes.list_by_seqs(agent.id, conversation.seq, current.nodes),
+        from_seq=from_seq,
+        pinned=() if kept is None else kept.pinned,
+        nodes=() if kept is None else tx.nodes.list_by_seqs(agent.id, conversation.seq, kept.nodes),
         client_tools=client_tools,
-        marker=current.marker,
+        marker="" if current is None else current.marker,
         compiled_at=compiled_at,
     )
 
