@@ -309,7 +309,7 @@ class BlockContract(Contract):
             await store.write(lambda tx: tx.blocks.delete(block.id))
 
             assert await store.read(lambda tx: tx.blocks.list_by_agent(agent.id)) == [other]
-            assert await store.read(lambda tx: tx.blocks.list()) == [other]
+            assert await store.read(lambda tx: tx.blocks.page(where=BlockFilter())) == [other]
             look_ups: tuple[Callable[[Tx], Any], ...] = (
                 lambda tx: tx.blocks.get(block.id),
                 lambda tx: tx.blocks.versions(block.id),
@@ -337,11 +337,11 @@ class BlockContract(Contract):
                 await store.write(self.add_block, label)
 
             def pages(tx: Tx) -> tuple[list[str], list[int], list[int]]:
-                every = [block.id for block in tx.blocks.list()]
-                first = tx.blocks.list(label="human", limit=2)
-                rest = tx.blocks.list(label="human", limit=2, after=first[-1].id)
+                every = [block.id for block in tx.blocks.page(where=BlockFilter())]
+                first = tx.blocks.page(where=BlockFilter(label="human"), limit=2)
+                rest = tx.blocks.page(where=BlockFilter(label="human"), limit=2, after=first[-1].id)
                 return (
-                    [block.label for block in tx.blocks.list(limit=3)],
+                    [block.label for block in tx.blocks.page(where=BlockFilter(), limit=3)],
                     [every.index(block.id) for block in first],
                     [every.index(block.id) for block in rest],
                 )
@@ -457,7 +457,9 @@ class BlockContract(Contract):
             await store.write(lambda tx: tx.blocks.isolate(agent_id, 1, "human", None))
             await store.write(lambda tx: tx.blocks.isolate(agent_id, 1, "mood", None))
 
-            assert await store.read(lambda tx: [block.id for block in tx.blocks.list()]) == [second.id]
+            assert await store.read(lambda tx: [block.id for block in tx.blocks.page(where=BlockFilter())]) == [
+                second.id
+            ]
             assert await store.read(lambda tx: tx.blocks.list_isolated(agent_id, 1)) == {"human": None, "mood": None}
 
     async def test_a_conversation_shows_its_own_in_place_of_the_agents(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.blocks import DEFAULT_LIMIT_CHARS
+from perdure.core.blocks import DEFAULT_LIMIT_CHARS, BlockFilter
 from perdure.core.errors import AlreadyExists, BlockLimitExceeded, InvalidInput, NameInvalid, NotFound
 from perdure.core.ids import BlockId
 from perdure.domain.agents.units import NewAgent, create_agent
@@ -95,7 +95,7 @@ async def test_an_agent_that_cannot_be_made_leaves_nothing(changes: dict[str, An
     with pytest.raises(error):
         await store.write(create_agent, new, ids=ids, author=USER, at=START)
 
-    assert await store.read(lambda tx: (list(tx.agents.list()), list(tx.blocks.list()))) == ([], [])
+    assert await store.read(lambda tx: (list(tx.agents.list()), list(tx.blocks.page(where=BlockFilter())))) == ([], [])
 
 
 @pytest.mark.parametrize("name", ["Ada", "Ada's helper-2_b", "艾达", "x" * 200])

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.agents import Agent
+from perdure.core.blocks import BlockFilter
 from perdure.core.ids import AgentId, BlockId, ConversationId
 from perdure.core.messages import Message
 from perdure.storage.tx import Tx
@@ -132,7 +133,9 @@ async def test_agents_and_blocks_come_in_pages_too(count: int, limit: int) -> No
         while page := tx.agents.list(limit=limit, after=found_agents[-1] if found_agents else None):
             found_agents += [agent.id for agent in page]
         found_blocks: list[BlockId] = []
-        while block_page := tx.blocks.list(limit=limit, after=found_blocks[-1] if found_blocks else None):
+        while block_page := tx.blocks.page(
+            where=BlockFilter(), limit=limit, after=found_blocks[-1] if found_blocks else None
+        ):
             found_blocks += [block.id for block in block_page]
         return list(found_agents), list(found_blocks)
 

@@ -133,14 +133,6 @@ class Blocks(Table):
         """Raises: NotFound."""
         delete_shared(self._db, self._org_id, "blocks", OwnId(self.get(block_id).id))
 
-    def list(self, *, label: str | None = None, limit: int = 50, after: BlockId | None = None) -> Sequence[Block]:
-        """Oldest first."""
-        where = Conditions("org_id = :org_id")
-        where.equal("label", label)
-        where.add("number > (SELECT number FROM blocks WHERE id = ? AND org_id = :org_id)", after)
-        sql = f"SELECT {_BLOCK.columns} FROM blocks WHERE {where} ORDER BY number LIMIT :limit"
-        return [_BLOCK.read(row) for row in self._rows(sql, limit=limit, **where.params)]
-
     def page(
         self,
         *,
