@@ -384,7 +384,7 @@ async def test_the_context_keeps_its_promises(world: World, history: Sequence[Sa
 def played_with_all_of_it() -> Played:
     """A small window, large results of all kinds, edits, and many turns: evictions, merges and stubs happen."""
     history: list[Say | Outside] = []
-    for number in range(60):
+    for number in range(40):
         kind = KINDS[number % len(KINDS)]
         call = Answer("dump", kind, 300 * (number % 7) + (9_000 if number % 11 == 0 else 0), number)
         history.append(Say(kind, 200 + 40 * (number % 13), number, (call, Answer("remember", seed=number % 9), call)))

@@ -1,7 +1,8 @@
 """Programs in processes of their own that start in milliseconds: forks of a Python that has imported Perdure.
 
 What a program prints, reads, leaves behind and exits with is what it would be from a cold start, which costs a second
-of CPU, nearly all of it imports. What is about starting itself (imports, signals, terminals) takes a cold one.
+of CPU, nearly all of it imports. Of what is about starting itself (imports, signals, terminals), one test of each
+kind takes a cold one.
 """
 
 from __future__ import annotations
