@@ -219,6 +219,8 @@ class ForgettingContract(Contract):
             correction = await store.read(lambda tx: tx.corrections.get(agent.id, 1))
             assert (correction.text, correction.items, correction.undone_at) == ("x\x00", 3, None)
             assert await store.read(lambda tx: tx.corrections.items(correction, limit=2)) == items[:0:-1]
+            of = await store.read(lambda tx: tx.corrections.list_of(agent.id, items[0].kind, items[0].id))
+            assert of[0] == (correction, items[0])
             await store.write(lambda tx: tx.corrections.drop_items(correction, 2))
             assert await store.read(lambda tx: tx.corrections.items(correction)) == items[:1]
             ended = await store.write(lambda tx: tx.corrections.end(correction, at=LATER))

@@ -172,6 +172,8 @@ class Values:
             "mentions.list_agents.owner_id": of.block.id,
             "mentions.has_waiting_file.archive_id": of.folder.archive_id,
             "corrections.get.number": of.correction.number,
+            "corrections.list_of.kind": "block",
+            "corrections.list_of.id": of.block.id,
             "erasures.get.number": of.erasure.number,
             "callbacks.put.due": of.due,
             "callbacks.put.callback": replace(of.due.callback, url="https://stolen.example"),

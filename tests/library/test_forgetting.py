@@ -104,6 +104,22 @@ async def test_an_erased_store_has_no_faults(tmp_path: Path) -> None:
     assert (comparison.faults, bytes_left(path)) == ([], [])
 
 
+async def test_a_replay_of_an_erased_text_says_that_it_is_redacted(tmp_path: Path) -> None:
+    """The model is sent "[redacted]", and the end of the replay says so; that of another run does not."""
+    model = ScriptedModel(says("Noted."), says("Hello."))
+    async with await AsyncPerdure.open(tmp_path / "agents.db", models={"test/model": model}) as perdure:
+        agent = await perdure.create_agent("ada", model="test/model")
+        first = await agent.send(f"Remember: {CANARY}")
+        other = await perdure.create_agent("bob", model="test/model")
+        second = await other.send("hello")
+        await agent.forget(CANARY, erase=True)
+
+        replay = await perdure.services.replays.replay(first.run_id)
+        assert "[redacted]" in replay.end
+        assert model.requests[-1].messages[-1].text == "Remember: [redacted]"
+        assert "[redacted]" not in (await perdure.services.replays.replay(second.run_id)).end
+
+
 def test_forgetting_takes_it_out_of_view_and_undo_brings_it_back(told: tuple[Perdure, Agent, Path]) -> None:
     """Blocks, archive, messages and summaries; the old versions stay, so that it can come back."""
     _, agent, _ = told

@@ -177,3 +177,17 @@ async def test_the_blocks_of_an_answer_stand_in_the_order_of_the_agents_blocks(l
 
     assert isinstance(origin, AnswerOrigin)
     assert [block.label for block in origin.blocks] == [block.label for block in await agent.blocks.list()]
+
+
+async def test_why_lists_later_corrections_of_a_passage(agent: AsyncAgent) -> None:
+    """The first write with what it said then, and each correction that is not undone."""
+    passage = await memory_of(agent, "Rex")
+    await agent.update_passage(passage.id, text="Rex is a cat.")  # type: ignore[arg-type]
+    await agent.update_passage(passage.id, text="Rex is a parrot.")  # type: ignore[arg-type]
+
+    why = await memory_of(agent, "Rex is")
+
+    assert [write.text for write in why.writes] == [passage.text, "Rex is a cat.", "Rex is a parrot."]
+    assert [write.author_id for write in why.writes[1:]] == ["correction 1", "correction 2"]
+    await agent.undo()
+    assert [write.text for write in (await memory_of(agent, "Rex is")).writes] == [passage.text, "Rex is a cat."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import Literal
 
@@ -9,6 +10,7 @@ from perdure.core.blocks import Author, Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.errors import NotFound
 from perdure.core.events import MemoryEdited, MessageAdded
+from perdure.core.forgetting.values import Correction, CorrectionItem
 from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.messages import CompactionNote, Message
 from perdure.core.nodes import SummaryNode, node_handle
@@ -182,17 +184,33 @@ class MemoryOrigins:
             run_id, message_id = source.get("run_id"), source.get("message_id")
             kind = "agent" if run_id is not None else "user"
             author = Author(kind=kind, id=agent_id, agent_id=agent_id, run_id=run_id, message_id=message_id)
-        write = self._write(author, passage, passage.text, call_id=self._call_of_passage(author, passage))
+        later = self._corrections_of(passage)
+        texts = [json.loads(item.before)["text"] for _, item in later] + [passage.text]
+        write = self._write(author, passage, texts[0], call_id=self._call_of_passage(author, passage))
+        corrected = [
+            Write(at=correction.created_at, author="user", author_id=f"correction {correction.number}", text=text)
+            for (correction, _), text in zip(later, texts[1:], strict=True)
+        ]
         messages = self._captured(passage) if captured else ()
         return MemoryOrigin(
             kind="passage",
             id=passage.id,
             text=passage.text,
-            writes=(write,),
+            writes=(write, *corrected),
             stands_for=messages,
             message_count=len(messages),
             source=dict(source),
         )
+
+    def _corrections_of(self, passage: Passage) -> list[tuple[Correction, CorrectionItem]]:
+        """The corrections of a passage by people, but for its making, in order."""
+        found = [
+            one
+            for agent_id in self.tx.mentions.list_agents("archives", passage.archive_id)
+            for one in self.tx.corrections.list_of(agent_id, "passage", passage.id)
+            if one[1].before
+        ]
+        return sorted(found, key=lambda one: one[0].created_at)
 
     def _call_of_passage(self, author: Author, passage: Passage) -> str | None:
         """The call whose result names the passage."""

@@ -17,7 +17,7 @@ from perdure.core.runs import NO_USAGE, Run, Step, Usage
 from perdure.core.tools.loops import split_arguments
 from perdure.library.checks import check_text
 from perdure.library.services.runs import find_run, list_run_messages
-from perdure.library.services.steps import build_request, prices_of
+from perdure.library.services.steps import build_request, is_redacted, prices_of
 from perdure.storage.tx import Tx
 
 
@@ -80,11 +80,12 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """A step with its request and its stored answer."""
+    """A step with its request and its stored answer; `redacted`: a text was erased from the request since."""
 
     step: Step
     request: ModelRequest
     parts: tuple[Part, ...]
+    redacted: bool
 
 
 class ReplayService:
@@ -140,6 +141,8 @@ class ReplayService:
             steps.append(ReplayStep(step_id=record.step.id, old=old, new=self._answer(handle, parts, reply.usage)))
             if end:
                 break
+        if any(record.redacted for record in recorded[: len(steps)]):
+            end += "; a text that was erased since the run reads [redacted] in what was sent"
         return Replay(run_id=run_id, old_model=recorded[0].step.model, new_model=handle, steps=steps, end=end)
 
     async def export(self, run_id: RunId, agent_id: AgentId | None = None) -> Mapping[str, Any]:
@@ -187,7 +190,11 @@ def _load_recorded(tx: Tx, run_id: RunId, agent_id: AgentId | None) -> Sequence[
     if not used:
         raise Conflict(f"{run_id} has made no request, so there is none to send again")
     said = {message.step_id: message.parts for message in list_run_messages(tx, run) if message.role == "assistant"}
-    return [_Recorded(step, build_request(tx, step)[1], said.get(step.id, ())) for step in used]
+    requests = [build_request(tx, step)[1] for step in used]
+    return [
+        _Recorded(step, request, said.get(step.id, ()), is_redacted(tx, step, request))
+        for step, request in zip(used, requests, strict=True)
+    ]
 
 
 def _match_calls(old: Sequence[Part], new: tuple[Part, ...], *, is_last: bool) -> tuple[tuple[Part, ...], str]:

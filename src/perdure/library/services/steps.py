@@ -330,7 +330,7 @@ def explain_step(
     """A step's view and request, built from the log, and the costs of its parts. Raises: ReplayMismatch."""
     view, request = build_request(tx, step)
     explanation = explain(step, view, prices=prices_of(step.model, models), counter=counter)
-    return view, request, replace(explanation, redacted=_is_redacted(tx, step, request))
+    return view, request, replace(explanation, redacted=is_redacted(tx, step, request))
 
 
 def prices_of(model: str, models: ModelRegistry) -> Prices:
@@ -359,12 +359,12 @@ def build_request(tx: Tx, step: Step) -> tuple[View, ModelRequest]:
         else ModelOptions()
     )
     request = assemble(step.model, view, recipe, options=options)
-    if recipe.digest and (rebuilt := digest_of(request)) != recipe.digest and not _is_redacted(tx, step, request):
+    if recipe.digest and (rebuilt := digest_of(request)) != recipe.digest and not is_redacted(tx, step, request):
         raise ReplayMismatch(step.id, recorded=recipe.digest, rebuilt=rebuilt)
     return view, request
 
 
-def _is_redacted(tx: Tx, step: Step, request: ModelRequest) -> bool:
+def is_redacted(tx: Tx, step: Step, request: ModelRequest) -> bool:
     """Whether a text was erased from the request after it was sent; it reads "[redacted]" there."""
     return tx.erasures.has_erased(step.agent_id, since=step.created_at) and REDACTED.encode() in canonical(request)
 

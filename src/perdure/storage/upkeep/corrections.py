@@ -21,6 +21,7 @@ from perdure.storage.database.row_format import (
     insert_into,
     iso,
     load,
+    storable,
 )
 from perdure.storage.tables.table import OWN_AGENT, Table, first, own_agent
 
@@ -99,6 +100,19 @@ class Corrections(Table):
             limit=limit,
         )
         return [_ITEM.read(row) for row in rows]
+
+    def list_of(self, agent_id: AgentId, kind: str, id: str) -> Sequence[tuple[Correction, CorrectionItem]]:
+        """The agent's corrections of one thing that are not undone, the oldest first."""
+        rows = self._rows(
+            f"SELECT {_CORRECTION.columns_of('c')}, {_ITEM.columns_of('i')} FROM correction_items i JOIN corrections c"
+            " ON c.agent_id = i.agent_id AND c.number = i.number WHERE i.agent_id = :agent_id AND i.kind = :kind"
+            f" AND i.id = :id AND {OWN_AGENT} ORDER BY i.number, i.seq",
+            agent_id=agent_id,
+            kind=kind,
+            id=storable(id),
+        )
+        size = len(_CORRECTION.columns.split(", "))
+        return [(_CORRECTION.read(row[:size]), _ITEM.read(row[size:])) for row in rows]
 
     def drop_items(self, correction: Correction, count: int) -> None:
         """Remove the last items, which were undone."""
