@@ -35,6 +35,24 @@ class RaceContract(Contract):
             assert sorted(added) == [False, True]
             assert len(await one.read(lambda tx: tx.runs.list(agent.id))) == 1
 
+    async def test_who_locks_the_names_decides_alone(self) -> None:
+        """Of two who add an agent if there is none of its name, one does."""
+        async with self.open_store() as one, self.open_store() as other:
+            looked = (threading.Event(), threading.Event())
+
+            def add_the_only_ada(tx: Tx, index: int) -> bool:
+                tx.agents.lock_names()
+                there = tx.agents.find_by_name("ada") is not None
+                looked[index].set()
+                looked[1 - index].wait(WAIT_S)
+                if not there:
+                    self.add_agent(tx, "ada")
+                return not there
+
+            added = await asyncio.gather(one.write(add_the_only_ada, 0), other.write(add_the_only_ada, 1))
+
+            assert sorted(added) == [False, True]
+
     async def test_units_that_lock_each_other_out_are_both_carried_out(self) -> None:
         """Each holds what the other wants next: one is given up and run again, and its caller learns nothing of it."""
         async with self.open_store() as one, self.open_store() as other:

@@ -61,16 +61,17 @@ def test_an_agent_has_blocks_and_memory_tools_from_the_start(tmp_path: Path) -> 
         assert agent.info.model in perdure.models
 
 
-def test_a_name_that_is_not_there_is_answered_with_those_that_are(tmp_path: Path) -> None:
+async def test_a_name_that_is_not_there_is_answered_with_those_that_are(tmp_path: Path) -> None:
     """The error for an unknown agent names the known ones, each name once, or says that there is none."""
-    with open_sync(tmp_path / "agents.db") as perdure:
+    async with await open_async(tmp_path / "agents.db") as perdure:
         with pytest.raises(NotFound, match="there is none yet"):
-            perdure.agent("helpr")
-        perdure.create_agent("helper")
-        perdure.create_agent("planner")
-        perdure.create_agent("other").update(name="helper")
+            await perdure.agent("helpr")
+        await perdure.create_agent("helper")
+        await perdure.create_agent("planner")
+        other = await perdure.create_agent("other")
+        await perdure.services.agents.update(other.id, {"name": "helper"})  # as over HTTP
         with pytest.raises(NotFound, match=r"'helpr' not found: there are 'helper', 'planner'$"):
-            perdure.agent("helpr")
+            await perdure.agent("helpr")
 
 
 def test_agents_are_listed_newest_first_and_found_by_id(tmp_path: Path) -> None:

@@ -28,6 +28,18 @@ def test_create_agent_refuses_a_name_that_exists(tmp_path: Path) -> None:
         assert len(perdure.agents()) == 1
 
 
+def test_an_agent_is_not_renamed_to_a_name_that_exists(tmp_path: Path) -> None:
+    """Its own name, with other fields, is no change of it."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        perdure.create_agent("helper")
+        planner = perdure.create_agent("planner")
+        with pytest.raises(AlreadyExists, match=r"agent 'helper' exists already: choose another name$"):
+            planner.update(name="helper")
+
+        assert planner.update(name="planner", description="Plans.").update(name="guide").name == "guide"
+        assert [agent.name for agent in perdure.agents()] == ["guide", "helper"]
+
+
 def test_agents_without_a_name_get_a_number(tmp_path: Path) -> None:
     """No two of them have one name."""
     with open_sync(tmp_path / "agents.db") as perdure:

@@ -73,12 +73,12 @@ class AsyncAgent(
             changes: `name`, `model` (pinned; None: the default), `follows_default`, `system` (None: Perdure's own
                 prompt), `description`, `timezone`, `tags`, `metadata` and `settings`, replaced as a whole, `hidden`. A
                 missing field stays.
-        Raises: NotFound, NameInvalid, ModelNotFound, StoreError; InvalidInput: a value that can't be used, no such
-        field.
+        Raises: NotFound, NameInvalid, ModelNotFound, StoreError; AlreadyExists: another agent has this name;
+            InvalidInput: a value that can't be used, no such field.
         """
         if "model" in changes:
             changes |= await self._services.agents.model_changes(changes["model"])
-        return AsyncAgent(self._services, await self._services.agents.update(self.id, changes))
+        return AsyncAgent(self._services, await self._services.agents.update(self.id, changes, same_name="refuse"))
 
     async def search(
         self,

@@ -40,6 +40,7 @@ from perdure.storage.tx import Tx
 NAMED_AGENTS = 10
 
 NAME_HELPS = "choose another name, or use get_or_create_agent, which returns the agent that is there"
+RENAME_HELPS = "choose another name"
 
 SameName = Literal["allow", "refuse", "number"]
 
@@ -200,15 +201,27 @@ class AgentService:
         return await self._ports.store.read(lambda tx: tx.agents.count(where))
 
     async def update(
-        self, agent_id: AgentId, changes: Changes, *, belongings: Belongings = NO_BELONGINGS, author: Author = USER
+        self,
+        agent_id: AgentId,
+        changes: Changes,
+        *,
+        belongings: Belongings = NO_BELONGINGS,
+        author: Author = USER,
+        same_name: Literal["allow", "refuse"] = "allow",
     ) -> Agent:
-        """The agent as changed, from its next model call on. Raises: NotFound, NameInvalid, InvalidInput."""
+        """The agent as changed, from its next model call on.
+
+        Raises: NotFound, NameInvalid, InvalidInput; AlreadyExists: its name, if that is to be refused.
+        """
         inputs = self._ports.inputs()
 
         def update(tx: Tx) -> Agent:
             tx.agents.lock(agent_id)
             before = tx.agents.get(agent_id)
             fields = changes(before) if callable(changes) else changes
+            name = fields.get("name")
+            if isinstance(name, str) and name != before.name:  # what is no text is refused below
+                _name_for(tx, name, same_name, helps=RENAME_HELPS)
             agent = update_agent(tx, agent_id, fields, author=author, at=inputs.now)
             self._set_belongings(tx, agent_id, belongings, at=inputs.now)
             if belongings != NO_BELONGINGS or agent.settings_revision != before.settings_revision:
@@ -278,12 +291,15 @@ class AgentService:
             replace_secrets(tx, agent_id, belongings.secrets, cipher=self._ports.cipher, at=at)
 
 
-def _name_for(tx: Tx, name: str, same_name: SameName) -> str:
-    """The name that a new agent gets. Raises: AlreadyExists."""
-    if same_name == "allow" or tx.agents.find_by_name(name) is None:
+def _name_for(tx: Tx, name: str, same_name: SameName, *, helps: str = NAME_HELPS) -> str:
+    """The name that an agent gets. Raises: AlreadyExists."""
+    if same_name == "allow":
+        return name
+    tx.agents.lock_names()
+    if tx.agents.find_by_name(name) is None:
         return name
     if same_name == "refuse":
-        raise AlreadyExists("agent", name, helps=NAME_HELPS)
+        raise AlreadyExists("agent", name, helps=helps)
     numbered = (f"{name} {number}" for number in itertools.count(2))
     return next(one for one in numbered if tx.agents.find_by_name(one) is None)
 

@@ -76,8 +76,8 @@ class Agent(Sending, History, Conversations, Archival, Corrections, Steps, Runs)
             changes: `name`, `model` (pinned; None: the default), `follows_default`, `system` (None: Perdure's own
                 prompt), `description`, `timezone`, `tags`, `metadata` and `settings`, replaced as a whole, `hidden`. A
                 missing field stays.
-        Raises: NotFound, NameInvalid, ModelNotFound, StoreError; InvalidInput: a value that can't be used, no such
-        field.
+        Raises: NotFound, NameInvalid, ModelNotFound, StoreError; AlreadyExists: another agent has this name;
+            InvalidInput: a value that can't be used, no such field.
         """
         return Agent(self._portal, self._portal.run(self._inner.update(**changes)))
 

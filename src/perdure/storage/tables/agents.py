@@ -98,6 +98,11 @@ class Agents(Table):
         if self._db.for_update:
             own_agent(self._db, self._org_id, agent_id, lock=True)
 
+    def lock_names(self) -> None:
+        """Keep others from adding agents until the end of this transaction, in a database with concurrent writers."""
+        if self._db.for_update:
+            self._db.rows(f"SELECT value FROM counters WHERE name = 'number'{self._db.for_update}", {})
+
     def find_by_name(self, name: str) -> Agent | None:
         """The newest agent of this name."""
         return self._newest("a.name = :name", "a.number", name=storable(name))
