@@ -34,9 +34,12 @@ def test_a_text_is_forgotten_undone_and_erased(tmp_path: Path) -> None:
     listed = run_inside(tmp_path, "undo", "ann", "--list")
     assert ("undone" in listed.stdout, "`perdure undo ann NUMBER` undoes" in listed.stderr) == (True, True)
 
+    (tmp_path / "chat_history").write_text("\n# 1\n+tea?\n\n# 2\n+the key is\n+under the pot\n")
     erased = json.loads(run_inside(tmp_path, "forget", "ann", "key is under", "--erase", "--yes", "--json").stdout)
     assert (erased["erased"], erased["correction"]) == (True, None)
     assert not any(b"key is under" in file.read_bytes() for file in tmp_path.iterdir())
+    assert "+tea?" in (tmp_path / "chat_history").read_text()
+    assert "under" not in (tmp_path / "chat_history").read_text()
     nowhere = run_inside(tmp_path, "forget", "ann", "key is under")
     assert "stands nowhere" in nowhere.stdout
 

@@ -17,11 +17,26 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.utils import is_dumb_terminal
 
+from perdure.core.forgetting.redaction import Redactor
+
 HISTORY_FILE = "chat_history"
 DOUBLE_INTERRUPT_S = 2.0
 
 # Otherwise the terminal is asked for its cursor position, and its answer can arrive as typed text during a run.
 os.environ.setdefault("PROMPT_TOOLKIT_NO_CPR", "1")
+
+
+def drop_typed(folder: Path, text: str) -> None:
+    """Remove what was typed with this text from the history file. Raises: OSError."""
+    file, redactor = folder / HISTORY_FILE, Redactor(text)
+    typed = list(_History(file).load_history_strings())[::-1]
+    kept = [one for one in typed if not redactor.finds(one)]
+    if len(kept) < len(typed):
+        anew = _History(file.with_name(f"{HISTORY_FILE}.new"))
+        Path(anew.filename).write_text("")  # type: ignore[arg-type]  # we gave it a path
+        for one in kept:
+            anew.store_string(one)
+        Path(anew.filename).replace(file)  # type: ignore[arg-type]
 
 
 class PromptLines:

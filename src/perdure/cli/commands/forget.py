@@ -62,6 +62,10 @@ async def forget(view: View, *, agent: str, text: str, erase: bool, yes: bool) -
         confirm(view, question, action=action, yes=yes)
         with progress_bar() as progress:
             result = await corrections.forget(target.id, text, erase_text=erase, progress=progress)
+        if erase:
+            from perdure.cli.chat.prompt import drop_typed  # it loads slowly
+
+            drop_typed(perdure.app.settings.store_path.parent, preview.text)
         view.show(forget_shape(target, preview, result), *forget_view(result))
         if result.correction is not None:
             view.hint(f"`perdure undo {shell_word(target.name)} {result.correction.number}` brings it back.")
