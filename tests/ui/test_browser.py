@@ -220,7 +220,7 @@ async def test_pages_follow_what_happens_elsewhere(chromium: Browser, tmp_path: 
             await agent.blocks.append("human", "Likes tea.")
             await page.wait_for_selector("textarea:has-text('Likes tea.')")
             await agent.archive("The garden has a pear tree.")
-            await page.wait_for_selector("textarea:has-text('pear tree')")
+            await page.wait_for_selector("td:has-text('pear tree')")
     assert seen.problems == []
 
 

@@ -158,6 +158,36 @@ async def test_a_file_is_uploaded_to_a_new_folder() -> None:
     assert [file["name"] for file in twin["files"]] == ["plan.md"]
 
 
+async def test_an_archive_is_exported_checked_and_imported() -> None:
+    """A check changes nothing; a second import skips what is there; a wrong line is named."""
+    async with dashboard() as (client, library), dashboard() as (other, there):
+        agent = await library.create_agent("Ada")
+        await agent.archive("The garden has a pear tree.")
+        (archive,) = (await client.get("/data?format=json")).json()["archives"]
+        lines = (await client.get(f"/data/archives/{archive['id']}")).content
+        file = {"file": ("ada.jsonl", lines)}
+        check = await other.post("/data/archives", files=file, data={"choice": "check"})
+        before = (await other.get("/data?format=json")).json()["archives"]
+        imported = await other.post("/data/archives", files=file, data={"choice": "import"})
+        again = await other.post("/data/archives", files=file, data={"choice": "import"})
+        wrong = await other.post("/data/archives", files={"file": ("x", b"{\xff")}, data={"choice": "import"})
+        after = [archive.name for archive in await there.archives.list()]
+
+    assert "ada.jsonl holds 1 passage. Nothing was imported yet." in text_of(check.text) and before == []
+    assert "Imported 1 passage into" in text_of(imported.text) and "1 were there already" in text_of(again.text)
+    assert after == [archive["name"]]
+    assert wrong.status_code == 422 and "line 1" in text_of(wrong.text)
+
+
+async def test_the_settings_say_what_the_sandbox_contains() -> None:
+    async with dashboard() as (client, _):
+        twin = (await client.get("/settings?format=json")).json()["sandbox"]
+        page = text_of((await client.get("/settings")).text)
+
+    assert twin["summary"].rstrip(".").lower() in page.lower()
+    assert all(measure["meaning"] in page for measure in twin["measures"])
+
+
 async def test_pages_run_no_text_of_others() -> None:
     """Every text is escaped, and the policy lets only this server's files run."""
     script = calls("memory_insert", label="human", new_str=HOSTILE, new_string=HOSTILE)

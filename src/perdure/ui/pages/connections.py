@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from difflib import unified_diff
+
 from starlette.requests import Request
 
+from perdure.core.errors import NotFound
 from perdure.core.ids import McpServerId, ProviderId
-from perdure.core.mcp import McpTool
+from perdure.core.mcp import Definition, McpTool
 from perdure.core.providers import ProviderFilter
 from perdure.core.text.plural import plural
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.providers import ProviderFields
+from perdure.ui.format import pretty
 from perdure.ui.render import Data, Notice, Pages, field_of, form_of
 
 PROVIDERS_MAX = 200
@@ -77,9 +82,27 @@ def _mcp_tool_shape(tool: McpTool) -> Data:
         "changed": changed,
         "gone": tool.seen is None,
         "description": "" if tool.seen is None else tool.seen.description,
-        "before": tool.pinned.description if changed and tool.pinned is not None else None,
+        "difference": _definition_diff(tool.pinned, tool.seen) if changed and tool.pinned and tool.seen else None,
         "problem": tool.problem,
     }
+
+
+def _definition_diff(before: Definition, now: Definition) -> str:
+    """What a server has changed in the definition of a tool since it was approved: description, schema and hints."""
+    old, new = (pretty(asdict(one)).split("\n") for one in (before, now))
+    return "\n".join(list(unified_diff(old, new, lineterm=""))[2:])
+
+
+@pages.post("/connections/found/{name}/check", shows=connections)
+async def check_found(request: Request, library: AsyncPerdure) -> Notice:
+    """Ask a provider of the environment, or of this machine, for its models."""
+    name = request.path_params["name"]
+    if name not in {endpoint.provider for endpoint in library.app.models.endpoints}:
+        raise NotFound("provider", name)
+    listing = await library.app.models.load_listing(name)
+    if listing.problem:
+        return Notice(f"{name} does not answer as it should: {listing.problem}", is_error=True)
+    return Notice(f"{name} answers, and lists {plural(len(listing.models), 'model')}.")
 
 
 @pages.post("/connections/providers", shows=connections)

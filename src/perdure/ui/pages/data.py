@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+from typing import BinaryIO
+
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ArchiveId, FolderId
+from perdure.core.text.plural import plural
 from perdure.domain.files.folders import FolderChanges
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.transfer import check_lines
 from perdure.ui.render import HEADERS, Data, Notice, Pages, field_of, form_of
 
 FOLDERS_MAX, FILES_MAX, ARCHIVES_MAX = 100, 100, 100
@@ -85,6 +91,34 @@ async def delete_folder(request: Request, library: AsyncPerdure) -> Notice:
     """Delete a folder with its files."""
     await library.services.folders.delete(FolderId(request.path_params["folder_id"]))
     return Notice("The folder was deleted with its files.", location="/data")
+
+
+@pages.post("/data/archives", shows=data)
+async def import_archive(request: Request, library: AsyncPerdure) -> Notice:
+    """Import archives from a file that `export` wrote, or with `choice` `check` only say what it holds."""
+    async with request.form() as form:
+        file = form.get("file")
+        if not isinstance(file, UploadFile) or not file.filename:
+            raise InvalidInput("file: no file was chosen")
+        count = await asyncio.to_thread(check_lines, _lines(file.file))
+        if form.get("choice") == "check":
+            return Notice(f"{file.filename} holds {plural(count, 'passage')}. Nothing was imported yet.")
+        found = await library.services.transfer.import_archives(_lines(file.file))
+    names = ", ".join(archive.name for archive in found.archives)
+    skipped = f"; {found.skipped:,} were there already" if found.skipped else ""
+    return Notice(
+        f"Imported {plural(found.imported, 'passage')} into {names}{skipped}. Attach it to an agent to use it."
+    )
+
+
+def _lines(file: BinaryIO) -> Iterator[str]:
+    """The lines of a file, from its beginning. Raises: InvalidInput: it is no text."""
+    file.seek(0)
+    for number, line in enumerate(file, 1):
+        try:
+            yield line.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"line {number}: it is no text in UTF-8 ({error.reason})") from error
 
 
 async def export(request: Request) -> Response:

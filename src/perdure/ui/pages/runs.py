@@ -49,7 +49,20 @@ async def runs(request: Request, library: AsyncPerdure) -> Data:
         "statuses": list(STATUSES),
         "runs": [run_shape(run) | {"agent": names[run.key.agent_id]} for run in found],
         "after": after_of(found, RUNS_MAX),
+        "plot": _tokens_plot(found),
     }
+
+
+def _tokens_plot(found: Sequence[Run]) -> Data | None:
+    """The tokens of runs over time, oldest first; None: too few of them make no plot."""
+    ordered = [run for run in reversed(found) if run.usage.input_tokens]
+    values = {
+        "sent": [run.usage.input_tokens for run in ordered],
+        "from the cache": [run.usage.cached_input_tokens for run in ordered],
+        "answered": [run.usage.output_tokens for run in ordered],
+    }
+    series = [{"label": label, "values": numbers, "unit": ""} for label, numbers in values.items()]
+    return {"x": [run.created_at.timestamp() for run in ordered], "series": series} if len(ordered) >= 3 else None
 
 
 async def agent_names(library: AsyncPerdure, agent_ids: list[AgentId]) -> dict[AgentId, str]:

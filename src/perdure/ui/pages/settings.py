@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 from starlette.requests import Request
 
@@ -35,8 +35,16 @@ async def settings(request: Request, library: AsyncPerdure) -> Data:
                 "is_set": is_set,
             }
         )
+    isolation = await library.app.sandbox.isolation()
     return {
         "title": "Settings",
+        "sandbox": {
+            "summary": isolation.summary,
+            "enough": isolation.enough,
+            "unsafe": isolation.unsafe,
+            "network": current.sandbox_network == "on",
+            "measures": [asdict(measure) for measure in isolation.measures],
+        },
         "version": VERSION,
         "key_needed": request.app.state.sessions.needed,
         "rows": sorted(rows, key=lambda row: not row["is_set"]),

@@ -41,6 +41,18 @@ function showMessage(data) {
   log().querySelector(":scope > .empty")?.remove();
 }
 
+// How full the window is, while the agent works.
+let barAsked = false;
+async function renewBar() {
+  if (barAsked) return;
+  barAsked = true;
+  const answer = await fetch(location.href);
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  barAsked = false;
+  const bar = page.querySelector(".context-bar");
+  if (answer.ok && bar) document.querySelector(".context-bar")?.replaceWith(document.adoptNode(bar));
+}
+
 function follow() {
   source?.close();
   source = null;
@@ -54,7 +66,7 @@ function follow() {
     if (stay) toEnd();
   });
   on("delta", showDelta);
-  on("message", showMessage);
+  on("message", (data) => { showMessage(data); renewBar(); });
   on("void", () => log().querySelectorAll(".live").forEach((live) => live.remove()));
   on("closed", () => {
     source.close();
