@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 
+from typer.main import get_command
+
+from perdure.cli.app import app
+from perdure.cli.root import Root
+from tests.support import mcp_raw_server
 from tests.support.library import open_sync
 from tests.support.programs import run_inside
 
@@ -89,12 +96,48 @@ def test_archives_are_given_taken_and_deleted(tmp_path: Path) -> None:
     assert ("ann's archive", ["ann"]) in remaining
 
 
-def test_a_deleted_conversation_is_named(tmp_path: Path) -> None:
-    """With what stays."""
-    with open_sync(tmp_path / "perdure.db") as store:
-        store.create_agent("ann").new_conversation()
+DELETIONS = {
+    "secret delete": (("TOKEN",), "Deleted secret 'TOKEN'. This can't be undone; `perdure secret set TOKEN`"),
+    "tool delete": (("roll",), "Deleted tool 'roll'. This can't be undone; `perdure tool add FILE.py`"),
+    "mcp delete": (("raw",), "Deleted MCP server 'raw' with 1 tool. This can't be undone; `perdure mcp add`"),
+    "file delete": (("a.txt", "docs"), "Deleted file 'a.txt' of folder 'docs'. This can't be undone; `perdure file"),
+    "folder delete": (("docs",), "Deleted folder 'docs' with 0 files. This can't be undone; `perdure file upload`"),
+    "archive delete": (("house",), "Deleted archive 'house' with 1 passage. This can't be undone."),
+    "forget": (("ann", "under the pot"), "`perdure undo ann 1` brings it back."),
+    "conversation delete": (("1", "ann"), "Deleted conversation 1 of agent 'ann'. This can't be undone; memory blocks"),
+    "agent reset": (("ann",), "This can't be undone; `perdure chat ann` begins anew."),
+    "agent delete": (("ann",), "Deleted agent 'ann'. This can't be undone; its memory blocks"),
+}
+"""Command -> its arguments, and what it says at the end."""
 
-    result = run_inside(tmp_path, "conversation", "delete", "1", "ann", "--yes")
-    assert (
-        "Deleted conversation 1 of agent 'ann'. This can't be undone; memory blocks and archives stay." in result.stderr
-    )
+
+def test_whatever_takes_away_asks_first_and_says_how_to_undo_it(tmp_path: Path) -> None:
+    """Each command of the tree that does has a line above; without a terminal nothing is changed."""
+    root = get_command(app)
+    assert isinstance(root, Root)
+    tree = {name: root.get_command(None, name) for name in root.list_commands(None)}
+    names = [*tree, *(f"{noun} {verb}" for noun, group in tree.items() for verb in getattr(group, "commands", ()))]
+    assert {name for name in names if name.split()[-1] in ("delete", "remove", "reset", "forget")} == set(DELETIONS)
+    _store_one_of_each(tmp_path)
+
+    for name, (arguments, words) in DELETIONS.items():
+        unasked = run_inside(tmp_path, *name.split(), *arguments)
+        assert (unasked.returncode, "nothing was changed" in unasked.stderr) == (1, True), (name, unasked.stderr)
+        assert re.search(r"Pass --yes to (delete|forget|reset) the .+ without a prompt", unasked.stderr), name
+        done = run_inside(tmp_path, *name.split(), *arguments, "--yes")
+        assert (done.returncode, words in done.stderr) == (0, True), (name, done.stderr)
+
+
+def _store_one_of_each(home: Path) -> None:
+    """Store one of each thing that a command deletes."""
+    with open_sync(home / "perdure.db") as store:
+        ann = store.create_agent("ann", human="The key is under the pot.")
+        ann.new_conversation()
+        ann.send("Hello.")
+        store.archives.create("house").insert_many(["The jam is in the cellar."])
+        store.folders.create("docs").upload(b"one line\n", name="a.txt")
+        store.secrets.set("TOKEN", "value")
+        store.tools.upsert('def roll() -> int:\n    """Roll a die."""\n    return 4\n')
+        listing = home / "listing.json"
+        listing.write_text(json.dumps([{"name": "good", "inputSchema": {"type": "object"}}]))
+        store.mcp.add("raw", command=sys.executable, args=("-P", mcp_raw_server.__file__, str(listing)))

@@ -43,7 +43,7 @@ def test_a_server_is_added_listed_approved_and_removed(tmp_path: Path, web: Runn
     approved = run_inside(tmp_path, "mcp", "approve", "web", "look", "--yes")
     assert (approved.returncode, "1 pending: extra" in approved.stderr) == (0, True)
     web.state.unlink()
-    assert run_inside(tmp_path, "mcp", "delete", "web").returncode == 0
+    assert run_inside(tmp_path, "mcp", "delete", "web", "--yes").returncode == 0
 
     assert json.loads(run_inside(tmp_path, "mcp", "list", "--json").stdout) == []
     assert CANARY not in "".join((added.stderr, refreshed.stderr, refused.stdout, approved.stdout))

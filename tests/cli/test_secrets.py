@@ -19,11 +19,14 @@ def test_a_secret_is_set_from_stdin_listed_and_removed(tmp_path: Path) -> None:
     assert names.stdout.startswith("TOKEN ")
     (output,) = json.loads(run_inside(tmp_path, "secret", "list", "--json").stdout)
     assert output["name"] == "TOKEN"
-    assert run_inside(tmp_path, "secret", "delete", "TOKEN").returncode == 0
+    assert run_inside(tmp_path, "secret", "delete", "TOKEN", "--yes").returncode == 0
 
     assert json.loads(run_inside(tmp_path, "secret", "list", "--json").stdout) == []
-    again = run_inside(tmp_path, "secret", "delete", "TOKEN")
-    assert (again.returncode, again.stderr) == (1, "error: secret 'TOKEN' not found\n")
+    again = run_inside(tmp_path, "secret", "delete", "TOKEN", "--yes")
+    assert (again.returncode, again.stderr) == (
+        1,
+        "error: secret 'TOKEN' not found: `perdure secret list` lists them\n",
+    )
 
 
 def test_bad_input_is_told_and_makes_nothing(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_tool_is_added_tried_given_and_removed(tmp_path: Path, file: Path) -> 
     assert "def roll" in message
     assert "\ncustom; up to 5 s; no network; sees A\n" in message
     assert "no longer" in run_inside(home, "tool", "detach", "roll", "ann").stderr
-    assert run_inside(home, "tool", "delete", "roll").returncode == 0
+    assert run_inside(home, "tool", "delete", "roll", "--yes").returncode == 0
     assert json.loads(run_inside(home, "tool", "list", "--json").stdout) == []
     rows = run_inside(home, "tool", "list", "--all").stdout
     assert max(map(len, rows.splitlines())) < 250

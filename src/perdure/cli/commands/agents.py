@@ -74,7 +74,7 @@ async def delete_agent(view: View, *, agent: str, yes: bool) -> None:
 
 async def reset(view: View, *, agent: str, yes: bool) -> None:
     """Reset all conversations of an agent after a question."""
-    async with open_store(view, empty="there is no agent yet") as perdure:
+    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
         target = await perdure.agent(agent)
         question = (
             f"{plural(await target.message_count(), 'message')} of agent {target.name!r} will be out of its view, for"
@@ -82,3 +82,4 @@ async def reset(view: View, *, agent: str, yes: bool) -> None:
         )
         confirm(view, question, action="reset the agent", yes=yes)
         view.print(reset_view(await target.reset()))
+        view.hint(f"This can't be undone; `{chat_command(target)}` begins anew.")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.chat.session import Session
 from perdure.cli.chat.source import ListedLines
+from perdure.cli.commands.conversations import conversation_named
 from perdure.cli.views.pending import pending_shape, pending_text
 from perdure.cli.views.view import View
-from perdure.cli.work import open_store
+from perdure.cli.work import none_yet, open_store
 from perdure.core.answers import PendingCall
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId
@@ -62,7 +64,7 @@ async def _decide(
     arguments: str | None = None,
 ) -> int:
     """Approve or deny waiting calls, print the run that follows, and return the exit code."""
-    async with open_store(view, empty=NO_CALL) as perdure:
+    async with open_store(view, empty=none_yet("agent", name)) as perdure:
         agent = await perdure.agent(name)
         conversation_id = await _find_conversation(agent, perdure, call_id, conversation)
         session = Session(perdure, agent, ListedLines([]), view, conversation=conversation_id)
@@ -71,20 +73,12 @@ async def _decide(
 
 async def cancel(view: View, *, agent: str, conversation: str | None) -> None:
     """Cancel the runs of an agent that are queued, running, or stopped at a waiting call."""
-    async with open_store(view, empty=NOTHING) as perdure:
-        runs = await perdure.services.runs.cancel_all(
-            (await perdure.agent(agent)).id,
-            conversation=None if conversation is None else _conversation_id(conversation),
-            whole_agent=conversation is None,
-        )
+    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
+        target = await perdure.agent(agent)
+        line = None if conversation is None else (await conversation_named(target, conversation)).id
+        runs = await perdure.services.runs.cancel_all(target.id, conversation=line, whole_agent=line is None)
         view.print(*(f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}" for run in runs))
-        if not runs:
-            view.hint(NOTHING)
-
-
-def _conversation_id(option: str) -> ConversationId | None:
-    """The conversation that --conversation names; None: the agent's first."""
-    return None if option == "default" else ConversationId(option)
+        view.hint(f"`{chat_command(target)}` goes on." if runs else NOTHING)
 
 
 async def _find_conversation(
@@ -92,7 +86,7 @@ async def _find_conversation(
 ) -> ConversationId | None:
     """The conversation that the option names, else the one where the call waits or was decided; None: the first."""
     if option is not None:
-        return _conversation_id(option)
+        return (await conversation_named(agent, option)).id
     ids = {
         call.conversation_id: None
         for _, call in await perdure.services.approvals.list_all()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from perdure.cli.views.fold import local_time, plural, visible
 from perdure.cli.views.json import fields
 from perdure.cli.views.view import View
-from perdure.cli.work import confirm, open_store
+from perdure.cli.work import confirm, deleted, none_yet, open_store
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.mcp import Definition, InvalidEntry, McpServer, McpTool
 from perdure.core.secrets import REFERENCE
@@ -18,7 +18,6 @@ from perdure.core.text.line_diff import unified_diff
 from perdure.domain.mcp import ToolsByStatus
 
 NO_SERVER = "There are no MCP servers yet: `perdure mcp add NAME --url URL` registers one."
-NOT_FOUND = NotFound("MCP server", "", hint="there is none yet")
 NAMES_MAX = 8
 
 
@@ -92,7 +91,7 @@ def _server_line(server: McpServer, tools: Sequence[McpTool]) -> str:
 
 async def show_server(view: View, *, server: str) -> None:
     """Print a server's tools with their states."""
-    async with open_store(view, empty=NOT_FOUND) as perdure:
+    async with open_store(view, empty=none_yet("MCP server", server)) as perdure:
         state = await perdure.mcp.get(server)
         rows: list[tuple[str | None, ...]] = [
             (tool.name, tool.local_name, tool.tool_id, tool.status, tool.problem or None) for tool in state.tools
@@ -111,7 +110,7 @@ def _tool_line(tool: McpTool) -> str:
 
 async def refresh(view: View, *, server: str) -> None:
     """Read a server's tools again and print what changed."""
-    async with open_store(view, empty=NOT_FOUND) as perdure:
+    async with open_store(view, empty=none_yet("MCP server", server)) as perdure:
         view.show_status(f"connecting to {server}…")
         tools = await perdure.mcp.refresh(server)
         view.hint(_summary(tools))
@@ -123,7 +122,7 @@ async def refresh(view: View, *, server: str) -> None:
 
 async def approve(view: View, *, server: str, tools: Sequence[str] | None, yes: bool) -> None:
     """Show the differences, ask, and approve exactly what was shown."""
-    async with open_store(view, empty=NOT_FOUND) as perdure:
+    async with open_store(view, empty=none_yet("MCP server", server)) as perdure:
         known = await perdure.mcp.tools(server)
         names = {name for tool in known for name in (tool.name, tool.local_name)}
         if unknown := [name for name in tools or () if name not in names]:
@@ -141,11 +140,14 @@ async def approve(view: View, *, server: str, tools: Sequence[str] | None, yes: 
         view.hint(_summary(await perdure.mcp.approve(server, [tool.name for tool in waiting], expected=expected)))
 
 
-async def delete(view: View, *, server: str) -> None:
-    """Delete a server and its tools."""
-    async with open_store(view, empty=NOT_FOUND) as perdure:
-        await perdure.mcp.remove(server)
-        view.hint(f"Deleted {visible(server)} and its tools.")
+async def delete(view: View, *, server: str, yes: bool) -> None:
+    """Delete a server and its tools after a question."""
+    async with open_store(view, empty=none_yet("MCP server", server)) as perdure:
+        state = await perdure.mcp.get(server)
+        what = f"server {visible(state.server.name)!r} with {plural(len(state.tools), 'tool')}"
+        confirm(view, f"MCP {what} will be gone for good. Delete?", action="delete the MCP server", yes=yes)
+        await perdure.mcp.remove(state.server.id)
+        view.hint(deleted(f"MCP {what}", "`perdure mcp add` registers it again"))
 
 
 def difference(tool: McpTool) -> list[str]:

@@ -8,8 +8,8 @@ import sys
 from perdure.cli.views.fold import local_time, visible
 from perdure.cli.views.json import fields
 from perdure.cli.views.view import View
-from perdure.cli.work import none_yet, open_store
-from perdure.core.errors import InvalidInput
+from perdure.cli.work import confirm, deleted, none_yet, open_store
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.secrets import SECRET_VALUE_CHARS_MAX, check_secret
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.secrets import AsyncSecrets
@@ -39,11 +39,15 @@ async def list_secrets(view: View, *, agent: str | None) -> None:
             view.hint(NO_SECRET)
 
 
-async def delete_secret(view: View, *, name: str, agent: str | None) -> None:
-    """Delete a secret."""
+async def delete_secret(view: View, *, name: str, agent: str | None, yes: bool) -> None:
+    """Delete a secret after a question."""
     async with open_store(view, empty=none_yet("secret", name)) as perdure:
-        await (await _secrets_of(perdure, agent)).delete(name)
-        view.hint(f"Deleted {name}.")
+        secrets = await _secrets_of(perdure, agent)
+        if name not in [secret.name for secret in await secrets.list()]:
+            raise NotFound("secret", name, hint="`perdure secret list` lists them")
+        confirm(view, f"Secret {name!r} will be gone for good. Delete?", action="delete the secret", yes=yes)
+        await secrets.delete(name)
+        view.hint(deleted(f"secret {name!r}", f"`perdure secret set {name}` stores a value again"))
 
 
 async def _secrets_of(perdure: AsyncPerdure, agent: str | None) -> AsyncSecrets:

@@ -17,7 +17,7 @@ from perdure.cli.views.fold import fold, visible
 from perdure.cli.views.json import fields
 from perdure.cli.views.table import new_table
 from perdure.cli.views.view import View
-from perdure.cli.work import get_agent, load_all, none_yet, open_store
+from perdure.cli.work import confirm, deleted, get_agent, load_all, none_yet, open_store
 from perdure.core.errors import InvalidInput
 from perdure.core.tools.arguments import read_json
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
@@ -119,11 +119,16 @@ async def detach_tool(view: View, *, name: str, agent: str | None) -> None:
         view.hint(f"{owner.name} has {name} no longer; the tool itself stays.")
 
 
-async def delete_tool(view: View, *, name: str) -> None:
-    """Delete a tool."""
+async def delete_tool(view: View, *, name: str, yes: bool) -> None:
+    """Delete a tool after a question."""
     async with open_store(view, empty=none_yet("tool", name)) as perdure:
-        await perdure.tools.delete(name)
-        view.hint(f"Deleted {name}.")
+        tool = await perdure.tools.get(name)
+        agents = (await _agents_by_tool(perdure))[tool.spec.name]
+        also = f", also for {visible(', '.join(agents))}" if agents else ""
+        question = f"Tool {visible(tool.spec.name)!r} will be gone for good{also}. Delete?"
+        confirm(view, question, action="delete the tool", yes=yes)
+        await perdure.tools.delete(tool.id)
+        view.hint(deleted(f"tool {tool.spec.name!r}", "`perdure tool add FILE.py` makes it again"))
 
 
 def _read_source(file: Path) -> str:

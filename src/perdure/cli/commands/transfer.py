@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
 
 from perdure.cli.chat.agent_choice import chat_command
+from perdure.cli.commands.conversations import conversation_named
 from perdure.cli.lines import STDIN, InputLines, output_lines
 from perdure.cli.progress import progress_bar
 from perdure.cli.views.fold import plural
 from perdure.cli.views.view import View
 from perdure.cli.work import load_all, none_yet, open_store
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import ConversationId
 from perdure.domain.conversations.importing import ImportedMessage, imported_message
 from perdure.library.services.transfer import check_lines
 from perdure.settings import Settings
@@ -82,7 +82,7 @@ async def import_messages(view: View, *, agent: str, file: str, conversation: st
             if conversation == "new":
                 into = await target.new_conversation()
             else:
-                into = await target.find_conversation(None if conversation is None else ConversationId(conversation))
+                into = await conversation_named(target, conversation or "default")
             with progress_bar() as progress:
                 counts = await perdure.services.messages.import_messages(
                     target.id,

@@ -12,11 +12,11 @@ agent, memory, conversation, approval, run = (verbs() for _ in range(5))
 
 Label = Annotated[str, typer.Argument(metavar="LABEL", help="Label of the block, such as human.")]
 Number = Annotated[str, typer.Argument(metavar="NUMBER", help="Number or id of the conversation.")]
-RunName = Annotated[str, typer.Argument(metavar="ID", help="The id of the run.")]
+RunName = Annotated[str, typer.Argument(metavar="ID", help="The id of the run, or its beginning.")]
 OfCall = Annotated[str | None, typer.Argument(metavar="CALL", help="By default all that wait.")]
 InConversation = Annotated[
     str | None,
-    typer.Option("--conversation", metavar="ID", help="Where the call waits; 'default' is the first one."),
+    typer.Option("--conversation", metavar="NUMBER", help="Number or id of the one where the call waits."),
 ]
 
 
@@ -62,7 +62,7 @@ def reset(
 def cancel(
     agent: Agent,
     conversation: Annotated[
-        str | None, typer.Option("--conversation", metavar="ID", help="Only this one; 'default' is the first one.")
+        str | None, typer.Option("--conversation", metavar="NUMBER", help="Only this one; a number or id.")
     ] = None,
 ) -> None:
     """Cancel the runs of an agent and its waiting calls. No model is called."""
@@ -124,7 +124,7 @@ def import_messages(
     file: Annotated[str, typer.Argument(metavar="FILE", help="One JSON object a line, oldest first; - is stdin.")],
     conversation: Annotated[
         str | None,
-        typer.Option("--conversation", metavar="ID", help="Where they go: `new` creates one. By default the first."),
+        typer.Option("--conversation", metavar="NUMBER", help="Where they go, a number or id: `new` creates one."),
     ] = None,
 ) -> None:
     """Add messages from elsewhere to the history of an agent.
@@ -203,7 +203,7 @@ def replay_run(
 
 @command(run, "runs.fork_run", name="fork")
 def fork_run(
-    message_id: Annotated[str, typer.Argument(metavar="MESSAGE", help="The id of a message.")],
+    message_id: Annotated[str, typer.Argument(metavar="MESSAGE", help="The id of a message, or its beginning.")],
     before: Annotated[bool, typer.Option("--before", help="Leave the message itself out.")] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -75,7 +75,7 @@ def detach_tool(name: ToolName, agent: LastAgent = None) -> None:
 
 
 @command(tool, "tools.delete_tool", name="delete")
-def delete_tool(name: ToolName) -> None:
+def delete_tool(name: ToolName, yes: Yes = False) -> None:
     """Take a tool from all agents and delete it."""
 
 
@@ -149,7 +149,7 @@ def approve(
 
 
 @command(mcp, "mcp.delete", name="delete")
-def delete_server(server: Server) -> None:
+def delete_server(server: Server, yes: Yes = False) -> None:
     """Delete a server and its tools, also from all agents."""
 
 
@@ -167,7 +167,7 @@ def list_secrets(agent: SecretOwner = None, as_json: AsJson = False) -> None:
 
 
 @command(secret, "secrets.delete_secret", name="delete")
-def delete_secret(name: SecretName, agent: SecretOwner = None) -> None:
+def delete_secret(name: SecretName, agent: SecretOwner = None, yes: Yes = False) -> None:
     """Delete a secret."""
 
 
