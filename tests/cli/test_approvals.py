@@ -227,7 +227,7 @@ def test_a_command_that_is_given_again_ends_as_it_did(tmp_path: Path) -> None:
 
     assert (again.returncode, "As you like." in again.stdout) == (0, True), again.stderr
     assert (too_late.returncode, "call c2 was denied already" in too_late.stderr) == (1, True)
-    assert (unknown.returncode, "no call waits for you" in unknown.stderr) == (1, True)
+    assert (unknown.returncode, "waits for you: `perdure approval list`" in unknown.stderr) == (1, True)
 
 
 def test_one_message_that_stops_for_approval_has_an_exit_code_of_its_own(tmp_path: Path) -> None:

@@ -20,6 +20,13 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
 PAGE = 100
+MAKERS = {
+    "tool": ": `perdure tool add FILE.py` makes one",
+    "secret": ": `perdure secret set NAME` makes one",
+    "folder": ": `perdure file upload PATH --folder NAME` makes one",
+    "MCP server": ": `perdure mcp add NAME --url URL` registers one",
+}
+"""Kind -> what makes the first one."""
 NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"
 
 
@@ -76,7 +83,15 @@ def no_store(consequence: str) -> InvalidInput:
 
 def none_yet(kind: str, name: str) -> NotFound:
     """The error about a missing thing where there is no store yet."""
-    return NotFound(kind, name, hint="there is none yet")
+    hint = NO_AGENT if kind == "agent" else "there is none yet"
+    return NotFound(kind, name, hint=f"{hint}{MAKERS.get(kind, '')}")
+
+
+def no_agent(name: str | None) -> NotFound:
+    """The error where there is no agent at all."""
+    error = NotFound("agent", name or "")
+    error.args = (NO_AGENT,)
+    return error
 
 
 async def get_agent(perdure: AsyncPerdure, name: str | None) -> AsyncAgent:

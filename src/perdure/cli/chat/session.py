@@ -158,9 +158,14 @@ class Session:
             ids += await self._approvals.find_decisions(self.agent.id, self.conversation, call_id)
         if not ids:
             names = ", ".join(f"{call.call_id} ({call.name})" for call in waiting)
-            raise AnswerInvalid(f"no such call waits: there are {names}" if waiting else "no call waits for you")
+            which = "no call waits for you" if call_id is None else f"no call {call_id!r:.80} waits for you"
+            raise AnswerInvalid(
+                f"{which}: there are {names}"
+                if waiting
+                else f"{which}: `perdure approval list` lists those of all agents"
+            )
         if arguments is not None and len(ids) > 1:
-            raise AnswerInvalid("several calls wait: name the one that these arguments are for")
+            raise AnswerInvalid(f"{len(ids)} calls wait ({', '.join(ids)}): name the one that these arguments are for")
         await self._answer([ToolDecision(id, approve, reason, arguments) for id in ids], selected)
         await self.settle()
 

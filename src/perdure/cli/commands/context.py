@@ -11,7 +11,7 @@ from perdure.cli.chat.agent_choice import chat_command, context_command, existin
 from perdure.cli.views.context import context_view, explanation_view, request_diff_view, short_id, steps_view
 from perdure.cli.views.json import context_shape, explanation_shape, step_shape
 from perdure.cli.views.view import View
-from perdure.cli.work import open_store
+from perdure.cli.work import no_agent, open_store
 from perdure.context.request.assemble import canonical
 from perdure.context.request.explain import diff as compare
 from perdure.core.errors import InvalidInput, NotFound
@@ -26,10 +26,10 @@ _LAST = re.compile(r"last(?:-(\d{1,9}))?", re.ASCII)
 
 async def context(view: View, *, agent: str | None, step: str | None, diff: tuple[str, str] | None, raw: bool) -> None:
     """Print the window, one step or the difference of two. No store is made."""
-    async with open_store(view, empty=_no_agent(agent)) as perdure:
+    async with open_store(view, empty=no_agent(agent)) as perdure:
         target = await existing_agent(perdure, agent)
         if target is None:
-            raise _no_agent(agent)
+            raise no_agent(agent)
         owner = target.agent
         conversation = target.conversation or (await owner.conversations(limit=1))[0].id
         if diff is not None:
@@ -118,10 +118,3 @@ async def _show_diff(agent: AsyncAgent, conversation: ConversationId, pair: Sequ
     names = (short_id(old), short_id(new))
     view.show({"diff": {"steps": [old, new], **asdict(diff)}}, request_diff_view(diff, names=names))
     view.hint(f"`{context_command(agent)} --step {short_id(new)}` tells what the provider's cache gave of it")
-
-
-def _no_agent(name: str | None) -> NotFound:
-    """The error where there is no agent at all."""
-    error = NotFound("agent", name or "")
-    error.args = ("there is no agent yet: `perdure` makes one and starts the chat",)
-    return error

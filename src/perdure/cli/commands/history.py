@@ -10,8 +10,7 @@ from perdure.cli.views.fold import plural
 from perdure.cli.views.json import fields, message_shape
 from perdure.cli.views.transcript import last_turns, transcript_view
 from perdure.cli.views.view import View
-from perdure.cli.work import NO_AGENT, open_store
-from perdure.core.errors import NotFound
+from perdure.cli.work import no_agent, open_store
 from perdure.core.ids import ConversationId
 from perdure.library.agent import AsyncAgent
 from perdure.library.checks import LIMIT_MAX
@@ -26,10 +25,10 @@ async def history(
     view: View, *, agent: str | None, since: str | None, limit: int | None, conversation: str | None
 ) -> None:
     """Print a transcript, newest messages at the end. No store is made."""
-    async with open_store(view, empty=NotFound("agent", agent or "", hint=NO_AGENT)) as perdure:
+    async with open_store(view, empty=no_agent(agent)) as perdure:
         target = await existing_agent(perdure, agent)
         if target is None:
-            raise NotFound("agent", agent or "", hint=NO_AGENT)
+            raise no_agent(agent)
         owner = target.agent
         line = None if conversation is None else (await conversation_named(owner, conversation)).id
         most = limit or (MESSAGES if since is None else LIMIT_MAX)
@@ -38,7 +37,10 @@ async def history(
     shape = {"agent": owner.name, "agent_id": owner.id, "messages": [entry_shape(entry) for entry in entries]}
     view.show_long(shape, *transcript_view(entries, owner.name, conversations=several))
     if not entries:
-        view.hint("nothing was said yet" if since is None else f"nothing was said since {since}")
+        said = "nothing was said yet" if since is None else f"nothing was said since {since}"
+        view.hint(
+            f"{said}: `{chat_command(owner)}` begins" if since is None else f"{said}: --since takes an earlier date"
+        )
     elif len(entries) == most:
         view.hint(f"only the newest {plural(most, 'message')}: --limit shows more")
     else:

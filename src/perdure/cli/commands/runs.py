@@ -42,7 +42,9 @@ async def list_runs(view: View, *, agent: str | None, limit: int) -> None:
         counts = (f"{usage.input_tokens:,}", f"{usage.output_tokens:,}")
         table.add_row(run.id, local_time(run.created_at), _status(run), *counts)
     view.show([run_shape(run) for run in runs], *([table] if runs else ["There are no runs yet."]))
-    view.hint("`perdure run show ID` shows one of them")
+    view.hint(
+        "`perdure run show ID` shows one of them" if runs else "each message to an agent begins one: `perdure chat`"
+    )
 
 
 async def show_run(view: View, *, run_id: str) -> None:
@@ -83,6 +85,7 @@ async def cancel_run(view: View, *, run_id: str) -> None:
         if not run.ended:
             run = await perdure.services.runs.cancel(run.id)
             view.show(run_shape(run), f"{run.id} was asked to stop.")
+            view.hint(f"`perdure run show {run.id}` shows whether it has; what was said is kept")
         else:
             view.show(run_shape(run), f"{run.id} has ended already ({_status(run)}).")
 

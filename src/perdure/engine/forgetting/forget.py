@@ -229,7 +229,7 @@ def _find_correction(tx: Tx, agent_id: AgentId, number: int | None) -> Correctio
         return correction
     newest = tx.corrections.list(agent_id, limit=1, undone=False)
     if not newest:
-        raise NotFound("correction", "to undo", hint="nothing of this agent was corrected")
+        raise NotFound("correction", "the last", hint="nothing of this agent was corrected")
     return newest[0]
 
 
