@@ -110,9 +110,28 @@ DELETIONS = {
 }
 """Command -> its arguments, and what it says at the end."""
 
+NEXT_STEPS = {
+    "agent list": "perdure chat NAME",
+    "archive list": "perdure archive export NAME",
+    "conversation list ann": "perdure chat ann --conversation NUMBER",
+    "file list docs": "perdure folder attach docs AGENT",
+    "folder list": "perdure file list FOLDER",
+    "mcp list": "perdure mcp show SERVER",
+    "mcp show raw": "perdure tool attach TOOL AGENT",
+    "memory history human": "perdure memory restore human N",
+    "memory restore human 0": "perdure chat ann",
+    "memory show human": "perdure memory history human",
+    "run list": "perdure run show ID",
+    "secret list": "perdure secret set NAME",
+    "tool list": "perdure tool show NAME",
+    "tool show roll": "perdure tool test roll '{}'",
+}
+"""Command -> the command that it names at the end."""
+
 
 def test_whatever_takes_away_asks_first_and_says_how_to_undo_it(tmp_path: Path) -> None:
-    """Each command of the tree that does has a line above; without a terminal nothing is changed."""
+    """Each command of the tree that does has a line above; without a terminal nothing is changed. What only shows names
+    the next command."""
     root = get_command(app)
     assert isinstance(root, Root)
     tree = {name: root.get_command(None, name) for name in root.list_commands(None)}
@@ -120,6 +139,9 @@ def test_whatever_takes_away_asks_first_and_says_how_to_undo_it(tmp_path: Path) 
     assert {name for name in names if name.split()[-1] in ("delete", "remove", "reset", "forget")} == set(DELETIONS)
     _store_one_of_each(tmp_path)
 
+    for line, command in NEXT_STEPS.items():
+        shown = run_inside(tmp_path, *line.split())
+        assert (shown.returncode, f"`{command}" in shown.stderr) == (0, True), (line, shown.stderr)
     for name, (arguments, words) in DELETIONS.items():
         unasked = run_inside(tmp_path, *name.split(), *arguments)
         assert (unasked.returncode, "nothing was changed" in unasked.stderr) == (1, True), (name, unasked.stderr)

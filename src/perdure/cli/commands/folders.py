@@ -89,9 +89,11 @@ async def list_files(view: View, *, name: str) -> None:
                 raise error from None
             for reading in await agent.files.list(limit=10_000):
                 view.print(visible(f"{reading.path} · {_state(reading.file)}{_range(reading)}"))
+            view.hint(f"Ask about them: `{chat_command(agent)}`.")
             return
         for file in await load_all(folder.files):
             view.print(visible(f"{file.name} · {_state(file)}"))
+        view.hint(f"`perdure folder attach {shlex.quote(folder.name)} AGENT` lets an agent read them.")
 
 
 async def delete_file(view: View, *, file: str, folder: str, yes: bool) -> None:

@@ -72,8 +72,7 @@ async def list_servers(view: View) -> None:
             [_server_shape(server, tools) for server, tools in states],
             *(_server_line(server, tools) for server, tools in states),
         )
-        if not states:
-            view.hint(NO_SERVER)
+        view.hint("`perdure mcp show SERVER` lists the tools of one." if states else NO_SERVER)
 
 
 def _server_line(server: McpServer, tools: Sequence[McpTool]) -> str:
@@ -99,6 +98,7 @@ async def show_server(view: View, *, server: str) -> None:
         rows += [(entry.name, None, None, "left_out", entry.reason) for entry in state.server.left_out]
         shapes = [dict(zip(("name", "tool", "id", "status", "problem"), row, strict=True)) for row in rows]
         view.show(shapes, *map(_tool_line, state.tools), *map(_left_out, state.server.left_out))
+        view.hint("`perdure tool attach TOOL AGENT` gives an agent one of them.")
 
 
 def _tool_line(tool: McpTool) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.chat.render import diff_view
 from perdure.cli.views.fold import visible
 from perdure.cli.views.json import block_shape, version_shape
@@ -29,6 +30,7 @@ async def show_block(view: View, *, label: str, agent: str | None) -> None:
     """Print one memory block."""
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
         show_blocks(view, [await (await get_agent(perdure, agent)).blocks.get(label)])
+        view.hint(f"`perdure memory history {label}` shows how it came to be what it is.")
 
 
 async def history(view: View, *, label: str, agent: str | None) -> None:
@@ -41,7 +43,9 @@ async def history(view: View, *, label: str, agent: str | None) -> None:
 async def restore(view: View, *, label: str, version: int, agent: str | None) -> None:
     """Bring the value of an earlier version back."""
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        await restore_version(view, await get_agent(perdure, agent), label, version)
+        owner = await get_agent(perdure, agent)
+        await restore_version(view, owner, label, version)
+        view.hint(f"The agent sees it from the next message on: `{chat_command(owner)}`.")
 
 
 def show_blocks(view: View, blocks: Sequence[Block]) -> None:

@@ -35,8 +35,7 @@ async def list_secrets(view: View, *, agent: str | None) -> None:
         secrets = await (await _secrets_of(perdure, agent)).list()
         lines = (f"{visible(secret.name)}  {local_time(secret.updated_at)}" for secret in secrets)
         view.show([fields(secret, "name", "updated_at") for secret in secrets], *lines)
-        if not secrets:
-            view.hint(NO_SECRET)
+        view.hint("`perdure secret set NAME` changes one, `delete NAME` deletes it." if secrets else NO_SECRET)
 
 
 async def delete_secret(view: View, *, name: str, agent: str | None, yes: bool) -> None:

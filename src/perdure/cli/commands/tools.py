@@ -80,6 +80,7 @@ async def show_tool(view: View, *, name: str) -> None:
         if code is not None:
             parts.append(visible(code.source).strip())
         view.show(_shape(tool, code), "\n\n".join(parts))
+        view.hint(f"`perdure tool test {tool.spec.name} '{_example(tool)}'` tries it.")
 
 
 async def test_tool(view: View, *, name: str, arguments: str, agent: str | None) -> int:
