@@ -30,15 +30,15 @@ class CaptureContract(Contract):
                 return tx.captures.get_backlog(agent.id, 0, before_seq=before)
 
             assert await store.read(lambda tx: tx.captures.last_seq(agent.id, 0)) == -1
-            assert await store.read(waiting) == Backlog(27, seqs[4])
-            assert await store.read(lambda tx: waiting(tx, seqs[4])) == Backlog(11, seqs[3])
+            assert await store.read(waiting) == Backlog(27, seqs[4], 4)
+            assert await store.read(lambda tx: waiting(tx, seqs[4])) == Backlog(11, seqs[3], 3)
             assert await store.read(lambda tx: tx.captures.get_backlog(agent.id, 1)) == Backlog(0, -1)
 
             await store.write(lambda tx: tx.captures.put(agent.id, 0, seqs[0], at=AT))
             await store.write(lambda tx: tx.captures.put(agent.id, 0, seqs[1], at=LATER))
             assert await store.read(lambda tx: tx.captures.last_seq(agent.id, 0)) == seqs[1]
             assert await store.read(lambda tx: tx.captures.last_seq(agent.id, 1)) == -1
-            assert await store.read(waiting) == Backlog(24, seqs[4])
+            assert await store.read(waiting) == Backlog(24, seqs[4], 2)
 
             await store.write(lambda tx: tx.agents.delete(agent.id))
             assert await store.read(lambda tx: tx.captures.last_seq(agent.id, 0)) == -1

@@ -268,7 +268,8 @@ class MessageCounts:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The messages of a conversation that are not captured: their tokens, and the number of the last; -1: none."""
+    """The messages of a conversation that wait: their tokens, the number of the last, -1: none, and how many."""
 
     tokens: int
     upto_seq: int
+    turns: int = 0

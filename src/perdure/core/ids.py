@@ -29,13 +29,18 @@ IdentityId = NewType("IdentityId", str)
 SandboxId = NewType("SandboxId", str)
 VariableId = NewType("VariableId", str)
 ProviderId = NewType("ProviderId", str)
+GraphId = NewType("GraphId", str)
+EntityId = NewType("EntityId", str)
+FactId = NewType("FactId", str)
+EpisodeId = NewType("EpisodeId", str)
 
 PREFIXES = {
     **{kind: kind for kind in ("org", "user", "agent", "block", "archive", "passage", "file", "message", "run", "job")},
     **{"folder": "source", "conversation": "conv", "step": "step", "tool": "tool", "mcp_server": "mcp_server"},
     **{"identity": "identity", "sandbox": "sandbox", "variable": "sandbox-env", "provider": "provider"},
+    **{kind: kind for kind in ("graph", "entity", "fact", "episode")},
 }
-"""Kind -> prefix. The prefixes are the wire's."""
+"""Kind -> prefix. The prefixes are the wire's, where it has the kind."""
 
 DEFAULT_ORG = OrgId("org-00000000-0000-4000-8000-000000000000")
 DEFAULT_USER = "user-00000000-0000-4000-8000-000000000000"

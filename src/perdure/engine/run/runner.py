@@ -36,7 +36,7 @@ from perdure.engine.run.loop import run as run_loop
 from perdure.engine.run.next_action import Finish
 from perdure.engine.run.rows import add_waiting_input
 from perdure.engine.workers.callbacks import Callbacks
-from perdure.engine.workers.capture import Captures
+from perdure.engine.workers.capture import capture_worker
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Runner:
 
     def __init__(self, ports: Ports, *, is_dead: Callable[[str], bool] = is_dead) -> None:
         self._ports, self._is_dead = ports, is_dead
-        self._captures, self._callbacks = Captures(ports), Callbacks(ports)
+        self._captures, self._callbacks = capture_worker(ports), Callbacks(ports)
         self._readers: defaultdict[RunKey, list[asyncio.Queue[Publication]]] = defaultdict(list)
         # Of each conversation the runs to drive, by number, with what `accept` began of them.
         self._wanted: dict[Line, dict[int, Progress | None]] = {}
@@ -355,7 +355,7 @@ class Runner:
         """Forget a run that this process no longer drives, and start the runs that waited behind it."""
         parts = self._ports.views.get(line)
         if parts is None or parts.agent.settings.get("auto_capture"):
-            self._captures.after_run(line)
+            self._captures.start(line)
         if run.background or run.batch_id is not None:  # only those have callbacks
             self._callbacks.wake()
         self._wanted[line].pop(run.key.seq, None)

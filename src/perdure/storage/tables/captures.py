@@ -34,16 +34,18 @@ class Captures(Table):
         )
         first(rows, "agent", agent_id)
 
-    def get_backlog(self, agent_id: AgentId, conversation_seq: int, *, before_seq: int | None = None) -> Backlog:
-        """Messages of users and assistants in view, after `last_seq` and, if given, before `before_seq`."""
+    def get_backlog(
+        self, agent_id: AgentId, conversation_seq: int, *, after_seq: int | None = None, before_seq: int | None = None
+    ) -> Backlog:
+        """Messages of users and assistants in view, after `after_seq`, or else `last_seq`, and before `before_seq`."""
         below = "" if before_seq is None else " AND seq < :before_seq"
-        ((tokens, last),) = self._rows(
-            f"SELECT COALESCE(SUM(tokens), 0), COALESCE(MAX(seq), -1) FROM messages{self._db.conversation_index}"
-            f" WHERE {_OF_CONVERSATION} AND seq > :upto_seq{below}"
+        ((tokens, last, turns),) = self._rows(
+            "SELECT COALESCE(SUM(tokens), 0), COALESCE(MAX(seq), -1), COUNT(*)"
+            f" FROM messages{self._db.conversation_index} WHERE {_OF_CONVERSATION} AND seq > :upto_seq{below}"
             f" AND kind = 'message' AND role IN ('user', 'assistant') AND {IN_VIEW}",
             agent_id=agent_id,
             conversation_seq=conversation_seq,
-            upto_seq=self.last_seq(agent_id, conversation_seq),
+            upto_seq=self.last_seq(agent_id, conversation_seq) if after_seq is None else after_seq,
             before_seq=before_seq,
         )
-        return Backlog(int(tokens), int(last))
+        return Backlog(int(tokens), int(last), int(turns))

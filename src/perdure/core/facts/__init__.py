@@ -1,0 +1,1 @@
+"""Facts: what was said, as statements about entities, with the times at which they were true and believed."""

@@ -1,0 +1,137 @@
+"""What an extractor reads, and what it returns: new entities and facts, and decisions about known ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from perdure.core.facts.values import ENTITY_TYPES, Entity, Fact, FactRule, Trust
+
+Decision = Literal["ADD", "UPDATE", "SUPERSEDE", "DELETE", "NONE"]
+"""What an extracted fact means for a known one. ADD: it is new. UPDATE: it says the known one better or more fully.
+SUPERSEDE: it is true instead of the known one from its `valid_at` on. DELETE: the known one was never true.
+NONE: the known one says it already, and gains a source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One episode of a batch as the extractor reads it.
+
+    Attributes:
+        number: in the batch, from 1; extracted facts name it as their source.
+        speaker: the name of the one who says it.
+        is_user: whether a user of the agent says it: facts about "I" are about the speaker then.
+    """
+
+    number: int
+    speaker: str
+    text: str
+    occurred_at: datetime
+    trust: Trust = "user"
+    is_user: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactType:
+    """A type of fact with its signature, such as `EMPLOYMENT: Person -> Organization`."""
+
+    name: str
+    subject_type: str
+    object_type: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """The types that a graph knows: entity type -> the JSON schema of its attributes, empty without any."""
+
+    entity_types: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {name: {} for name in ENTITY_TYPES})
+    fact_types: Sequence[FactType] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What one extraction reads.
+
+    Attributes:
+        turns: the episodes to extract from, in order.
+        context: earlier turns, for pronouns only.
+        entities: known entities that the turns may mean; an extractor names one by its place in this list, from 1.
+        facts: known facts that the turns may concern, by their place likewise.
+        rules: what must not be remembered.
+        prompt: what the user adds to the extractor's instructions.
+        reflect: whether a second pass may look for missed entities when the first is not certain.
+    """
+
+    turns: Sequence[Turn]
+    context: Sequence[Turn] = ()
+    entities: Sequence[Entity] = ()
+    facts: Sequence[Fact] = ()
+    rules: Sequence[FactRule] = ()
+    schema: Schema = field(default_factory=Schema)
+    prompt: str = ""
+    reflect: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractedEntity:
+    """An entity as an extractor found it. `known` is the place of a known entity in the batch, from 1; None: new."""
+
+    name: str
+    type: str = "Concept"
+    known: int | None = None
+    aliases: tuple[str, ...] = ()
+    summary: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractedFact:
+    """A fact as an extractor found it, not validated yet.
+
+    Attributes:
+        subject, object: names of entities of the same extraction.
+        valid_at, invalid_at: ISO 8601 with Z, or None.
+        turns: the numbers of the turns that say it.
+        known: the place of the known fact that the decision is about, from 1.
+    """
+
+    subject: str
+    relation: str
+    object: str
+    text: str
+    turns: tuple[int, ...]
+    type: str | None = None
+    valid_at: str | None = None
+    invalid_at: str | None = None
+    rating: float = 0.5
+    decision: Decision = "ADD"
+    known: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extraction:
+    """The answer of an extractor.
+
+    Attributes:
+        certain: whether the extractor is sure that no entity is missing.
+        dropped: what was left out while the answer was read: reason -> how often.
+        model: the name of the model or program.
+        calls: how many model calls it took.
+    """
+
+    entities: Sequence[ExtractedEntity] = ()
+    facts: Sequence[ExtractedFact] = ()
+    certain: bool = True
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    model: str = ""
+    calls: int = 0
+
+
+class Extractor(Protocol):
+    """What derives entities and facts from a batch: a model, or patterns without one."""
+
+    async def extract(self, batch: Batch) -> Extraction:
+        """Raises: ModelError."""

@@ -1,0 +1,224 @@
+"""Graphs, entities, facts and the episodes that facts come from.
+
+A fact has two time axes. `valid_at` and `invalid_at` say when it was true in the world, `created_at` and `expired_at`
+when Perdure believed it. A change of a fact writes a new version and expires the one before, so that what was believed
+on any day can be read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, OrgId
+
+Trust = Literal["user", "agent", "tool", "web", "file", "mcp", "import"]
+"""Who said what a fact comes from. A person's own correction counts as `user`."""
+
+TRUSTED: Final[frozenset[Trust]] = frozenset({"user", "agent"})
+"""Sources whose facts may stand in a profile and in automatic recall; those of others need a setting."""
+
+FactState = Literal["active", "proposed", "archived"]
+"""`proposed`: waits until a person accepts it. `archived`: faded, so that only a search that asks for it finds it."""
+
+FactChange = Literal["add", "update", "supersede", "delete", "retract", "restore", "edit", "archive", "merge", "accept"]
+"""Why a version was written. `supersede`: another fact ended it. `retract`: its last source was deleted. `edit`: a
+person corrected it. `merge`: near-duplicates became one sentence."""
+
+EpisodeKind = Literal["message", "json", "text"]
+
+ENTITY_TYPES: Final = ("Person", "Organization", "Location", "Event", "Object", "Concept", "Preference")
+"""The types that entities have unless a graph's settings name others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """What is known: entities and the facts between them. Agents that share a graph know the same.
+
+    Attributes:
+        fact_archive_id: the archive with one passage for each distinct text of a fact, which search reads.
+        entity_archive_id: the archive with one passage for each entity and each community.
+        settings: as `domain.facts.settings` reads them.
+        version: grows with every change.
+    """
+
+    id: GraphId
+    org_id: OrgId
+    number: int = 0
+    name: str
+    fact_archive_id: ArchiveId
+    entity_archive_id: ArchiveId
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    version: int = 0
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """A person, a place or another thing that facts are about.
+
+    Attributes:
+        seq: its number in the graph, from 1.
+        fact_count: how many facts name it now.
+        community_seq: the community that it belongs to, by the number of the entity that the community began with.
+    """
+
+    id: EntityId
+    graph_id: GraphId
+    seq: int = 0
+    name: str
+    type: str
+    summary: str = ""
+    aliases: tuple[str, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    fact_count: int = 0
+    community_seq: int | None = None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One version of a fact: subject, relation and object, in words and with its times.
+
+    Attributes:
+        id: of the fact; all versions have it.
+        seq: of this version, in the order in which the graph's versions were written, from 1.
+        first_seq: of the fact's first version.
+        text_seq: the number of the passage with its text in the graph's archive.
+        subject, object: the numbers of two different entities.
+        relation: in SCREAMING_SNAKE_CASE.
+        type: of the graph's fact types, if it has one of them.
+        rating: how much it matters, 0 to 1.
+        valid_at, invalid_at: from when until when it was true; None: unknown, or still true.
+        created_at, expired_at: from when until when it was believed; `expired_at` None: it still is.
+        scope: such as `user_id`, `agent_id` and `run_id`, for programs that keep several users in one graph.
+        origin: who wrote the version: `type` (extraction, agent, person, policy), model, run_id, step_id, call_id.
+    """
+
+    id: FactId
+    graph_id: GraphId
+    seq: int = 0
+    first_seq: int = 0
+    text: str
+    text_seq: int = 0
+    subject: int
+    object: int
+    relation: str
+    type: str | None = None
+    rating: float = 0.5
+    valid_at: datetime | None = None
+    invalid_at: datetime | None = None
+    created_at: datetime
+    expired_at: datetime | None = None
+    state: FactState = "active"
+    change: FactChange = "add"
+    trust: Trust = "user"
+    scope: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    def is_true_at(self, at: datetime) -> bool:
+        """Return whether the fact was true at this time, as far as is known."""
+        return (self.valid_at is None or self.valid_at <= at) and (self.invalid_at is None or at < self.invalid_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """What was said or given, from which facts are derived.
+
+    Attributes:
+        ref: the id of the message or passage; of a JSON document or a text its own id.
+        text: of a JSON document or a text; None: the message or passage has it.
+        conversation_seq, message_seq: of a message.
+        extracted_at: when its facts were stored; None: it waits.
+    """
+
+    id: EpisodeId
+    graph_id: GraphId
+    seq: int = 0
+    kind: EpisodeKind
+    ref: str
+    text: str | None = None
+    agent_id: AgentId | None = None
+    conversation_seq: int | None = None
+    message_seq: int | None = None
+    trust: Trust = "user"
+    scope: Mapping[str, str] = field(default_factory=dict)
+    occurred_at: datetime
+    created_at: datetime
+    extracted_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactRule:
+    """What must not be remembered: facts whose text holds these words, or that are about an entity or a relation."""
+
+    graph_id: GraphId
+    seq: int = 0
+    text: str = ""
+    entity: int | None = None
+    relation: str | None = None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Community:
+    """Entities that many facts connect, with a summary made in the background.
+
+    Attributes:
+        seq: the number of the entity that it began with.
+        summary_due: whether its members or their facts changed since the summary was made.
+    """
+
+    graph_id: GraphId
+    seq: int
+    name: str
+    summary: str = ""
+    size: int = 0
+    summary_due: bool = True
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactFilter:
+    """Which facts: all conditions hold.
+
+    Attributes:
+        at: true at this time.
+        since, until: true at some time between these.
+        as_of: believed at this time; None: now.
+        entities: the numbers of entities, one of which is subject or object.
+        types: of facts; `relations` likewise.
+        states: `active` alone unless said otherwise.
+        trust: None: any source.
+    """
+
+    at: datetime | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    as_of: datetime | None = None
+    entities: tuple[int, ...] = ()
+    relations: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    min_rating: float = 0.0
+    states: tuple[FactState, ...] = ("active",)
+    trust: tuple[Trust, ...] | None = None
+    scope: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphCounts:
+    """What a graph holds now: facts that are believed, entities, episodes, and episodes that wait for extraction."""
+
+    facts: int = 0
+    entities: int = 0
+    episodes: int = 0
+    waiting: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+Sources = Mapping[int, Sequence[Episode]]
+"""The number of a fact's first version -> the episodes that support it, oldest first."""

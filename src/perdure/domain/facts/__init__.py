@@ -1,0 +1,1 @@
+"""Facts: graphs of agents, what waits for extraction, and changes of what is known."""

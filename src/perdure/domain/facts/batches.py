@@ -1,0 +1,242 @@
+"""What waits for extraction: the next turns of a conversation, or the next texts that were given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from perdure.core.agents import Agent
+from perdure.core.conversations import Conversation
+from perdure.core.facts.extraction import Batch, Turn
+from perdure.core.facts.values import Entity, Episode, Fact, FactFilter, Graph
+from perdure.core.ids import AgentId, EpisodeId, Ids
+from perdure.core.messages import Message
+from perdure.domain.agents.automatic import bypasses
+from perdure.domain.facts.graphs import USER
+from perdure.domain.facts.settings import AgentFacts, load_agent_facts, load_graph_settings
+from perdure.storage.tx import Tx
+
+CONTEXT_TURNS = 4
+NAME_WORDS = 4
+"""The longest name that is looked up, in words; of scripts without spaces, in pairs of characters."""
+KNOWN_ENTITIES, KNOWN_FACTS = 30, 60
+_WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
+_CJK = re.compile(r"[\u3400-\u9fff\u3040-\u30ff]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedBatch:
+    """A batch with what storing its facts needs.
+
+    Attributes:
+        graph: None: the agent has none yet.
+        line: agent and number of the conversation; None: the batch is of texts that were given.
+        from_seq, upto_seq: after which and up to which row of the conversation it reads.
+        messages: of the turns, in order; `episodes` of texts likewise.
+    """
+
+    batch: Batch
+    graph: Graph | None
+    settings: AgentFacts
+    line: tuple[AgentId, int] | None = None
+    from_seq: int = -1
+    upto_seq: int = -1
+    messages: Sequence[Message] = ()
+    episodes: Sequence[Episode] = ()
+
+
+def extraction_due(tx: Tx, agent_id: AgentId, conversation_seq: int, *, rest: bool = False) -> bool:
+    """Return whether the conversation has a batch to extract; `rest`: also one that is not full. Raises: NotFound."""
+    agent = tx.agents.get(agent_id)
+    settings = load_agent_facts(agent.settings)
+    if settings.capture == "off" or bypasses(agent.settings, tx.conversations.get_by_seq(agent_id, conversation_seq)):
+        return False
+    backlog = tx.captures.get_backlog(
+        agent_id,
+        conversation_seq,
+        after_seq=tx.episodes.last_seq(agent_id, conversation_seq),
+        before_seq=_first_open_seq(tx, agent_id, conversation_seq),
+    )
+    if rest:
+        return backlog.turns > 0
+    return backlog.turns >= settings.batch_turns or backlog.tokens >= settings.batch_tokens
+
+
+def load_batch(tx: Tx, agent_id: AgentId, conversation_seq: int) -> LoadedBatch | None:
+    """Load the next turns of a conversation, with what is known about them; None: nothing waits, or extraction is
+    paused. Raises: NotFound."""
+    agent = tx.agents.get(agent_id)
+    settings, graph = load_agent_facts(agent.settings), tx.graphs.find_by_agent(agent_id)
+    if graph is not None and load_graph_settings(graph.settings).paused:
+        return None
+    last = tx.episodes.last_seq(agent_id, conversation_seq)
+    rows = tx.messages.list(
+        agent_id,
+        conversation_seq=conversation_seq,
+        after_seq=last,
+        before_seq=_first_open_seq(tx, agent_id, conversation_seq),
+        limit=settings.batch_turns * 10,
+    )
+    messages: list[Message] = []
+    tokens = upto = 0
+    for row in rows:
+        if is_turn(row):
+            if messages and (len(messages) >= settings.batch_turns or tokens + row.tokens > settings.batch_tokens):
+                break
+            messages.append(row)
+            tokens += row.tokens
+        upto = row.seq
+    if not rows:
+        return None
+    before = (
+        []
+        if last < 0
+        else [
+            row
+            for row in tx.messages.list(
+                agent_id,
+                conversation_seq=conversation_seq,
+                before_seq=last + 1,
+                newest_first=True,
+                limit=CONTEXT_TURNS * 3,
+            )
+            if is_turn(row)
+        ][:CONTEXT_TURNS]
+    )
+    conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
+    user = user_name(tx, agent, conversation)
+    turns = [_turn(message, number, user, agent.name) for number, message in enumerate(messages, 1)]
+    context = [_turn(message, 0, user, agent.name) for message in reversed(before)]
+    batch = Batch(turns=turns, context=context)
+    return LoadedBatch(
+        batch=_with_known(tx, graph, batch, user),
+        graph=graph,
+        settings=settings,
+        line=(agent_id, conversation_seq),
+        from_seq=last,
+        upto_seq=upto,
+        messages=messages,
+    )
+
+
+def load_text_batch(tx: Tx, graph: Graph, settings: AgentFacts) -> LoadedBatch | None:
+    """Load the oldest text or JSON document that waits in a graph; None: none does, or extraction is paused."""
+    waiting = [] if load_graph_settings(graph.settings).paused else tx.episodes.list_waiting(graph.id, limit=1)
+    if not waiting:
+        return None
+    (episode,) = waiting
+    turn = Turn(
+        number=1,
+        speaker=episode.scope.get("user_id") or USER,
+        text=episode.text or "",
+        occurred_at=episode.occurred_at,
+        trust=episode.trust,
+    )
+    batch = _with_known(tx, graph, Batch(turns=[turn]), turn.speaker)
+    return LoadedBatch(batch=batch, graph=graph, settings=settings, episodes=waiting)
+
+
+def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) -> Sequence[Episode]:
+    """Build the episodes of a batch's turns, in order."""
+    if loaded.episodes:
+        return loaded.episodes
+    return [
+        Episode(
+            id=EpisodeId(ids.new("episode")),
+            graph_id=graph.id,
+            kind="message",
+            ref=message.id,
+            agent_id=message.agent_id,
+            conversation_seq=message.conversation_seq,
+            message_seq=message.seq,
+            trust=turn.trust,
+            occurred_at=turn.occurred_at,
+            created_at=at,
+            extracted_at=at,
+        )
+        for message, turn in zip(loaded.messages, loaded.batch.turns, strict=True)
+    ]
+
+
+def user_name(tx: Tx, agent: Agent, conversation: Conversation) -> str:
+    """Return the name of the one who talks to the agent: of its identity, else `User`."""
+    identities = tx.identities.list_by_agent(agent.id)
+    return identities[0].name if len(identities) == 1 else USER
+
+
+def is_turn(message: Message) -> bool:
+    """Return whether facts are extracted from a message: what a user or the agent said, with a text."""
+    return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
+
+
+def names_in(text: str, *, limit: int = 400) -> Sequence[str]:
+    """Return every run of a text's words that could be a name, each once."""
+    names: dict[str, None] = {}
+    words = [(match.start(), match.end()) for match in _WORD.finditer(text)]
+    for index in range(len(words)):
+        for end in range(index, min(index + NAME_WORDS, len(words))):
+            if end > index and not text[words[end - 1][1] : words[end][0]].isspace():
+                break
+            names[text[words[index][0] : words[end][1]]] = None
+    for run in _CJK.findall(text):
+        for size in range(2, 2 * NAME_WORDS + 1):
+            names.update(dict.fromkeys(run[start : start + size] for start in range(len(run) - size + 1)))
+    return list(names)[:limit]
+
+
+def known_entities(tx: Tx, graph: Graph, texts: Sequence[str], *, limit: int = KNOWN_ENTITIES) -> Sequence[Entity]:
+    """Load the entities whose names or aliases stand in these texts, those of the last text first."""
+    names = dict.fromkeys(name for text in reversed(texts) for name in names_in(text))
+    found = tx.entities.find_by_names(graph.id, list(names))
+    seqs = list(dict.fromkeys(seq for name in names for seq in found[name]))[:limit]
+    return tx.entities.list_by_seqs(graph.id, seqs)
+
+
+def _with_known(tx: Tx, graph: Graph | None, batch: Batch, user: str) -> Batch:
+    """Return the batch with the entities and facts that its turns may mean, and the rules and types of the graph."""
+    if graph is None:
+        return batch
+    settings = load_graph_settings(graph.settings)
+    texts = [user, *(turn.text for turn in (*batch.context, *batch.turns))]
+    speakers = dict.fromkeys((user, *(turn.speaker for turn in batch.turns)))
+    entities = known_entities(tx, graph, [*texts, *speakers])
+    facts: dict[int, Fact] = {}
+    for entity in entities:
+        for fact in tx.facts.page(
+            graph.id, where=FactFilter(entities=(entity.seq,)), newest_first=True, limit=KNOWN_FACTS // 3
+        ):
+            facts.setdefault(fact.seq, fact)
+    known = sorted(list(facts.values())[:KNOWN_FACTS], key=lambda fact: fact.seq)
+    named = {entity.seq for entity in entities}
+    others = {seq for fact in known for seq in (fact.subject, fact.object)} - named
+    entities = [*entities, *tx.entities.list_by_seqs(graph.id, sorted(others))]
+    return replace(
+        batch,
+        entities=entities,
+        facts=known,
+        rules=tx.graphs.list_rules(graph.id),
+        schema=settings.schema,
+        prompt=settings.prompt,
+        reflect=settings.reflect,
+    )
+
+
+def _turn(message: Message, number: int, user: str, agent_name: str) -> Turn:
+    """Return a message as the extractor reads it."""
+    is_user = message.role == "user"
+    return Turn(
+        number=number,
+        speaker=message.name or (user if is_user else agent_name),
+        text=message.text,
+        occurred_at=message.occurred_at,
+        trust="user" if is_user else "agent",
+        is_user=is_user,
+    )
+
+
+def _first_open_seq(tx: Tx, agent_id: AgentId, conversation_seq: int) -> int | None:
+    """Return the number of the active run's first message; its messages are extracted when it ends."""
+    active = tx.runs.find_active(agent_id, conversation_seq)
+    return None if active is None else active.first_message_seq

@@ -1,0 +1,314 @@
+"""The graph of an agent, and changes of what a graph knows.
+
+Every change writes new versions and expires the ones before, in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, TypedDict
+
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.facts.values import Entity, Episode, Fact, FactChange, FactState, Graph, Trust
+from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, Ids, PassageId, derived_id
+from perdure.core.passages import Archive, Passage
+from perdure.storage.tx import Tx
+
+USER = "User"
+"""The name of an agent's user until it is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEntity:
+    """An entity to add, or what is new about a known one."""
+
+    name: str
+    type: str
+    known: int | None = None
+    aliases: tuple[str, ...] = ()
+    summary: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFact:
+    """A fact to add. `subject` and `object` are numbers of entities."""
+
+    text: str
+    subject: int
+    relation: str
+    object: int
+    type: str | None = None
+    rating: float = 0.5
+    valid_at: datetime | None = None
+    invalid_at: datetime | None = None
+    state: FactState = "active"
+    trust: Trust = "user"
+    scope: Mapping[str, str] = field(default_factory=dict)
+
+
+class FactFields(TypedDict, total=False):
+    """The fields of a fact that a new version can change. A missing field stays."""
+
+    text: str
+    subject: int
+    object: int
+    relation: str
+    type: str | None
+    rating: float
+    valid_at: datetime | None
+    invalid_at: datetime | None
+    state: FactState
+    trust: Trust
+
+
+def create_graph(tx: Tx, name: str, *, ids: Ids, at: datetime, settings: Mapping[str, Any] | None = None) -> Graph:
+    """Add an empty graph with the archives of its texts."""
+    archives = [
+        tx.archives.add(
+            Archive(
+                id=ArchiveId(ids.new("archive")),
+                org_id=tx.org_id,
+                name=f"{what} of {name}",
+                created_at=at,
+                updated_at=at,
+            )
+        )
+        for what in ("facts", "entities")
+    ]
+    return tx.graphs.add(
+        Graph(
+            id=GraphId(ids.new("graph")),
+            org_id=tx.org_id,
+            name=name,
+            fact_archive_id=archives[0].id,
+            entity_archive_id=archives[1].id,
+            settings=settings or {},
+            created_at=at,
+            updated_at=at,
+        )
+    )
+
+
+def graph_of_agent(tx: Tx, agent_id: AgentId, *, ids: Ids, at: datetime) -> Graph:
+    """Return the agent's graph, a new one if it has none. Raises: NotFound."""
+    tx.agents.lock(agent_id)
+    if (graph := tx.graphs.find_by_agent(agent_id)) is not None:
+        return graph
+    graph = create_graph(tx, tx.agents.get(agent_id).name, ids=ids, at=at)
+    tx.graphs.attach(agent_id, graph.id)
+    return graph
+
+
+def store_entities(tx: Tx, graph: Graph, new: Sequence[NewEntity], *, ids: Ids, at: datetime) -> Sequence[Entity]:
+    """Store entities and return them, in order. One with `known`, or whose name one entity has, is that entity, which
+    gains the aliases, attributes and summary.
+
+    Raises: NotFound: `known` is no entity.
+    """
+    named = tx.entities.find_by_names(graph.id, [one.name for one in new])
+    seqs = [one.known or (named[one.name][0] if len(named[one.name]) == 1 else None) for one in new]
+    known = {entity.seq: entity for entity in tx.entities.list_by_seqs(graph.id, [seq for seq in seqs if seq])}
+    stored: dict[int, Entity] = {}
+    added: dict[str, int] = {}
+    fresh: list[Entity] = []
+    for index, (one, seq) in enumerate(zip(new, seqs, strict=True)):
+        if seq is not None:
+            if seq not in known:
+                raise NotFound("entity", str(seq))
+            known[seq] = stored[index] = _merge_entity(tx, graph, known[seq], one, at=at)
+        elif one.name not in added:
+            added[one.name] = len(fresh)
+            fresh.append(_new_entity(graph, one, ids, at))
+    for entity in (there := tx.entities.add(fresh)):
+        _store_entity_text(tx, graph, entity, at=at)
+    return [stored[index] if index in stored else there[added[one.name]] for index, one in enumerate(new)]
+
+
+def add_facts(
+    tx: Tx,
+    graph: Graph,
+    new: Sequence[NewFact],
+    *,
+    origin: Mapping[str, Any],
+    ids: Ids,
+    at: datetime,
+    episodes: Sequence[Sequence[Episode]] = (),
+) -> Sequence[Fact]:
+    """Add facts, and the episodes that support each; return them. Raises: InvalidInput, NotFound."""
+    versions = [
+        check_fact(
+            Fact(
+                id=FactId(ids.new("fact")),
+                graph_id=graph.id,
+                created_at=at,
+                origin=origin,
+                **{name: getattr(one, name) for name in one.__slots__},
+            )
+        )
+        for one in new
+    ]
+    _check_entities(tx, graph, versions)
+    facts = tx.facts.add(graph, versions)
+    pairs = [
+        (fact.first_seq, episode.seq) for fact, supports in zip(facts, episodes, strict=False) for episode in supports
+    ]
+    if pairs:
+        tx.facts.add_sources(graph.id, pairs)
+    return facts
+
+
+def change_fact(
+    tx: Tx,
+    graph: Graph,
+    fact: Fact,
+    changes: FactFields,
+    *,
+    change: FactChange,
+    origin: Mapping[str, Any],
+    at: datetime,
+) -> Fact:
+    """Write a new version of a fact with these fields, believed from now on; return it.
+
+    Raises: InvalidInput, NotFound.
+    """
+    at = max(at, fact.expired_at or fact.created_at)  # a clock that goes back must not turn a version's times around
+    version = check_fact(replace(fact, **changes, seq=0, created_at=at, expired_at=None, change=change, origin=origin))
+    _check_entities(tx, graph, [version])
+    tx.facts.expire(graph.id, [fact.seq], at=at)
+    return tx.facts.add(graph, [version])[0]
+
+
+def delete_facts(tx: Tx, graph: Graph, facts: Sequence[Fact], *, at: datetime) -> Sequence[Fact]:
+    """Stop believing these facts; return those that were believed. Their versions stay, and `restore_fact` brings them
+    back."""
+    return tx.facts.expire(graph.id, [fact.seq for fact in facts], at=at)
+
+
+def restore_fact(tx: Tx, graph: Graph, fact_id: FactId, *, origin: Mapping[str, Any], at: datetime) -> Fact:
+    """Believe a deleted fact again, as its newest version says; return it. Raises: NotFound."""
+    fact = tx.facts.get(fact_id)
+    if fact.expired_at is None:
+        return fact
+    return change_fact(tx, graph, fact, {}, change="restore", origin=origin, at=at)
+
+
+def delete_episodes(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: datetime) -> Sequence[Fact]:
+    """Delete episodes, and retract the facts that have no other support; return these facts."""
+    seqs = [episode.seq for episode in episodes]
+    alone = tx.facts.remove_sources(graph.id, seqs)
+    believed = [fact for fact in tx.facts.list_by_firsts(graph.id, alone) if fact.expired_at is None]
+    tx.facts.expire(graph.id, [fact.seq for fact in believed], at=at)
+    tx.episodes.delete(graph.id, seqs)
+    return believed
+
+
+def add_episode(
+    tx: Tx,
+    graph: Graph,
+    kind: str,
+    text: str,
+    *,
+    trust: Trust,
+    scope: Mapping[str, str],
+    ids: Ids,
+    occurred_at: datetime,
+    at: datetime,
+) -> Episode:
+    """Add a text or a JSON document whose facts are extracted in the background."""
+    id_ = EpisodeId(ids.new("episode"))
+    episode = Episode(
+        id=id_,
+        graph_id=graph.id,
+        kind="json" if kind == "json" else "text",
+        ref=id_,
+        text=text,
+        trust=trust,
+        scope=scope,
+        occurred_at=occurred_at,
+        created_at=at,
+    )
+    return tx.episodes.add([episode])[0]
+
+
+def check_fact(fact: Fact) -> Fact:
+    """Return the fact after checking its fields. Raises: InvalidInput."""
+    if not fact.text.strip():
+        raise InvalidInput("the fact is empty: give a sentence, such as 'Ada lives in Turin.'")
+    if len(fact.text) > FACT_MAX_CHARS:
+        raise InvalidInput(f"the fact has {len(fact.text):,} characters, the limit is {FACT_MAX_CHARS:,}")
+    if fact.subject == fact.object:
+        raise InvalidInput("the fact has one entity as subject and object: give two")
+    if not 0 <= fact.rating <= 1:
+        raise InvalidInput(f"rating is {fact.rating!r:.80}: give a number from 0 to 1")
+    if fact.valid_at is not None and fact.invalid_at is not None and fact.invalid_at < fact.valid_at:
+        raise InvalidInput(
+            f"the fact ends at {fact.invalid_at.isoformat()}, before it begins at {fact.valid_at.isoformat()}"
+        )
+    return fact
+
+
+FACT_MAX_CHARS = 2_000
+
+
+def _check_entities(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> None:
+    """Check that the entities of facts are there. Raises: NotFound."""
+    seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
+    there = {entity.seq for entity in tx.entities.list_by_seqs(graph.id, seqs)}
+    for seq in seqs:
+        if seq not in there:
+            raise NotFound("entity", str(seq))
+
+
+def _new_entity(graph: Graph, new: NewEntity, ids: Ids, at: datetime) -> Entity:
+    """Build an entity to add."""
+    return Entity(
+        id=EntityId(ids.new("entity")),
+        graph_id=graph.id,
+        name=new.name,
+        type=new.type,
+        summary=new.summary,
+        aliases=new.aliases,
+        attributes=new.attributes,
+        created_at=at,
+        updated_at=at,
+    )
+
+
+def _merge_entity(tx: Tx, graph: Graph, known: Entity, new: NewEntity, *, at: datetime) -> Entity:
+    """Store what is new about a known entity, if anything. The user, once named, keeps "User" as an alias."""
+    name = new.name if known.name == USER else known.name
+    others = dict.fromkeys((*known.aliases, *new.aliases, known.name, new.name))
+    merged = replace(
+        known,
+        name=name,
+        type=known.type if known.name != USER or new.type == "Concept" else new.type,
+        aliases=tuple(other for other in others if other != name),
+        summary=new.summary or known.summary,
+        attributes={**known.attributes, **new.attributes},
+    )
+    if merged == known:
+        return known
+    merged = replace(merged, updated_at=at)
+    tx.entities.put(merged)
+    _store_entity_text(tx, graph, merged, at=at)
+    return merged
+
+
+def _store_entity_text(tx: Tx, graph: Graph, entity: Entity, *, at: datetime) -> None:
+    """Store what search reads of an entity: names, type and summary."""
+    passage = Passage(
+        id=PassageId(derived_id("passage", entity.id)),
+        archive_id=graph.entity_archive_id,
+        text=". ".join(filter(None, (", ".join((entity.name, *entity.aliases)), entity.type, entity.summary))),
+        tags=("entity",),
+        source={"type": "entity", "entity_id": entity.id, "entity_seq": entity.seq},
+        created_at=at,
+        occurred_at=at,
+    )
+    if tx.passages.find_archives([passage.id]):
+        tx.passages.put(passage)
+    else:
+        tx.passages.add([passage])

@@ -1,0 +1,131 @@
+"""Storing what an extraction found, in one transaction with the position up to which was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from perdure.core.facts.values import Episode, Fact, Graph
+from perdure.core.ids import Ids
+from perdure.domain.facts.batches import LoadedBatch, episodes_of
+from perdure.domain.facts.graphs import NewFact, add_facts, change_fact, delete_facts, graph_of_agent, store_entities
+from perdure.engine.facts.plan import Plan, PlannedFact
+from perdure.storage.tx import Tx
+
+
+def store_plan(
+    tx: Tx, loaded: LoadedBatch, plan: Plan, *, origin: Mapping[str, Any], ids: Ids, at: datetime
+) -> Sequence[Fact]:
+    """Store a plan and mark its batch as extracted; return the facts that are new. If another process has stored the
+    batch, nothing happens.
+
+    Raises: NotFound.
+    """
+    if not _claim(tx, loaded, at=at):
+        return ()
+    if not plan.facts and loaded.graph is None:
+        return ()
+    graph = loaded.graph
+    if graph is None and loaded.line is not None:
+        graph = graph_of_agent(tx, loaded.line[0], ids=ids, at=at)
+    assert graph is not None  # texts that were given are in a graph
+    tx.graphs.count_dropped(graph.id, plan.dropped)
+    if not plan.facts:
+        return ()
+    entities = [entity.seq for entity in store_entities(tx, graph, plan.entities, ids=ids, at=at)]
+    episodes = tx.episodes.add(episodes_of(loaded, graph, ids=ids, at=at))
+    added = []
+    for planned in plan.facts:
+        supports = [episodes[number - 1] for number in planned.turns]
+        fact = _store_fact(tx, graph, planned, entities, loaded, supports, origin=origin, ids=ids, at=at)
+        if fact is not None:
+            added.append(fact)
+    return added
+
+
+def _claim(tx: Tx, loaded: LoadedBatch, *, at: datetime) -> bool:
+    """Move the position over the batch; return whether it still was before it."""
+    if loaded.line is None:
+        seqs = [episode.seq for episode in loaded.episodes]
+        there = tx.episodes.list_by_seqs(loaded.episodes[0].graph_id, seqs)
+        if any(episode.extracted_at is not None for episode in there) or len(there) < len(seqs):
+            return False
+        tx.episodes.mark_extracted(loaded.episodes[0].graph_id, seqs, at=at)
+        return True
+    agent_id, conversation_seq = loaded.line
+    tx.agents.lock(agent_id)
+    if tx.episodes.last_seq(agent_id, conversation_seq) != loaded.from_seq:
+        return False
+    tx.episodes.put_last_seq(agent_id, conversation_seq, loaded.upto_seq, at=at)
+    return True
+
+
+def _store_fact(
+    tx: Tx,
+    graph: Graph,
+    planned: PlannedFact,
+    entities: Sequence[int],
+    loaded: LoadedBatch,
+    supports: Sequence[Episode],
+    *,
+    origin: Mapping[str, Any],
+    ids: Ids,
+    at: datetime,
+) -> Fact | None:
+    """Carry out the decision about one fact; return it if it is new."""
+    known = planned.known and tx.facts.get(planned.known.id)
+    if known is not None and known.expired_at is not None and planned.decision != "SUPERSEDE":
+        known = None  # it was deleted since the batch was read: what was said stands by itself
+        if planned.decision in ("DELETE", "NONE"):
+            return None
+    pairs = [(known.first_seq, episode.seq) for episode in supports] if known else []
+    if known is not None and planned.decision == "DELETE":
+        delete_facts(tx, graph, [known], at=at)
+        return None
+    if known is not None and planned.decision == "NONE":
+        tx.facts.add_sources(graph.id, pairs)
+        return None
+    if entities[planned.subject] == entities[planned.object]:
+        tx.graphs.count_dropped(graph.id, {"subject is object": 1})
+        return None
+    if known is not None and planned.decision == "UPDATE":
+        changed = change_fact(
+            tx,
+            graph,
+            known,
+            {
+                "text": planned.text,
+                "subject": entities[planned.subject],
+                "relation": planned.relation,
+                "object": entities[planned.object],
+                "type": planned.type or known.type,
+                "rating": max(planned.rating, known.rating),
+                "valid_at": planned.valid_at or known.valid_at,
+                "invalid_at": planned.invalid_at or known.invalid_at,
+            },
+            change="update",
+            origin=origin,
+            at=at,
+        )
+        tx.facts.add_sources(graph.id, pairs)
+        return changed
+    if known is not None and known.expired_at is None:
+        end = planned.valid_at or max(turn.occurred_at for turn in loaded.batch.turns if turn.number in planned.turns)
+        if known.invalid_at is None or known.invalid_at > end:
+            ends = {"invalid_at": max(end, known.valid_at or end)}
+            change_fact(tx, graph, known, {**ends}, change="supersede", origin=origin, at=at)  # type: ignore[typeddict-item]
+    new = NewFact(
+        text=planned.text,
+        subject=entities[planned.subject],
+        relation=planned.relation,
+        object=entities[planned.object],
+        type=planned.type,
+        rating=planned.rating,
+        valid_at=planned.valid_at,
+        invalid_at=planned.invalid_at,
+        state="proposed" if loaded.settings.capture == "ask" else "active",
+        trust=planned.trust,
+        scope=supports[0].scope,
+    )
+    return add_facts(tx, graph, [new], origin=origin, ids=ids, at=at, episodes=[supports])[0]

@@ -1,0 +1,130 @@
+-- Facts with the times at which they were true and believed, and the episodes that they come from.
+-- Texts of facts, entities and communities are passages of the graph's two archives, so that search finds them.
+
+CREATE TABLE graphs (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    number BIGINT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    fact_archive_id TEXT NOT NULL UNIQUE,
+    entity_archive_id TEXT NOT NULL UNIQUE,
+    settings TEXT NOT NULL,
+    version BIGINT NOT NULL DEFAULT 0,
+    entity_seq BIGINT NOT NULL DEFAULT 0,
+    fact_seq BIGINT NOT NULL DEFAULT 0,
+    episode_seq BIGINT NOT NULL DEFAULT 0,
+    rule_seq BIGINT NOT NULL DEFAULT 0,
+    dropped TEXT NOT NULL DEFAULT '{}',
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL
+);
+CREATE INDEX graphs_by_org ON graphs (org_id, number);
+CREATE TABLE agent_graphs (
+    agent_id TEXT PRIMARY KEY,
+    graph_id TEXT NOT NULL
+);
+CREATE INDEX agent_graphs_by_graph ON agent_graphs (graph_id, agent_id);
+CREATE TABLE entities (
+    graph_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    type TEXT NOT NULL,
+    summary TEXT NOT NULL,
+    aliases TEXT NOT NULL,
+    attributes TEXT NOT NULL,
+    fact_count BIGINT NOT NULL DEFAULT 0,
+    community_seq BIGINT,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    PRIMARY KEY (graph_id, seq)
+) {clustered};
+CREATE INDEX entities_by_community ON entities (graph_id, community_seq, seq) WHERE community_seq IS NOT NULL;
+CREATE TABLE entity_names (
+    graph_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    PRIMARY KEY (graph_id, name, seq)
+) {clustered};
+CREATE INDEX entity_names_by_entity ON entity_names (graph_id, seq);
+CREATE TABLE facts (
+    graph_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    first_seq BIGINT NOT NULL,
+    text_seq BIGINT NOT NULL,
+    subject BIGINT NOT NULL,
+    object BIGINT NOT NULL,
+    relation TEXT NOT NULL,
+    type TEXT,
+    rating DOUBLE PRECISION NOT NULL,
+    valid_at TEXT,
+    invalid_at TEXT,
+    created_at TEXT NOT NULL,
+    expired_at TEXT,
+    state TEXT NOT NULL,
+    change TEXT NOT NULL,
+    trust TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    PRIMARY KEY (graph_id, seq)
+) {clustered};
+CREATE INDEX facts_by_text ON facts (graph_id, text_seq);
+CREATE INDEX facts_by_first ON facts (graph_id, first_seq, seq);
+CREATE INDEX facts_by_subject ON facts (graph_id, subject, relation) WHERE expired_at IS NULL;
+CREATE INDEX facts_by_object ON facts (graph_id, object, relation) WHERE expired_at IS NULL;
+CREATE INDEX facts_believed ON facts (graph_id, seq) WHERE expired_at IS NULL;
+CREATE TABLE fact_sources (
+    graph_id TEXT NOT NULL,
+    first_seq BIGINT NOT NULL,
+    episode_seq BIGINT NOT NULL,
+    PRIMARY KEY (graph_id, first_seq, episode_seq)
+) {clustered};
+CREATE INDEX fact_sources_by_episode ON fact_sources (graph_id, episode_seq);
+CREATE TABLE episodes (
+    graph_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    ref TEXT NOT NULL,
+    text TEXT,
+    agent_id TEXT,
+    conversation_seq BIGINT,
+    message_seq BIGINT,
+    trust TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    occurred_at TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    extracted_at TEXT,
+    PRIMARY KEY (graph_id, seq)
+) {clustered};
+CREATE UNIQUE INDEX episodes_by_ref ON episodes (graph_id, ref);
+CREATE INDEX episodes_by_message ON episodes (agent_id, message_seq) WHERE agent_id IS NOT NULL;
+CREATE INDEX episodes_waiting ON episodes (graph_id, seq) WHERE extracted_at IS NULL;
+CREATE TABLE extractions (
+    agent_id TEXT NOT NULL,
+    conversation_seq BIGINT NOT NULL,
+    upto_seq BIGINT NOT NULL,
+    extracted_at TEXT NOT NULL,
+    PRIMARY KEY (agent_id, conversation_seq)
+) {clustered};
+CREATE TABLE fact_rules (
+    graph_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    text TEXT NOT NULL,
+    entity BIGINT,
+    relation TEXT,
+    created_at TEXT NOT NULL,
+    PRIMARY KEY (graph_id, seq)
+) {clustered};
+CREATE TABLE communities (
+    graph_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    name TEXT NOT NULL,
+    summary TEXT NOT NULL,
+    size BIGINT NOT NULL,
+    summary_due BIGINT NOT NULL,
+    updated_at TEXT NOT NULL,
+    PRIMARY KEY (graph_id, seq)
+) {clustered};
+CREATE INDEX communities_due ON communities (graph_id, seq) WHERE summary_due = 1;

@@ -1,0 +1,1 @@
+"""The tables of facts: graphs, entities, facts, episodes and communities."""

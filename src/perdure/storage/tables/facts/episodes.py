@@ -1,0 +1,111 @@
+"""`tx.episodes`: the episodes of one transaction, and up to which message each conversation was extracted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from perdure.core.facts.values import Episode
+from perdure.core.ids import AgentId, EpisodeId, GraphId
+from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, insert_into, iso, storable
+from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
+from perdure.storage.tables.table import OWN_AGENT, Table, first, locate, register
+
+_EPISODE = RowFormat(
+    Episode,
+    "id, graph_id, seq, kind, ref, text, agent_id, conversation_seq, message_seq, trust, scope, occurred_at,"
+    " created_at, extracted_at",
+    {TEXT: "text", JSON: "scope", TIME: "occurred_at created_at extracted_at"},
+)
+_OF_CONVERSATION = f"agent_id = :agent_id AND conversation_seq = :conversation_seq AND {OWN_AGENT}"
+
+
+class Episodes(Table):
+    def add(self, episodes: Sequence[Episode]) -> Sequence[Episode]:
+        """Add episodes of one graph, and return them in order with their numbers; one whose `ref` is there is that one.
+
+        Raises: NotFound.
+        """
+        if not episodes:
+            return ()
+        graph_id = episodes[0].graph_id
+        there = {one.ref: one for one in self.list_by_refs(graph_id, [episode.ref for episode in episodes])}
+        new = {episode.ref: episode for episode in episodes if episode.ref not in there}
+        number = Graphs(self._db, self._org_id).take_numbers(graph_id, "episode", len(new))
+        for index, (ref, episode) in enumerate(new.items()):
+            there[ref] = replace(episode, seq=number + index)
+        added = [there[ref] for ref in new]
+        register(self._db, self._org_id, graph_id, [(episode.id, episode.seq) for episode in added])
+        self._db.run_many(insert_into("episodes", _EPISODE.columns), list(map(_EPISODE.params, added)))
+        return [there[episode.ref] for episode in episodes]
+
+    def get(self, episode_id: EpisodeId) -> Episode:
+        """Raises: NotFound."""
+        graph_id, seq = locate(self._db, self._org_id, "episode", episode_id)
+        return first(self.list_by_seqs(GraphId(graph_id), [seq]), "episode", episode_id)
+
+    def list_by_refs(self, graph_id: GraphId, refs: Sequence[str]) -> Sequence[Episode]:
+        """The episodes of these messages, passages, documents and texts, in order of number."""
+        params = {f"r{index}": storable(ref) for index, ref in enumerate(dict.fromkeys(refs))}
+        if not params:
+            return ()
+        where = f"ref IN ({', '.join(f':{name}' for name in params)}) ORDER BY seq"
+        return self._read(where, graph_id=graph_id, **params)
+
+    def list_by_seqs(self, graph_id: GraphId, seqs: Sequence[int]) -> Sequence[Episode]:
+        """The episodes with these numbers that exist, in order."""
+        condition, params = self._db.in_numbers("seq", "seqs", seqs)
+        return self._read(f"{condition} ORDER BY seq", graph_id=graph_id, **params)
+
+    def list_waiting(self, graph_id: GraphId, *, limit: int = 100) -> Sequence[Episode]:
+        """The oldest episodes that wait for extraction, in order."""
+        return self._read("extracted_at IS NULL ORDER BY seq LIMIT :limit", graph_id=graph_id, limit=limit)
+
+    def list(self, graph_id: GraphId, *, after: int = 0, limit: int = 100) -> Sequence[Episode]:
+        """Episodes with numbers above `after`, in order."""
+        return self._read("seq > :after ORDER BY seq LIMIT :limit", graph_id=graph_id, after=after, limit=limit)
+
+    def mark_extracted(self, graph_id: GraphId, seqs: Sequence[int], *, at: datetime) -> None:
+        """Set when the facts of these episodes were stored."""
+        condition, params = self._db.in_numbers("seq", "seqs", seqs)
+        self._run(
+            f"UPDATE episodes SET extracted_at = :at WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition}",
+            graph_id=graph_id,
+            at=iso(at),
+            **params,
+        )
+
+    def delete(self, graph_id: GraphId, seqs: Sequence[int]) -> int:
+        """Delete episodes; return how many there were. The links to them are removed by `tx.facts`."""
+        found = self.list_by_seqs(graph_id, seqs)
+        self._db.run_many("DELETE FROM ids WHERE id = :id", [{"id": episode.id} for episode in found])
+        self._db.run_many(
+            "DELETE FROM episodes WHERE graph_id = :graph_id AND seq = :seq",
+            [{"graph_id": graph_id, "seq": episode.seq} for episode in found],
+        )
+        return len(found)
+
+    def last_seq(self, agent_id: AgentId, conversation_seq: int) -> int:
+        """The number of the last row of a conversation that extraction has read; -1: none."""
+        sql = f"SELECT upto_seq FROM extractions WHERE {_OF_CONVERSATION}"
+        rows = self._rows(sql, agent_id=agent_id, conversation_seq=conversation_seq)
+        return int(rows[0][0]) if rows else -1
+
+    def put_last_seq(self, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, at: datetime) -> None:
+        """Set the number of the last row that extraction has read. Raises: NotFound: no such agent."""
+        rows = self._rows(
+            "INSERT INTO extractions (agent_id, conversation_seq, upto_seq, extracted_at)"
+            f" SELECT :agent_id, :conversation_seq, :upto_seq, :at WHERE {OWN_AGENT}"
+            " ON CONFLICT (agent_id, conversation_seq) DO UPDATE SET upto_seq = excluded.upto_seq,"
+            " extracted_at = excluded.extracted_at RETURNING upto_seq",
+            agent_id=agent_id,
+            conversation_seq=conversation_seq,
+            upto_seq=upto_seq,
+            at=iso(at),
+        )
+        first(rows, "agent", agent_id)
+
+    def _read(self, where: str, **params: object) -> Sequence[Episode]:
+        sql = f"SELECT {_EPISODE.columns} FROM episodes WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
+        return [_EPISODE.read(row) for row in self._rows(sql, **params)]

@@ -1,0 +1,259 @@
+"""`tx.facts`: the facts of one transaction, version by version, and the episodes that support them.
+
+A version is written once and then only expires. Its text is a passage of the graph's archive; versions with the same
+text share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from perdure.core.facts.values import Fact, FactFilter, Graph
+from perdure.core.ids import FactId, GraphId, PassageId, derived_id
+from perdure.core.passages import Passage
+from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, dump, insert_into, iso, storable
+from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
+from perdure.storage.tables.passages import Passages
+from perdure.storage.tables.table import Table, find_all, first, locate, register
+
+_ROW = (
+    "graph_id, seq, id, first_seq, text_seq, subject, object, relation, type, rating, valid_at, invalid_at, created_at,"
+    " expired_at, state, change, trust, scope, origin"
+)
+_CODECS = {TEXT: "relation type", TIME: "valid_at invalid_at created_at expired_at", JSON: "scope origin"}
+_STORED = RowFormat(Fact, _ROW, _CODECS)
+_FACT = RowFormat(Fact, f"{_ROW}, text", {**_CODECS, TEXT: "relation type text"})
+_SELECT = (
+    f"SELECT {_STORED.columns_of('f')}, p.text FROM facts f JOIN graphs g ON g.id = f.graph_id"
+    " JOIN passages p ON p.archive_id = g.fact_archive_id AND p.seq = f.text_seq"
+    " WHERE f.graph_id = :graph_id AND g.org_id = :org_id"
+)
+
+
+class Facts(Table):
+    def add(self, graph: Graph, versions: Sequence[Fact]) -> Sequence[Fact]:
+        """Add versions of facts; return them with their numbers. A version without `first_seq` begins a new fact, every
+        other one continues the fact of that number, whose last version has to be expired.
+
+        Raises: NotFound.
+        """
+        if not versions:
+            return ()
+        seq = Graphs(self._db, self._org_id).take_numbers(graph.id, "fact", len(versions))
+        texts = self._texts(graph, versions)
+        added = [
+            replace(version, graph_id=graph.id, seq=seq + index, text_seq=texts[version.text])
+            for index, version in enumerate(versions)
+        ]
+        added = [replace(version, first_seq=version.first_seq or version.seq) for version in added]
+        new = [(version.id, version.seq) for version in added if version.first_seq == version.seq]
+        register(self._db, self._org_id, graph.id, new)
+        self._db.run_many(insert_into("facts", _ROW), list(map(_STORED.params, added)))
+        self._count(graph.id, added, 1)
+        return added
+
+    def expire(self, graph_id: GraphId, seqs: Sequence[int], *, at: datetime) -> Sequence[Fact]:
+        """Expire those of these versions that are believed; return them as they were."""
+        expired = [fact for fact in self.list_by_seqs(graph_id, seqs) if fact.expired_at is None]
+        if expired:
+            Graphs(self._db, self._org_id).take_numbers(graph_id, "fact", 0)
+        self._db.run_many(
+            "UPDATE facts SET expired_at = :at WHERE graph_id = :graph_id AND seq = :seq",
+            [{"at": iso(max(at, fact.created_at)), "graph_id": graph_id, "seq": fact.seq} for fact in expired],
+        )
+        self._count(graph_id, expired, -1)
+        return expired
+
+    def get(self, fact_id: FactId) -> Fact:
+        """The newest version, expired or not. Raises: NotFound."""
+        return self.versions(fact_id)[-1]
+
+    def versions(self, fact_id: FactId) -> Sequence[Fact]:
+        """All versions of a fact, oldest first. Raises: NotFound."""
+        graph_id, seq = locate(self._db, self._org_id, "fact", fact_id)
+        found = self._read("f.first_seq = :seq ORDER BY f.seq", graph_id=graph_id, seq=seq)
+        first(found, "fact", fact_id)
+        return found
+
+    def list_by_ids(self, ids: Sequence[FactId]) -> Sequence[Fact]:
+        """The newest versions of those of these facts that exist, in the order of `ids`."""
+        by_graph: dict[str, list[int]] = {}
+        for _, graph_id, seq in find_all(self._db, self._org_id, ids):
+            by_graph.setdefault(graph_id, []).append(seq)
+        newest: dict[FactId, Fact] = {}
+        for graph_id, seqs in by_graph.items():
+            condition, params = self._db.in_numbers("f.first_seq", "seqs", seqs)
+            for fact in self._read(f"{condition} ORDER BY f.seq", graph_id=graph_id, **params):
+                newest[fact.id] = fact
+        return [newest[fact_id] for fact_id in dict.fromkeys(ids) if fact_id in newest]
+
+    def list_by_seqs(self, graph_id: GraphId, seqs: Sequence[int]) -> Sequence[Fact]:
+        """The versions with these numbers that exist, in the order of `seqs`."""
+        condition, params = self._db.in_numbers("f.seq", "seqs", seqs)
+        by_seq = {fact.seq: fact for fact in self._read(condition, graph_id=graph_id, **params)}
+        return [by_seq[seq] for seq in dict.fromkeys(seqs) if seq in by_seq]
+
+    def list_by_firsts(self, graph_id: GraphId, first_seqs: Sequence[int]) -> Sequence[Fact]:
+        """The newest versions of the facts that began with these versions, in order of number."""
+        condition, params = self._db.in_numbers("f.first_seq", "seqs", first_seqs)
+        newest = {
+            fact.first_seq: fact for fact in self._read(f"{condition} ORDER BY f.seq", graph_id=graph_id, **params)
+        }
+        return sorted(newest.values(), key=lambda fact: fact.seq)
+
+    def list_by_texts(self, graph_id: GraphId, text_seqs: Sequence[int], *, where: FactFilter) -> Sequence[Fact]:
+        """The versions with these texts that match, in order of number."""
+        condition, params = self._db.in_numbers("f.text_seq", "texts", text_seqs)
+        conditions = fact_conditions(where)
+        sql = f"{condition} AND {conditions} ORDER BY f.seq"
+        return self._read(sql, graph_id=graph_id, **params, **conditions.params)
+
+    def page(
+        self,
+        graph_id: GraphId,
+        *,
+        where: FactFilter,
+        after: int | None = None,
+        before: int | None = None,
+        newest_first: bool = False,
+        limit: int = 100,
+    ) -> Sequence[Fact]:
+        """Versions with numbers between `after` and `before`, both excluded, in order of number."""
+        conditions = fact_conditions(where)
+        conditions.between("f.seq", after, before)
+        order = "DESC" if newest_first else "ASC"
+        sql = f"{conditions} ORDER BY f.seq {order} LIMIT :limit"
+        return self._read(sql, graph_id=graph_id, limit=limit, **conditions.params)
+
+    def neighbours(self, graph_id: GraphId, seqs: Sequence[int], *, limit: int) -> Sequence[tuple[int, int]]:
+        """(entity, entity) of the facts that are believed and name one of these entities, newest first."""
+        condition, params = self._db.in_numbers("subject", "seqs", seqs)
+        other, _ = self._db.in_numbers("object", "seqs", seqs)
+        of_graph = f"FROM facts WHERE graph_id = :graph_id AND expired_at IS NULL AND {OWN_GRAPH}"
+        rows = self._rows(
+            f"SELECT seq, subject, object {of_graph} AND {condition} UNION SELECT seq, subject, object {of_graph}"
+            f" AND {other} ORDER BY 1 DESC LIMIT :limit",
+            graph_id=graph_id,
+            limit=limit,
+            **params,
+        )
+        return [(row[1], row[2]) for row in rows]
+
+    def text_seqs(self, graph_id: GraphId, *, where: FactFilter) -> Sequence[int]:
+        """The numbers of the texts of all versions that match, in order, each once."""
+        conditions = fact_conditions(where)
+        sql = f"SELECT DISTINCT f.text_seq FROM facts f WHERE f.graph_id = :graph_id AND {OWN_GRAPH} AND {conditions}"
+        rows = self._rows(f"{sql} ORDER BY f.text_seq", graph_id=graph_id, **conditions.params)
+        return [row[0] for row in rows]
+
+    def add_sources(self, graph_id: GraphId, sources: Sequence[tuple[int, int]]) -> None:
+        """Link facts, by the number of their first version, with episodes that support them; a link may be there."""
+        Graphs(self._db, self._org_id).get(graph_id)
+        self._db.run_many(
+            f"{insert_into('fact_sources', 'graph_id, first_seq, episode_seq')} ON CONFLICT DO NOTHING",
+            [{"graph_id": graph_id, "first_seq": fact, "episode_seq": episode} for fact, episode in sources],
+        )
+
+    def remove_sources(self, graph_id: GraphId, episode_seqs: Sequence[int]) -> Sequence[int]:
+        """Remove the links of these episodes; return the first numbers of facts that now have no source."""
+        condition, params = self._db.in_numbers("episode_seq", "seqs", episode_seqs)
+        rows = self._rows(
+            f"DELETE FROM fact_sources WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition} RETURNING first_seq",
+            graph_id=graph_id,
+            **params,
+        )
+        facts = sorted({row[0] for row in rows})
+        return [fact for fact in facts if not self.sources(graph_id, [fact])[fact]]
+
+    def sources(self, graph_id: GraphId, first_seqs: Sequence[int]) -> Mapping[int, Sequence[int]]:
+        """The number of a fact's first version -> the numbers of the episodes that support it, in order."""
+        condition, params = self._db.in_numbers("first_seq", "seqs", first_seqs)
+        rows = self._rows(
+            f"SELECT first_seq, episode_seq FROM fact_sources WHERE graph_id = :graph_id AND {OWN_GRAPH}"
+            f" AND {condition} ORDER BY first_seq, episode_seq",
+            graph_id=graph_id,
+            **params,
+        )
+        by_fact: dict[int, list[int]] = {seq: [] for seq in first_seqs}
+        for fact, episode in rows:
+            by_fact[fact].append(episode)
+        return by_fact
+
+    def list_by_episodes(self, graph_id: GraphId, episode_seqs: Sequence[int]) -> Sequence[Fact]:
+        """The believed versions of the facts that these episodes support, in order of number."""
+        condition, params = self._db.in_numbers("s.episode_seq", "seqs", episode_seqs)
+        where = (
+            "f.expired_at IS NULL AND f.first_seq IN (SELECT s.first_seq FROM fact_sources s"
+            f" WHERE s.graph_id = :graph_id AND {condition}) ORDER BY f.seq"
+        )
+        return self._read(where, graph_id=graph_id, **params)
+
+    def _texts(self, graph: Graph, versions: Sequence[Fact]) -> dict[str, int]:
+        """Text -> the number of its passage, which is added where it is missing."""
+        passages = Passages(self._db, self._org_id)
+        ids = {version.text: PassageId(derived_id("passage", graph.id, version.text)) for version in versions}
+        there = {row[0]: row[2] for row in find_all(self._db, self._org_id, list(ids.values()))}
+        missing = {version.text: version for version in versions if ids[version.text] not in there}
+        added = passages.add(
+            [
+                Passage(
+                    id=ids[text],
+                    archive_id=graph.fact_archive_id,
+                    text=text,
+                    source={"type": "fact"},
+                    created_at=version.created_at,
+                    occurred_at=version.valid_at or version.created_at,
+                )
+                for text, version in missing.items()
+            ]
+        )
+        there |= {passage.id: passage.seq for passage in added}
+        return {text: there[passage_id] for text, passage_id in ids.items()}
+
+    def _count(self, graph_id: GraphId, facts: Sequence[Fact], by: int) -> None:
+        """Count facts on their entities."""
+        self._db.run_many(
+            "UPDATE entities SET fact_count = fact_count + :by WHERE graph_id = :graph_id AND seq = :seq",
+            [
+                {"by": by, "graph_id": graph_id, "seq": seq}
+                for fact in facts
+                if fact.expired_at is None
+                for seq in (fact.subject, fact.object)
+            ],
+        )
+
+    def _read(self, where: str, **params: object) -> Sequence[Fact]:
+        return [_FACT.read(row) for row in self._rows(f"{_SELECT} AND {where}", **params)]
+
+
+def fact_conditions(where: FactFilter, *, alias: str = "f") -> Conditions:
+    """The conditions of a filter on rows of `facts` with this alias."""
+    conditions = Conditions()
+
+    def add(clause: str, *values: object) -> None:
+        conditions.add(clause.replace("~", f"{alias}."), *values)
+
+    if where.as_of is None:
+        add("~expired_at IS NULL")
+    else:
+        add("~created_at <= ?", iso(where.as_of))
+        add("(~expired_at IS NULL OR ~expired_at > ?)", iso(where.as_of))
+    for start, end in ((where.at, where.at), (where.since, where.until)):
+        add("(~invalid_at IS NULL OR ~invalid_at > ?)", start and iso(start))
+        add("(~valid_at IS NULL OR ~valid_at <= ?)", end and iso(end))
+    if where.entities:
+        listed = ", ".join(str(int(seq)) for seq in where.entities)
+        add(f"(~subject IN ({listed}) OR ~object IN ({listed}))")
+    conditions.among(f"{alias}.relation", where.relations or None)
+    conditions.among(f"{alias}.type", where.types or None)
+    conditions.among(f"{alias}.state", where.states)
+    conditions.among(f"{alias}.trust", where.trust)
+    if where.min_rating > 0:
+        add("~rating >= ?", where.min_rating)
+    for name, value in where.scope:
+        pair = storable(dump({name: value})[1:-1])
+        add("REPLACE(~scope, ?, '') <> ~scope", pair)
+    return conditions

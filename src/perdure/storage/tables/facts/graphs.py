@@ -1,0 +1,139 @@
+"""`tx.graphs`: the graphs of one transaction, which agents have them, and what must not be remembered in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from perdure.core.errors import NotFound
+from perdure.core.facts.values import FactRule, Graph, GraphCounts
+from perdure.core.ids import AgentId, GraphId
+from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, assignments, dump, insert_into, load
+from perdure.storage.tables.table import OWN_AGENT, Table, first, next_number, own_agent
+
+_GRAPH = RowFormat(
+    Graph,
+    "id, org_id, number, name, fact_archive_id, entity_archive_id, settings, version, created_at, updated_at",
+    {TEXT: "id name", JSON: "settings", TIME: "created_at updated_at"},
+)
+_RULE = RowFormat(
+    FactRule, "graph_id, seq, text, entity, relation, created_at", {TEXT: "text relation", TIME: "created_at"}
+)
+
+# Rows of a graph have no organisation column: the graph has.
+OWN_GRAPH = "EXISTS (SELECT 1 FROM graphs WHERE id = :graph_id AND org_id = :org_id)"
+
+
+class Graphs(Table):
+    def add(self, graph: Graph) -> Graph:
+        """Add an empty graph, and return it with its number."""
+        graph = replace(graph, org_id=self._org_id, number=next_number(self._db), version=0)
+        self._run(insert_into("graphs", _GRAPH.columns), **_GRAPH.params(graph))
+        return graph
+
+    def get(self, graph_id: GraphId) -> Graph:
+        """Raises: NotFound."""
+        return first(self._read("id = :graph_id", graph_id=graph_id), "graph", graph_id)
+
+    def find_by_agent(self, agent_id: AgentId) -> Graph | None:
+        """The agent's graph; None: nothing was extracted for it yet."""
+        where = f"id = (SELECT graph_id FROM agent_graphs WHERE agent_id = :agent_id) AND {OWN_AGENT}"
+        return next(iter(self._read(where, agent_id=agent_id)), None)
+
+    def find_by_name(self, name: str) -> Graph | None:
+        """The oldest graph of this name."""
+        params = {"name": TEXT.store(name)}
+        return next(iter(self._read("name = :name ORDER BY number LIMIT 1", **params)), None)
+
+    def list(self, *, after: int = -1, limit: int = 100) -> Sequence[Graph]:
+        """Graphs with numbers above `after`, in order of creation."""
+        return self._read("number > :after ORDER BY number LIMIT :limit", after=after, limit=limit)
+
+    def put(self, graph: Graph) -> None:
+        """Update name, settings and `updated_at`. Raises: NotFound."""
+        columns = assignments("name, settings, updated_at")
+        sql = f"UPDATE graphs SET {columns}, version = version + 1 WHERE id = :id AND org_id = :org_id"
+        if not self._run(sql, **_GRAPH.params(graph)):
+            raise NotFound("graph", graph.id)
+
+    def attach(self, agent_id: AgentId, graph_id: GraphId) -> None:
+        """Give the agent this graph in place of the one that it had. Raises: NotFound."""
+        self.get(graph_id)
+        self._run(
+            f"{insert_into('agent_graphs', 'agent_id, graph_id')}"
+            " ON CONFLICT (agent_id) DO UPDATE SET graph_id = excluded.graph_id",
+            agent_id=own_agent(self._db, self._org_id, agent_id, lock=True),
+            graph_id=graph_id,
+        )
+
+    def list_agents(self, graph_id: GraphId, *, limit: int = 100) -> Sequence[AgentId]:
+        """The ids of the agents that have it, in order."""
+        rows = self._rows(
+            f"SELECT agent_id FROM agent_graphs WHERE graph_id = :graph_id AND {OWN_GRAPH}"
+            " ORDER BY agent_id LIMIT :limit",
+            graph_id=graph_id,
+            limit=limit,
+        )
+        return [AgentId(row[0]) for row in rows]
+
+    def take_numbers(self, graph_id: GraphId, kind: str, count: int) -> int:
+        """Reserve `count` numbers of `entity`, `fact`, `episode` or `rule`; return the first.
+
+        The graph has a new version, and for facts the archive of their texts, so that caches of searches are renewed.
+        Raises: NotFound.
+        """
+        column = {"entity": "entity_seq", "fact": "fact_seq", "episode": "episode_seq", "rule": "rule_seq"}[kind]
+        rows = self._rows(
+            f"UPDATE graphs SET {column} = {column} + :count, version = version + 1"
+            f" WHERE id = :graph_id AND org_id = :org_id RETURNING {column}, fact_archive_id",
+            graph_id=graph_id,
+            count=count,
+        )
+        last, archive_id = first(rows, "graph", graph_id)
+        if kind == "fact":
+            self._run("UPDATE archives SET version = version + 1 WHERE id = :id AND org_id = :org_id", id=archive_id)
+        return int(last) - count + 1
+
+    def count_dropped(self, graph_id: GraphId, dropped: Mapping[str, int]) -> None:
+        """Add to the counts of what extraction left out: reason -> how often. Raises: NotFound."""
+        if not dropped:
+            return
+        before = self.counts(graph_id).dropped
+        total = {reason: before.get(reason, 0) + dropped.get(reason, 0) for reason in sorted({*before, *dropped})}
+        sql = "UPDATE graphs SET dropped = :dropped WHERE id = :graph_id AND org_id = :org_id"
+        self._run(sql, graph_id=graph_id, dropped=dump(total))
+
+    def counts(self, graph_id: GraphId) -> GraphCounts:
+        """Count what a graph holds. Raises: NotFound."""
+        rows = self._rows(
+            "SELECT (SELECT COUNT(*) FROM facts f WHERE f.graph_id = g.id AND f.expired_at IS NULL),"
+            " (SELECT COUNT(*) FROM entities e WHERE e.graph_id = g.id),"
+            " (SELECT COUNT(*) FROM episodes p WHERE p.graph_id = g.id),"
+            " (SELECT COUNT(*) FROM episodes p WHERE p.graph_id = g.id AND p.extracted_at IS NULL), g.dropped"
+            " FROM graphs g WHERE g.id = :graph_id AND g.org_id = :org_id",
+            graph_id=graph_id,
+        )
+        facts, entities, episodes, waiting, dropped = first(rows, "graph", graph_id)
+        return GraphCounts(facts=facts, entities=entities, episodes=episodes, waiting=waiting, dropped=load(dropped))
+
+    def add_rule(self, rule: FactRule) -> FactRule:
+        """Add what must not be remembered, and return it with its number. Raises: NotFound."""
+        rule = replace(rule, seq=self.take_numbers(rule.graph_id, "rule", 1))
+        self._run(insert_into("fact_rules", _RULE.columns), **_RULE.params(rule))
+        return rule
+
+    def list_rules(self, graph_id: GraphId) -> Sequence[FactRule]:
+        """What must not be remembered in a graph, in order."""
+        sql = f"SELECT {_RULE.columns} FROM fact_rules WHERE graph_id = :graph_id AND {OWN_GRAPH} ORDER BY seq"
+        return [_RULE.read(row) for row in self._rows(sql, graph_id=graph_id)]
+
+    def delete_rule(self, graph_id: GraphId, seq: int) -> bool:
+        """Delete a rule; return whether there was one."""
+        sql = f"DELETE FROM fact_rules WHERE graph_id = :graph_id AND seq = :seq AND {OWN_GRAPH}"
+        return self._run(sql, graph_id=graph_id, seq=seq) > 0
+
+    def _read(self, where: str, **params: str | int) -> Sequence[Graph]:
+        conditions = Conditions("org_id = :org_id", where)
+        sql = f"SELECT {_GRAPH.columns} FROM graphs WHERE {conditions}"
+        return [_GRAPH.read(row) for row in self._rows(sql, **params)]
