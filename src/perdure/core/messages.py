@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from perdure.core.errors import InvalidInput
@@ -410,3 +410,20 @@ class Turn:
     occurred_at: float
     chars: int
     asks: bool
+
+
+def unlogged_message(role: Role, text: str) -> Message:
+    """Return a message that is in no log: of a request that is about something else than a conversation's next turn."""
+    return Message(
+        id=MessageId("message-00000000-0000-4000-8000-000000000000"),
+        agent_id=AgentId("agent-00000000-0000-4000-8000-000000000000"),
+        seq=0,
+        conversation_seq=0,
+        role=role,
+        parts=(Text(text),),
+        created_at=_EPOCH,
+        occurred_at=_EPOCH,
+    )
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

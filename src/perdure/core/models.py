@@ -63,7 +63,7 @@ class ModelRequest:
     `tail` (volatile, after everything).
 
     Args:
-        purpose: an answer that goes into the log, or a summary of messages that leave the view.
+        purpose: an answer that goes into the log, a summary of messages that leave the view, or the facts of a batch.
     """
 
     model: str
@@ -72,7 +72,7 @@ class ModelRequest:
     tools: tuple[Mapping[str, Any], ...] = ()
     tail: str = ""
     options: ModelOptions = _DEFAULTS
-    purpose: Literal["reply", "summary"] = "reply"
+    purpose: Literal["reply", "summary", "extraction"] = "reply"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from importlib import resources
 from perdure.core.agents import DEFAULT_AGENT_TYPE
 from perdure.core.tools.loops import loop_of
 
-__all__ = ["base_prompt", "summary_prompt"]
+__all__ = ["base_prompt", "extraction_prompt", "summary_prompt"]
 
 
 @functools.cache
@@ -21,6 +21,12 @@ def base_prompt(agent_type: str = DEFAULT_AGENT_TYPE) -> str:
 def summary_prompt() -> str:
     """Return the prompt of a summariser, with the places `{words}` and `{characters}` for the limit."""
     return _text("summary.txt")
+
+
+@functools.cache
+def extraction_prompt() -> str:
+    """Return the instructions of an extractor of facts."""
+    return _text("extraction.txt")
 
 
 def _text(name: str) -> str:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
 from perdure.context.prompts import summary_prompt
-from perdure.core.ids import AgentId, MessageId
-from perdure.core.messages import Message, Role, Text
+from perdure.core.messages import Message, unlogged_message
 from perdure.core.models import ModelOptions, ModelRequest
 from perdure.core.text.markup import escape_tags
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 _INTRODUCTION = "The messages to record follow. Answer with the record only."
 _ACKNOWLEDGEMENT = "Understood. I will answer with the record of the messages and with nothing else."
@@ -47,23 +42,9 @@ def summary_request(
         f"<earlier>\n{escape_tags(previous)}\n</earlier>\nThat is recorded already.\n\n" if previous.strip() else ""
     )
     text = f"{before}<source>\n{escape_tags(transcript)}\n</source>\n\nWrite the record of the source."
-    messages: tuple[Message, ...] = (_message("user", text),)
+    messages: tuple[Message, ...] = (unlogged_message("user", text),)
     if acknowledge:
-        messages = (_message("user", _INTRODUCTION), _message("assistant", _ACKNOWLEDGEMENT), *messages)
+        messages = (unlogged_message("user", _INTRODUCTION), unlogged_message("assistant", _ACKNOWLEDGEMENT), *messages)
     # Room for a summary that is a little too long: it is better than one that breaks off.
     own = replace(ModelOptions.from_settings(options), max_output_tokens=limit * 3 // 2 + 64)
     return ModelRequest(model=model, system=system, messages=messages, options=own, purpose="summary")
-
-
-def _message(role: Role, text: str) -> Message:
-    """Build a message that is in no log."""
-    return Message(
-        id=MessageId("message-00000000-0000-4000-8000-000000000000"),
-        agent_id=AgentId("agent-00000000-0000-4000-8000-000000000000"),
-        seq=0,
-        conversation_seq=0,
-        role=role,
-        parts=(Text(text),),
-        created_at=_EPOCH,
-        occurred_at=_EPOCH,
-    )

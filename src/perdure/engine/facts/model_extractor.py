@@ -1,0 +1,224 @@
+"""The extractor that asks a model: one structured call for each batch."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from perdure.context.prompts import extraction_prompt
+from perdure.core.errors import ModelReplyEmpty
+from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction, Turn
+from perdure.core.messages import Role, text_of, unlogged_message
+from perdure.core.models import Model, ModelOptions, ModelReply, ModelRequest
+from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.markup import escape_tags
+
+OUTPUT_TOKENS = 4_000
+_FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
+_MISSED = (
+    "You were not certain. Read the turns again for entities and facts that you missed, and answer with the whole"
+    " object once more."
+)
+
+
+class ModelExtractor:
+    """`Extractor` by a language model. A second call is made only where the first answer is not certain and the graph's
+    settings ask for it."""
+
+    def __init__(self, model: Model, handle: str) -> None:
+        self._model, self._handle = model, handle
+
+    async def extract(self, batch: Batch) -> Extraction:
+        """Raises: ModelError."""
+        text = render_batch(batch)
+        answer = await self._ask(batch, [("user", text)])
+        extraction = parse_extraction(answer)
+        calls = 1
+        if batch.reflect and not extraction.certain:
+            again = parse_extraction(await self._ask(batch, [("user", text), ("assistant", answer), ("user", _MISSED)]))
+            calls, extraction = 2, again if again.entities else extraction
+        return replace(extraction, model=self._handle, calls=calls)
+
+    async def _ask(self, batch: Batch, turns: Sequence[tuple[Role, str]]) -> str:
+        """Return the text of the model's answer. Raises: ModelError."""
+        schema = {"name": "extraction", "schema": answer_schema(batch)}
+        request = ModelRequest(
+            model=self._handle,
+            system="\n\n".join(filter(None, (extraction_prompt(), batch.prompt))),
+            messages=tuple(unlogged_message(role, text) for role, text in turns),
+            options=ModelOptions(
+                temperature=0.0,
+                max_output_tokens=OUTPUT_TOKENS,
+                response_format={"type": "json_schema", "json_schema": schema},
+            ),
+            purpose="extraction",
+        )
+        async for piece in self._model.respond(request):
+            if isinstance(piece, ModelReply):
+                return text_of(piece.parts)
+        raise ModelReplyEmpty(f"{self._handle} ended its answer without a reply")
+
+
+def render_batch(batch: Batch) -> str:
+    """Return what the model reads: types, what is known, earlier turns, and the numbered turns."""
+    names = {entity.seq: entity.name for entity in batch.entities}
+    parts = [f"Entity types: {', '.join(batch.schema.entity_types)}"]
+    if batch.schema.fact_types:
+        signatures = [f"{one.name}: {one.subject_type} -> {one.object_type}" for one in batch.schema.fact_types]
+        parts.append("Fact types, for `type` where one fits: " + "; ".join(signatures))
+    if batch.entities:
+        known = [
+            f"{number}. {one.name} ({one.type})" + (f", also {', '.join(one.aliases)}" if one.aliases else "")
+            for number, one in enumerate(batch.entities, 1)
+        ]
+        parts.append(_section("known_entities", known))
+    if batch.facts:
+        lines = [
+            f"{number}. {names.get(one.subject, '?')} {one.relation} {names.get(one.object, '?')}: {one.text}"
+            f" [{_time(one.valid_at)} to {_time(one.invalid_at)}]"
+            for number, one in enumerate(batch.facts, 1)
+        ]
+        parts.append(_section("known_facts", lines))
+    if batch.rules:
+        parts.append(_section("must_not_be_remembered", [rule.text or rule.relation or "" for rule in batch.rules]))
+    if batch.context:
+        parts.append(_section("earlier_turns", [_line(turn) for turn in batch.context]))
+    parts.append(_section("turns", [f"{turn.number}. {_line(turn)}" for turn in batch.turns]))
+    return "\n\n".join(parts)
+
+
+def parse_extraction(answer: str) -> Extraction:
+    """Return what a model's answer says. What is no JSON, or not of the schema's types, is dropped and counted."""
+    dropped: Counter[str] = Counter()
+    value = _load(answer)
+    if value is None:
+        return Extraction(dropped={"answer is no JSON": 1})
+    entities = [_entity(item, dropped) for item in _list(value, "entities")]
+    facts = [_fact(item, dropped) for item in _list(value, "facts")]
+    return Extraction(
+        entities=[one for one in entities if one is not None],
+        facts=[one for one in facts if one is not None],
+        certain=value.get("certain") is not False,
+        dropped=dict(dropped),
+    )
+
+
+def answer_schema(batch: Batch) -> Mapping[str, Any]:
+    """Return the JSON schema of an answer."""
+    text, number = {"type": "string"}, {"type": ["integer", "null"]}
+    time = {"type": ["string", "null"], "description": "ISO 8601 with Z"}
+    attributes = {name: dict(schema) for name, schema in batch.schema.entity_types.items() if schema}
+    entity = {
+        "name": text,
+        "type": {"enum": list(batch.schema.entity_types)},
+        "known": number,
+        "aliases": {"type": "array", "items": text},
+        "summary": text,
+        **(
+            {"attributes": {"type": "object", "description": f"by type: {compact_json(attributes)}"}}
+            if attributes
+            else {}
+        ),
+    }
+    types = [one.name for one in batch.schema.fact_types]
+    fact = {
+        "subject": text,
+        "relation": text,
+        "object": text,
+        "text": text,
+        "turns": {"type": "array", "items": {"type": "integer"}},
+        "valid_at": time,
+        "invalid_at": time,
+        "rating": {"type": "number"},
+        "decision": {"enum": ["ADD", "UPDATE", "SUPERSEDE", "DELETE", "NONE"]},
+        "known": number,
+        **({"type": {"enum": [*types, None]}} if types else {}),
+    }
+    required = ("name", "type"), ("subject", "relation", "object", "text", "turns", "decision")
+    items = [
+        {"type": "array", "items": {"type": "object", "properties": fields, "required": list(names)}}
+        for fields, names in zip((entity, fact), required, strict=True)
+    ]
+    properties = {"entities": items[0], "facts": items[1], "certain": {"type": "boolean"}}
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _load(answer: str) -> Mapping[str, Any] | None:
+    """Return the object of an answer, also out of a code block or from among words; None: there is none."""
+    fenced = _FENCE.search(answer)
+    start, end = answer.find("{"), answer.rfind("}")
+    for text in (answer, fenced[1] if fenced else "", answer[start : end + 1]):
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            return value
+    return None
+
+
+def _entity(item: Any, dropped: Counter[str]) -> ExtractedEntity | None:
+    """Return one entity of an answer; None: it is none."""
+    if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
+        dropped["entity is not of the schema"] += 1
+        return None
+    attributes = item.get("attributes")
+    return ExtractedEntity(
+        name=item["name"],
+        type=str(item.get("type") or "Concept"),
+        known=_number(item.get("known")),
+        aliases=tuple(one for one in _list(item, "aliases") if isinstance(one, str)),
+        summary=item["summary"] if isinstance(item.get("summary"), str) else "",
+        attributes=attributes if isinstance(attributes, Mapping) else {},
+    )
+
+
+def _fact(item: Any, dropped: Counter[str]) -> ExtractedFact | None:
+    """Return one fact of an answer; None: it is none."""
+    names = ("subject", "relation", "object", "text")
+    if not isinstance(item, Mapping) or not all(isinstance(item.get(name), str) for name in names):
+        dropped["fact is not of the schema"] += 1
+        return None
+    rating = item.get("rating")
+    decision = item.get("decision", "ADD")
+    return ExtractedFact(
+        **{name: item[name] for name in names},
+        turns=tuple(number for one in _list(item, "turns") if (number := _number(one)) is not None),
+        type=item["type"] if isinstance(item.get("type"), str) else None,
+        valid_at=item["valid_at"] if isinstance(item.get("valid_at"), str) else None,
+        invalid_at=item["invalid_at"] if isinstance(item.get("invalid_at"), str) else None,
+        rating=float(rating) if isinstance(rating, int | float) and 0 <= rating <= 1 else 0.5,
+        decision=decision if isinstance(decision, str) else "ADD",  # type: ignore[arg-type]  # checked by the plan
+        known=_number(item.get("known")),
+    )
+
+
+def _list(value: Mapping[str, Any], name: str) -> Sequence[Any]:
+    """Return a list of an answer; empty: it has none."""
+    items = value.get(name)
+    return items if isinstance(items, list) else ()
+
+
+def _number(value: Any) -> int | None:
+    """Return a whole number of an answer; None: it is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _section(name: str, lines: Sequence[str]) -> str:
+    """Return lines between tags, which no line can close."""
+    return f"<{name}>\n{escape_tags(chr(10).join(lines))}\n</{name}>"
+
+
+def _line(turn: Turn) -> str:
+    """Return a turn with its speaker and time."""
+    return f"[{_time(turn.occurred_at)}] {turn.speaker}: {turn.text}"
+
+
+def _time(at: datetime | None) -> str:
+    """Return a time as the model reads and writes it."""
+    return "-" if at is None else at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
