@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import logging
 import os
 import random
@@ -22,6 +23,7 @@ from typing import Any
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.documents import Document
 from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable, StoreError
+from perdure.core.facts.extraction import Extractor
 from perdure.core.hooks import Hook
 from perdure.core.ids import AgentId, ConversationId, Ids, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
@@ -37,6 +39,7 @@ from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
 from perdure.engine.agent_messages.specs import AGENT_TOOL_SPECS
 from perdure.engine.agent_messages.toolbox import AgentMessages
+from perdure.engine.facts.model_extractor import ModelExtractor
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import EngineSettings, Ports, SystemClock
 from perdure.engine.run.leases import process_owner
@@ -46,8 +49,8 @@ from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
 from perdure.engine.workers.files import FileWorker
 from perdure.providers.catalog import ModelFacts as ModelFacts
 from perdure.providers.catalog import facts_of as facts_of
+from perdure.providers.choosing import EXTRACTIVE, choose_offline
 from perdure.providers.choosing import Choice as Choice
-from perdure.providers.choosing import choose_offline
 from perdure.providers.choosing import probe_tools as probe_tools
 from perdure.providers.choosing import served_window as served_window
 from perdure.providers.discovery import ALIASES as ALIASES
@@ -57,6 +60,7 @@ from perdure.providers.discovery import endpoint_of_type, find_providers
 from perdure.providers.discovery import list_models as list_models
 from perdure.providers.embeddings.choose import EmbedderChoice as EmbedderChoice
 from perdure.providers.embeddings.choose import choose_embedder as choose_embedder
+from perdure.providers.extractive.extractor import PatternExtractor
 from perdure.providers.masking import environment_secrets as environment_secrets
 from perdure.providers.masking import mask_text as mask_text
 from perdure.providers.registry import ModelRegistry as ModelRegistry
@@ -271,6 +275,7 @@ async def start(
             settings=_engine_settings(settings),
             cipher=cipher,
             send_report=Reports(settings.web_allowed_hosts.split(",")).send,
+            find_extractor=functools.partial(_find_extractor, settings, registry),
         )
         registry.put_stored(await _stored_endpoints(store, cipher))
         registry.choice = choose_offline(settings.model, registry.endpoints)
@@ -298,6 +303,18 @@ async def start(
         custom=custom,
         mcp=mcp,
     )
+
+
+def _find_extractor(settings: Settings, registry: ModelRegistry, setting: str, agent_model: str) -> Extractor | None:
+    """Return what derives facts from what was said; None: facts are off. Raises: ModelNotFound."""
+    if settings.facts == "off":
+        return None
+    handle = settings.facts_model or agent_model
+    if setting == "patterns" or (setting == "default" and settings.facts == "patterns") or handle in ("", EXTRACTIVE):
+        return PatternExtractor()
+    if (model := registry.find(handle)) is None:
+        raise registry.not_found(handle)
+    return ModelExtractor(model, handle)
 
 
 async def _stored_endpoints(store: Store, cipher: Cipher) -> Sequence[Endpoint]:

@@ -19,6 +19,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "sandbox_network": ("off", "on"),
     "mcp_stdio": ("off", "on"),
     "mcp_private": ("", "off", "on"),
+    "facts": ("patterns", "model", "off"),
 }
 """Setting -> the values that it can have."""
 
@@ -38,6 +39,9 @@ class Settings(Limits):
             ranks from disk.
         embedding: the embedder: `none`, `local`, the folder of a local model, or provider/model; empty: the local
             model if it is installed, else none.
+        facts: who extracts facts from what was said: `patterns`, without a model; `model`, by one call for each batch;
+            `off`: nobody.
+        facts_model: the model handle of that model; empty: the agent's own.
         file_limit_bytes: the size limit of a file in a folder, in bytes.
         late_interaction_ms: the milliseconds in which a search may compare its first hits with the query word by word,
             which only the local model can; 0: it does not.
@@ -77,6 +81,8 @@ class Settings(Limits):
     lease_s: float = 15.0
     token_counter: str = "script"
     embedding: str = ""
+    facts: str = "patterns"
+    facts_model: str = ""
     file_limit_bytes: int = 50_000_000
     late_interaction_ms: int = 0
     secret_key: str = field(default="", repr=False)

@@ -11,6 +11,7 @@ from perdure.context.request.assemble import View
 from perdure.core.agents import Agent
 from perdure.core.errors import ToolError
 from perdure.core.events import MemoryRecalled
+from perdure.core.facts.extraction import Extractor, FindExtractor
 from perdure.core.ids import Ids
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.models import Models
@@ -31,6 +32,11 @@ answer. Raises: ToolError."""
 async def send_nowhere(callback: Callback, report: Mapping[str, Any]) -> int:
     """`SendReport` of a program without a network. Raises: ToolError."""
     raise ToolError("this program sends no reports")
+
+
+def extract_nothing(setting: str, model: str) -> Extractor | None:
+    """`FindExtractor` of a program without facts."""
+    return None
 
 
 class SystemClock:
@@ -136,6 +142,7 @@ class Ports:
         interrupts: of each run that waits for a model or a tool, so that a cancel request can end the wait.
         views: of the conversations that this process works on.
         send_report: for the callbacks of runs.
+        find_extractor: finds what derives facts from what was said.
     """
 
     store: Store
@@ -153,6 +160,7 @@ class Ports:
     interrupts: dict[RunKey, Interrupt] = field(default_factory=dict)
     views: Views = field(default_factory=Views)
     send_report: SendReport = send_nowhere
+    find_extractor: FindExtractor = extract_nothing
 
     def inputs(self, line: Line | None = None) -> UnitInputs:
         """What a unit of work that starts now needs; with the cached view of the conversation, if one is given."""

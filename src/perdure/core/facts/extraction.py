@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -135,3 +135,8 @@ class Extractor(Protocol):
 
     async def extract(self, batch: Batch) -> Extraction:
         """Raises: ModelError."""
+
+
+FindExtractor = Callable[[str, str], Extractor | None]
+"""Returns the extractor by the agent's setting (`default`, `patterns` or `model`) and the agent's model; None: facts
+are off."""

@@ -32,6 +32,7 @@ class LoadedBatch:
 
     Attributes:
         graph: None: the agent has none yet.
+        model: the agent's.
         line: agent and number of the conversation; None: the batch is of texts that were given.
         from_seq, upto_seq: after which and up to which row of the conversation it reads.
         messages: of the turns, in order; `episodes` of texts likewise.
@@ -40,6 +41,7 @@ class LoadedBatch:
     batch: Batch
     graph: Graph | None
     settings: AgentFacts
+    model: str = ""
     line: tuple[AgentId, int] | None = None
     from_seq: int = -1
     upto_seq: int = -1
@@ -114,6 +116,7 @@ def load_batch(tx: Tx, agent_id: AgentId, conversation_seq: int) -> LoadedBatch 
         batch=_with_known(tx, graph, batch, user),
         graph=graph,
         settings=settings,
+        model=agent.model,
         line=(agent_id, conversation_seq),
         from_seq=last,
         upto_seq=upto,

@@ -7,15 +7,15 @@ up to which was read. So a crash at any moment repeats a call at most: nothing i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from perdure.core.errors import ModelError, ModelNotFound, PerdureError, StoreError
-from perdure.core.facts.extraction import Extractor
+from perdure.core.facts.extraction import Extraction
 from perdure.core.facts.values import Fact, Graph
-from perdure.core.ids import AgentId
 from perdure.domain.facts.batches import LoadedBatch, extraction_due, load_batch, load_text_batch
 from perdure.domain.facts.settings import AgentFacts
-from perdure.engine.facts.plan import Plan, plan_extraction
+from perdure.engine.facts.plan import plan_extraction
 from perdure.engine.facts.store import store_plan
 from perdure.engine.ports import Ports
 from perdure.engine.run.log import Line
@@ -26,23 +26,20 @@ log = logging.getLogger(__name__)
 BATCHES_MAX = 1_000
 """The most batches of one conversation that are extracted at once; the rest follows after its next run."""
 
-FindExtractor = Callable[[AgentFacts, str], Extractor]
-"""Returns the extractor of an agent's setting and model."""
 
-
-def extraction_worker(ports: Ports, find_extractor: FindExtractor) -> LineWorker:
+def extraction_worker(ports: Ports) -> LineWorker:
     """Return the worker that extracts what is due in a conversation."""
 
     async def work(line: Line) -> None:
         try:
-            await extract_due(ports, find_extractor, line)
+            await extract_due(ports, line)
         except StoreError as error:  # what is in the log still is found to be due after the next run
             log.warning("extraction of conversation %s of %s: %s", line[1], line[0], error)
 
     return LineWorker(work)
 
 
-async def extract_due(ports: Ports, find_extractor: FindExtractor, line: Line, *, rest: bool = False) -> Sequence[Fact]:
+async def extract_due(ports: Ports, line: Line, *, rest: bool = False) -> Sequence[Fact]:
     """Extract the batches of a conversation that are due, with `rest` also one that is not full; return the new facts.
     What fails is logged, and is due again after the next run. Raises: StoreError."""
     facts: list[Fact] = []
@@ -51,9 +48,10 @@ async def extract_due(ports: Ports, find_extractor: FindExtractor, line: Line, *
             if not await ports.store.read(extraction_due, *line, rest=rest):
                 break
             loaded = await ports.store.read(load_batch, *line)
-            if loaded is None:
+            found = None if loaded is None else await _extract(ports, loaded)
+            if found is None:
                 break
-            facts += await _extract(ports, find_extractor, loaded, line[0])
+            facts += found
     except StoreError:
         raise
     except (ModelError, ModelNotFound) as error:
@@ -65,30 +63,35 @@ async def extract_due(ports: Ports, find_extractor: FindExtractor, line: Line, *
     return facts
 
 
-async def extract_texts(
-    ports: Ports, find_extractor: FindExtractor, graph: Graph, settings: AgentFacts, agent_id: AgentId | None
-) -> Sequence[Fact]:
-    """Extract the texts and documents that wait in a graph; return the new facts. Raises: ModelError, StoreError."""
+async def extract_texts(ports: Ports, graph: Graph, settings: AgentFacts, model: str) -> Sequence[Fact]:
+    """Extract the texts and documents that wait in a graph; return the new facts.
+
+    `model` is the agent's, if there is one. Raises: ModelError, StoreError.
+    """
     facts: list[Fact] = []
     for _ in range(BATCHES_MAX):
         loaded = await ports.store.read(load_text_batch, graph, settings)
-        if loaded is None:
+        found = None if loaded is None else await _extract(ports, replace(loaded, model=model))
+        if found is None:
             break
-        facts += await _extract(ports, find_extractor, loaded, agent_id)
+        facts += found
     return facts
 
 
-async def _extract(
-    ports: Ports, find_extractor: FindExtractor, loaded: LoadedBatch, agent_id: AgentId | None
-) -> Sequence[Fact]:
-    """Extract one batch and store what it says; return the new facts. Raises: ModelError, PerdureError."""
-    if not loaded.batch.turns:
-        plan, model = Plan(), ""
-    else:
-        handle = ""
-        if agent_id is not None:
-            handle = (await ports.store.read(lambda tx: tx.agents.get(agent_id))).model
-        extraction = await find_extractor(loaded.settings, handle).extract(loaded.batch)
-        plan, model = plan_extraction(loaded.batch, extraction), extraction.model
-    origin = {"type": "extraction", "model": model}
-    return await ports.store.write(store_plan, loaded, plan, origin=origin, ids=ports.ids, at=ports.clock.now())
+async def _extract(ports: Ports, loaded: LoadedBatch) -> Sequence[Fact] | None:
+    """Extract one batch and store what it says; return the new facts. None: facts are off.
+
+    Raises: ModelError, PerdureError.
+    """
+    extractor = ports.find_extractor(loaded.settings.extractor, loaded.model)
+    if extractor is None:
+        return None
+    extraction = await extractor.extract(loaded.batch) if loaded.batch.turns else Extraction()
+    return await ports.store.write(
+        store_plan,
+        loaded,
+        plan_extraction(loaded.batch, extraction),
+        origin={"type": "extraction", "model": extraction.model},
+        ids=ports.ids,
+        at=ports.clock.now(),
+    )

@@ -23,9 +23,10 @@ from perdure.core.runs import Batch, Failure, Run, RunKey
 from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.conversations.ephemeral import delete_unused
 from perdure.engine.conversations.reset import finish_removals
+from perdure.engine.facts.extract import extraction_worker
 from perdure.engine.forgetting.erase import finish_erasures
 from perdure.engine.hooks.points import at_run_end, at_run_start
-from perdure.engine.ports import Ports, UnitInputs, in_effect
+from perdure.engine.ports import Ports, UnitInputs, extract_nothing, in_effect
 from perdure.engine.run.accept import Accepted, Request, begin_run, check_input, claim_run
 from perdure.engine.run.batch import accept_batch, named_request
 from perdure.engine.run.finish import end_run
@@ -62,6 +63,7 @@ class Runner:
     def __init__(self, ports: Ports, *, is_dead: Callable[[str], bool] = is_dead) -> None:
         self._ports, self._is_dead = ports, is_dead
         self._captures, self._callbacks = capture_worker(ports), Callbacks(ports)
+        self._extractions = extraction_worker(ports)
         self._readers: defaultdict[RunKey, list[asyncio.Queue[Publication]]] = defaultdict(list)
         # Of each conversation the runs to drive, by number, with what `accept` began of them.
         self._wanted: dict[Line, dict[int, Progress | None]] = {}
@@ -88,7 +90,7 @@ class Runner:
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """All tasks of this runner."""
-        return [*self._background, *self._drivers.values(), *self._captures.tasks]
+        return [*self._background, *self._drivers.values(), *self._captures.tasks, *self._extractions.tasks]
 
     async def close(self) -> None:
         """Stop driving. Runs that have not ended go on in another process, or when this one starts again."""
@@ -98,6 +100,7 @@ class Runner:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._captures.close()
+        await self._extractions.close()
         await asyncio.gather(*self._accepting, return_exceptions=True)
         # What this process held is free at once, also for the same process when it opens the store again.
         with contextlib.suppress(StoreError):
@@ -356,6 +359,8 @@ class Runner:
         parts = self._ports.views.get(line)
         if parts is None or parts.agent.settings.get("auto_capture"):
             self._captures.start(line)
+        if self._ports.find_extractor is not extract_nothing:
+            self._extractions.start(line)
         if run.background or run.batch_id is not None:  # only those have callbacks
             self._callbacks.wake()
         self._wanted[line].pop(run.key.seq, None)
