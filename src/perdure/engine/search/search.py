@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from perdure.core.agents import Agent
 from perdure.core.errors import ModelError, NotFound
-from perdure.core.ids import AgentId, ArchiveId
+from perdure.core.facts.values import FactFilter
+from perdure.core.ids import AgentId, ArchiveId, GraphId
 from perdure.core.messages import MessageFilter
 from perdure.core.passages import Archive, PassageFilter
 from perdure.core.ports import Clock, Embedder, WordEmbedder
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perdure.search.archive_cache import ArchiveCache
+    from perdure.search.facts import FactHit
     from perdure.search.history import Histories
     from perdure.search.messages import RankedMessages
     from perdure.search.passages import RankedPassages
@@ -166,6 +168,20 @@ class Search:
             more = search.read_passages(await self._store.read(rank, HITS_MAX), limit=HITS_MAX, explain=explain)
             hits = hits.extend_new(more, key=lambda hit: hit.passage.id)
         return hits.page(offset, limit)
+
+    async def facts(
+        self, graph_id: GraphId, text: str, *, where: FactFilter, limit: int = 10, explain: bool = False
+    ) -> Hits[FactHit]:
+        """The facts of a graph that best match, best first; without a text the newest ones.
+
+        Raises: NotFound, StoreError.
+        """
+        from perdure.search.facts import search_facts
+
+        request = await self._request(text)
+        return await self._store.read(
+            lambda tx: search_facts(tx, tx.graphs.get(graph_id), request, where=where, limit=limit, explain=explain)
+        )
 
     async def recall(
         self,

@@ -37,6 +37,7 @@ from perdure.storage.database.row_format import (
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.candidates import CLAUSE_ROWS, matches
 from perdure.storage.tables.archives import OWN_ARCHIVE
+from perdure.storage.tables.facts.conditions import add_fact_conditions
 from perdure.storage.tables.table import Table, find_all, first, locate, register
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 
@@ -367,6 +368,11 @@ def _conditions(where: PassageFilter) -> Conditions:
             *tags,
             len(tags) if where.tag_match == "all" else 1,
         )
+    if where.facts is not None:
+        # The archive is one of the statement, so its graph is looked up once.
+        of_graph = "f.graph_id = (SELECT id FROM graphs WHERE fact_archive_id = :archive_id)"
+        around = f"EXISTS (SELECT 1 FROM facts f WHERE {of_graph} AND f.text_seq = p.seq AND {{}})"
+        add_fact_conditions(conditions, where.facts, "f", around)
     conditions.add("p.occurred_at >= ?", where.since and iso(where.since))
     conditions.add("p.occurred_at <= ?", where.until and iso(where.until))
     return conditions

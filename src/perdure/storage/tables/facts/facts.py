@@ -13,8 +13,8 @@ from datetime import datetime
 from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.ids import FactId, GraphId, PassageId, derived_id
 from perdure.core.passages import Passage
-from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, dump, insert_into, iso, storable
+from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, insert_into, iso
+from perdure.storage.tables.facts.conditions import fact_conditions
 from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
 from perdure.storage.tables.passages import Passages
 from perdure.storage.tables.table import Table, find_all, first, locate, register
@@ -227,33 +227,3 @@ class Facts(Table):
 
     def _read(self, where: str, **params: object) -> Sequence[Fact]:
         return [_FACT.read(row) for row in self._rows(f"{_SELECT} AND {where}", **params)]
-
-
-def fact_conditions(where: FactFilter, *, alias: str = "f") -> Conditions:
-    """The conditions of a filter on rows of `facts` with this alias."""
-    conditions = Conditions()
-
-    def add(clause: str, *values: object) -> None:
-        conditions.add(clause.replace("~", f"{alias}."), *values)
-
-    if where.as_of is None:
-        add("~expired_at IS NULL")
-    else:
-        add("~created_at <= ?", iso(where.as_of))
-        add("(~expired_at IS NULL OR ~expired_at > ?)", iso(where.as_of))
-    for start, end in ((where.at, where.at), (where.since, where.until)):
-        add("(~invalid_at IS NULL OR ~invalid_at > ?)", start and iso(start))
-        add("(~valid_at IS NULL OR ~valid_at <= ?)", end and iso(end))
-    if where.entities:
-        listed = ", ".join(str(int(seq)) for seq in where.entities)
-        add(f"(~subject IN ({listed}) OR ~object IN ({listed}))")
-    conditions.among(f"{alias}.relation", where.relations or None)
-    conditions.among(f"{alias}.type", where.types or None)
-    conditions.among(f"{alias}.state", where.states)
-    conditions.among(f"{alias}.trust", where.trust)
-    if where.min_rating > 0:
-        add("~rating >= ?", where.min_rating)
-    for name, value in where.scope:
-        pair = storable(dump({name: value})[1:-1])
-        add("REPLACE(~scope, ?, '') <> ~scope", pair)
-    return conditions
