@@ -41,21 +41,33 @@ def fails(message: str = "the provider is down", *, kind: str = "llm_error") -> 
 class ScriptedModel:
     """`Model` that answers each request with the next line of its script, and with `otherwise` after the last.
 
-    `requests` holds the requests for an answer, `summary_requests` those for a summary, in order. Requests for a
-    summary get `summarises`; without it they fail, and the engine makes an extract instead.
+    `requests` holds the requests for an answer, `summary_requests` those for a summary, `extraction_requests` those for
+    facts, in order. Requests for a summary get `summarises`; without it they fail, and the engine makes an extract
+    instead. Requests for facts get `extracts`; without it they find none.
     """
 
-    def __init__(self, *script: Line, otherwise: Line | None = None, summarises: Line | None = None) -> None:
+    def __init__(
+        self,
+        *script: Line,
+        otherwise: Line | None = None,
+        summarises: Line | None = None,
+        extracts: Line | None = None,
+    ) -> None:
         self._script = list(script)
         self._otherwise = otherwise if otherwise is not None else says("OK.")
         self._summarises = summarises if summarises is not None else fails("the script has no summary")
+        self._extracts = extracts if extracts is not None else says('{"entities": [], "facts": [], "certain": true}')
         self.requests: list[ModelRequest] = []
+        self.extraction_requests: list[ModelRequest] = []
         self.summary_requests: list[ModelRequest] = []
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         if request.purpose == "summary":
             self.summary_requests.append(request)
             line = self._summarises
+        elif request.purpose == "extraction":
+            self.extraction_requests.append(request)
+            line = self._extracts
         else:
             self.requests.append(request)
             line = self._script.pop(0) if self._script else self._otherwise

@@ -19,6 +19,7 @@ from perdure.core.text.json_encoder import compact_json
 from perdure.core.text.markup import escape_tags
 
 OUTPUT_TOKENS = 4_000
+SECTIONS = ("known_entities", "known_facts", "must_not_be_remembered", "earlier_turns", "turns")
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
 _MISSED = (
     "You were not certain. Read the turns again for entities and facts that you missed, and answer with the whole"
@@ -211,7 +212,7 @@ def _number(value: Any) -> int | None:
 
 def _section(name: str, lines: Sequence[str]) -> str:
     """Return lines between tags, which no line can close."""
-    return f"<{name}>\n{escape_tags(chr(10).join(lines))}\n</{name}>"
+    return f"<{name}>\n{escape_tags(chr(10).join(lines), SECTIONS)}\n</{name}>"
 
 
 def _line(turn: Turn) -> str:
