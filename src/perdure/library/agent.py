@@ -15,6 +15,7 @@ from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.checks import utc
 from perdure.library.conversations import AsyncConversations
 from perdure.library.corrections import AsyncCorrections
+from perdure.library.facts import AsyncFacts
 from perdure.library.folders import AsyncAgentFiles
 from perdure.library.history import AsyncHistory
 from perdure.library.origins import Origin
@@ -44,6 +45,11 @@ class AsyncAgent(
     def archives(self) -> AsyncAgentArchives:
         """The archives that are attached to the agent; the first takes what it stores."""
         return AsyncAgentArchives(self._services, self.id)
+
+    @property
+    def facts(self) -> AsyncFacts:
+        """What the agent knows as facts, with the times at which they were true and believed."""
+        return AsyncFacts(self._services, self.id)
 
     @property
     def files(self) -> AsyncAgentFiles:

@@ -17,6 +17,7 @@ from perdure.library.sync.archives import AgentArchives, Archival
 from perdure.library.sync.blocks import AgentBlocks
 from perdure.library.sync.conversations import Conversations
 from perdure.library.sync.corrections import Corrections
+from perdure.library.sync.facts import Facts
 from perdure.library.sync.folders import AgentFiles
 from perdure.library.sync.history import History
 from perdure.library.sync.runs import Runs
@@ -47,6 +48,11 @@ class Agent(Sending, History, Conversations, Archival, Corrections, Steps, Runs)
     def archives(self) -> AgentArchives:
         """The archives that are attached to the agent; the first takes what it stores."""
         return AgentArchives(self._portal, self._inner.archives)
+
+    @property
+    def facts(self) -> Facts:
+        """What the agent knows as facts, with the times at which they were true and believed."""
+        return Facts(self._portal, self._inner.facts)
 
     @property
     def files(self) -> AgentFiles:

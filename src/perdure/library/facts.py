@@ -1,0 +1,120 @@
+"""What an agent knows as facts, with the times at which they were true and believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Literal, Unpack
+
+from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts
+from perdure.core.ids import AgentId, EntityId, FactId
+from perdure.domain.facts.graphs import FactFields
+from perdure.library.services import Services
+from perdure.library.services.facts.facts import FactConditions, FactHistory
+from perdure.search.facts import FactHit
+from perdure.search.hits import Hits
+
+
+class AsyncFacts:
+    """The facts of one agent. They are extracted from what is said, in the background; each links to its source."""
+
+    def __init__(self, services: Services, agent_id: AgentId) -> None:
+        self._services, self._agent_id = services, agent_id
+
+    async def list(
+        self, *, limit: int = 50, after: FactId | None = None, **conditions: Unpack[FactConditions]
+    ) -> Sequence[FactHit]:
+        """A page of what is known, newest first; `after` is the last fact of the page before.
+
+        Args:
+            conditions: `at`, `since`, `until`: true then; `as_of`: believed then; `entity`: a name or an id;
+                `relations`, `types`, `min_rating`, `states`, `trust`, `scope`.
+        Raises: InvalidInput: a time without a zone, a limit below 1 or above 10,000; NotFound: an unknown entity.
+        """
+        return await self._services.facts.list(self._agent_id, limit=limit, after=after, conditions=conditions)
+
+    async def search(
+        self, text: str, *, limit: int = 10, explain: bool = False, **conditions: Unpack[FactConditions]
+    ) -> Hits[FactHit]:
+        """The facts that best match, by words, vectors and how near their entities are to those of the text.
+
+        Args:
+            conditions: as of `list`.
+        Raises: InvalidInput, NotFound.
+        """
+        return await self._services.facts.search(
+            self._agent_id, text, limit=limit, explain=explain, conditions=conditions
+        )
+
+    async def get(self, fact_id: FactId) -> FactHit:
+        """The newest version of a fact. Raises: NotFound."""
+        return await self._services.facts.get(fact_id)
+
+    async def history(self, fact_id: FactId) -> FactHistory:
+        """All versions of a fact, oldest first, and the messages and texts that it comes from. Raises: NotFound."""
+        return await self._services.facts.history(fact_id)
+
+    async def add(self, text: str, *, subject: str = "", relation: str = "REMEMBERS", object: str = "") -> FactHit:
+        """Add a fact as a sentence; without a subject it is about the user. Raises: InvalidInput."""
+        return await self._services.facts.add(self._agent_id, text, subject=subject, relation=relation, object_=object)
+
+    async def update(self, fact_id: FactId, **changes: Unpack[FactFields]) -> FactHit:
+        """Correct a fact: `text`, `valid_at`, `invalid_at`, `rating`, and so on. The version before stays in its
+        history. Raises: InvalidInput, NotFound."""
+        return await self._services.facts.update(fact_id, changes)
+
+    async def accept(self, fact_id: FactId) -> FactHit:
+        """Accept a proposed fact. Raises: NotFound."""
+        return await self._services.facts.update(fact_id, {"state": "active"})
+
+    async def delete(self, *fact_ids: FactId) -> Sequence[Fact]:
+        """Stop believing these facts; return those that were believed. `restore` brings each back. Raises: NotFound."""
+        return await self._services.facts.delete(fact_ids)
+
+    async def restore(self, fact_id: FactId) -> FactHit:
+        """Believe a deleted fact again. Raises: NotFound."""
+        return await self._services.facts.restore(fact_id)
+
+    async def ingest(
+        self,
+        text: str,
+        *,
+        kind: Literal["text", "json"] = "text",
+        scope: Mapping[str, str] | None = None,
+        occurred_at: datetime | None = None,
+    ) -> Sequence[FactHit]:
+        """Extract the facts of a text or of a JSON document now, and return the new ones. Raises: InvalidInput,
+        ModelError."""
+        return await self._services.facts.ingest(self._agent_id, text, kind=kind, scope=scope, occurred_at=occurred_at)
+
+    async def extract(self) -> Sequence[FactHit]:
+        """Extract now what was said since the last extraction, and return the new facts. Raises: StoreError."""
+        return await self._services.facts.extract(self._agent_id)
+
+    async def pause(self) -> None:
+        """Extract nothing until `resume`."""
+        await self._services.facts.update_settings(self._agent_id, {"paused": True})
+
+    async def resume(self) -> None:
+        """Extract again, also what was said meanwhile."""
+        await self._services.facts.update_settings(self._agent_id, {"paused": False})
+
+    async def add_rule(self, text: str = "", *, relation: str | None = None) -> FactRule:
+        """Never remember facts with these words, or of this relation. Raises: InvalidInput."""
+        return await self._services.facts.add_rule(self._agent_id, text=text, relation=relation)
+
+    async def rules(self) -> Sequence[FactRule]:
+        """What must not be remembered."""
+        return await self._services.facts.list_rules(self._agent_id)
+
+    async def delete_rule(self, seq: int) -> None:
+        """Remove a rule by its number. Raises: NotFound."""
+        await self._services.facts.delete_rule(self._agent_id, seq)
+
+    async def entities(self, *, limit: int = 100, after: EntityId | None = None) -> Sequence[Entity]:
+        """The people, places and things that facts are about, in order of creation. Raises: InvalidInput."""
+        return await self._services.facts.entities(self._agent_id, limit=limit, after=after)
+
+    async def counts(self) -> GraphCounts:
+        """How much is known, how much waits, and what was dropped and why."""
+        return await self._services.facts.counts(self._agent_id)

@@ -1,0 +1,411 @@
+"""The service of facts: list, search, add, correct and forget them, and say what must not be remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal, TypedDict
+
+from perdure.app import App
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.facts.credentials import without_credentials
+from perdure.core.facts.values import (
+    Entity,
+    Episode,
+    Fact,
+    FactFilter,
+    FactRule,
+    FactState,
+    Graph,
+    GraphCounts,
+    Trust,
+)
+from perdure.core.ids import AgentId, EntityId, FactId, GraphId, is_id
+from perdure.domain.facts.graphs import (
+    USER,
+    FactFields,
+    NewEntity,
+    NewFact,
+    add_episode,
+    add_facts,
+    change_fact,
+    create_graph,
+    delete_facts,
+    graph_of_agent,
+    restore_fact,
+    store_entities,
+)
+from perdure.domain.facts.settings import AgentFacts, check_graph_settings, load_agent_facts
+from perdure.engine.facts.extract import extract_due, extract_texts
+from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
+from perdure.search.facts import FactHit
+from perdure.search.hits import Hits
+from perdure.storage.tx import Tx
+
+Owner = AgentId | GraphId
+"""An agent, for its graph, or a graph."""
+
+PERSON: Mapping[str, Any] = {"type": "person"}
+
+
+class FactConditions(TypedDict, total=False):
+    """Which facts. Times have a zone; `entity` is a name or an id.
+
+    `at`: true at this time; `since` and `until`: true at some time between; `as_of`: believed on that day.
+    """
+
+    at: datetime | None
+    since: datetime | None
+    until: datetime | None
+    as_of: datetime | None
+    entity: str | None
+    relations: Sequence[str]
+    types: Sequence[str]
+    min_rating: float
+    states: Sequence[FactState]
+    trust: Sequence[Trust] | None
+    scope: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactHistory:
+    """All versions of a fact, oldest first, and the episodes that support it."""
+
+    versions: Sequence[Fact]
+    subject: Entity
+    object: Entity
+    sources: Sequence[Episode]
+
+
+class FactService:
+    """The operations on what the graph of an agent knows."""
+
+    def __init__(self, app: App) -> None:
+        self._ports = app.ports
+
+    async def create_graph(self, name: str, settings: Mapping[str, Any] | None = None) -> Graph:
+        """Create a graph that no agent has yet. Raises: InvalidInput."""
+        check_text("name", name)
+        check_graph_settings(settings or {})
+        ids, at = self._ports.ids, self._ports.clock.now()
+        return await self._ports.store.write(lambda tx: create_graph(tx, name, ids=ids, at=at, settings=settings))
+
+    async def find_graph(self, owner: Owner) -> Graph | None:
+        """Return the graph; None: the agent has none yet. Raises: NotFound."""
+        return await self._ports.store.read(_find_graph, owner)
+
+    async def attach_graph(self, agent_id: AgentId, graph_id: GraphId) -> None:
+        """Let the agent know what the graph knows, in place of its own. Raises: NotFound."""
+        await self._ports.store.write(lambda tx: tx.graphs.attach(agent_id, graph_id))
+
+    async def update_settings(self, owner: Owner, changes: Mapping[str, Any]) -> Graph:
+        """Change settings of a graph, by the names of `GraphSettings`. Raises: InvalidInput, NotFound."""
+
+        def update(tx: Tx) -> Graph:
+            graph = self._graph(tx, owner)
+            settings = {**graph.settings, **changes}
+            check_graph_settings(settings)
+            graph = replace(graph, settings=settings, updated_at=self._ports.clock.now())
+            tx.graphs.put(graph)
+            return graph
+
+        return await self._ports.store.write(update)
+
+    async def counts(self, owner: Owner) -> GraphCounts:
+        """Count what is known. Raises: NotFound."""
+
+        def count(tx: Tx) -> GraphCounts:
+            graph = _find_graph(tx, owner)
+            return GraphCounts() if graph is None else tx.graphs.counts(graph.id)
+
+        return await self._ports.store.read(count)
+
+    async def search(
+        self, owner: Owner, text: str = "", *, limit: int = 10, explain: bool = False, conditions: FactConditions
+    ) -> Hits[FactHit]:
+        """Search facts, best first; without a text the newest. Raises: InvalidInput, NotFound."""
+        check_limit(limit)
+
+        def prepare(tx: Tx) -> tuple[Graph, FactFilter] | None:
+            graph = _find_graph(tx, owner)
+            return None if graph is None else (graph, fact_filter(tx, graph, conditions))
+
+        prepared = await self._ports.store.read(prepare)
+        if prepared is None:
+            return Hits()
+        graph, where = prepared
+        return await self._ports.search.facts(graph.id, text, where=where, limit=limit, explain=explain)
+
+    async def list(
+        self, owner: Owner, *, limit: int = 50, after: FactId | None = None, conditions: FactConditions
+    ) -> Sequence[FactHit]:
+        """List facts, newest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""
+        check_limit(limit)
+
+        def load(tx: Tx) -> Sequence[FactHit]:
+            graph = _find_graph(tx, owner)
+            if graph is None:
+                return ()
+            before = None if after is None else tx.facts.get(after).seq
+            where = fact_filter(tx, graph, conditions)
+            return with_entities(
+                tx, graph, tx.facts.page(graph.id, where=where, before=before, newest_first=True, limit=limit)
+            )
+
+        return await self._ports.store.read(load)
+
+    async def get(self, fact_id: FactId) -> FactHit:
+        """Return the newest version of a fact. Raises: NotFound."""
+        check_text("fact_id", fact_id)
+
+        def load(tx: Tx) -> FactHit:
+            fact = tx.facts.get(fact_id)
+            return with_entities(tx, tx.graphs.get(fact.graph_id), [fact])[0]
+
+        return await self._ports.store.read(load)
+
+    async def history(self, fact_id: FactId) -> FactHistory:
+        """Return all versions of a fact, with what supports it. Raises: NotFound."""
+        check_text("fact_id", fact_id)
+
+        def load(tx: Tx) -> FactHistory:
+            versions = tx.facts.versions(fact_id)
+            last = versions[-1]
+            (hit,) = with_entities(tx, tx.graphs.get(last.graph_id), [last])
+            seqs = tx.facts.sources(last.graph_id, [last.first_seq])[last.first_seq]
+            return FactHistory(
+                versions=versions,
+                subject=hit.subject,
+                object=hit.object,
+                sources=tx.episodes.list_by_seqs(last.graph_id, seqs),
+            )
+
+        return await self._ports.store.read(load)
+
+    async def add(
+        self,
+        owner: Owner,
+        text: str,
+        *,
+        subject: str = "",
+        relation: str = "REMEMBERS",
+        object_: str = "",
+        origin: Mapping[str, Any] = PERSON,
+        scope: Mapping[str, str] | None = None,
+        **fields: Any,
+    ) -> FactHit:
+        """Add a fact that a person states; without a subject it is about the user. A credential in it is replaced.
+
+        Raises: InvalidInput, NotFound.
+        """
+        check_text("text", text)
+        text = without_credentials(text.strip())
+        ids, at = self._ports.ids, self._ports.clock.now()
+
+        def add(tx: Tx) -> FactHit:
+            graph = self._graph(tx, owner)
+            names = [
+                NewEntity(name=subject or _user(tx, graph), type="Person"),
+                NewEntity(name=object_ or "Memory", type="Concept"),
+            ]
+            entities = store_entities(tx, graph, names, ids=ids, at=at)
+            episode = add_episode(
+                tx, graph, "text", text, trust="user", scope=scope or {}, ids=ids, occurred_at=at, at=at
+            )
+            tx.episodes.mark_extracted(graph.id, [episode.seq], at=at)
+            new = NewFact(
+                text=text,
+                subject=entities[0].seq,
+                relation=relation,
+                object=entities[1].seq,
+                scope=scope or {},
+                **{"valid_at": at, "rating": 0.8, **fields},
+            )
+            facts = add_facts(tx, graph, [new], origin=origin, ids=ids, at=at, episodes=[[episode]])
+            return with_entities(tx, graph, facts)[0]
+
+        return await self._ports.store.write(add)
+
+    async def update(self, fact_id: FactId, changes: FactFields, *, origin: Mapping[str, Any] = PERSON) -> FactHit:
+        """Correct a fact, as a new version. Raises: InvalidInput, NotFound."""
+        check_text("fact_id", fact_id)
+        times: Any = {name: utc(name, changes[name]) for name in ("valid_at", "invalid_at") if name in changes}
+        if "text" in changes:
+            check_text("text", changes["text"])
+            times["text"] = without_credentials(changes["text"].strip())
+
+        def change(tx: Tx) -> FactHit:
+            fact = tx.facts.get(fact_id)
+            graph = tx.graphs.get(fact.graph_id)
+            fields: FactFields = {**changes, **times}
+            kind: Literal["accept", "edit"] = "accept" if fact.state == "proposed" else "edit"
+            changed = change_fact(tx, graph, fact, fields, change=kind, origin=origin, at=self._ports.clock.now())
+            return with_entities(tx, graph, [changed])[0]
+
+        return await self._ports.store.write(change)
+
+    async def delete(self, fact_ids: Sequence[FactId]) -> Sequence[Fact]:
+        """Stop believing these facts; return those that were believed. `restore` brings each back. Raises: NotFound."""
+
+        def delete(tx: Tx) -> Sequence[Fact]:
+            facts = [tx.facts.get(fact_id) for fact_id in dict.fromkeys(fact_ids)]
+            at = self._ports.clock.now()
+            deleted: list[Fact] = []
+            for graph_id in dict.fromkeys(fact.graph_id for fact in facts):
+                own = [fact for fact in facts if fact.graph_id == graph_id]
+                deleted += delete_facts(tx, tx.graphs.get(graph_id), own, at=at)
+            return deleted
+
+        return await self._ports.store.write(delete)
+
+    async def restore(self, fact_id: FactId) -> FactHit:
+        """Believe a deleted fact again. Raises: NotFound."""
+
+        def restore(tx: Tx) -> FactHit:
+            graph = tx.graphs.get(tx.facts.get(fact_id).graph_id)
+            fact = restore_fact(tx, graph, fact_id, origin=PERSON, at=self._ports.clock.now())
+            return with_entities(tx, graph, [fact])[0]
+
+        return await self._ports.store.write(restore)
+
+    async def ingest(
+        self,
+        owner: Owner,
+        text: str,
+        *,
+        kind: Literal["text", "json"] = "text",
+        trust: Trust = "user",
+        scope: Mapping[str, str] | None = None,
+        occurred_at: datetime | None = None,
+    ) -> Sequence[FactHit]:
+        """Extract the facts of a text or a JSON document now, and return the new ones.
+
+        Raises: InvalidInput, ModelError, NotFound.
+        """
+        check_text("text", text)
+        check_choice("kind", kind, ("text", "json"))
+        ids, now = self._ports.ids, self._ports.clock.now()
+        moment = utc("occurred_at", occurred_at) or now
+
+        def add(tx: Tx) -> tuple[Graph, AgentFacts, str]:
+            graph = self._graph(tx, owner)
+            add_episode(tx, graph, kind, text, trust=trust, scope=scope or {}, ids=ids, occurred_at=moment, at=now)
+            agent = tx.agents.get(AgentId(owner)) if is_id("agent", owner) else None
+            if agent is None:
+                return graph, AgentFacts(), ""
+            return graph, load_agent_facts(agent.settings), agent.model
+
+        graph, settings, model = await self._ports.store.write(add)
+        facts = await extract_texts(self._ports, graph, settings, model)
+        return await self._ports.store.read(with_entities, graph, facts)
+
+    async def extract(self, agent_id: AgentId, conversation_seq: int = 0) -> Sequence[FactHit]:
+        """Extract now what a conversation said since, and return the new facts. Raises: NotFound, StoreError."""
+        facts = await extract_due(self._ports, (agent_id, conversation_seq), rest=True)
+
+        def load(tx: Tx) -> Sequence[FactHit]:
+            graph = _find_graph(tx, agent_id)
+            return () if graph is None else with_entities(tx, graph, facts)
+
+        return await self._ports.store.read(load)
+
+    async def add_rule(self, owner: Owner, *, text: str = "", relation: str | None = None) -> FactRule:
+        """Never remember facts with these words, or of this relation. Raises: InvalidInput, NotFound."""
+        if not text.strip() and not relation:
+            raise InvalidInput("the rule is empty: give words, or a relation such as LIVES_IN")
+
+        def add(tx: Tx) -> FactRule:
+            graph = self._graph(tx, owner)
+            at = self._ports.clock.now()
+            return tx.graphs.add_rule(FactRule(graph_id=graph.id, text=text.strip(), relation=relation, created_at=at))
+
+        return await self._ports.store.write(add)
+
+    async def list_rules(self, owner: Owner) -> Sequence[FactRule]:
+        """List what must not be remembered. Raises: NotFound."""
+
+        def load(tx: Tx) -> Sequence[FactRule]:
+            graph = _find_graph(tx, owner)
+            return () if graph is None else tx.graphs.list_rules(graph.id)
+
+        return await self._ports.store.read(load)
+
+    async def delete_rule(self, owner: Owner, seq: int) -> None:
+        """Remove a rule. Raises: NotFound."""
+        check_number("seq", seq)
+
+        def delete(tx: Tx) -> None:
+            if not tx.graphs.delete_rule(self._graph(tx, owner).id, seq):
+                raise NotFound("rule", str(seq))
+
+        await self._ports.store.write(delete)
+
+    async def entities(self, owner: Owner, *, limit: int = 100, after: EntityId | None = None) -> Sequence[Entity]:
+        """List entities in order of creation. Raises: InvalidInput, NotFound."""
+        check_limit(limit)
+
+        def load(tx: Tx) -> Sequence[Entity]:
+            graph = _find_graph(tx, owner)
+            if graph is None:
+                return ()
+            return tx.entities.list(graph.id, after=0 if after is None else tx.entities.get(after).seq, limit=limit)
+
+        return await self._ports.store.read(load)
+
+    def _graph(self, tx: Tx, owner: Owner) -> Graph:
+        """Return the graph; an agent without one gets one. Raises: NotFound."""
+        if is_id("graph", owner):
+            return tx.graphs.get(GraphId(owner))
+        return graph_of_agent(tx, AgentId(owner), ids=self._ports.ids, at=self._ports.clock.now())
+
+
+def fact_filter(tx: Tx, graph: Graph, conditions: FactConditions) -> FactFilter:
+    """Return the filter of these conditions. Raises: InvalidInput, NotFound."""
+    times: dict[str, Any] = {
+        name: utc(name, conditions.get(name))  # type: ignore[arg-type]
+        for name in ("at", "since", "until", "as_of")
+    }
+    return FactFilter(
+        **times,
+        entities=_entity_seqs(tx, graph, conditions.get("entity")),
+        relations=tuple(conditions.get("relations") or ()),
+        types=tuple(conditions.get("types") or ()),
+        min_rating=conditions.get("min_rating", 0.0),
+        states=tuple(conditions.get("states") or ("active",)),
+        trust=None if conditions.get("trust") is None else tuple(conditions["trust"] or ()),
+        scope=tuple(sorted((conditions.get("scope") or {}).items())),
+    )
+
+
+def with_entities(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> Sequence[FactHit]:
+    """Return facts with their entities, without a score."""
+    seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
+    entities = {entity.seq: entity for entity in tx.entities.list_by_seqs(graph.id, seqs)}
+    return [FactHit(fact, 0.0, entities[fact.subject], entities[fact.object]) for fact in facts]
+
+
+def _find_graph(tx: Tx, owner: Owner) -> Graph | None:
+    """Return the graph; None: the agent has none yet. Raises: NotFound."""
+    if is_id("graph", owner):
+        return tx.graphs.get(GraphId(owner))
+    tx.agents.get(AgentId(owner))
+    return tx.graphs.find_by_agent(AgentId(owner))
+
+
+def _entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]:
+    """Return the numbers of the entities of a name or id; empty: none was given. Raises: NotFound."""
+    if not name_or_id:
+        return ()
+    if is_id("entity", name_or_id):
+        return (tx.entities.get(EntityId(name_or_id)).seq,)
+    seqs = tuple(tx.entities.find_by_names(graph.id, [name_or_id])[name_or_id])
+    if not seqs:
+        raise NotFound("entity", name_or_id)
+    return seqs
+
+
+def _user(tx: Tx, graph: Graph) -> str:
+    """Return the name of the graph's user: of the first entity that is called `User`, or was."""
+    seqs = tx.entities.find_by_names(graph.id, [USER])[USER]
+    return tx.entities.list_by_seqs(graph.id, seqs[:1])[0].name if seqs else USER
