@@ -49,8 +49,8 @@ from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
 from perdure.engine.workers.files import FileWorker
 from perdure.providers.catalog import ModelFacts as ModelFacts
 from perdure.providers.catalog import facts_of as facts_of
-from perdure.providers.choosing import EXTRACTIVE, choose_offline
 from perdure.providers.choosing import Choice as Choice
+from perdure.providers.choosing import choose_offline
 from perdure.providers.choosing import probe_tools as probe_tools
 from perdure.providers.choosing import served_window as served_window
 from perdure.providers.discovery import ALIASES as ALIASES

@@ -32,7 +32,7 @@ class LoadedBatch:
 
     Attributes:
         graph: None: the agent has none yet.
-        model: the agent's.
+        agent: None: the batch is of a graph's texts, for no agent.
         line: agent and number of the conversation; None: the batch is of texts that were given.
         from_seq, upto_seq: after which and up to which row of the conversation it reads.
         messages: of the turns, in order; `episodes` of texts likewise.
@@ -41,7 +41,7 @@ class LoadedBatch:
     batch: Batch
     graph: Graph | None
     settings: AgentFacts
-    model: str = ""
+    agent: Agent | None = None
     line: tuple[AgentId, int] | None = None
     from_seq: int = -1
     upto_seq: int = -1
@@ -116,7 +116,7 @@ def load_batch(tx: Tx, agent_id: AgentId, conversation_seq: int) -> LoadedBatch 
         batch=_with_known(tx, graph, batch, user),
         graph=graph,
         settings=settings,
-        model=agent.model,
+        agent=agent,
         line=(agent_id, conversation_seq),
         from_seq=last,
         upto_seq=upto,
@@ -124,8 +124,13 @@ def load_batch(tx: Tx, agent_id: AgentId, conversation_seq: int) -> LoadedBatch 
     )
 
 
-def load_text_batch(tx: Tx, graph: Graph, settings: AgentFacts) -> LoadedBatch | None:
-    """Load the oldest text or JSON document that waits in a graph; None: none does, or extraction is paused."""
+def load_text_batch(tx: Tx, graph: Graph, agent_id: AgentId | None) -> LoadedBatch | None:
+    """Load the oldest text or JSON document that waits in a graph; None: none does, or extraction is paused.
+
+    Raises: NotFound.
+    """
+    agent = None if agent_id is None else tx.agents.get(agent_id)
+    settings = AgentFacts() if agent is None else load_agent_facts(agent.settings)
     waiting = [] if load_graph_settings(graph.settings).paused else tx.episodes.list_waiting(graph.id, limit=1)
     if not waiting:
         return None
@@ -138,7 +143,7 @@ def load_text_batch(tx: Tx, graph: Graph, settings: AgentFacts) -> LoadedBatch |
         trust=episode.trust,
     )
     batch = _with_known(tx, graph, Batch(turns=[turn]), turn.speaker)
-    return LoadedBatch(batch=batch, graph=graph, settings=settings, episodes=waiting)
+    return LoadedBatch(batch=batch, graph=graph, settings=settings, agent=agent, episodes=waiting)
 
 
 def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) -> Sequence[Episode]:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 from perdure.core.errors import ModelError, ModelNotFound, PerdureError, StoreError
 from perdure.core.facts.extraction import Extraction
 from perdure.core.facts.values import Fact, Graph
+from perdure.core.ids import AgentId
 from perdure.domain.facts.batches import LoadedBatch, extraction_due, load_batch, load_text_batch
-from perdure.domain.facts.settings import AgentFacts
 from perdure.engine.facts.plan import plan_extraction
 from perdure.engine.facts.store import store_plan
-from perdure.engine.ports import Ports
+from perdure.engine.ports import Ports, in_effect
 from perdure.engine.run.log import Line
 from perdure.engine.workers.lines import LineWorker
 
@@ -63,15 +62,13 @@ async def extract_due(ports: Ports, line: Line, *, rest: bool = False) -> Sequen
     return facts
 
 
-async def extract_texts(ports: Ports, graph: Graph, settings: AgentFacts, model: str) -> Sequence[Fact]:
-    """Extract the texts and documents that wait in a graph; return the new facts.
-
-    `model` is the agent's, if there is one. Raises: ModelError, StoreError.
-    """
+async def extract_texts(ports: Ports, graph: Graph, agent_id: AgentId | None) -> Sequence[Fact]:
+    """Extract the texts and documents that wait in a graph, with the settings of an agent, if there is one; return the
+    new facts. Raises: ModelError, NotFound, StoreError."""
     facts: list[Fact] = []
     for _ in range(BATCHES_MAX):
-        loaded = await ports.store.read(load_text_batch, graph, settings)
-        found = None if loaded is None else await _extract(ports, replace(loaded, model=model))
+        loaded = await ports.store.read(load_text_batch, graph, agent_id)
+        found = None if loaded is None else await _extract(ports, loaded)
         if found is None:
             break
         facts += found
@@ -83,7 +80,8 @@ async def _extract(ports: Ports, loaded: LoadedBatch) -> Sequence[Fact] | None:
 
     Raises: ModelError, PerdureError.
     """
-    extractor = ports.find_extractor(loaded.settings.extractor, loaded.model)
+    model = "" if loaded.agent is None else in_effect(loaded.agent, ports.models).model
+    extractor = ports.find_extractor(loaded.settings.extractor, model)
     if extractor is None:
         return None
     extraction = await extractor.extract(loaded.batch) if loaded.batch.turns else Extraction()

@@ -8,10 +8,9 @@ from typing import Final
 
 from perdure.core.facts.extraction import Batch, Decision, ExtractedEntity, ExtractedFact, Extraction, Turn
 from perdure.core.facts.values import Entity
+from perdure.core.models import EXTRACTIVE
 from perdure.providers.extractive.facts import Fact as Statement
 from perdure.providers.extractive.facts import facts_in
-
-HANDLE = "perdure/extractive"
 
 RELATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "Age": ("HAS_AGE", "Concept"),
@@ -63,7 +62,7 @@ class _Extraction:
             if turn.is_user:
                 for statement in facts_in(turn.text):
                     self._add(turn, statement)
-        return Extraction(entities=list(self._entities.values()), facts=self._facts, model=HANDLE)
+        return Extraction(entities=list(self._entities.values()), facts=self._facts, model=EXTRACTIVE)
 
     def _add(self, turn: Turn, statement: Statement) -> None:
         """Add what a statement says about the speaker."""

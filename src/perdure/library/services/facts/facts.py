@@ -36,7 +36,7 @@ from perdure.domain.facts.graphs import (
     restore_fact,
     store_entities,
 )
-from perdure.domain.facts.settings import AgentFacts, check_graph_settings, load_agent_facts
+from perdure.domain.facts.settings import check_graph_settings
 from perdure.engine.facts.extract import extract_due, extract_texts
 from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
 from perdure.search.facts import FactHit
@@ -288,16 +288,13 @@ class FactService:
         ids, now = self._ports.ids, self._ports.clock.now()
         moment = utc("occurred_at", occurred_at) or now
 
-        def add(tx: Tx) -> tuple[Graph, AgentFacts, str]:
+        def add(tx: Tx) -> Graph:
             graph = self._graph(tx, owner)
             add_episode(tx, graph, kind, text, trust=trust, scope=scope or {}, ids=ids, occurred_at=moment, at=now)
-            agent = tx.agents.get(AgentId(owner)) if is_id("agent", owner) else None
-            if agent is None:
-                return graph, AgentFacts(), ""
-            return graph, load_agent_facts(agent.settings), agent.model
+            return graph
 
-        graph, settings, model = await self._ports.store.write(add)
-        facts = await extract_texts(self._ports, graph, settings, model)
+        graph = await self._ports.store.write(add)
+        facts = await extract_texts(self._ports, graph, AgentId(owner) if is_id("agent", owner) else None)
         return await self._ports.store.read(with_entities, graph, facts)
 
     async def extract(self, agent_id: AgentId, conversation_seq: int = 0) -> Sequence[FactHit]:
