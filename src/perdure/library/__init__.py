@@ -9,6 +9,7 @@ from __future__ import annotations
 from perdure.app import hook, tool
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
+from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.domain.archives.passages import NewPassage
 from perdure.domain.blocks.units import NewBlock
@@ -22,6 +23,7 @@ from perdure.library.folders import AsyncFolder
 from perdure.library.origins import AnswerOrigin, MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
+from perdure.library.services.facts.facts import FactHistory
 from perdure.library.services.history import ImportResult
 from perdure.library.services.replays import Replay
 from perdure.library.services.steps import StepInfo
@@ -31,7 +33,7 @@ from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archive
 from perdure.library.sync.folders import Folder
 from perdure.library.sync.perdure import Perdure
-from perdure.search.hits import Hits, MessageHit, PassageHit, SearchReport, Why
+from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, SearchReport, Why
 from perdure.search.recalled import Recalled
 from perdure.settings import Settings
 
@@ -46,10 +48,16 @@ __all__ = [
     "AsyncPerdure",
     "ContextOverview",
     "Correction",
+    "Entity",
     "Explanation",
+    "Fact",
+    "FactHistory",
+    "FactHit",
+    "FactRule",
     "Folder",
     "ForgetPreview",
     "ForgetResult",
+    "GraphCounts",
     "Hits",
     "ImportResult",
     "ImportedMessage",

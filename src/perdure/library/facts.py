@@ -11,8 +11,7 @@ from perdure.core.ids import AgentId, EntityId, FactId
 from perdure.domain.facts.graphs import FactFields
 from perdure.library.services import Services
 from perdure.library.services.facts.facts import FactConditions, FactHistory
-from perdure.search.facts import FactHit
-from perdure.search.hits import Hits
+from perdure.search.hits import FactHit, Hits
 
 
 class AsyncFacts:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from perdure.core.facts.values import Entity, Fact, FactFilter, Graph
+from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.passages import PassageFilter
 from perdure.domain.facts.batches import known_entities
-from perdure.search.hits import HITS_MAX, Hits, SearchReport, Why
+from perdure.search.hits import HITS_MAX, FactHit, Hits, SearchReport, Why
 from perdure.search.passages import CANDIDATES, rank_passages, why_passage
 from perdure.search.request import SearchRequest
 from perdure.storage.tx import Tx
@@ -17,17 +17,6 @@ DISTANCE_SCORES = (0.25, 0.1)
 """What a fact gains whose entities stand in the query, or are one fact away from such an entity."""
 NEIGHBOURS_MAX = 200
 """The most facts that are followed from the entities of a query."""
-
-
-@dataclass(frozen=True, slots=True)
-class FactHit:
-    """A fact that a search found, with its entities. Scores compare within one search only; `why` is set on request."""
-
-    fact: Fact
-    score: float
-    subject: Entity
-    object: Entity
-    why: Why | None = None
 
 
 def search_facts(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
+from perdure.core.facts.values import Entity, Fact
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.core.text.reprs import short_repr
@@ -62,6 +63,17 @@ class PassageHit:
 
     passage: Passage
     score: float
+    why: Why | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FactHit:
+    """A fact that a search found, with its entities. Scores compare within one search only; `why` is set on request."""
+
+    fact: Fact
+    score: float
+    subject: Entity
+    object: Entity
     why: Why | None = None
 
 

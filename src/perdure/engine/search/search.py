@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from perdure.search.archive_cache import ArchiveCache
-    from perdure.search.facts import FactHit
     from perdure.search.history import Histories
+    from perdure.search.hits import FactHit
     from perdure.search.messages import RankedMessages
     from perdure.search.passages import RankedPassages
     from perdure.search.request import SearchRequest

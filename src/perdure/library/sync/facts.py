@@ -13,8 +13,7 @@ from perdure.domain.facts.graphs import FactFields
 from perdure.library.facts import AsyncFacts
 from perdure.library.portal import Portal
 from perdure.library.services.facts.facts import FactConditions, FactHistory
-from perdure.search.facts import FactHit
-from perdure.search.hits import Hits
+from perdure.search.hits import FactHit, Hits
 
 __all__ = ["Facts"]
 

@@ -39,8 +39,7 @@ from perdure.domain.facts.graphs import (
 from perdure.domain.facts.settings import check_graph_settings
 from perdure.engine.facts.extract import extract_due, extract_texts
 from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
-from perdure.search.facts import FactHit
-from perdure.search.hits import Hits
+from perdure.search.hits import FactHit, Hits
 from perdure.storage.tx import Tx
 
 Owner = AgentId | GraphId
