@@ -19,6 +19,7 @@ from tests.contracts.captures import CaptureContract
 from tests.contracts.conversations import ConversationContract
 from tests.contracts.deletes import DeleteContract
 from tests.contracts.events import EventContract
+from tests.contracts.facts import FactContract
 from tests.contracts.folders import FolderContract
 from tests.contracts.forgetting import ForgettingContract
 from tests.contracts.identities import IdentityContract
@@ -54,6 +55,7 @@ class StoreContract(
     ConversationContract,
     DeleteContract,
     EventContract,
+    FactContract,
     FolderContract,
     ForgettingContract,
     IdentityContract,

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author, Block
+from perdure.core.facts.values import Entity, Episode, Fact, Graph
 from perdure.core.files import File, Folder
 from perdure.core.identities import Identity
 from perdure.core.ids import (
@@ -19,8 +20,12 @@ from perdure.core.ids import (
     BatchId,
     BlockId,
     ConversationId,
+    EntityId,
+    EpisodeId,
+    FactId,
     FileId,
     FolderId,
+    GraphId,
     IdentityId,
     MessageId,
     OrgId,
@@ -287,6 +292,38 @@ class Contract:
     def add_batch(self, tx: Tx, *, at: datetime = AT, url: str | None = None) -> Batch:
         callback = None if url is None else Callback(url=url)
         return tx.batches.add(Batch(id=BatchId(self.ids.new("job")), digest="d", created_at=at, callback=callback))
+
+    def add_graph(self, tx: Tx, name: str = "ada", *, agent_id: AgentId | None = None) -> Graph:
+        """A graph with its archives; with `agent_id`, this agent's."""
+        facts, entities = (self.add_archive(tx, name=f"{what} of {name}") for what in ("facts", "entities"))
+        graph = tx.graphs.add(
+            Graph(
+                id=GraphId(self.ids.new("graph")),
+                org_id=tx.org_id,
+                name=name,
+                fact_archive_id=facts.id,
+                entity_archive_id=entities.id,
+                created_at=AT,
+                updated_at=AT,
+            )
+        )
+        if agent_id is not None:
+            tx.graphs.attach(agent_id, graph.id)
+        return graph
+
+    def add_entities(self, tx: Tx, graph_id: GraphId, *names: str, **values: Any) -> Sequence[Entity]:
+        fields = {"type": "Person", "created_at": AT, "updated_at": AT, **values}
+        return tx.entities.add(
+            [Entity(id=EntityId(self.ids.new("entity")), graph_id=graph_id, name=name, **fields) for name in names]
+        )
+
+    def new_fact(self, graph_id: GraphId, text: str = "Ada lives in Turin.", **values: Any) -> Fact:
+        fields = {"subject": 1, "object": 2, "relation": "LIVES_IN", "created_at": AT, **values}
+        return Fact(id=FactId(self.ids.new("fact")), graph_id=graph_id, text=text, **fields)
+
+    def new_episode(self, graph_id: GraphId, ref: str, **values: Any) -> Episode:
+        fields = {"kind": "text", "text": f"text of {ref}", "occurred_at": AT, "created_at": AT, **values}
+        return Episode(id=EpisodeId(self.ids.new("episode")), graph_id=graph_id, ref=ref, **fields)
 
 
 def claimed(tx: Tx, key: RunKey, owner: str = "here", *, at: datetime = AT, until: datetime = UNTIL) -> Run:

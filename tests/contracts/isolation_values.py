@@ -12,11 +12,25 @@ from perdure.core.agents import AgentFilter
 from perdure.core.blocks import BlockFilter
 from perdure.core.conversations import ConversationFilter
 from perdure.core.events import RunQueued
+from perdure.core.facts.values import FactFilter
 from perdure.core.files import FilePart
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem
 from perdure.core.identities import IdentityFilter
-from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, McpServerId, MessageId, RunId, StepId, ToolId
+from perdure.core.ids import (
+    DEFAULT_ORG,
+    AgentId,
+    ConversationId,
+    EntityId,
+    EpisodeId,
+    FactId,
+    GraphId,
+    McpServerId,
+    MessageId,
+    RunId,
+    StepId,
+    ToolId,
+)
 from perdure.core.mcp import McpTool
 from perdure.core.messages import Draft, MessageFilter, Text
 from perdure.core.models import Exchange
@@ -69,6 +83,8 @@ PLAIN: Mapping[str, Any] = {
     **{"redactor": Redactor("walrus"), "table": "messages", "text": "stolen", "targets": [], "count": 1},
     **{"items": [CorrectionItem(kind="block", id="block-x", before="0")]},
     **{"waiting_input": "stolen", "first_char": 0, "chars": 250_000},
+    **{"community_seq": 1, "dropped": {"stolen": 1}, "episode_seqs": [1], "first_seqs": [1, 2], "names": ["Ada"]},
+    **{"refs": ["x"], "sources": [(2, 1)], "text_seqs": [0, 1], "text_seq": 0, "message_seqs": [0, 1]},
 }
 """Parameters that are nobody's: the same for every verb."""
 
@@ -95,6 +111,7 @@ OF_VERBS: Mapping[str, Any] = {
     "callbacks.request.callback": Callback(url="https://stolen.example"),
     "callbacks.put.due_at": None,
     "runs.put_client_tools.digest": "other",
+    **{"graphs.find_by_name.name": "ada", "graphs.take_numbers.kind": "fact"},
 }
 """Parameters that are nobody's and differ by verb."""
 
@@ -121,6 +138,9 @@ class Values:
             **{"batch_id": of.batch.id, "batch": of.batch},
             **{"correction": of.correction, "erasure": replace(of.erasure, text="")},
             **{"recipe": of.step.recipe, "block_ids": (of.block.id,)},
+            **{"graph_id": of.graph.id, "graph": of.graph, "entity_id": of.entity.id, "fact_id": of.fact.id},
+            **{"entity": replace(of.entity, name="stolen"), "episode_id": of.episode.id, "rule": of.rule},
+            **{"community": replace(of.community, name="stolen")},
         }
         self._owned_by_verbs: Mapping[str, Any] = {
             "messages.append.to": of.run,
@@ -175,6 +195,21 @@ class Values:
             "corrections.list_of.kind": "block",
             "corrections.list_of.id": of.block.id,
             "erasures.get.number": of.erasure.number,
+            "graphs.add.graph": replace(
+                of.graph,
+                id=GraphId(f"graph-{NEW}"),
+                fact_archive_id=of.archive.id,
+                entity_archive_id=of.bare_archive.id,
+            ),
+            "graphs.put.graph": replace(of.graph, name="stolen"),
+            "graphs.find_by_archive.archive_id": of.graph.fact_archive_id,
+            "entities.add.entities": [replace(of.entity, id=EntityId(f"entity-{NEW}"), name="new")],
+            "episodes.add.episodes": [replace(of.episode, id=EpisodeId(f"episode-{NEW}"), ref="new")],
+            "facts.add.versions": [
+                replace(of.fact, id=FactId(f"fact-{NEW}"), first_seq=0, text="new"),
+                replace(of.fact, id=FactId(f"fact-{NEW[:-1]}0"), first_seq=0),
+            ],
+            "facts.list_by_ids.ids": [of.fact.id],
             "callbacks.put.due": of.due,
             "callbacks.put.callback": replace(of.due.callback, url="https://stolen.example"),
         }
@@ -274,5 +309,7 @@ class Values:
                 yield from (MessageFilter(), MessageFilter(roles=("user",)))
             case "PassageFilter":
                 yield from (PassageFilter(), PassageFilter(tags=("sea",)))
+            case "FactFilter":
+                yield from (FactFilter(), FactFilter(as_of=LATER, entities=(of.entity.seq,)))
             case _:
                 raise AssertionError(f"add the filter {name}")

@@ -9,6 +9,7 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation, ConversationState, SystemMessage, system_message_id
 from perdure.core.events import Delta, DeltaStreamed, RunQueued
+from perdure.core.facts.values import Community, Entity, Episode, Fact, FactFilter, FactRule, Graph
 from perdure.core.files import File, FilePart, Folder, file_tag
 from perdure.core.forgetting.values import Correction, CorrectionItem, Erasure
 from perdure.core.identities import Identity
@@ -70,6 +71,12 @@ class Property:
     claim: Claim
     correction: Correction
     erasure: Erasure
+    graph: Graph
+    entity: Entity
+    fact: Fact
+    episode: Episode
+    rule: FactRule
+    community: Community
 
 
 def fill(contract: Contract, tx: Tx) -> Property:
@@ -159,6 +166,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     item = CorrectionItem(kind="block", id=block.id, before="0")
     correction = tx.corrections.add_items(correction, [item])
     erasure = tx.erasures.add(agent.id, "a walrus", [("messages", agent.id)], at=AT)
+    graph, rule, community = _fill_graph(contract, tx, agent)
     return Property(
         agent=tx.agents.get(agent.id),
         conversation=tx.conversations.get_by_seq(agent.id, 0),
@@ -194,7 +202,35 @@ def fill(contract: Contract, tx: Tx) -> Property:
         claim=claim,
         correction=correction,
         erasure=erasure,
+        graph=graph,
+        entity=tx.entities.list(graph.id)[0],
+        fact=tx.facts.page(graph.id, where=FactFilter())[0],
+        episode=tx.episodes.list(graph.id)[0],
+        rule=rule,
+        community=community,
     )
+
+
+def _fill_graph(contract: Contract, tx: Tx, agent: Agent) -> tuple[Graph, FactRule, Community]:
+    """The graph of the agent, with two of everything."""
+    with tx.vectors.use_embedding(MODEL):
+        graph = contract.add_graph(tx, agent_id=agent.id)
+    contract.add_entities(tx, graph.id, "Ada", "Turin")
+    tx.entities.set_community(graph.id, 1, 1)
+    community = Community(graph_id=graph.id, seq=1, name="Ada", size=1, updated_at=AT)
+    tx.entities.put_community(community)
+    tx.entities.put_community(replace(community, seq=2, summary_due=False))
+    fact, _ = tx.facts.add(graph, [contract.new_fact(graph.id, text) for text in ("a walrus", "a seal")])
+    tx.facts.expire(graph.id, [fact.seq], at=AT)
+    tx.facts.add(graph, [replace(fact, text="an old walrus")])
+    of_message = contract.new_episode(graph.id, "y", agent_id=agent.id, message_seq=0)
+    tx.episodes.add([contract.new_episode(graph.id, "x"), of_message])
+    tx.facts.add_sources(graph.id, [(1, 1), (2, 2)])
+    tx.episodes.mark_extracted(graph.id, [2], at=AT)
+    tx.episodes.put_last_seq(agent.id, 0, 0, at=AT)
+    tx.graphs.count_dropped(graph.id, {"pronoun": 1})
+    rule, _ = (tx.graphs.add_rule(FactRule(graph_id=graph.id, text="secret", created_at=AT)) for _ in range(2))
+    return tx.graphs.get(graph.id), rule, community
 
 
 def system_message_of(conversation: Conversation, text: str = "s") -> SystemMessage:

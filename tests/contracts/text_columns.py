@@ -28,7 +28,10 @@ NO_TEXTS = {
         sandbox_configs.org_id sandbox_configs.id sandbox_variables.org_id sandbox_variables.id
         sandbox_variables.config_id secrets.org_id secrets.owner_id step_exchanges.agent_id steps.agent_id steps.id
         summary_nodes.agent_id system_messages.agent_id system_messages.id token_factors.org_id tools.id tools.org_id
-        vector_scopes.org_id vector_scopes.owner_id
+        vector_scopes.org_id vector_scopes.owner_id graphs.id graphs.org_id graphs.fact_archive_id
+        graphs.entity_archive_id agent_graphs.agent_id agent_graphs.graph_id entities.graph_id entities.id
+        entity_names.graph_id facts.graph_id facts.id fact_sources.graph_id episodes.graph_id episodes.id
+        episodes.agent_id extractions.agent_id fact_rules.graph_id communities.graph_id
     """,
     "names, by which people and programs find a thing": """
         agents.name agents.model agents.timezone agents.created_by agents.updated_by archives.name blocks.label
@@ -36,7 +39,8 @@ NO_TEXTS = {
         folders.name identities.identifier_key identities.name idempotency_keys.idempotency_key call_starts.call_id
         message_revisions.author_id organisations.name resets.author_id messages.sender_id steps.model
         summary_nodes.model
-        token_factors.model vector_scopes.model embedding_cache.model passages.embedding_model
+        token_factors.model vector_scopes.model embedding_cache.model passages.embedding_model graphs.name
+        entities.type facts.type
     """,
     "times": """
         agent_files.used_at agents.last_run_at agents.created_at agents.updated_at archives.created_at
@@ -54,14 +58,17 @@ NO_TEXTS = {
         sandbox_variables.created_at sandbox_variables.updated_at schema_migrations.applied_at secrets.created_at
         secrets.updated_at steps.created_at steps.ended_at summary_nodes.since summary_nodes.until
         summary_nodes.created_at system_messages.compiled_at system_messages.created_at tools.created_at
-        tools.updated_at
+        tools.updated_at graphs.created_at graphs.updated_at entities.created_at entities.updated_at facts.valid_at
+        facts.invalid_at facts.created_at facts.expired_at episodes.occurred_at episodes.created_at
+        episodes.extracted_at extractions.extracted_at fact_rules.created_at communities.updated_at
     """,
     "words of a fixed list": """
         agents.agent_type block_versions.author_kind correction_items.kind corrections.kind counters.name events.type
         files.media_type files.kind files.status identities.identity_type mcp_servers.transport
         message_revisions.author_kind messages.role messages.kind prefixes.reason rebuilding.name resets.author_kind
         runs.status runs.stop_reason schema_migrations.name steps.status steps.stop_reason steps.feedback
-        summary_nodes.made_by tools.tool_type vector_scopes.owner_kind
+        summary_nodes.made_by tools.tool_type vector_scopes.owner_kind facts.state facts.change facts.trust
+        episodes.kind episodes.trust
     """,
     "numbers, ids and digests as JSON": """
         archives.embedding conversations.seen conversations.stubs erasures.after erasures.counts file_pages.starts
@@ -71,7 +78,7 @@ NO_TEXTS = {
     """,
     "made from a text, and follows it": """
         archive_tags.tag passage_tags.tag embedding_cache.vector passages.embedding vectors.vector
-        message_words.label message_words.words passage_words.label passage_words.words
+        message_words.label message_words.words passage_words.label passage_words.words entity_names.name
     """,
     "an error of this text's embedding, which goes with the text's place in the queue": "embedding_queue.failure",
     "the text that is being erased, emptied when it is done": "erasures.text",

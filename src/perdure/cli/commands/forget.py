@@ -25,11 +25,13 @@ EXCERPT_CHARS = 100
 PLACES: dict[Place, str] = {
     "block": "memory blocks",
     "passage": "archives",
+    "fact": "facts",
     "message": "history",
     "summary": "summaries",
     "block_version": "versions of blocks",
     "earlier_message": "old versions of messages",
     "file": "files",
+    "graph": "entities and earlier facts",
     "request": "recorded requests",
     "event": "events of runs",
     "settings": "settings and descriptions",

@@ -23,6 +23,8 @@ TRUSTED: Final[frozenset[Trust]] = frozenset({"user", "agent"})
 FactState = Literal["active", "proposed", "archived"]
 """`proposed`: waits until a person accepts it. `archived`: faded, so that only a search that asks for it finds it."""
 
+FACT_STATES: Final[tuple[FactState, ...]] = ("active", "proposed", "archived")
+
 FactChange = Literal["add", "update", "supersede", "delete", "retract", "restore", "edit", "archive", "merge", "accept"]
 """Why a version was written. `supersede`: another fact ended it. `retract`: its last source was deleted. `edit`: a
 person corrected it. `merge`: near-duplicates became one sentence."""

@@ -18,12 +18,15 @@ Place = Literal[
     "earlier_message",
     "summary",
     "file",
+    "fact",
+    "graph",
     "request",
     "event",
     "settings",
     "correction",
 ]
-"""Where a text can stand. `earlier_message`: earlier versions of messages, and messages out of view. `request`: what
+"""Where a text can stand. `fact`: facts that are believed. `graph`: facts that no longer are, entities, episodes, rules
+and communities. `earlier_message`: earlier versions of messages, and messages out of view. `request`: what
 models were sent and answered, with prefixes and recipes. `correction`: what undoing a correction would bring back."""
 
 PLACES: Mapping[str, Place] = {
@@ -34,6 +37,12 @@ PLACES: Mapping[str, Place] = {
     "folders": "settings",
     "files": "file",
     "file_parts": "file",
+    "facts": "graph",
+    "entities": "graph",
+    "episodes": "graph",
+    "fact_rules": "graph",
+    "communities": "graph",
+    "graphs": "graph",
     "messages": "message",
     "message_revisions": "earlier_message",
     "summary_nodes": "summary",
@@ -53,10 +62,10 @@ PLACES: Mapping[str, Place] = {
 }
 """Table with texts -> the place that its rows are, in the order in which they are looked through."""
 
-AGENT_TABLES = tuple(list(PLACES)[7:])
+AGENT_TABLES = tuple(list(PLACES)[list(PLACES).index("messages") :])
 """Those whose rows belong to one agent."""
 
-IN_VIEW: tuple[Place, ...] = ("block", "passage", "message", "summary", "file")
+IN_VIEW: tuple[Place, ...] = ("block", "passage", "message", "summary", "file", "fact")
 """The places that forgetting takes a text out of; the others need `erase`."""
 
 CorrectionKind = Literal["block", "passage", "message", "forget"]
@@ -88,7 +97,8 @@ class Mention:
     """A thing in which the text stands.
 
     Args:
-        id: of the block, passage, message or file; of a summary its conversation and number; else the agent's.
+        id: of the block, passage, message, file, fact or graph; of a summary its conversation and number; else the
+            agent's.
         name: what people call it, such as the label of a block.
         excerpt: the text with its surroundings.
     """
@@ -133,7 +143,7 @@ class ForgetPreview:
     @property
     def indexed(self) -> int:
         """How many texts in full-text index and vectors hold it."""
-        return sum(self.counts.get(place, 0) for place in ("passage", "message", "file"))
+        return sum(self.counts.get(place, 0) for place in ("passage", "message", "file", "fact"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,10 +170,11 @@ class CorrectionItem:
     """One changed thing.
 
     Args:
-        kind: block, passage, message, summary or file.
-        id: of the thing; of a summary its conversation and number, `0:3`; of a part of a file also its number.
+        kind: block, passage, message, summary, file or fact.
+        id: of the thing; of a summary its conversation and number, `0:3`; of a part of a file also its number; of facts
+            their graph.
         before: what undoing needs: of a block the version before, of a message its parts, of a passage its fields, of a
-            summary and a part of a file its text.
+            summary and a part of a file its text, of facts their ids.
         after: the checksum of what the thing held after the correction; None: it was deleted.
     """
 

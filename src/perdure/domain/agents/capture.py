@@ -12,7 +12,7 @@ from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
 from perdure.domain.agents.automatic import AutoCapture, bypasses, find_automatic
 from perdure.domain.archives.passages import own_archive
-from perdure.domain.archives.units import check_not_folder
+from perdure.domain.archives.units import check_changeable
 from perdure.storage.tx import Tx
 
 ROWS = 200  # of the log in one transaction
@@ -93,7 +93,7 @@ def _target_archive(tx: Tx, agent_id: AgentId, setting: AutoCapture, ids: Ids, a
     """Return the archive of the setting, else the agent's own. Raises: NotFound, InvalidInput."""
     if setting.archive is not None:
         archive_id = tx.archives.get(setting.archive).id
-        check_not_folder(tx, archive_id)
+        check_changeable(tx, archive_id)
         return archive_id
     return own_archive(tx, agent_id, ArchiveId(ids.new("archive")), at=at).id
 

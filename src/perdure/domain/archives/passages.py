@@ -13,7 +13,7 @@ from perdure.core.errors import EmbeddingMismatch, InvalidInput, NotFound, TooMa
 from perdure.core.ids import AgentId, ArchiveId, Ids, PassageId, is_id
 from perdure.core.limits import Limits
 from perdure.core.passages import Archive, Passage, PassageFilter
-from perdure.domain.archives.units import archives_of, check_not_folder
+from perdure.domain.archives.units import archives_of, check_changeable
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
@@ -85,7 +85,7 @@ def add_passages(
     Raises: NotFound; EmbeddingMismatch, InvalidInput: a vector that can't be compared with the archive's.
     """
     archive_id = passages[0].archive_id
-    check_not_folder(tx, archive_id)
+    check_changeable(tx, archive_id)
     added = tx.passages.add(passages)
     vectors = [(passage.seq, vector) for passage, vector in zip(added, embeddings, strict=True) if vector is not None]
     if not vectors:
@@ -140,7 +140,7 @@ def update_passage(tx: Tx, passage: Passage, changes: PassageChanges) -> Passage
     values: dict[str, Any] = {**changes}
     if "tags" in values:
         values["tags"] = as_tags(values["tags"])
-    check_not_folder(tx, passage.archive_id)
+    check_changeable(tx, passage.archive_id)
     after = check_passage(replace(passage, **values))
     check_item_limits(tx.limits, tags=after.tags, metadata=after.metadata, source=after.source)
     return passage if after == passage else tx.passages.put(after)
@@ -172,7 +172,7 @@ def list_passages(
 
 def delete_passage(tx: Tx, passage: Passage) -> None:
     """Delete a passage. Raises: NotFound; InvalidInput: it belongs to a folder's file."""
-    check_not_folder(tx, passage.archive_id)
+    check_changeable(tx, passage.archive_id)
     tx.passages.delete(passage.archive_id, [passage.seq])
 
 

@@ -12,7 +12,7 @@ from perdure.core.ids import ArchiveId, OrgId, PassageId, derived_id, is_id
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.passages import Archive, Passage
 from perdure.domain.archives.passages import check_passage
-from perdure.domain.archives.units import ArchiveChanges, check_archive, check_not_folder, create_archive
+from perdure.domain.archives.units import ArchiveChanges, check_archive, check_changeable, create_archive
 from perdure.domain.conversations.importing import parse_time
 from perdure.domain.values import check_item_limits
 from perdure.storage.tx import Tx
@@ -119,7 +119,7 @@ def import_passages(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage]) 
     for passage in passages:
         check_item_limits(tx.limits, tags=passage.tags, metadata=passage.metadata, source=passage.source)
     tx.archives.get(archive_id)
-    check_not_folder(tx, archive_id)
+    check_changeable(tx, archive_id)
     # The same content in the same archive has the same id.
     passage_ids = [
         passage.id or PassageId(derived_id("passage", archive_id, passage_line(passage))) for passage in passages

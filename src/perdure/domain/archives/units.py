@@ -48,11 +48,11 @@ def create_archive(tx: Tx, archive_id: ArchiveId, fields: ArchiveChanges, *, at:
 def update_archive(tx: Tx, archive_id: ArchiveId, changes: ArchiveChanges, *, at: datetime) -> Archive:
     """Change an archive and return it.
 
-    Raises: NotFound; InvalidInput: an invalid value or field, or a folder's archive.
+    Raises: NotFound; InvalidInput: an invalid value or field, or an archive of a folder or graph.
     """
     check_fields("an archive", changes, ArchiveChanges.__annotations__)
     before = tx.archives.get(archive_id)
-    check_not_folder(tx, archive_id, help="change the folder")
+    check_changeable(tx, archive_id, help="change the folder")
     after = check_archive(replace(before, **changes))
     if after == before:
         return before
@@ -79,15 +79,15 @@ def archives_of(tx: Tx, agent_id: AgentId, *, files: bool) -> Sequence[Archive]:
 def attach_archive(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
     """Let the agent find what is in the archive; twice is no error.
 
-    Raises: NotFound; InvalidInput: it is a folder's.
+    Raises: NotFound; InvalidInput: it is a folder's or a graph's.
     """
-    check_not_folder(tx, archive_id, help="attach the folder")
+    check_changeable(tx, archive_id, help="attach the folder")
     tx.archives.attach(agent_id, archive_id)
 
 
 def detach_archive(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
-    """Take the archive from the agent. Raises: NotFound; InvalidInput: it is a folder's."""
-    check_not_folder(tx, archive_id, help="detach the folder")
+    """Take the archive from the agent. Raises: NotFound; InvalidInput: it is a folder's or a graph's."""
+    check_changeable(tx, archive_id, help="detach the folder")
     tx.archives.detach(agent_id, archive_id)
 
 
@@ -96,9 +96,9 @@ def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int) -> int | N
 
     The first steps take it from all agents, so that none of them finds what is left. Steps can be repeated after a
     crash, and go on where they were.
-    Raises: NotFound; InvalidInput: it is a folder's, and nothing went.
+    Raises: NotFound; InvalidInput: it is a folder's or a graph's, and nothing went.
     """
-    check_not_folder(tx, archive_id, help="delete the folder")
+    check_changeable(tx, archive_id, help="delete the folder")
     if tx.archives.detach_all(archive_id, limit=limit):
         return 0
     passages = tx.passages.list(archive_id, limit=limit)
@@ -113,10 +113,10 @@ def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int) -> int | N
 def select_seqs(tx: Tx, archive_id: ArchiveId, selection: Selection, *, above: int = -1, limit: int) -> Sequence[int]:
     """Return the numbers of selected passages above `above`, in order, at most `limit`.
 
-    Raises: NotFound; InvalidInput: the archive is a folder's.
+    Raises: NotFound; InvalidInput: the archive is a folder's or a graph's.
     """
     tx.archives.get(archive_id)
-    check_not_folder(tx, archive_id)
+    check_changeable(tx, archive_id)
     passages = tx.passages.page(
         archive_id, where=selection.where, text=selection.text or None, above=above, limit=limit
     )
@@ -127,9 +127,9 @@ def delete_selected(tx: Tx, archive_id: ArchiveId, selection: Selection, seqs: S
     """Delete the first of these passages that are still selected, one batch; return their count and the last number
     that is done.
 
-    Raises: NotFound; InvalidInput: the archive is a folder's.
+    Raises: NotFound; InvalidInput: the archive is a folder's or a graph's.
     """
-    check_not_folder(tx, archive_id)
+    check_changeable(tx, archive_id)
     passages = tx.passages.page(
         archive_id, where=selection.where, text=selection.text or None, among=seqs, limit=len(seqs)
     )
@@ -138,11 +138,14 @@ def delete_selected(tx: Tx, archive_id: ArchiveId, selection: Selection, seqs: S
     return count, batch[-1].seq if len(batch) < len(passages) else seqs[-1]
 
 
-def check_not_folder(tx: Tx, archive_id: ArchiveId, *, help: str = "change the files of") -> None:
-    """Check that the archive is no folder's, so that callers may change it. Raises: InvalidInput."""
+def check_changeable(tx: Tx, archive_id: ArchiveId, *, help: str = "change the files of") -> None:
+    """Check that the archive is no folder's or graph's, so that callers may change it. Raises: InvalidInput."""
     folder = tx.folders.find_by_archive(archive_id)
     if folder is not None:
         raise InvalidInput(f"{archive_id} holds what a folder's files say: {help} {folder.name!r}")
+    graph = tx.graphs.find_by_archive(archive_id)
+    if graph is not None:
+        raise InvalidInput(f"{archive_id} holds the texts of facts: change the facts of {graph.name!r}")
 
 
 def check_archive(archive: Archive) -> Archive:

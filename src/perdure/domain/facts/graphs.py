@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypedDict
 
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import InvalidInput, NotFound, VersionConflict
 from perdure.core.facts.values import Entity, Episode, Fact, FactChange, FactState, Graph, Trust
 from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, Ids, PassageId, derived_id
 from perdure.core.passages import Archive, Passage
@@ -122,8 +122,8 @@ def store_entities(tx: Tx, graph: Graph, new: Sequence[NewEntity], *, ids: Ids, 
         elif one.name not in added:
             added[one.name] = len(fresh)
             fresh.append(_new_entity(graph, one, ids, at))
-    for entity in (there := tx.entities.add(fresh)):
-        _store_entity_text(tx, graph, entity, at=at)
+    there = tx.entities.add(fresh)
+    tx.passages.add([_entity_text(graph, entity, at=at) for entity in there])
     return [stored[index] if index in stored else there[added[one.name]] for index, one in enumerate(new)]
 
 
@@ -172,8 +172,11 @@ def change_fact(
 ) -> Fact:
     """Write a new version of a fact with these fields, believed from now on; return it.
 
-    Raises: InvalidInput, NotFound.
+    Raises: InvalidInput, NotFound; VersionConflict: `fact` is not its newest version.
     """
+    if (newest := tx.facts.get(fact.id)).seq != fact.seq:
+        raise VersionConflict(fact.id, expected=fact.seq, found=newest.seq)
+    fact = newest
     at = max(at, fact.expired_at or fact.created_at)  # a clock that goes back must not turn a version's times around
     version = check_fact(replace(fact, **changes, seq=0, created_at=at, expired_at=None, change=change, origin=origin))
     _check_entities(tx, graph, [version])
@@ -293,13 +296,13 @@ def _merge_entity(tx: Tx, graph: Graph, known: Entity, new: NewEntity, *, at: da
         return known
     merged = replace(merged, updated_at=at)
     tx.entities.put(merged)
-    _store_entity_text(tx, graph, merged, at=at)
+    tx.passages.put(_entity_text(graph, merged, at=at))
     return merged
 
 
-def _store_entity_text(tx: Tx, graph: Graph, entity: Entity, *, at: datetime) -> None:
-    """Store what search reads of an entity: names, type and summary."""
-    passage = Passage(
+def _entity_text(graph: Graph, entity: Entity, *, at: datetime) -> Passage:
+    """Return what search reads of an entity: names, type and summary."""
+    return Passage(
         id=PassageId(derived_id("passage", entity.id)),
         archive_id=graph.entity_archive_id,
         text=". ".join(filter(None, (", ".join((entity.name, *entity.aliases)), entity.type, entity.summary))),
@@ -308,7 +311,3 @@ def _store_entity_text(tx: Tx, graph: Graph, entity: Entity, *, at: datetime) ->
         created_at=at,
         occurred_at=at,
     )
-    if tx.passages.find_archives([passage.id]):
-        tx.passages.put(passage)
-    else:
-        tx.passages.add([passage])

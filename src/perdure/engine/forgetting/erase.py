@@ -18,9 +18,10 @@ from perdure.core.blocks import Author
 from perdure.core.errors import Conflict, NotFound, PerdureError
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import AGENT_TABLES, PLACES, Erasure, ForgetResult, Key, Place
-from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId
+from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, GraphId
 from perdure.core.vectors import OwnerKind
 from perdure.engine.conversations.reset import delete
+from perdure.engine.forgetting.facts import erase_entities, erase_episodes, erase_episodes_of, erase_texts
 from perdure.engine.forgetting.find import OWNER_TABLES, Progress, find_mentions
 from perdure.engine.forgetting.forget import check_idle, put_block_value
 from perdure.engine.ports import Ports, UnitInputs
@@ -197,12 +198,20 @@ def _erase_page(
                 return 1, None
         case "passages" if tx.folders.find_by_archive(ArchiveId(owner_id)) is not None:
             return _mask_passages(tx, ArchiveId(owner_id), redactor, after)
+        case "passages" if (graph := tx.graphs.find_by_archive(ArchiveId(owner_id))) is not None:
+            return erase_texts(tx, graph, ArchiveId(owner_id), redactor, after, at=inputs.now)
+        case "entities":
+            return erase_entities(tx, GraphId(owner_id), redactor, after)
+        case "episodes":
+            return erase_episodes(tx, GraphId(owner_id), redactor, after, at=inputs.now)
         case "passages":
             return _erase_passages(tx, ArchiveId(owner_id), redactor, after)
         case "file_parts":
             following = tx.mentions.mask_parts(FileId(owner_id), redactor, after=-1 if after is None else int(after[0]))
             return 0, None if following is None else (following,)
     page = tx.mentions.redact(table, owner_id, redactor, after=after, limit=PAGE)
+    if table in ("messages", "message_revisions"):
+        erase_episodes_of(tx, AgentId(owner_id), [int(found.key[0]) for found in page.found], at=inputs.now)
     return len(page.found), page.after
 
 

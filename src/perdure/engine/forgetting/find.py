@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import AGENT_TABLES, IN_VIEW, PLACES, ForgetPreview, Found, Key, Mention, Place
-from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, MessageId, PassageId, is_id
+from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, GraphId, MessageId, PassageId, is_id
 from perdure.core.messages import Message, parts_to_json
 from perdure.domain.archives.passages import get_passage
+from perdure.engine.forgetting.facts import believed_facts
 from perdure.engine.ports import Ports
 from perdure.storage.tx import Tx
 
@@ -26,8 +27,9 @@ OWNER_TABLES = {
     "blocks": ("blocks", "block_versions"),
     "archives": ("passages", "archives", "folders"),
     "files": ("files", "file_parts"),
+    "graphs": ("facts", "entities", "episodes", "fact_rules", "communities", "graphs"),
 }
-"""The tables of a block, archive or file with texts."""
+"""The tables of a block, archive, file or graph with texts."""
 
 _OWNERS = {table: kind for kind, tables in OWNER_TABLES.items() for table in tables} | dict.fromkeys(
     AGENT_TABLES, "agents"
@@ -146,11 +148,17 @@ def _mention(
         case "block_versions":
             version = int(found.key[0])
             name = f"{tx.blocks.version(BlockId(owner_id), version).label}, version {version}"
+        case "passages" if (graph := tx.graphs.find_by_archive(ArchiveId(owner_id))) is not None:
+            facts = believed_facts(tx, graph, int(found.key[0])) if owner_id == graph.fact_archive_id else []
+            place = "fact" if facts else "graph"
+            id_, name = facts[0].id if facts else graph.id, graph.name
         case "passages":
             passage = tx.passages.list_by_seqs(ArchiveId(owner_id), [int(found.key[0])])[0]
             id_, name = passage.id, tx.archives.get(passage.archive_id).name
             if tx.folders.find_by_archive(passage.archive_id) is not None:
                 place = "file"
+        case _ if _OWNERS[table] == "graphs":
+            name = tx.graphs.get(GraphId(owner_id)).name
         case "archives" | "folders":
             name = tx.archives.get(ArchiveId(owner_id)).name
         case "files" | "file_parts":
@@ -175,5 +183,5 @@ def _mention(
 
 
 def _list_agents(tx: Tx, table: str, owner_id: str) -> Sequence[AgentId]:
-    """The agents that have this block, archive or file."""
+    """The agents that have this block, archive, file or graph."""
     return () if table == "agents" else tx.mentions.list_agents(table, owner_id)

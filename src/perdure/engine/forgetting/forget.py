@@ -25,6 +25,7 @@ from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, MessageId, Pas
 from perdure.core.messages import Message, Part, parts_from_json, parts_to_json
 from perdure.core.passages import Passage
 from perdure.engine.conversations.edit import count_anew
+from perdure.engine.forgetting.facts import forget_facts, restore_facts
 from perdure.engine.forgetting.find import Spot, resolve_text, scan
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.system_messages import renew_system_message
@@ -36,10 +37,10 @@ TITLE_CHARS = 120
 
 
 async def forget(ports: Ports, agent_id: AgentId, text_or_id: str, *, author: Author) -> ForgetResult:
-    """Take a text out of the agent's blocks, passages, messages and summaries; `undo` brings all of it back.
+    """Take a text out of the agent's blocks, passages, messages, summaries and facts; `undo` brings all of it back.
 
-    A block loses the line, an archive the passage; messages and summaries read "[redacted]", files are masked. It goes
-    on after an interruption when it is called again.
+    A block loses the line, an archive the passage, and facts are no longer believed; messages and summaries read
+    "[redacted]", files are masked. It goes on after an interruption when it is called again.
     Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended.
     """
     text = await ports.store.read(resolve_text, agent_id, text_or_id)
@@ -100,6 +101,9 @@ def _forget_spot(
         case "passage":
             passages = tx.passages.list_by_seqs(ArchiveId(spot.owner_id), [int(spot.key[0])])
             return delete_passage(tx, passages[0]) if passages else None
+        case "fact":
+            graph = tx.graphs.find_by_archive(ArchiveId(spot.owner_id))
+            return None if graph is None else forget_facts(tx, graph, int(spot.key[0]), at=inputs.now)
         case "file" if spot.table == "passages":
             (passage,) = tx.passages.list_by_seqs(ArchiveId(spot.owner_id), [int(spot.key[0])])
             after = tx.passages.put(replace(passage, text=redactor.mask([passage.text])[0]))
@@ -316,11 +320,16 @@ def _restore_part(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitI
     return ""
 
 
+def _restore_facts(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
+    return restore_facts(tx, item, at=inputs.now)
+
+
 _RESTORE: dict[str, Callable[[Tx, AgentId, CorrectionItem, UnitInputs, Author], str]] = {
     "block": _restore_block,
     "passage": _restore_passage,
     "message": _restore_message,
     "summary": _restore_summary,
     "file": _restore_part,
+    "fact": _restore_facts,
 }
 """What restores an item of this kind; each returns why it did not."""

@@ -20,7 +20,7 @@ from perdure.domain.archives.passages import (
     own_archive,
     update_passage,
 )
-from perdure.domain.archives.units import check_not_folder
+from perdure.domain.archives.units import check_changeable
 from perdure.domain.blocks.units import find_block
 from perdure.engine.forgetting.erase import erase
 from perdure.engine.forgetting.find import Progress, find_mentions
@@ -157,7 +157,7 @@ class CorrectionService:
         """Delete passages of the agent, as one correction. Raises: NotFound; InvalidInput: one belongs to a file."""
 
         def delete(tx: Tx, passage: Passage) -> CorrectionItem:
-            check_not_folder(tx, passage.archive_id)
+            check_changeable(tx, passage.archive_id)
             return delete_passage(tx, passage)
 
         return await self._correct_passages(agent_id, ids, delete)

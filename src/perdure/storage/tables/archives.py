@@ -14,7 +14,7 @@ from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, assignments, insert_into, restore, storable
-from perdure.storage.tables.table import OwnId, Table, first, next_number, own_agent
+from perdure.storage.tables.table import OWN_ARCHIVE, OwnId, Table, first, next_number, own_agent
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import delete_shared
 
@@ -23,9 +23,6 @@ _ARCHIVE = RowFormat(
     "id, org_id, number, name, description, metadata, passage_count, version, created_at, updated_at",
     {TEXT: "name description", JSON: "metadata", TIME: "created_at updated_at"},
 )
-
-# A passage has no organisation column: its archive has.
-OWN_ARCHIVE = "EXISTS (SELECT 1 FROM archives WHERE id = :archive_id AND org_id = :org_id)"
 
 
 class Archives(Table):
@@ -59,8 +56,13 @@ class Archives(Table):
         limit: int = 100,
     ) -> Sequence[Archive]:
         """Archives with numbers between `above` and `below`, both excluded, in order of creation: all, those of an
-        agent, or those with this name. Archives of folders are excluded."""
-        where = Conditions("org_id = :org_id", "NOT EXISTS (SELECT 1 FROM folders f WHERE f.archive_id = archives.id)")
+        agent, or those with this name. Archives of folders and graphs are excluded."""
+        where = Conditions(
+            "org_id = :org_id",
+            "NOT EXISTS (SELECT 1 FROM folders f WHERE f.archive_id = archives.id)",
+            "NOT EXISTS (SELECT 1 FROM graphs g WHERE g.fact_archive_id = archives.id)",
+            "NOT EXISTS (SELECT 1 FROM graphs g WHERE g.entity_archive_id = archives.id)",
+        )
         where.add("id IN (SELECT archive_id FROM agent_archives WHERE agent_id = ?)", agent_id)
         where.equal("name", name)
         where.between("number", above, below)
@@ -71,13 +73,16 @@ class Archives(Table):
     def delete(self, archive_id: ArchiveId) -> None:
         """Detach an archive from all agents and delete it.
 
-        Raises: NotFound; InvalidInput: it still has passages, or is a folder's.
+        Raises: NotFound; InvalidInput: it still has passages, or is a folder's or a graph's.
         """
         archive = self.get(archive_id)
         if archive.passage_count:
             raise InvalidInput(f"{archive_id} still has passages: delete them first")
         if self._rows("SELECT 1 FROM folders WHERE archive_id = :id AND org_id = :org_id", id=archive_id):
             raise InvalidInput(f"{archive_id} holds what a folder's files say: delete the folder")
+        graphs = "SELECT 1 FROM graphs WHERE org_id = :org_id AND (fact_archive_id = :id OR entity_archive_id = :id)"
+        if self._rows(graphs, id=archive_id):
+            raise InvalidInput(f"{archive_id} holds the texts of facts: delete the graph")
         delete_shared(self._db, self._org_id, "archives", OwnId(archive.id))
 
     def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:

@@ -36,9 +36,8 @@ from perdure.storage.database.row_format import (
 )
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.candidates import CLAUSE_ROWS, matches
-from perdure.storage.tables.archives import OWN_ARCHIVE
 from perdure.storage.tables.facts.conditions import add_fact_conditions
-from perdure.storage.tables.table import Table, find_all, first, locate, register
+from perdure.storage.tables.table import OWN_ARCHIVE, Table, find_all, first, locate, register
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 
 _PASSAGE = RowFormat(
@@ -88,7 +87,7 @@ class Passages(Table):
     def get(self, passage_id: PassageId) -> Passage:
         """Raises: NotFound."""
         archive_id, seq = locate(self._db, self._org_id, "passage", passage_id)
-        return self.list_by_seqs(ArchiveId(archive_id), [seq])[0]
+        return first(self.list_by_seqs(ArchiveId(archive_id), [seq]), "passage", passage_id)
 
     def find_archives(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
         """Id -> archive, of those of these passages that exist."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NewType, TypeVar
 
 from perdure.core.errors import NotFound
@@ -21,6 +21,12 @@ Only `own_agent` and the scoped look-ups of the tables' classes create one."""
 
 # Rows of an agent have no organisation column. This condition reads the agent once per statement, not once per row.
 OWN_AGENT = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
+
+# A passage has no organisation column: its archive has.
+OWN_ARCHIVE = "EXISTS (SELECT 1 FROM archives WHERE id = :archive_id AND org_id = :org_id)"
+
+VALUES_AT_ONCE = 1_000
+"""How many values a statement names one by one."""
 
 # The ids of a deleted agent's rows stay in the directory until the rows are removed.
 _NOT_DELETED = "NOT EXISTS (SELECT 1 FROM agents a WHERE a.id = ids.owner_id AND a.org_id = :deleted)"
@@ -139,11 +145,14 @@ def locate(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int]:
 
 def find_all(db: Database, org_id: OrgId, ids: Sequence[str]) -> Sequence[Row]:
     """(id, owner, seq) of those ids that the directory has."""
-    names = {f"id{index}": storable(id_) for index, id_ in enumerate(dict.fromkeys(ids))}
-    if not names:
-        return ()
-    return db.rows(
-        "SELECT id, owner_id, seq FROM ids WHERE org_id = :org_id"
-        f" AND id IN ({', '.join(f':{name}' for name in names)}) AND {_NOT_DELETED}",
-        names | {"org_id": org_id, "deleted": deleted_org(org_id)},
-    )
+    rows: list[Row] = []
+    for some in parts(list(dict.fromkeys(ids))):
+        where = Conditions("org_id = :org_id", _NOT_DELETED, org_id=org_id, deleted=deleted_org(org_id))
+        where.among("id", some)
+        rows += db.rows(f"SELECT id, owner_id, seq FROM ids WHERE {where}", where.params)
+    return rows
+
+
+def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The values in parts that a statement can name."""
+    return (values[start : start + VALUES_AT_ONCE] for start in range(0, len(values), VALUES_AT_ONCE))

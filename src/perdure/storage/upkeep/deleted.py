@@ -10,18 +10,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.core.errors import StoreDamaged
-from perdure.core.ids import AgentId, OrgId
+from perdure.core.ids import AgentId, ArchiveId, OrgId
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import Row
 from perdure.storage.full_text import index as word_index
 from perdure.storage.tables.messages import indexed_words_of
+from perdure.storage.tables.passages import passage_words_of
 from perdure.storage.tables.table import OwnId, deleted_org
 from perdure.storage.tables.vectors import Vectors
 
 CHARS = 250_000
 """The characters of texts that one transaction removes."""
 
-_SMALL_TABLES = ("agent_blocks", "agent_archives", "agent_folders", "agent_tools", "agent_identities")
+_SMALL_TABLES = ("agent_blocks", "agent_archives", "agent_folders", "agent_tools", "agent_identities", "agent_graphs")
 """Tables with a limited number of rows per agent. They go at once, because others would see the agent through them."""
 
 _LARGE_TABLES = {
@@ -36,6 +37,7 @@ _LARGE_TABLES = {
     "client_tools": "digest",
     "runs": "seq",
     "captures": "conversation_seq",
+    "extractions": "conversation_seq",
     "summary_nodes": "conversation_seq, seq",
     "resets": "conversation_seq, number",
     "correction_items": "number, seq",
@@ -50,7 +52,10 @@ _LARGE_TABLES = {
 """Table -> its key beside the agent. Rows are removed in this order, after the messages, so that no row is left that
 can only be reached through a removed one."""
 
-_WITH_DIRECTORY_IDS = ("runs", "steps", "conversations", "system_messages")
+_WITH_DIRECTORY_IDS = (
+    *("runs", "steps", "conversations", "system_messages"),
+    *("facts", "episodes", "entities"),
+)
 _WIDE_TABLES = ("events", "step_exchanges", "prefixes", "system_messages")
 """Tables whose rows may each hold a whole request."""
 
@@ -67,7 +72,21 @@ _LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "tools": {"agent_tools": ("tool_id", "agent_id")},
     "folders": {"agent_folders": ("folder_id", "agent_id")},
-    "archives": {"agent_archives": ("archive_id", "agent_id"), "archive_tags": ("archive_id", "tag")},
+    "archives": {
+        "agent_archives": ("archive_id", "agent_id"),
+        "archive_tags": ("archive_id", "tag"),
+        "passage_tags": ("archive_id", "tag, seq"),
+    },
+    "graphs": {
+        "agent_graphs": ("graph_id", "agent_id"),
+        "fact_sources": ("graph_id", "first_seq, episode_seq"),
+        "facts": ("graph_id", "seq"),
+        "episodes": ("graph_id", "seq"),
+        "entity_names": ("graph_id", "name, seq"),
+        "entities": ("graph_id", "seq"),
+        "fact_rules": ("graph_id", "seq"),
+        "communities": ("graph_id", "seq"),
+    },
 }
 """A shared thing's table -> the tables that link to it -> the column of its id there, and the rest of the key."""
 
@@ -98,6 +117,15 @@ def delete_shared(db: Database, org_id: OrgId, table: str, own: OwnId) -> None:
     _remove_rows(db, org_id, table, own, limit=ROWS_AT_ONCE, chars=CHARS)
 
 
+def delete_graph(db: Database, org_id: OrgId, graph_id: OwnId) -> None:
+    """Delete a graph with the archives of its texts: hide them and remove their first rows."""
+    sql = "SELECT fact_archive_id, entity_archive_id FROM graphs WHERE id = :id"
+    (archives,) = db.rows(sql, {"id": graph_id})
+    delete_shared(db, org_id, "graphs", graph_id)
+    for archive_id in archives:
+        delete_shared(db, org_id, "archives", OwnId(archive_id))
+
+
 def unfinished_deletes(db: Database, org_id: OrgId) -> bool:
     """Whether a deleted thing still has rows."""
     tables = ("agents", *_LINKS)
@@ -125,16 +153,41 @@ def _remove_rows(db: Database, org_id: OrgId, table: str, id_: str, *, limit: in
         rows_sql = f"SELECT {key} FROM {linked} WHERE {column} = :id ORDER BY {key} LIMIT :rows"
         if table in _IN_PROMPTS:
             db.run(f"UPDATE agents SET settings_revision = settings_revision + 1 WHERE id IN ({rows_sql})", params)
-        left -= db.run(f"DELETE FROM {linked} WHERE {column} = :id AND {key} IN ({rows_sql})", params)
+        if linked in _WITH_DIRECTORY_IDS:
+            of_rows = f"SELECT id FROM {linked} WHERE {column} = :id ORDER BY {key} LIMIT :rows"
+            db.run(f"DELETE FROM ids WHERE id IN ({of_rows})", params)
+        left -= db.run(f"DELETE FROM {linked} WHERE {column} = :id AND ({key}) IN ({rows_sql})", params)
         if left <= 0:
             return
     if table == "blocks" and not _remove_versions(db, id_, limit=left, chars=chars):
         return
     if table == "archives":
         number = db.rows("SELECT number FROM archives WHERE id = :id", {"id": id_})[0][0]
+        if not _remove_passages(db, ArchiveId(id_), number, limit=left, chars=chars):
+            return
         if not Vectors(db, OrgId(deleted_org(org_id))).close(number, limit=left):
             return
     db.run(f"DELETE FROM {table} WHERE id = :id", {"id": id_})
+
+
+def _remove_passages(db: Database, archive_id: ArchiveId, number: int, *, limit: int, chars: int) -> bool:
+    """Remove the first passages of an archive, up to `limit` and about `chars` characters; return whether there was
+    none."""
+    params: dict[str, Any] = {"id": archive_id, "rows": limit}
+    passages = db.rows("SELECT seq, LENGTH(text) FROM passages WHERE archive_id = :id ORDER BY seq LIMIT :rows", params)
+    if not passages:
+        return True
+    first, last = passages[0][0], within(passages, chars)[-1][0]
+    try:
+        words = list(passage_words_of(db, archive_id, first, last))
+    except StoreDamaged:  # as of messages
+        words = []
+    word_index.unindex_words(db, "passage_words", number, words)
+    these = "FROM passages WHERE archive_id = :id AND seq BETWEEN :first AND :last"
+    params = {"id": archive_id, "first": first, "last": last}
+    db.run(f"DELETE FROM ids WHERE id IN (SELECT id {these})", params)
+    db.run(f"DELETE {these}", params)
+    return False
 
 
 def _remove_versions(db: Database, block_id: str, *, limit: int, chars: int) -> bool:
@@ -160,6 +213,13 @@ def hide_agent(db: Database, org_id: OrgId, agent_id: AgentId, number: int) -> N
     """Hide a deleted agent, the first step of its deletion."""
     params = {"agent_id": agent_id, "number": number, "org_id": org_id, "deleted": deleted_org(org_id)}
     db.run("UPDATE agents SET org_id = :deleted WHERE id = :agent_id", params)
+    graphs = db.rows(
+        "SELECT g.id FROM agent_graphs x JOIN graphs g ON g.id = x.graph_id WHERE x.agent_id = :agent_id"
+        " AND NOT EXISTS (SELECT 1 FROM agent_graphs y WHERE y.graph_id = x.graph_id AND y.agent_id <> :agent_id)",
+        params,
+    )
+    for (graph_id,) in graphs:
+        delete_graph(db, org_id, OwnId(graph_id))
     # The blocks of its conversations are nobody else's, unless an agent was given one.
     db.run(
         "UPDATE blocks SET org_id = :deleted WHERE id IN (SELECT block_id FROM conversation_blocks y"

@@ -30,7 +30,7 @@ class TextTable:
     """A table that holds texts.
 
     Args:
-        owners: the table of the agents, blocks, archives or files whose rows are read.
+        owners: the table of the agents, blocks, archives, files or graphs whose rows are read.
         of_owner: the condition of the rows of one `:owner`.
         key: the columns of its key beside the owner, in order.
         columns: those with texts.
@@ -50,6 +50,10 @@ def _of_agent(key: str, columns: str, **more: Any) -> TextTable:
     return TextTable("agents", "agent_id = :owner", tuple(key.split()), tuple(columns.split()), **more)
 
 
+def _of_graph(key: str, columns: str) -> TextTable:
+    return TextTable("graphs", "graph_id = :owner", tuple(key.split()), tuple(columns.split()))
+
+
 TEXT_TABLES: Mapping[str, TextTable] = {
     "blocks": TextTable("blocks", "id = :owner", (), ("value", "description", "metadata", "tags")),
     "block_versions": TextTable(
@@ -60,6 +64,12 @@ TEXT_TABLES: Mapping[str, TextTable] = {
     "folders": TextTable("archives", "archive_id = :owner", (), ("description", "instructions", "metadata")),
     "files": TextTable("files", "id = :owner", (), ("name", "original_name", "problem", "title", "warnings")),
     "file_parts": TextTable("files", "file_id = :owner", ("seq",), ("text",), wide=True),
+    "facts": _of_graph("seq", "relation scope origin"),
+    "entities": _of_graph("seq", "name summary aliases attributes"),
+    "episodes": _of_graph("seq", "ref text scope"),
+    "fact_rules": _of_graph("seq", "text relation"),
+    "communities": _of_graph("seq", "name summary"),
+    "graphs": TextTable("graphs", "id = :owner", (), ("settings", "dropped")),
     "messages": _of_agent("seq", "parts name otid", checksums=MESSAGE_CHECKSUMS),
     "message_revisions": _of_agent("seq revision", "parts", checksums=REVISION_CHECKSUMS),
     "summary_nodes": _of_agent("conversation_seq seq", "text rejected"),
@@ -140,9 +150,11 @@ class Mentions(Table):
         return page
 
     def owners(self, agent_id: AgentId) -> Sequence[tuple[str, str]]:
-        """(table, id) of each block, archive and file that the agent has, its folders' included; and of blocks that it
-        once edited and nobody has."""
+        """(table, id) of each block, archive and file that the agent has, its folders' included, of its graph with its
+        archives, and of blocks that it once edited and nobody has."""
         own = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
+        graph = f"FROM agent_graphs a JOIN graphs g ON g.id = a.graph_id WHERE {own} AND a.agent_id = :agent_id"
+        graph += " AND g.org_id = :org_id"
         rows = self._rows(
             f"SELECT 'blocks', b.id FROM blocks b WHERE {own} AND b.org_id = :org_id AND (b.id IN"
             " (SELECT block_id FROM agent_blocks WHERE agent_id = :agent_id) OR b.id IN"
@@ -155,18 +167,22 @@ class Mentions(Table):
             f" WHERE {own} AND a.agent_id = :agent_id AND f.org_id = :org_id"
             " UNION SELECT 'files', i.id FROM agent_folders a JOIN folders f ON f.id = a.folder_id JOIN files i"
             f" ON i.folder_id = f.id WHERE {own} AND a.agent_id = :agent_id AND f.org_id = :org_id"
-            " AND i.status <> 'deleted' ORDER BY 1, 2",
+            f" AND i.status <> 'deleted' UNION SELECT 'graphs', g.id {graph} UNION SELECT 'archives', g.fact_archive_id"
+            f" {graph} UNION SELECT 'archives', g.entity_archive_id {graph} ORDER BY 1, 2",
             agent_id=agent_id,
         )
         return [(row[0], row[1]) for row in rows]
 
     def list_agents(self, table: str, owner_id: str) -> Sequence[AgentId]:
-        """The agents that have this block, archive or file."""
+        """The agents that have this block, archive, file or graph."""
         sql = {
             "blocks": "SELECT agent_id FROM agent_blocks WHERE block_id = :id UNION SELECT agent_id FROM"
             " conversation_blocks WHERE block_id = :id",
             "archives": "SELECT agent_id FROM agent_archives WHERE archive_id = :id UNION SELECT a.agent_id FROM"
-            " agent_folders a JOIN folders f ON f.id = a.folder_id WHERE f.archive_id = :id",
+            " agent_folders a JOIN folders f ON f.id = a.folder_id WHERE f.archive_id = :id UNION SELECT a.agent_id"
+            " FROM agent_graphs a JOIN graphs g ON g.id = a.graph_id WHERE :id IN (g.fact_archive_id,"
+            " g.entity_archive_id)",
+            "graphs": "SELECT agent_id FROM agent_graphs WHERE graph_id = :id",
             "files": "SELECT a.agent_id FROM agent_folders a JOIN files i ON i.folder_id = a.folder_id"
             " WHERE i.id = :id",
         }[table]

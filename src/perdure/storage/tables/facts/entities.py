@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from perdure.core.facts.values import Community, Entity
 from perdure.core.ids import EntityId, GraphId
+from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import (
     FLAG,
     JSON,
@@ -16,10 +17,11 @@ from perdure.storage.database.row_format import (
     RowFormat,
     assignments,
     insert_into,
+    restore,
     storable,
 )
 from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
-from perdure.storage.tables.table import Table, first, locate, register
+from perdure.storage.tables.table import Table, first, locate, parts, register
 
 _ENTITY = RowFormat(
     Entity,
@@ -35,7 +37,7 @@ _COMMUNITY = RowFormat(
 
 def name_key(name: str) -> str:
     """The form of a name in which entities are looked up: letter case and spaces don't count."""
-    return storable(" ".join(name.split()).casefold())
+    return " ".join(name.split()).casefold()
 
 
 class Entities(Table):
@@ -72,18 +74,13 @@ class Entities(Table):
     def find_by_names(self, graph_id: GraphId, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
         """Name, as it was given -> the numbers of the entities that have it as name or alias."""
         keys = {name: name_key(name) for name in names}
-        params = {f"n{index}": key for index, key in enumerate(dict.fromkeys(keys.values()))}
-        if not params:
-            return {}
-        rows = self._rows(
-            f"SELECT name, seq FROM entity_names WHERE graph_id = :graph_id AND {OWN_GRAPH}"
-            f" AND name IN ({', '.join(f':{name}' for name in params)}) ORDER BY seq",
-            graph_id=graph_id,
-            **params,
-        )
         by_key: dict[str, list[int]] = {}
-        for key, seq in rows:
-            by_key.setdefault(key, []).append(seq)
+        for some in parts(list(dict.fromkeys(keys.values()))):
+            where = Conditions("graph_id = :graph_id", OWN_GRAPH, graph_id=graph_id)
+            where.among("name", some)
+            sql = f"SELECT name, seq FROM entity_names WHERE {where} ORDER BY seq"
+            for key, seq in self._rows(sql, **where.params):
+                by_key.setdefault(restore(key), []).append(seq)
         return {name: by_key.get(key, []) for name, key in keys.items()}
 
     def list_by_seqs(self, graph_id: GraphId, seqs: Sequence[int]) -> Sequence[Entity]:
@@ -139,7 +136,7 @@ class Entities(Table):
         self._db.run_many(
             f"{insert_into('entity_names', 'graph_id, name, seq')} ON CONFLICT DO NOTHING",
             [
-                {"graph_id": entity.graph_id, "name": key, "seq": entity.seq}
+                {"graph_id": entity.graph_id, "name": storable(key), "seq": entity.seq}
                 for entity in entities
                 for key in dict.fromkeys(map(name_key, (entity.name, *entity.aliases)))
             ],

@@ -8,15 +8,16 @@ from datetime import datetime
 
 from perdure.core.facts.values import Episode
 from perdure.core.ids import AgentId, EpisodeId, GraphId
-from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, insert_into, iso, storable
+from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, insert_into, iso
 from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
-from perdure.storage.tables.table import OWN_AGENT, Table, first, locate, register
+from perdure.storage.tables.table import OWN_AGENT, Table, first, locate, parts, register
 
 _EPISODE = RowFormat(
     Episode,
     "id, graph_id, seq, kind, ref, text, agent_id, conversation_seq, message_seq, trust, scope, occurred_at,"
     " created_at, extracted_at",
-    {TEXT: "text", JSON: "scope", TIME: "occurred_at created_at extracted_at"},
+    {TEXT: "ref text", JSON: "scope", TIME: "occurred_at created_at extracted_at"},
 )
 _OF_CONVERSATION = f"agent_id = :agent_id AND conversation_seq = :conversation_seq AND {OWN_AGENT}"
 
@@ -47,11 +48,20 @@ class Episodes(Table):
 
     def list_by_refs(self, graph_id: GraphId, refs: Sequence[str]) -> Sequence[Episode]:
         """The episodes of these messages, passages, documents and texts, in order of number."""
-        params = {f"r{index}": storable(ref) for index, ref in enumerate(dict.fromkeys(refs))}
-        if not params:
-            return ()
-        where = f"ref IN ({', '.join(f':{name}' for name in params)}) ORDER BY seq"
-        return self._read(where, graph_id=graph_id, **params)
+        found: list[Episode] = []
+        for some in parts(list(dict.fromkeys(refs))):
+            where = Conditions()
+            where.among("ref", some)
+            found += self._read(str(where), graph_id=graph_id, **where.params)
+        return sorted(found, key=lambda episode: episode.seq)
+
+    def list_by_messages(self, agent_id: AgentId, message_seqs: Sequence[int]) -> Sequence[Episode]:
+        """The episodes of these messages of an agent, in any graph of the organisation."""
+        condition, params = self._db.in_numbers("message_seq", "seqs", message_seqs)
+        graphs = "graph_id IN (SELECT id FROM graphs WHERE org_id = :org_id)"
+        sql = f"SELECT {_EPISODE.columns} FROM episodes WHERE agent_id = :agent_id AND {condition} AND {graphs}"
+        rows = self._rows(f"{sql} ORDER BY graph_id, seq", agent_id=agent_id, **params)
+        return [_EPISODE.read(row) for row in rows]
 
     def list_by_seqs(self, graph_id: GraphId, seqs: Sequence[int]) -> Sequence[Episode]:
         """The episodes with these numbers that exist, in order."""

@@ -121,12 +121,29 @@ class Facts(Table):
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Fact]:
-        """Versions with numbers between `after` and `before`, both excluded, in order of number."""
+        """The versions that match, at most one of each fact, with `first_seq` between `after` and `before`, both
+        excluded, in its order. So a change, or a deletion that is taken back, moves no fact to another place."""
         conditions = fact_conditions(where)
-        conditions.between("f.seq", after, before)
+        conditions.between("f.first_seq", after, before)
         order = "DESC" if newest_first else "ASC"
-        sql = f"{conditions} ORDER BY f.seq {order} LIMIT :limit"
+        sql = f"{conditions} ORDER BY f.first_seq {order} LIMIT :limit"
         return self._read(sql, graph_id=graph_id, limit=limit, **conditions.params)
+
+    def put_text(self, graph: Graph, text_seq: int, text: str) -> None:
+        """Replace a text in all versions that have it; the old one is gone from the store. Raises: NotFound."""
+        where = "f.text_seq = :text_seq ORDER BY f.seq LIMIT 1"
+        for version in self._read(where, graph_id=graph.id, text_seq=text_seq):
+            if version.text == text:
+                return
+            Graphs(self._db, self._org_id).take_numbers(graph.id, "fact", 0)
+            new_seq = self._texts(graph, [replace(version, text=text)])[text]
+            self._run(
+                "UPDATE facts SET text_seq = :new_seq WHERE graph_id = :graph_id AND text_seq = :text_seq",
+                graph_id=graph.id,
+                new_seq=new_seq,
+                text_seq=text_seq,
+            )
+        Passages(self._db, self._org_id).delete(graph.fact_archive_id, [text_seq])
 
     def neighbours(self, graph_id: GraphId, seqs: Sequence[int], *, limit: int) -> Sequence[tuple[int, int]]:
         """(entity, entity) of the facts that are believed and name one of these entities, newest first."""
@@ -166,7 +183,8 @@ class Facts(Table):
             **params,
         )
         facts = sorted({row[0] for row in rows})
-        return [fact for fact in facts if not self.sources(graph_id, [fact])[fact]]
+        left = self.sources(graph_id, facts)
+        return [fact for fact in facts if not left[fact]]
 
     def sources(self, graph_id: GraphId, first_seqs: Sequence[int]) -> Mapping[int, Sequence[int]]:
         """The number of a fact's first version -> the numbers of the episodes that support it, in order."""

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perdure.core.errors import NotFound
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.facts.values import FactRule, Graph, GraphCounts
-from perdure.core.ids import AgentId, GraphId
+from perdure.core.ids import AgentId, ArchiveId, GraphId
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, assignments, dump, insert_into, load
-from perdure.storage.tables.table import OWN_AGENT, Table, first, next_number, own_agent
+from perdure.storage.database.row_format import (
+    JSON,
+    TEXT,
+    TIME,
+    RowFormat,
+    assignments,
+    dump,
+    insert_into,
+    load,
+    storable,
+)
+from perdure.storage.tables.table import OWN_AGENT, OwnId, Table, first, next_number, own_agent
+from perdure.storage.upkeep.deleted import delete_graph
 
 _GRAPH = RowFormat(
     Graph,
@@ -34,12 +45,17 @@ class Graphs(Table):
 
     def get(self, graph_id: GraphId) -> Graph:
         """Raises: NotFound."""
-        return first(self._read("id = :graph_id", graph_id=graph_id), "graph", graph_id)
+        return first(self._read("id = :graph_id", graph_id=storable(graph_id)), "graph", graph_id)
 
     def find_by_agent(self, agent_id: AgentId) -> Graph | None:
         """The agent's graph; None: nothing was extracted for it yet."""
         where = f"id = (SELECT graph_id FROM agent_graphs WHERE agent_id = :agent_id) AND {OWN_AGENT}"
         return next(iter(self._read(where, agent_id=agent_id)), None)
+
+    def find_by_archive(self, archive_id: ArchiveId) -> Graph | None:
+        """The graph whose texts are in this archive."""
+        where = "(fact_archive_id = :archive_id OR entity_archive_id = :archive_id)"
+        return next(iter(self._read(where, archive_id=storable(archive_id))), None)
 
     def find_by_name(self, name: str) -> Graph | None:
         """The oldest graph of this name."""
@@ -56,6 +72,13 @@ class Graphs(Table):
         sql = f"UPDATE graphs SET {columns}, version = version + 1 WHERE id = :id AND org_id = :org_id"
         if not self._run(sql, **_GRAPH.params(graph)):
             raise NotFound("graph", graph.id)
+
+    def delete(self, graph_id: GraphId) -> None:
+        """Delete a graph with all that it knows. Raises: NotFound; InvalidInput: an agent has it."""
+        graph = self.get(graph_id)
+        if agents := self.list_agents(graph_id, limit=1):
+            raise InvalidInput(f"{graph_id} is the graph of {agents[0]}: give the agent another one, or delete it")
+        delete_graph(self._db, self._org_id, OwnId(graph.id))
 
     def attach(self, agent_id: AgentId, graph_id: GraphId) -> None:
         """Give the agent this graph in place of the one that it had. Raises: NotFound."""

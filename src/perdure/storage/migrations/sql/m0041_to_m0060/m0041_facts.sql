@@ -71,9 +71,10 @@ CREATE TABLE facts (
 ) {clustered};
 CREATE INDEX facts_by_text ON facts (graph_id, text_seq);
 CREATE INDEX facts_by_first ON facts (graph_id, first_seq, seq);
-CREATE INDEX facts_by_subject ON facts (graph_id, subject, relation) WHERE expired_at IS NULL;
-CREATE INDEX facts_by_object ON facts (graph_id, object, relation) WHERE expired_at IS NULL;
-CREATE INDEX facts_believed ON facts (graph_id, seq) WHERE expired_at IS NULL;
+CREATE INDEX facts_by_subject ON facts (graph_id, subject, first_seq);
+CREATE INDEX facts_by_object ON facts (graph_id, object, first_seq);
+-- A fact has at most one believed version.
+CREATE UNIQUE INDEX facts_believed ON facts (graph_id, first_seq) WHERE expired_at IS NULL;
 CREATE TABLE fact_sources (
     graph_id TEXT NOT NULL,
     first_seq BIGINT NOT NULL,

@@ -1,0 +1,91 @@
+"""Taking a text out of a graph: facts that hold it are no longer believed, and in the store it is replaced."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from perdure.core.facts.values import FACT_STATES, Fact, FactFilter, Graph
+from perdure.core.forgetting.redaction import Redactor
+from perdure.core.forgetting.values import CorrectionItem, Key
+from perdure.core.ids import AgentId, ArchiveId, FactId, GraphId
+from perdure.domain.facts.graphs import delete_episodes, delete_facts, restore_fact
+from perdure.storage.tx import Tx
+
+PAGE = 200
+
+
+def believed_facts(tx: Tx, graph: Graph, text_seq: int) -> Sequence[Fact]:
+    """The facts with this text that are believed."""
+    return tx.facts.list_by_texts(graph.id, [text_seq], where=FactFilter(states=FACT_STATES))
+
+
+def forget_facts(tx: Tx, graph: Graph, text_seq: int, *, at: datetime) -> CorrectionItem | None:
+    """Stop believing the facts with this text; None: nobody does."""
+    deleted = delete_facts(tx, graph, believed_facts(tx, graph, text_seq), at=at)
+    if not deleted:
+        return None
+    return CorrectionItem(kind="fact", id=graph.id, before=json.dumps([fact.id for fact in deleted]))
+
+
+def restore_facts(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
+    """Believe forgotten facts again; return why some are not."""
+    graph = tx.graphs.get(GraphId(item.id))
+    for id_ in json.loads(item.before):
+        if tx.facts.get(FactId(id_)).expired_at is None:
+            return f"{id_} was changed again"
+        restore_fact(tx, graph, FactId(id_), origin={"type": "person"}, at=at)
+    return ""
+
+
+def erase_texts(
+    tx: Tx, graph: Graph, archive_id: ArchiveId, redactor: Redactor, after: Key | None, *, at: datetime
+) -> tuple[int, Key | None]:
+    """Take the text out of the next texts of a graph. Facts that held it are no longer believed."""
+    page = tx.mentions.scan("passages", archive_id, redactor, after=after, limit=PAGE)
+    for passage in tx.passages.list_by_seqs(archive_id, [int(found.key[0]) for found in page.found]):
+        text = redactor.redact(passage.text)
+        if archive_id == graph.fact_archive_id:
+            delete_facts(tx, graph, believed_facts(tx, graph, passage.seq), at=at)
+            tx.facts.put_text(graph, passage.seq, text)
+        else:
+            source = redactor.redact_value(dict(passage.source))
+            tx.passages.put(replace(passage, text=text, source=source))
+    return len(page.found), page.after
+
+
+def erase_entities(tx: Tx, graph_id: GraphId, redactor: Redactor, after: Key | None) -> tuple[int, Key | None]:
+    """Take the text out of the next entities, and of the names by which they are found."""
+    page = tx.mentions.scan("entities", graph_id, redactor, after=after, limit=PAGE)
+    for entity in tx.entities.list_by_seqs(graph_id, [int(found.key[0]) for found in page.found]):
+        tx.entities.put(
+            replace(
+                entity,
+                name=redactor.redact(entity.name),
+                summary=redactor.redact(entity.summary),
+                aliases=tuple(dict.fromkeys(map(redactor.redact, entity.aliases))),
+                attributes=redactor.redact_value(dict(entity.attributes)),
+            )
+        )
+    return len(page.found), page.after
+
+
+def erase_episodes(
+    tx: Tx, graph_id: GraphId, redactor: Redactor, after: Key | None, *, at: datetime
+) -> tuple[int, Key | None]:
+    """Delete the next episodes with the text, and what is known from them alone."""
+    page = tx.mentions.scan("episodes", graph_id, redactor, after=after, limit=PAGE)
+    episodes = tx.episodes.list_by_seqs(graph_id, [int(found.key[0]) for found in page.found])
+    delete_episodes(tx, tx.graphs.get(graph_id), episodes, at=at)
+    return len(page.found), page.after
+
+
+def erase_episodes_of(tx: Tx, agent_id: AgentId, seqs: Sequence[int], *, at: datetime) -> None:
+    """Delete the episodes of messages, and what is known from them alone."""
+    by_graph: dict[GraphId, list[int]] = {}
+    for episode in tx.episodes.list_by_messages(agent_id, seqs):
+        by_graph.setdefault(episode.graph_id, []).append(episode.seq)
+    for graph_id, numbers in by_graph.items():
+        delete_episodes(tx, tx.graphs.get(graph_id), tx.episodes.list_by_seqs(graph_id, numbers), at=at)

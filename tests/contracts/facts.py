@@ -1,0 +1,470 @@
+"""Graphs, entities, facts with two time axes, and the episodes that support them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from perdure.core.agents import Agent
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.facts.values import Community, FactFilter, FactRule, Graph, GraphCounts
+from perdure.core.ids import AgentId, EntityId, FactId, GraphId
+from perdure.storage.tx import Tx
+from tests.contracts.base import AT, AWKWARD, LATER, Contract, match_passages, raises
+
+DAY = timedelta(days=1)
+
+
+class FactContract(Contract):
+    def add_world(self, tx: Tx) -> Graph:
+        """A graph with three entities."""
+        graph = self.add_graph(tx)
+        self.add_entities(tx, graph.id, "Ada", "Turin", "Oslo")
+        return graph
+
+    async def test_a_graph_is_given_to_agents_and_changed(self) -> None:
+        """An agent has one; several may have the same. Each change counts, and what extraction drops adds up."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                one, other = self.add_agent(tx, "one"), self.add_agent(tx, "two")
+                graph, second = self.add_graph(tx, "first"), self.add_graph(tx, "second")
+                tx.graphs.attach(one.id, second.id)
+                tx.graphs.attach(one.id, graph.id)
+                tx.graphs.attach(other.id, graph.id)
+
+                assert tx.graphs.get(graph.id) == tx.graphs.find_by_agent(one.id) == tx.graphs.find_by_agent(other.id)
+                assert tx.graphs.list_agents(graph.id) == sorted([one.id, other.id])
+                assert tx.graphs.list_agents(second.id) == []
+                assert [tx.graphs.list(), tx.graphs.list(limit=1)] == [[graph, second], [graph]]
+                assert tx.graphs.list(after=graph.number) == [second]
+                assert [tx.graphs.find_by_name(name) for name in ("second", "third")] == [second, None]
+                archives = (second.fact_archive_id, second.entity_archive_id, self.add_archive(tx).id)
+                assert [tx.graphs.find_by_archive(one) for one in archives] == [second, second, None]
+
+                tx.graphs.put(replace(graph, name="renamed", settings={"paused": True}, updated_at=LATER))
+                tx.graphs.count_dropped(graph.id, {})
+                tx.graphs.count_dropped(graph.id, {"pronoun": 2})
+                tx.graphs.count_dropped(graph.id, {"pronoun": 1, "no name": 4})
+                after = tx.graphs.get(graph.id)
+                assert (after.name, after.settings, after.updated_at) == ("renamed", {"paused": True}, LATER)
+                assert after.version > graph.version
+                assert tx.graphs.counts(graph.id) == GraphCounts(dropped={"no name": 4, "pronoun": 3})
+                with raises(NotFound):
+                    tx.graphs.put(replace(graph, id=GraphId("graph-none")))
+                with raises(NotFound):
+                    tx.graphs.get(GraphId(AWKWARD[0]))
+                with raises(NotFound):
+                    tx.graphs.attach(AgentId("agent-none"), graph.id)
+
+            await store.write(unit)
+
+    async def test_numbers_are_taken_in_order(self) -> None:
+        """Of each kind by itself. New facts renew the caches of searches in the archive of their texts."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_graph(tx)
+                before = tx.archives.get(graph.fact_archive_id).version
+                assert [tx.graphs.take_numbers(graph.id, "fact", count) for count in (2, 0, 1)] == [1, 3, 3]
+                assert tx.graphs.take_numbers(graph.id, "entity", 1) == 1
+                assert tx.archives.get(graph.fact_archive_id).version == before + 3
+                with raises(NotFound):
+                    tx.graphs.take_numbers(GraphId("graph-none"), "fact", 1)
+
+            await store.write(unit)
+
+    async def test_rules_are_numbered_and_removed(self) -> None:
+        """A number is not used again."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_graph(tx)
+                new = FactRule(graph_id=graph.id, text="her salary", created_at=AT)
+                one = tx.graphs.add_rule(new)
+                other = tx.graphs.add_rule(replace(new, text="", entity=1, relation="EARNS"))
+                assert tx.graphs.list_rules(graph.id) == [one, other]
+                assert [tx.graphs.delete_rule(graph.id, one.seq) for _ in range(2)] == [True, False]
+                assert tx.graphs.list_rules(graph.id) == [other]
+                assert tx.graphs.add_rule(new).seq == 3
+
+            await store.write(unit)
+
+    async def test_entities_are_found_by_their_names(self) -> None:
+        """By name and alias, in any case and spacing; a changed entity only by the names that it has now."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_graph(tx)
+                assert tx.entities.add([]) == ()
+                (ada,) = self.add_entities(tx, graph.id, "Ada  Lovelace", aliases=("Ada", "the Countess"))
+                twin, _ = self.add_entities(tx, graph.id, "ADA", "Straße")
+                names = ["ada", "ada lovelace", "STRASSE", "Bob"]
+                found = tx.entities.find_by_names(graph.id, names)
+                assert found == {"ada": [1, 2], "ada lovelace": [1], "STRASSE": [3], "Bob": []}
+
+                changed = replace(ada, name="Ada King", aliases=(), summary="s", attributes={"a": 1}, updated_at=LATER)
+                tx.entities.put(replace(changed, graph_id=GraphId("graph-none"), seq=7))
+                assert tx.entities.get(ada.id) == changed
+                assert tx.entities.find_by_names(graph.id, ["Ada", "Ada King"]) == {"Ada": [2], "Ada King": [1]}
+                assert tx.entities.find_by_names(graph.id, []) == {}
+                assert tx.entities.list(graph.id, after=1, limit=1) == [twin]
+                assert [one.seq for one in tx.entities.list_by_seqs(graph.id, [3, 9, 1, 3])] == [3, 1]
+                with raises(NotFound):
+                    tx.entities.get(EntityId("entity-none"))
+
+            await store.write(unit)
+
+    async def test_awkward_names_and_more_than_a_statement_takes(self) -> None:
+        """Every text comes back as it was and leads to its entity, also beside thousands of other names."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_graph(tx)
+                names = [f"{text}x" for text in AWKWARD]
+                self.add_entities(tx, graph.id, *names)
+                tx.episodes.add([self.new_episode(graph.id, name) for name in names])
+                many = [f"name {number}" for number in range(2_500)]
+
+                assert [one.name for one in tx.entities.list(graph.id)] == names
+                found = tx.entities.find_by_names(graph.id, many + names)
+                assert [found[name] for name in names] == [[number] for number in range(1, len(names) + 1)]
+                assert [one.ref for one in tx.episodes.list_by_refs(graph.id, many + names)] == names
+                assert tx.facts.list_by_ids([FactId(f"fact-{number}") for number in range(2_500)]) == []
+
+            await store.write(unit)
+
+    async def test_communities_have_members(self) -> None:
+        """One that has none is removed."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_world(tx)
+                tx.entities.set_community(graph.id, 1, 1)
+                tx.entities.set_community(graph.id, 3, 1)
+                tx.entities.set_community(graph.id, 2, 2)
+                tx.entities.set_community(graph.id, 2, None)
+                assert [one.name for one in tx.entities.list_members(graph.id, 1)] == ["Ada", "Oslo"]
+                assert tx.entities.list_members(graph.id, 2) == []
+
+                one = Community(graph_id=graph.id, seq=1, name="Ada", size=2, updated_at=AT)
+                other = replace(one, seq=3, summary_due=False)
+                tx.entities.put_community(replace(one, size=5))
+                tx.entities.put_community(one)
+                tx.entities.put_community(other)
+                assert tx.entities.find_community(graph.id, 1) == one
+                assert tx.entities.find_community(graph.id, 2) is None
+                listed = [tx.entities.list_communities(graph.id, due=due) for due in (None, True, False)]
+                assert listed == [[one, other], [one], [other]]
+                assert tx.entities.list_communities(graph.id, after=1) == [other]
+                tx.entities.put_community(replace(one, size=0))
+                assert tx.entities.list_communities(graph.id) == [other]
+                with raises(NotFound):
+                    tx.entities.put_community(replace(one, graph_id=GraphId("graph-none")))
+
+            await store.write(unit)
+
+    async def test_a_fact_has_versions(self) -> None:
+        """The newest is the fact; versions of one text share a passage, and count on their entities once."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_world(tx)
+                new = self.new_fact(graph.id, valid_at=AT, scope={"user_id": "ann"}, origin={"type": "person"})
+                (fact,) = tx.facts.add(graph, [replace(new, rating=0.9, type="HOME")])
+                assert tx.facts.add(graph, []) == ()
+                assert (fact.seq, fact.first_seq, fact.text_seq) == (1, 1, 0)
+                assert tx.facts.get(fact.id) == fact
+                assert [one.fact_count for one in tx.entities.list(graph.id)] == [1, 1, 0]
+
+                assert tx.facts.expire(graph.id, [fact.seq, 9], at=LATER) == [fact]
+                assert tx.facts.expire(graph.id, [fact.seq], at=LATER) == []
+                assert [one.fact_count for one in tx.entities.list(graph.id)] == [0, 0, 0]
+                (second,) = tx.facts.add(graph, [replace(fact, object=3, created_at=LATER, change="edit")])
+                (other,) = tx.facts.add(graph, [self.new_fact(graph.id, "Oslo is cold.", subject=3, object=2)])
+
+                assert (second.seq, second.first_seq, second.text_seq) == (2, 1, 0)
+                assert tx.facts.versions(fact.id) == [replace(fact, expired_at=LATER), second]
+                assert tx.facts.get(fact.id) == second
+                assert tx.facts.list_by_ids([other.id, FactId("fact-none"), fact.id]) == [other, second]
+                assert tx.facts.list_by_seqs(graph.id, [3, 2, 9]) == [other, second]
+                assert tx.facts.list_by_firsts(graph.id, [3, 1]) == [second, other]
+                assert [one.fact_count for one in tx.entities.list(graph.id)] == [1, 1, 2]
+                assert [one.text for one in tx.passages.list(graph.fact_archive_id)] == [fact.text, other.text]
+                assert match_passages(tx, graph.fact_archive_id, "turin") == [0]
+                assert tx.graphs.counts(graph.id) == GraphCounts(facts=2, entities=3)
+                with raises(NotFound):
+                    tx.facts.get(FactId("fact-none"))
+                with raises(NotFound):
+                    tx.facts.versions(FactId("fact-none"))
+
+            await store.write(unit)
+
+    async def test_a_text_is_replaced_in_all_versions(self) -> None:
+        """Nothing of it is left, not even in an id; the same text said again is another one."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_world(tx)
+                texts = ("Ada lives in Turin.", "Ada lives in Oslo.", "Ada lives in [redacted].")
+                one, two, _ = tx.facts.add(graph, [self.new_fact(graph.id, text) for text in texts])
+                tx.facts.expire(graph.id, [one.seq], at=LATER)
+                tx.facts.add(graph, [replace(one, created_at=LATER, change="restore")])
+                (before,) = tx.passages.list_by_seqs(graph.fact_archive_id, [one.text_seq])
+
+                tx.facts.put_text(graph, one.text_seq, "Ada lives in [redacted].")
+                tx.facts.put_text(graph, two.text_seq, "Ada lives in [redacted].")
+                tx.facts.put_text(graph, 2, "Ada lives in [redacted].")
+                assert {version.text_seq for version in tx.facts.versions(one.id)} == {2}
+                assert [fact.text for fact in tx.facts.page(graph.id, where=FactFilter())] == [texts[2]] * 3
+                assert [passage.seq for passage in tx.passages.list(graph.fact_archive_id)] == [2]
+                assert match_passages(tx, graph.fact_archive_id, "turin") == []
+                assert tx.passages.find_archives([before.id]) == {}
+                (again,) = tx.facts.add(graph, [self.new_fact(graph.id, texts[0])])
+                assert tx.facts.get(again.id).text == texts[0]
+
+            await store.write(unit)
+
+    async def test_a_version_that_ends_as_it_begins_was_never_believed(self) -> None:
+        """Also where the clock goes back; the one that follows it is believed at that moment."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_world(tx)
+                (fact,) = tx.facts.add(graph, [self.new_fact(graph.id)])
+                tx.facts.expire(graph.id, [1], at=AT - DAY)
+                (after,) = tx.facts.add(graph, [replace(fact, text="Ada lives in Oslo.", object=3)])
+
+                assert tx.facts.versions(fact.id)[0].expired_at == AT
+                assert tx.facts.page(graph.id, where=FactFilter(as_of=AT)) == [after]
+                assert tx.facts.page(graph.id, where=FactFilter(as_of=AT - DAY)) == []
+
+            await store.write(unit)
+
+    async def test_a_fact_is_believed_in_one_version(self) -> None:
+        """The database refuses a second one."""
+        async with self.open_store() as store:
+            graph = await store.write(self.add_world)
+            (fact,) = await store.write(lambda tx: tx.facts.add(graph, [self.new_fact(graph.id)]))
+
+            with raises(Exception):
+                await store.write(lambda tx: tx.facts.add(graph, [replace(fact, text="Ada lives in Oslo.")]))
+
+            assert await store.read(lambda tx: tx.facts.versions(fact.id)) == [fact]
+
+    async def test_facts_are_filtered(self) -> None:
+        """By when they were true and believed, by entity, relation, type, rating, state, trust and scope."""
+        async with self.open_store() as store:
+            graph = await store.write(self.add_world)
+            day = [AT + DAY * number for number in range(10)]
+            new = [
+                self.new_fact(graph.id, "a", valid_at=day[1], invalid_at=day[3], scope={"user_id": "ann"}),
+                self.new_fact(graph.id, "b", invalid_at=day[5], object=3, rating=0.9, type="HOME"),
+                self.new_fact(graph.id, "c", valid_at=day[6], subject=3, relation="IS_IN", trust="web"),
+                self.new_fact(graph.id, "d", state="archived", scope={"user_id": 'an"n\ud800', "run_id": "r"}),
+                self.new_fact(graph.id, "e", created_at=day[4], scope={"user_id": "ANN"}),
+            ]
+            facts = await store.write(lambda tx: tx.facts.add(graph, new))
+            await store.write(lambda tx: tx.facts.expire(graph.id, [1], at=day[2]))
+
+            async def texts(**filters: Any) -> str:
+                where = FactFilter(**filters)
+                page = await store.read(lambda tx: tx.facts.page(graph.id, where=where))
+                seqs = await store.read(lambda tx: tx.facts.text_seqs(graph.id, where=where))
+                listed = await store.read(lambda tx: tx.facts.list_by_texts(graph.id, range(9), where=where))
+                assert [one.text_seq for one in page] == seqs == [one.text_seq for one in listed]
+                return "".join(one.text for one in page)
+
+            assert await texts() == "bce"
+            assert await texts(states=("active", "archived")) == "bcde"
+            assert await texts(states=()) == ""
+            assert await texts(as_of=AT) == "abc"
+            assert await texts(as_of=day[2]) == "bc"
+            assert await texts(as_of=day[4]) == "bce"
+            assert await texts(as_of=AT - DAY) == ""
+            assert await texts(as_of=AT, at=day[1]) == "ab"
+            assert await texts(as_of=AT, at=day[3]) == "b"
+            assert await texts(at=day[6]) == "ce"
+            assert await texts(since=day[5]) == "ce"
+            assert await texts(until=day[5]) == "be"
+            assert await texts(as_of=AT, since=day[3], until=day[5]) == "b"
+            assert await texts(entities=(3,)) == "bc"
+            assert await texts(entities=(1, 2), relations=("IS_IN",)) == "c"
+            assert await texts(types=("HOME",)) == "b"
+            assert await texts(min_rating=0.9) == "b"
+            assert await texts(trust=("user",)) == "be"
+            assert await texts(trust=()) == ""
+            assert await texts(scope=(("user_id", "ann"),), as_of=AT) == "a"
+            assert await texts(scope=(("user_id", 'an"n\ud800'), ("run_id", "r")), states=("archived",)) == "d"
+            pages = [(2, None, False, 9), (None, 3, False, 9), (None, None, True, 2)]
+            expected = [[facts[2], facts[4]], [facts[1]], [facts[4], facts[2]]]
+            for (after, before, newest_first, limit), page in zip(pages, expected, strict=True):
+                read = await store.read(
+                    lambda tx, after=after, before=before, newest=newest_first, limit=limit: tx.facts.page(  # type: ignore[misc]
+                        graph.id, where=FactFilter(), after=after, before=before, newest_first=newest, limit=limit
+                    )
+                )
+                assert read == page
+
+    async def test_neighbours_are_of_believed_facts(self) -> None:
+        """Both ways, the newest first."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_world(tx)
+                pairs = ((1, 2), (2, 3), (3, 1), (1, 2))
+                new = [self.new_fact(graph.id, f"{pair}", subject=pair[0], object=pair[1]) for pair in pairs]
+                tx.facts.add(graph, new)
+                tx.facts.expire(graph.id, [1], at=LATER)
+
+                assert tx.facts.neighbours(graph.id, [1], limit=9) == [(1, 2), (3, 1)]
+                assert tx.facts.neighbours(graph.id, [2, 3], limit=2) == [(1, 2), (3, 1)]
+
+            await store.write(unit)
+
+    async def test_facts_have_sources(self) -> None:
+        """A fact whose last one goes is named; a link that is there is no second one."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_world(tx)
+                one, other = tx.facts.add(graph, [self.new_fact(graph.id, text) for text in ("a", "b")])
+                tx.episodes.add([self.new_episode(graph.id, name) for name in ("x", "y", "z")])
+                tx.facts.add_sources(graph.id, [(1, 1), (1, 2), (2, 2)])
+                tx.facts.add_sources(graph.id, [(1, 2)])
+
+                assert tx.facts.sources(graph.id, [1, 2, 3]) == {1: [1, 2], 2: [2], 3: []}
+                assert tx.facts.list_by_episodes(graph.id, [2]) == [one, other]
+                assert tx.facts.list_by_episodes(graph.id, [1, 3]) == [one]
+                assert tx.facts.remove_sources(graph.id, [2, 3]) == [2]
+                assert tx.facts.remove_sources(graph.id, [2]) == []
+                assert tx.facts.sources(graph.id, [1, 2]) == {1: [1], 2: []}
+                with raises(NotFound):
+                    tx.facts.add_sources(GraphId("graph-none"), [(1, 1)])
+
+            await store.write(unit)
+
+    async def test_episodes_are_there_once(self) -> None:
+        """By what they refer to; they wait until they are extracted."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_graph(tx)
+                assert tx.episodes.add([]) == ()
+                new = [self.new_episode(graph.id, name, scope={"user_id": "ann"}) for name in ("x", "y", "x")]
+                x, y, same = tx.episodes.add(new)
+                assert (x.seq, y.seq, same) == (1, 2, x)
+                again, z = tx.episodes.add([self.new_episode(graph.id, name) for name in ("y", "z")])
+                assert (again, z.seq) == (y, 3)
+                assert tx.episodes.get(x.id) == x
+                assert tx.episodes.list(graph.id, after=1, limit=1) == [y]
+                assert tx.episodes.list_by_refs(graph.id, ["z", "x", "none"]) == [x, z]
+                assert tx.episodes.list_by_refs(graph.id, []) == []
+                assert tx.episodes.list_by_seqs(graph.id, [3, 1, 9]) == [x, z]
+
+                tx.episodes.mark_extracted(graph.id, [2], at=LATER)
+                assert tx.episodes.list_waiting(graph.id) == [x, z]
+                assert tx.episodes.get(y.id).extracted_at == LATER
+                assert tx.graphs.counts(graph.id) == GraphCounts(episodes=3, waiting=2)
+                of_message = self.new_episode(graph.id, "m", agent_id=AgentId("agent-1"), message_seq=4)
+                tx.episodes.add([of_message])
+                listed = tx.episodes.list_by_messages(AgentId("agent-1"), [4, 5])
+                assert [one.ref for one in listed] == ["m"]
+                assert tx.episodes.list_by_messages(AgentId("agent-1"), [5]) == []
+                assert [tx.episodes.delete(graph.id, [1, 9]) for _ in range(2)] == [1, 0]
+                with raises(NotFound):
+                    tx.episodes.get(x.id)
+
+            await store.write(unit)
+
+    async def test_a_conversation_is_read_up_to_a_row(self) -> None:
+        """Each by itself, and of agents that are there."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                agent = self.add_agent(tx)
+                assert tx.episodes.last_seq(agent.id, 0) == -1
+                tx.episodes.put_last_seq(agent.id, 0, 4, at=AT)
+                tx.episodes.put_last_seq(agent.id, 0, 7, at=LATER)
+                assert [tx.episodes.last_seq(agent.id, seq) for seq in (0, 1)] == [7, -1]
+                with raises(NotFound):
+                    tx.episodes.put_last_seq(AgentId("agent-none"), 0, 1, at=AT)
+
+            await store.write(unit)
+
+    def fill_graph(self, tx: Tx, agent: Agent) -> Graph:
+        """A graph of the agent with two of everything."""
+        graph = self.add_graph(tx, agent_id=agent.id)
+        self.add_entities(tx, graph.id, "Ada", "Turin", aliases=("she",))
+        tx.facts.add(graph, [self.new_fact(graph.id, text) for text in ("Ada lives in Turin.", "Ada likes Turin.")])
+        tx.episodes.add([self.new_episode(graph.id, name) for name in ("x", "y")])
+        tx.facts.add_sources(graph.id, [(1, 1), (2, 2)])
+        for seq in (1, 2):
+            tx.entities.put_community(Community(graph_id=graph.id, seq=seq, name="c", size=1, updated_at=AT))
+            tx.graphs.add_rule(FactRule(graph_id=graph.id, text="secret", created_at=AT))
+        tx.episodes.put_last_seq(agent.id, 0, 4, at=AT)
+        return graph
+
+    async def test_a_graph_goes_with_its_last_agent(self) -> None:
+        """With all its rows, the archives of its texts and their ids; before that, another agent keeps it."""
+        async with self.open_store() as store:
+            one, two = [await store.write(self.add_agent, name) for name in ("one", "two")]
+            before = await store.read(_row_counts)
+            graph = await store.write(self.fill_graph, one)
+            await store.write(lambda tx: tx.graphs.attach(two.id, graph.id))
+            with raises(InvalidInput):
+                await store.write(lambda tx: tx.graphs.delete(graph.id))
+
+            await store.write(lambda tx: tx.agents.delete(one.id))
+            assert (await store.read(lambda tx: tx.graphs.counts(graph.id))).facts == 2
+            await store.write(lambda tx: tx.agents.delete(two.id))
+
+            with raises(NotFound):
+                await store.read(lambda tx: tx.graphs.get(graph.id))
+            while await store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=1)):
+                pass
+            after = await store.read(_row_counts)
+            gone = {"agents", "agent_details", "conversations", "ids"}
+            assert {table for table in before if before[table] != after[table]} <= gone
+            assert after["ids"] < before["ids"]
+
+    async def test_a_graph_without_agents_is_deleted(self) -> None:
+        """What it holds can't be read from then on."""
+        async with self.open_store() as store:
+            agent = await store.write(self.add_agent)
+            graph = await store.write(self.fill_graph, agent)
+            (fact, _) = await store.read(lambda tx: tx.facts.page(graph.id, where=FactFilter()))
+            other = await store.write(self.add_graph)
+            await store.write(lambda tx: tx.graphs.attach(agent.id, other.id))
+
+            await store.write(lambda tx: tx.graphs.delete(graph.id))
+
+            assert await store.read(lambda tx: tx.graphs.list()) == [other]
+            with raises(NotFound):
+                await store.read(lambda tx: tx.facts.get(fact.id))
+            with raises(NotFound):
+                await store.write(lambda tx: tx.graphs.delete(graph.id))
+
+    async def test_the_archives_of_a_graph_are_its_own(self) -> None:
+        """They are in no list, and can't be deleted by themselves; vectors and checks cover them."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph, own = self.add_graph(tx), self.add_archive(tx)
+                archives = (graph.fact_archive_id, graph.entity_archive_id)
+                assert tx.archives.list() == [own]
+                for archive_id in archives:
+                    with raises(InvalidInput):
+                        tx.archives.delete(archive_id)
+                assert {*archives, own.id} == {owner.id for owner in tx.upkeep.owners()}
+
+            await store.write(unit)
+
+
+def _row_counts(tx: Any) -> dict[str, int]:
+    """Table -> number of rows, of tables in which agents and graphs have rows."""
+    tables = "agents agent_details conversations ids archives passages passage_tags archive_tags graphs agent_graphs"
+    tables += " entities entity_names facts fact_sources episodes extractions fact_rules communities vector_scopes"
+    db = tx.agents._db
+    return {table: db.rows(f"SELECT COUNT(*) FROM {table}", {})[0][0] for table in tables.split()}
