@@ -146,7 +146,7 @@ class FactService:
             graph = _find_graph(tx, owner)
             if graph is None:
                 return ()
-            before = None if after is None else tx.facts.get(after).seq
+            before = None if after is None else tx.facts.get(after).first_seq
             where = fact_filter(tx, graph, conditions)
             return with_entities(
                 tx, graph, tx.facts.page(graph.id, where=where, before=before, newest_first=True, limit=limit)
