@@ -12,7 +12,6 @@ import functools
 import logging
 import os
 import random
-import sqlite3
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from typing import Any
 
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.documents import Document
-from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable, StoreError
+from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable
 from perdure.core.facts.extraction import Extractor
 from perdure.core.hooks import Hook
 from perdure.core.ids import AgentId, ConversationId, Ids, ToolId, Uuids
@@ -68,7 +67,11 @@ from perdure.settings import Settings
 from perdure.storage.cipher import KEY_FILE as KEY_FILE
 from perdure.storage.cipher import AesCipher
 from perdure.storage.cipher import make_key_file as make_key_file
+from perdure.storage.open import accept_loss as accept_loss
+from perdure.storage.open import find_damage as find_damage
 from perdure.storage.open import open_store
+from perdure.storage.open import schema_version as schema_version
+from perdure.storage.open import store_error as store_error
 from perdure.storage.store import Store
 from perdure.storage.tables.table import NOT_DELETED as NOT_DELETED
 from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
@@ -185,43 +188,6 @@ def model_registry(
     return ModelRegistry(models, endpoints=find_providers(environment))
 
 
-def schema_version() -> int:
-    """The version of the store's tables that this Perdure writes."""
-    from perdure.storage.migrations import SCHEMA_VERSION
-
-    return SCHEMA_VERSION
-
-
-def find_damage(path: Path, connection: sqlite3.Connection | None = None) -> str:
-    """What is wrong with the files of the store at `path`, by quick checks that change nothing; empty: nothing.
-
-    `connection` is needed if the store exists.
-    """
-    from perdure.storage.database.sqlite_file import check_log, check_mark
-
-    try:
-        least = check_log(path)
-        if connection is not None:
-            check_mark(path, connection, least)
-    except StoreError as error:
-        return str(error)
-    return ""
-
-
-def store_error(path: Path, error: sqlite3.Error) -> StoreError:
-    """Perdure's error for an SQLite error of the store at `path`."""
-    from perdure.storage.database import sqlite
-
-    return sqlite.store_error(error, path)
-
-
-def accept_loss(path: Path) -> None:
-    """Accept the loss of a store whose log is gone, so that it opens again."""
-    from perdure.storage.database.sqlite_file import forget_mark
-
-    forget_mark(path)
-
-
 async def start(
     settings: Settings,
     *,
@@ -279,8 +245,7 @@ async def start(
         )
         registry.put_stored(await _stored_endpoints(store, cipher))
         registry.choice = choose_offline(settings.model, registry.endpoints)
-        runner = agents.bind(ports, Runner(ports))
-        files = FileWorker(ports, converter)
+        runner, files = agents.bind(ports, Runner(ports)), FileWorker(ports, converter)
         for part in (runner, worker, files):
             if part is not None:
                 await part.start()

@@ -19,11 +19,10 @@ from perdure.library.facts import AsyncFacts
 from perdure.library.folders import AsyncAgentFiles
 from perdure.library.history import AsyncHistory
 from perdure.library.origins import Origin
-from perdure.library.runs import AsyncRuns
+from perdure.library.runs import AsyncRuns, AsyncSteps
 from perdure.library.secrets import AsyncSecrets
 from perdure.library.sending import AsyncSending
 from perdure.library.services.search import BUDGET_TOKENS
-from perdure.library.steps import AsyncSteps
 from perdure.library.tools import AsyncAgentRules, AsyncAgentTools
 from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled

@@ -1,10 +1,12 @@
-"""Open a store by its address: a file path for SQLite, `postgresql://...` for PostgreSQL."""
+"""Open a store by its address, a file path for SQLite or `postgresql://...`, and look at a file that does not open."""
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import datetime
 from pathlib import Path
 
+from perdure.core.errors import StoreError
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.store import Store
@@ -25,3 +27,40 @@ async def open_store(
     from perdure.storage.database.sqlite_store import SqliteStore
 
     return SqliteStore.open(Path(address), at=at, org_id=org_id, limits=limits)
+
+
+def schema_version() -> int:
+    """The version of the store's tables that this Perdure writes."""
+    from perdure.storage.migrations import SCHEMA_VERSION
+
+    return SCHEMA_VERSION
+
+
+def find_damage(path: Path, connection: sqlite3.Connection | None = None) -> str:
+    """What is wrong with the files of the store at `path`, by quick checks that change nothing; empty: nothing.
+
+    `connection` is needed if the store exists.
+    """
+    from perdure.storage.database.sqlite_file import check_log, check_mark
+
+    try:
+        least = check_log(path)
+        if connection is not None:
+            check_mark(path, connection, least)
+    except StoreError as error:
+        return str(error)
+    return ""
+
+
+def store_error(path: Path, error: sqlite3.Error) -> StoreError:
+    """Perdure's error for an SQLite error of the store at `path`."""
+    from perdure.storage.database import sqlite
+
+    return sqlite.store_error(error, path)
+
+
+def accept_loss(path: Path) -> None:
+    """Accept the loss of a store whose log is gone, so that it opens again."""
+    from perdure.storage.database.sqlite_file import forget_mark
+
+    forget_mark(path)

@@ -20,10 +20,9 @@ from perdure.library.sync.corrections import Corrections
 from perdure.library.sync.facts import Facts
 from perdure.library.sync.folders import AgentFiles
 from perdure.library.sync.history import History
-from perdure.library.sync.runs import Runs
+from perdure.library.sync.runs import Runs, Steps
 from perdure.library.sync.secrets import Secrets
 from perdure.library.sync.sending import Sending
-from perdure.library.sync.steps import Steps
 from perdure.library.sync.tools import AgentRules, AgentTools
 from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled
