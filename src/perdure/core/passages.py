@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from perdure.core.facts.values import FactFilter
 from perdure.core.ids import ArchiveId, OrgId, PassageId
 from perdure.core.text.reprs import short_repr
 
@@ -98,16 +97,14 @@ class PassageTexts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassageFilter:
-    """Which passages: all conditions hold. Times are of `occurred_at`, both ends included. `facts`: in the archive of a
-    graph, the texts of the facts that match."""
+    """Which passages: all conditions hold. Times are of `occurred_at`, both ends included."""
 
     tags: tuple[str, ...] = ()
     tag_match: TagMatch = "any"
     since: datetime | None = None
     until: datetime | None = None
-    facts: FactFilter | None = None
 
     @property
     def matches_all(self) -> bool:
         """Whether every passage matches."""
-        return not self.tags and self.since is None and self.until is None and self.facts is None
+        return not self.tags and self.since is None and self.until is None

@@ -9,16 +9,21 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.core.facts.values import Graph
 from perdure.core.ids import ArchiveId
 from perdure.core.passages import Archive, PassageFilter
 from perdure.core.text.words import Postings
+from perdure.search.fact_columns import FactColumns, load_fact_columns
 from perdure.storage.tx import Tx
 
 FILTERS = 64
 CLAUSES = 500
-"""The most clauses of one archive and filter. A clause takes at most 8 kB (200 numbers, sometimes 1,000)."""
+"""The most clauses of one archive and filter. A clause takes at most 8 kB (200 numbers, sometimes 1,000), among
+filtered facts at most 60 kB."""
 MAX_BYTES = 32_000_000
 """The most bytes of filtered numbers."""
+GRAPHS = 16
+"""The most graphs whose facts are kept."""
 
 
 @dataclass(slots=True)
@@ -41,7 +46,22 @@ class ArchiveCache:
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[tuple[ArchiveId, PassageFilter], _Entry] = OrderedDict()
+        self._facts: OrderedDict[ArchiveId, tuple[int, FactColumns]] = OrderedDict()
         self._lock = threading.Lock()
+
+    def facts(self, tx: Tx, graph: Graph, archive: Archive) -> FactColumns:
+        """Load the columns of a graph's facts; `archive` is that of their texts as the transaction sees it."""
+        with self._lock:
+            version, columns = self._facts.get(archive.id, (-1, None))
+            if columns is not None and version == archive.version:
+                self._facts.move_to_end(archive.id)
+                return columns
+        columns = load_fact_columns(tx, graph.id)
+        with self._lock:
+            if version < archive.version:
+                self._facts[archive.id] = (archive.version, columns)
+                self._make_room()
+        return columns
 
     def postings(self, archive: Archive, where: PassageFilter) -> Postings:
         """Return the cached postings, to read and to extend; `archive` as the transaction sees it."""
@@ -80,3 +100,7 @@ class ArchiveCache:
         """Drop the entries that were used longest ago until the numbers fit `max_bytes`."""
         while sum(entry.nbytes for entry in self._entries.values()) > self._max_bytes and len(self._entries) > 1:
             self._entries.popitem(last=False)
+        while len(self._facts) > GRAPHS or (
+            sum(columns.nbytes for _, columns in self._facts.values()) > self._max_bytes and len(self._facts) > 1
+        ):
+            self._facts.popitem(last=False)

@@ -1,22 +1,52 @@
-"""The search of facts: their texts by words and vectors, and how near their entities are to those of the query."""
+"""The search of facts: their texts by words and vectors, how near their entities are to those of the query, and when
+they were true."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.passages import PassageFilter
 from perdure.domain.facts.batches import known_entities
+from perdure.domain.facts.graphs import USER as USER_NAME
+from perdure.search.fact_columns import FactColumns
 from perdure.search.hits import HITS_MAX, FactHit, Hits, SearchReport, Why
-from perdure.search.passages import CANDIDATES, rank_passages, why_passage
+from perdure.search.passages import CANDIDATES, RankedPassages, rank_passages, why_passage
+from perdure.search.query.dates import Span, spans
+from perdure.search.ranking.hints import role_meant
+from perdure.search.ranking.pool import USER
 from perdure.search.request import SearchRequest
 from perdure.storage.tx import Tx
 
-DISTANCE_SCORES = (0.25, 0.1)
+DISTANCE_SCORES = (0.5, 0.2)
 """What a fact gains whose entities stand in the query, or are one fact away from such an entity."""
-NEIGHBOURS_MAX = 200
-"""The most facts that are followed from the entities of a query."""
+TIME_SCORE = 1.0
+"""What a fact gains that was true at a time which the query names."""
+ENDED_SCORE = -1.5
+"""What a fact loses that is no longer true, unless the query or the filter names a time."""
+NAMED_CANDIDATES, NEAR_CANDIDATES, SPAN_CANDIDATES = 40, 20, 30
+"""The most facts that are ranked, whatever their words, for their entities, for those beside, and for their time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Graded:
+    """The facts that a filter lets through, one row for each text, and what each gains beside its words and vector.
+
+    Attributes:
+        texts: (m) the sorted numbers of the texts.
+        seqs: (m) the newest version with each.
+        gains: name of a signal -> (m) its addend.
+        candidates: numbers of texts that are ranked whatever their words.
+    """
+
+    texts: NDArray[np.int64]
+    seqs: NDArray[np.int64]
+    gains: dict[str, NDArray[np.floating]]
+    candidates: Sequence[int]
 
 
 def search_facts(
@@ -27,23 +57,26 @@ def search_facts(
         facts = tx.facts.page(graph.id, where=where, newest_first=True, limit=limit)
         return Hits(_hits(tx, graph, [(fact, 0.0, None) for fact in facts]), SearchReport(rows=len(facts)))
     archive = tx.archives.get(graph.fact_archive_id)
+    graded = _grade(tx, graph, request, request.archives.facts(tx, graph, archive), where)
     most = min(HITS_MAX, max(CANDIDATES, 2 * limit))
-    ranking = rank_passages(tx, [archive], request, where=PassageFilter(facts=where), limit=most)
-    distances = _distances(tx, graph, request.text)
-    order = ranking.ranked.order.tolist()
-    by_text: dict[int, Fact] = {}
-    for fact in tx.facts.list_by_texts(graph.id, [ranking.texts.seqs[row] for row in order], where=where):
-        by_text[fact.text_seq] = fact  # the newest of several versions with one text
-    scored: list[tuple[Fact, float, Why | None]] = []
-    for row in order:
-        if (found := by_text.get(ranking.texts.seqs[row])) is None:
-            continue
-        distance = min(distances.get(found.subject, 9), distances.get(found.object, 9))
-        gain = DISTANCE_SCORES[distance] if distance < len(DISTANCE_SCORES) else 0.0
-        why = _add_part(why_passage(ranking, row), "distance", gain) if explain else None
-        scored.append((found, float(ranking.ranked.scores[row]) + gain, why))
-    scored.sort(key=lambda one: -one[1])
-    return Hits(_hits(tx, graph, scored[:limit]), ranking.ran)
+    ranking = rank_passages(
+        tx, [archive], request, where=PassageFilter(), limit=most, only=graded.texts, more=graded.candidates
+    )
+    scored = _sum_scores(ranking, graded)[:limit]
+    facts = tx.facts.list_by_seqs(graph.id, [seq for _, seq, _, _ in scored])
+    found = {fact.seq: fact for fact in facts}
+    return Hits(
+        _hits(
+            tx,
+            graph,
+            [
+                (found[seq], score, _explain(ranking, row, graded, place) if explain else None)
+                for score, seq, row, place in scored
+                if seq in found
+            ],
+        ),
+        ranking.ran,
+    )
 
 
 def facts_of_entities(
@@ -64,15 +97,65 @@ def facts_of_entities(
     return _hits(tx, graph, [(fact, fact.rating, None) for fact in list(chosen.values())[:limit]])
 
 
-def _distances(tx: Tx, graph: Graph, text: str) -> Mapping[int, int]:
-    """Entity -> how many facts it is away from an entity that the query names, up to 1."""
-    named = [entity.seq for entity in known_entities(tx, graph, [text])]
-    distances = dict.fromkeys(named, 0)
-    if named:
-        for pair in tx.facts.neighbours(graph.id, named, limit=NEIGHBOURS_MAX):
-            for seq in pair:
-                distances.setdefault(seq, 1)
-    return distances
+def _grade(tx: Tx, graph: Graph, request: SearchRequest, columns: FactColumns, where: FactFilter) -> _Graded:
+    """Filter the facts, and compute what their entities and times say of them."""
+    rows = columns.match(where)
+    newest = np.full(int(columns.text_seq.max(initial=-1)) + 1, -1)
+    newest[columns.text_seq[rows]] = rows  # of several versions with one text the last
+    texts = np.flatnonzero(newest >= 0)
+    rows = newest[texts]
+    named = [entity.seq for entity in known_entities(tx, graph, _texts_with_names(request.text))]
+    away = columns.distances(rows, named)
+    gains: dict[str, NDArray[np.floating]] = {}
+    candidates: list[int] = []
+    for distance, (score, most) in enumerate(zip(DISTANCE_SCORES, (NAMED_CANDIDATES, NEAR_CANDIDATES), strict=True)):
+        near = np.flatnonzero(away == distance)
+        gains.setdefault("distance", np.zeros(len(rows)))[near] = score
+        best = near[np.lexsort((-columns.seq[rows[near]], -columns.rating[rows[near]]))]
+        candidates += texts[best[:most]].tolist()
+    named_spans = spans(request.text, now=request.now, timezone=request.timezone)
+    if named_spans:
+        then = _true_in(columns, rows, named_spans)
+        gains["time"] = TIME_SCORE * then
+        candidates += texts[np.flatnonzero(then)[-SPAN_CANDIDATES:]].tolist()
+    elif where.at is None and where.since is None and where.until is None:
+        today = (where.as_of or request.now).timestamp()
+        gains["ended"] = ENDED_SCORE * (columns.invalid_at[rows] <= today)
+    return _Graded(texts, columns.seq[rows], gains, candidates)
+
+
+def _texts_with_names(text: str) -> Sequence[str]:
+    """Return the texts whose names are looked up: the query, and the user's where it says "I" or "my"."""
+    return [USER_NAME, text] if role_meant(text) == USER else [text]
+
+
+def _true_in(columns: FactColumns, rows: NDArray[np.int64], named: Sequence[Span]) -> NDArray[np.bool_]:
+    """Return (rows) which facts were true at one of these times, as far as their beginning or end is known."""
+    valid, invalid = columns.valid_at[rows], columns.invalid_at[rows]
+    then = np.zeros(len(rows), np.bool_)
+    for span in named:
+        then |= (valid < span.end.timestamp()) & (invalid > span.start.timestamp())
+    return then & (np.isfinite(valid) | np.isfinite(invalid))
+
+
+def _sum_scores(ranking: RankedPassages, graded: _Graded) -> list[tuple[float, int, int, int]]:
+    """Return (score, version, row of the pool, place among the graded ones) of each ranked fact, best first."""
+    order = ranking.ranked.order
+    seqs = np.array(ranking.texts.seqs, np.int64)[order]
+    places = np.minimum(graded.texts.searchsorted(seqs), max(0, len(graded.texts) - 1))
+    scores = np.array(ranking.ranked.scores, np.float64)
+    for values in graded.gains.values():
+        scores += values[places]
+    best = np.argsort(-scores, kind="stable")
+    columns = (scores[best], graded.seqs[places[best]], order[best], places[best])
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _explain(ranking: RankedPassages, row: int, graded: _Graded, place: int) -> Why:
+    """Explain a fact's score: as that of its text, with what its entities and times add."""
+    why = why_passage(ranking, row)
+    parts = {name: float(values[place]) for name, values in graded.gains.items() if values[place]}
+    return replace(why, score=why.score + sum(parts.values()), parts={**why.parts, **parts})
 
 
 def _hits(tx: Tx, graph: Graph, scored: Sequence[tuple[Fact, float, Why | None]]) -> Sequence[FactHit]:
@@ -80,8 +163,3 @@ def _hits(tx: Tx, graph: Graph, scored: Sequence[tuple[Fact, float, Why | None]]
     seqs = sorted({seq for fact, _, _ in scored for seq in (fact.subject, fact.object)})
     entities = {entity.seq: entity for entity in tx.entities.list_by_seqs(graph.id, seqs)}
     return [FactHit(fact, score, entities[fact.subject], entities[fact.object], why) for fact, score, why in scored]
-
-
-def _add_part(why: Why, name: str, value: float) -> Why:
-    """Add a signal to an explanation, if it is not zero."""
-    return replace(why, score=why.score + value, parts={**why.parts, name: value}) if value else why

@@ -53,15 +53,26 @@ def newest_passages(tx: Tx, archives: Sequence[Archive], *, where: PassageFilter
 
 
 def rank_passages(
-    tx: Tx, archives: Sequence[Archive], request: SearchRequest, *, where: PassageFilter, limit: int = CANDIDATES
+    tx: Tx,
+    archives: Sequence[Archive],
+    request: SearchRequest,
+    *,
+    where: PassageFilter,
+    limit: int = CANDIDATES,
+    only: NDArray[np.int64] | None = None,
+    more: Sequence[int] = (),
 ) -> RankedPassages:
     """Rank the passages of these archives that match, best first; scores compare over all archives.
 
     The ranking is long enough for `limit` hits, at most 1,000.
+
+    Args:
+        only: of a single archive, the sorted numbers of the passages that may be found; None: all.
+        more: of a single archive, passages that are candidates whatever their words.
     """
     most = min(limit, HITS_MAX)
     room = POOL_ROWS if most <= CANDIDATES else 2 * most
-    within = [_filtered_seqs(tx, archive, request, where) for archive in archives]
+    within = [_filtered_seqs(tx, archive, request, where) if only is None else only for archive in archives]
     query, matched = match_words(
         request.text,
         lambda query: [
@@ -71,23 +82,25 @@ def rank_passages(
                 where=where,
                 limit=max(CANDIDATES, most),
                 postings=request.archives.postings(archive, where),
-                rows=None if only is None else len(only),
+                rows=None if some is None else len(some),
+                only=only,
             )
-            for archive, only in zip(archives, within, strict=True)
+            for archive, some in zip(archives, within, strict=True)
         ],
     )
     meanings = [
         match_vectors(
-            tx, archive.number, request, texts=archive.passage_count, only=only, limit=max(DENSE_CANDIDATES, most)
+            tx, archive.number, request, texts=archive.passage_count, only=some, limit=max(DENSE_CANDIDATES, most)
         )
-        for archive, only in zip(archives, within, strict=True)
+        for archive, some in zip(archives, within, strict=True)
     ]
     named = spans(request.text, now=request.now, timezone=request.timezone)
     parts: list[PassageTexts] = []
     dense: list[NDArray[np.float64]] = []
     for archive, matches, meaning in zip(archives, matched, meanings, strict=True):
         candidates = _candidates(matches.seqs, meaning.seqs.tolist(), most=room)
-        seqs = list(dict.fromkeys((*candidates, *_passages_in_spans(tx, archive, where, named))))
+        in_spans = _passages_in_spans(tx, archive, where, named) if only is None else ()
+        seqs = list(dict.fromkeys((*candidates, *in_spans, *more)))
         texts_of_archive = tx.passages.texts(archive.id, seqs)
         parts.append(texts_of_archive)
         dense.append(meaning.scores_of(np.array(texts_of_archive.seqs, np.int64)))

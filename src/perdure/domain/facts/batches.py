@@ -21,6 +21,8 @@ from perdure.storage.tx import Tx
 CONTEXT_TURNS = 4
 NAME_WORDS = 4
 """The longest name that is looked up, in words; of scripts without spaces, in pairs of characters."""
+NAMES_MAX = 1_500
+"""The most names that are looked up of one text."""
 KNOWN_ENTITIES, KNOWN_FACTS = 30, 60
 _WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
 _CJK = re.compile(r"[\u3400-\u9fff\u3040-\u30ff]+")
@@ -179,7 +181,7 @@ def is_turn(message: Message) -> bool:
     return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
 
 
-def names_in(text: str, *, limit: int = 400) -> Sequence[str]:
+def names_in(text: str, *, limit: int = NAMES_MAX) -> Sequence[str]:
     """Return every run of a text's words that could be a name, each once."""
     names: dict[str, None] = {}
     words = [(match.start(), match.end()) for match in _WORD.finditer(text)]
@@ -189,7 +191,7 @@ def names_in(text: str, *, limit: int = 400) -> Sequence[str]:
                 break
             names[text[words[index][0] : words[end][1]]] = None
     for run in _CJK.findall(text):
-        for size in range(2, 2 * NAME_WORDS + 1):
+        for size in range(1, 2 * NAME_WORDS + 1):
             names.update(dict.fromkeys(run[start : start + size] for start in range(len(run) - size + 1)))
     return list(names)[:limit]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.core.text.words import Clause, Matches, Postings, Query
 from perdure.storage.database.base import Database
@@ -24,8 +24,17 @@ PROBED_ROWS = 200
 """The newest rows of a clause that are read first. Most clauses of a question have fewer."""
 CLAUSE_ROWS = 1_000
 """The rows that are read of a more frequent clause, if rarer ones give too few candidates."""
+SIFTED_ROWS, SIFT_GROWTH = 6_400, 4
+"""The rows of a clause that are read where only some may be found, and by how much each reading is longer."""
 Weighed = tuple["NDArray[Any]", float]
 """Rows that hold a clause or a pair of clauses, and its weight."""
+
+
+class _Newest(Protocol):
+    """Reads the newest rows that hold some clauses."""
+
+    def __call__(self, *clauses: Clause, most: int) -> NDArray[Any]: ...
+
 
 PAIRS = 1  # pairs of frequent clauses that are looked up together
 
@@ -45,6 +54,7 @@ def matches(
     postings: Postings | None = None,
     few: bool = False,
     waiting: Sequence[tuple[int, str]] = (),
+    only: NDArray[Any] | None = None,
 ) -> Matches:
     """Return the best `limit` candidates of one scope.
 
@@ -57,6 +67,7 @@ def matches(
         postings: those of this scope that were read before with the same labels and conditions; it is extended.
         few: the labels match at most `CLAUSE_ROWS` rows, and there are no conditions.
         waiting: number and words of rows that are not in the index yet, the newest first; all indexed rows are older.
+        only: sorted numbers of the rows that may be found; of a frequent clause at most `SIFTED_ROWS` are looked at.
     """
     import numpy as np
 
@@ -81,7 +92,11 @@ def matches(
         postings[clauses, most] = rows
         return rows
 
-    rows = [newest(clause, most=CLAUSE_ROWS if few else PROBED_ROWS) for clause in query.clauses]
+    def kept(*clauses: Clause, most: int) -> NDArray[Any]:
+        """The same, of the rows that may be found."""
+        return newest(*clauses, most=most) if only is None else _sift(newest, clauses, most, only)
+
+    rows = [kept(clause, most=CLAUSE_ROWS if few else PROBED_ROWS) for clause in query.clauses]
     last = max((int(numbers[0]) for numbers in rows if len(numbers)), default=0)
     frequency = [len(numbers) if few else _frequency(numbers, last) for numbers in rows]
     weights = [math.log(1 + (last + 1) / (count + 0.5)) for count in frequency]
@@ -90,13 +105,34 @@ def matches(
     for place in frequent:
         rarer = [rows[other] for other in rarest_first[: rarest_first.index(place)]]
         if len({number for numbers in rarer for number in numbers.tolist()}) < limit:
-            rows[place] = newest(query.clauses[place], most=CLAUSE_ROWS)
+            rows[place] = kept(query.clauses[place], most=CLAUSE_ROWS)
     # Rows with several frequent words may be older than all rows read so far.
     pairs = [
-        (newest(query.clauses[one], query.clauses[other], most=PROBED_ROWS), weights[one] + weights[other])
+        (kept(query.clauses[one], query.clauses[other], most=PROBED_ROWS), weights[one] + weights[other])
         for one, other in itertools.islice(itertools.combinations(frequent, 2), PAIRS)
     ]
     return Matches(_best([(rows[place], weights[place]) for place in rarest_first], pairs, limit), frequency)
+
+
+def _sift(newest: _Newest, clauses: Sequence[Clause], most: int, only: NDArray[Any]) -> NDArray[Any]:
+    """The numbers of up to `most` rows among `only` that hold these clauses, the newest first."""
+    read = most
+    while True:
+        rows = newest(*clauses, most=read)
+        found: NDArray[Any] = rows[_are_in(only, rows)]
+        if len(found) >= most or len(rows) < read or read >= SIFTED_ROWS:
+            return found[:most]
+        read *= SIFT_GROWTH
+
+
+def _are_in(only: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+    """Which of these rows are among sorted ones."""
+    import numpy as np
+
+    if not len(only):
+        return np.zeros(len(rows), np.bool_)
+    places = np.minimum(only.searchsorted(rows), len(only) - 1)
+    return np.asarray(only[places] == rows)
 
 
 def _holds(words: str, clause: Clause) -> bool:

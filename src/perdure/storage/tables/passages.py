@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId, PassageId
@@ -36,9 +36,11 @@ from perdure.storage.database.row_format import (
 )
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.candidates import CLAUSE_ROWS, matches
-from perdure.storage.tables.facts.conditions import add_fact_conditions
 from perdure.storage.tables.table import OWN_ARCHIVE, Table, find_all, first, locate, register
 from perdure.storage.tables.vectors import forget_texts, queue_texts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _PASSAGE = RowFormat(
     Passage,
@@ -212,9 +214,10 @@ class Passages(Table):
         limit: int,
         postings: Postings | None = None,
         rows: int | None = None,
+        only: NDArray[Any] | None = None,
     ) -> Matches:
         """Candidates of a full-text search. `postings` caches what was read and is extended; `rows` is the number of
-        passages that match the filter, if known."""
+        passages that match the filter, if known; `only` has the sorted numbers of the passages that may be found."""
         numbers = self._rows("SELECT number FROM archives WHERE id = :id AND org_id = :org_id", id=archive_id)
         if not numbers or not query.clauses:
             return Matches()
@@ -234,6 +237,7 @@ class Passages(Table):
             where=conditions,
             postings=postings,
             few=has_few,
+            only=only,
         )
 
     def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> PassageTexts:
@@ -367,11 +371,6 @@ def _conditions(where: PassageFilter) -> Conditions:
             *tags,
             len(tags) if where.tag_match == "all" else 1,
         )
-    if where.facts is not None:
-        # The archive is one of the statement, so its graph is looked up once.
-        of_graph = "f.graph_id = (SELECT id FROM graphs WHERE fact_archive_id = :archive_id)"
-        around = f"EXISTS (SELECT 1 FROM facts f WHERE {of_graph} AND f.text_seq = p.seq AND {{}})"
-        add_fact_conditions(conditions, where.facts, "f", around)
     conditions.add("p.occurred_at >= ?", where.since and iso(where.since))
     conditions.add("p.occurred_at <= ?", where.until and iso(where.until))
     return conditions

@@ -12,12 +12,6 @@ from perdure.storage.database.row_format import dump, iso, storable
 def fact_conditions(where: FactFilter, alias: str = "f") -> Conditions:
     """The conditions of a filter on rows of `facts` with this alias."""
     conditions = Conditions()
-    add_fact_conditions(conditions, where, alias)
-    return conditions
-
-
-def add_fact_conditions(conditions: Conditions, where: FactFilter, alias: str, around: str = "{}") -> None:
-    """Add the conditions of a filter on rows of `facts` with this alias, all of them in place of `{}` in `around`."""
     clauses: list[str] = []
     values: list[object] = []
 
@@ -50,4 +44,5 @@ def add_fact_conditions(conditions: Conditions, where: FactFilter, alias: str, a
         add("~rating >= ?", where.min_rating)
     for name, value in where.scope:
         add("REPLACE(~scope, ?, '') <> ~scope", dump({name: value})[1:-1])
-    conditions.add(around.replace("{}", " AND ".join(clauses)), *values)
+    conditions.add(" AND ".join(clauses), *values)
+    return conditions

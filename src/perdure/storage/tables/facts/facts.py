@@ -13,7 +13,7 @@ from datetime import datetime
 from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.ids import FactId, GraphId, PassageId, derived_id
 from perdure.core.passages import Passage
-from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, insert_into, iso
+from perdure.storage.database.row_format import JSON, TEXT, TIME, Row, RowFormat, insert_into, iso, restore
 from perdure.storage.tables.facts.conditions import fact_conditions
 from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
 from perdure.storage.tables.passages import Passages
@@ -159,12 +159,18 @@ class Facts(Table):
         )
         return [(row[1], row[2]) for row in rows]
 
-    def text_seqs(self, graph_id: GraphId, *, where: FactFilter) -> Sequence[int]:
-        """The numbers of the texts of all versions that match, in order, each once."""
-        conditions = fact_conditions(where)
-        sql = f"SELECT DISTINCT f.text_seq FROM facts f WHERE f.graph_id = :graph_id AND {OWN_GRAPH} AND {conditions}"
-        rows = self._rows(f"{sql} ORDER BY f.text_seq", graph_id=graph_id, **conditions.params)
-        return [row[0] for row in rows]
+    def columns(self, graph_id: GraphId) -> Sequence[Row]:
+        """(seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, relation, type, state,
+        trust, scope) of all versions, in order; times as they are stored, `scope` as JSON."""
+        rows = self._rows(
+            "SELECT seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, relation,"
+            f" type, state, trust, scope FROM facts WHERE graph_id = :graph_id AND {OWN_GRAPH} ORDER BY seq",
+            graph_id=graph_id,
+        )
+        return [
+            (*row[:9], restore(row[9]), row[10] and restore(row[10]), row[11], row[12], restore(row[13]))
+            for row in rows
+        ]
 
     def add_sources(self, graph_id: GraphId, sources: Sequence[tuple[int, int]]) -> None:
         """Link facts, by the number of their first version, with episodes that support them; a link may be there."""
