@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 
+from perdure.core.text.dates import spans
 from perdure.core.text.words import parse_query
-from perdure.search.query.dates import spans
 from perdure.search.query.names import without_names
 from perdure.search.ranking.fuse import add_late, rank
 from perdure.search.ranking.hints import hints_of, names_a_time

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, Unpack
 
-from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts
+from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts, Trust
 from perdure.core.ids import AgentId, EntityId, FactId
 from perdure.domain.facts.graphs import FactFields
 from perdure.library.services import Services
@@ -79,12 +79,20 @@ class AsyncFacts:
         text: str,
         *,
         kind: Literal["text", "json"] = "text",
+        trust: Trust = "user",
         scope: Mapping[str, str] | None = None,
         occurred_at: datetime | None = None,
     ) -> Sequence[FactHit]:
-        """Extract the facts of a text or of a JSON document now, and return the new ones. Raises: InvalidInput,
-        ModelError."""
-        return await self._services.facts.ingest(self._agent_id, text, kind=kind, scope=scope, occurred_at=occurred_at)
+        """Extract the facts of a text or of a JSON document now, and return the new ones. Credentials are replaced.
+
+        Args:
+            trust: where it comes from. What no user and no agent says, such as `web` or `file`, stays out of profiles
+                and of automatic recall.
+        Raises: InvalidInput, ModelError.
+        """
+        return await self._services.facts.ingest(
+            self._agent_id, text, kind=kind, trust=trust, scope=scope, occurred_at=occurred_at
+        )
 
     async def extract(self) -> Sequence[FactHit]:
         """Extract now what was said since the last extraction, and return the new facts. Raises: StoreError."""

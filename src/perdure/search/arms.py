@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.core.text.dates import Span
 from perdure.core.text.words import Matches, Query, parse_query
 from perdure.search.hits import SearchReport
-from perdure.search.query.dates import Span
 from perdure.search.request import SearchRequest
 from perdure.storage.tx import Tx
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from perdure.core.agents import Agent
 from perdure.core.messages import MessageFilter
+from perdure.core.text.dates import Span, spans
 from perdure.core.text.words import Matches, Query
 from perdure.search.arms import VectorMatches, match_vectors, match_words, report_search
 from perdure.search.history import History
 from perdure.search.hits import HITS_MAX, Hits, MessageHit, SearchReport, Why
-from perdure.search.query.dates import Span, spans
 from perdure.search.query.names import without_names
 from perdure.search.ranking.fuse import Ranking, rank
 from perdure.search.ranking.hints import hints_of, names_a_time

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.passages import Archive, PassageFilter, PassageTexts
+from perdure.core.text.dates import Span, spans
 from perdure.core.text.words import Matches, Query
 from perdure.search.arms import VectorMatches, match_vectors, match_words, report_search
 from perdure.search.hits import HITS_MAX, Hits, PassageHit, SearchReport, Why
-from perdure.search.query.dates import Span, spans
 from perdure.search.ranking.fuse import Ranking, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.matching import clause_counts

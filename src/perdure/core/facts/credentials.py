@@ -1,4 +1,4 @@
-"""Credentials in texts: recognised by their form, and replaced, for no fact may hold one."""
+"""Credentials in texts: recognised by their form or by what names them, and replaced, for no fact may hold one."""
 
 from __future__ import annotations
 
@@ -7,28 +7,79 @@ import re
 HIDDEN = "[credential: keep it with `perdure secret`]"
 
 _FORMS = re.compile(
-    r"""-----BEGIN\ [A-Z ]*PRIVATE\ KEY-----.*?(?:-----END\ [A-Z ]*PRIVATE\ KEY-----|\Z)
-    | \b(?:sk|pk|rk)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9]{16,}
-    | \b(?:gh[pousr]|glpat|xox[abprs]|hf|npm|pypi|dop_v1|shpat|AIza|ya29)[-_.]?[A-Za-z0-9_-]{16,}
+    r"""-----BEGIN\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----.*?(?:-----END\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----|\Z)
+    | \b(?:sk|pk|rk|whsec)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9]{16,}
+    | \b(?:gh[pousr]|github_pat|glpat|xox[abprs]|xapp|hf|npm|pypi|dop_v1|shpat|AIza|ya29|sq0[a-z]{3})
+      [-_.]?[A-Za-z0-9_-]{16,}
     | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
+    | \bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}
     | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
-    | \b[a-z][a-z0-9+.-]*://[^\s/:@]+:[^\s/@]+@""",
+    | \b[a-z][a-z0-9+.-]*://[^\s/:@]*:[^\s/@]+@
+    | (?i:\b(?:Bearer|Basic))\s+(?=[A-Za-z0-9+/_.~-]*\d)[A-Za-z0-9+/_.~-]{16,}=*
+    | \b(?:\d[ -]?){15}\d\b(?=.{0,40}\b(?i:cvv|cvc)\b)""",
     re.VERBOSE | re.DOTALL,
 )
-_NAMED = re.compile(
-    r"""(?i:\b(?:password|passphrase|passcode|passwd|pwd|api[\s_-]?key|access[\s_-]?token|secret(?:[\s_-]?key)?
-        |private[\s_-]?key|auth[\s_-]?token|token|pin)\b|密码|口令|密钥|令牌)
-    (?P<gap>\s*(?:for\s+[\w\s.-]{1,40}?\s*)?(?:is|was|=|:|：|是|为)\s*["'“]?)(?P<value>[^\s"'”,，。;；]{4,})""",
+# Names of credentials. What follows a weak one is a credential only with a digit: "the secret is patience".
+_STRONG = r"""(?:pass[\s_-]?word|pass[\s_-]?phrase|pass[\s_-]?code|passwd|pwd
+    |(?:api|access|private|secret|encryption|ssh|license|signing)[\s_-]?key
+    |(?:client|api|app)[\s_-]?secret|(?:access|auth|api|bearer|refresh|secret)[\s_-]?token)s?"""
+_WEAK = r"""(?:token|secret|pin(?:[\s_-]?code)?|cvv|cvc|otp
+    |(?:log-?in|recovery|security|verification|2fa|unlock|door|gate|alarm|safe)[\s_-]?(?:code|key))s?"""
+_ZH = r"(?:密码|密碼|口令|密钥|密鑰|私钥|令牌|验证码|驗證碼|助记词|助記詞|授权码|激活码|(?i:api\s*key|token|pin\s*码?))"
+# What stands after the name of a credential, and is none: "the password is a secret that I forgot".
+_PLAIN = r"""(?!(?i:(?:a|an|the|my|his|her|our|your|their|not|no|never|now|too|very|so|in|on|at|with|for|of|to|that|this
+    |what|which|still|also|always|already|again|only|just|necessary|wrong|right|correct|incorrect|invalid|valid|missing
+    |empty|blank|unknown|secret|safe|secure|weak|strong|long|short|old|new|different|reset|kept|written|sent|set|lost
+    |forgotten|stolen|hidden|hard|easy|about|because|how|when|where|why|me|it|something|been|due|there|here|under
+    |inside|important|public|private|\w+(?:ed|ing|ly))\b(?![-_@\#$%\d])))"""
+
+
+def _named(names: str, sign: str) -> re.Pattern[str]:
+    """Return the pattern of "the password for the router is ..."; the value has a character like `sign`."""
+    return re.compile(
+        rf"""(?i:(?<![\w-]){names})
+        (?:(?i:\s+(?:for|of|to|on|at)\s+[\w'.@/ -]{{1,40}}?)?
+           (?i:\s+(?:(?:is|was|are|will\s+be|(?:has|have)\s+been)\s+)?(?:changed|set|reset)\s+to
+              |\s+(?:is|was|are|will\s+be))
+           (?i:\s+now)?\s*[:=]?\s* | ["']?\s*(?:=>|[=:：])\s*)
+        ["'“‘`(]?{_PLAIN}(?P<value>(?={sign})[^\s"'”’`,，。;；)]{{3,}})""",
+        re.VERBOSE,
+    )
+
+
+_PHRASE = re.compile(
+    r"""(?i:(?:seed|recovery|secret)[\s_-]phrase|mnemonic|pass[\s_-]?phrase)s?(?P<gap>\s+(?i:is)\s*|\s*[:=]\s*)["'“]?
+        (?P<value>(?:[a-z-]+[ ]){3,23}[a-z-]+)""",
     re.VERBOSE,
 )
+_USE = re.compile(
+    r"""(?i:log\s?in|sign\s?in|authenticate|ssh|unlock\w*|connect)\b[^.\n]{0,60}?\b(?i:with|using|by|as)\s+["'“]?
+        (?P<value>(?=[^\s"'”,;]*\d)(?=[^\s"'”,;]*[A-Za-z])[^\s"'”,;]{6,}[^\s"'”,;.])""",
+    re.VERBOSE,
+)
+_NAMED_ZH = re.compile(
+    rf"""{_ZH}(?P<gap>\s*(?:现在|已经|就|都)?\s*(?:改成了?|改为|设成了?|设为|换成了?|变成了?|是|为|=|:|：)\s*["'“「]?)
+        (?P<value>(?:(?![，。；、！？”」"'\s])[\x21-\x7e\u00c0-\u024f]){{3,}}|[一二三四五六七八九零〇\d]{{4,}})""",
+    re.VERBOSE,
+)
+
+_NAMED = (_PHRASE, _named(_STRONG, "."), _named(_WEAK, r"[^\s,;]*\d"), _NAMED_ZH, _USE)
 
 
 def holds_credential(text: str) -> bool:
     """Return whether a text holds something that looks like a password, a key or a token."""
-    return _FORMS.search(text) is not None or _NAMED.search(text) is not None
+    return without_credentials(text) != text
 
 
 def without_credentials(text: str) -> str:
     """Return the text with a note in place of each credential."""
-    text = _NAMED.sub(lambda match: match[0][: match.start("value") - match.start()] + HIDDEN, text)
+    for pattern in _NAMED:
+        text = pattern.sub(_hide, text)
     return _FORMS.sub(HIDDEN, text)
+
+
+def _hide(match: re.Match[str]) -> str:
+    """Return a match with the note in place of its value; one that holds the note stays."""
+    if match["value"].startswith(HIDDEN[:12]):
+        return match[0]
+    return match[0][: match.start("value") - match.start()] + HIDDEN + match[0][match.end("value") - match.start() :]

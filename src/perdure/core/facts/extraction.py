@@ -77,7 +77,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedEntity:
-    """An entity as an extractor found it. `known` is the place of a known entity in the batch, from 1; None: new."""
+    """An entity as an extractor found it.
+
+    Attributes:
+        known: the place of a known entity in the batch, from 1; None: the known one of its name, if there is one; 0: a
+            new one, although a known one has its name.
+    """
 
     name: str
     type: str = "Concept"
@@ -96,6 +101,8 @@ class ExtractedFact:
         valid_at, invalid_at: ISO 8601 with Z, or None.
         turns: the numbers of the turns that say it.
         known: the place of the known fact that the decision is about, from 1.
+        replaces: the place of an earlier fact of the same answer that the decision is about, from 1, in place of
+            `known`.
     """
 
     subject: str
@@ -109,6 +116,7 @@ class ExtractedFact:
     rating: float = 0.5
     decision: Decision = "ADD"
     known: int | None = None
+    replaces: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

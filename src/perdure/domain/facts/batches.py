@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
+from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import Batch, Turn
-from perdure.core.facts.values import Entity, Episode, Fact, FactFilter, Graph
+from perdure.core.facts.values import Entity, Episode, Fact, FactFilter, Graph, Trust
 from perdure.core.ids import AgentId, EpisodeId, Ids
 from perdure.core.messages import Message
 from perdure.domain.agents.automatic import bypasses
@@ -94,25 +95,21 @@ def load_batch(tx: Tx, agent_id: AgentId, conversation_seq: int) -> LoadedBatch 
         upto = row.seq
     if not rows:
         return None
-    before = (
-        []
-        if last < 0
-        else [
-            row
-            for row in tx.messages.list(
-                agent_id,
-                conversation_seq=conversation_seq,
-                before_seq=last + 1,
-                newest_first=True,
-                limit=CONTEXT_TURNS * 3,
-            )
-            if is_turn(row)
-        ][:CONTEXT_TURNS]
-    )
+    before: Sequence[Message] = ()
+    if last >= 0:
+        before = tx.messages.list(
+            agent_id,
+            conversation_seq=conversation_seq,
+            before_seq=last + 1,
+            newest_first=True,
+            limit=CONTEXT_TURNS * 3,
+        )
     conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
     user = user_name(tx, agent, conversation)
-    turns = [_turn(message, number, user, agent.name) for number, message in enumerate(messages, 1)]
-    context = [_turn(message, 0, user, agent.name) for message in reversed(before)]
+    trusts = _trusts([*reversed(before), *rows])
+    earlier = [row for row in before if is_turn(row)][:CONTEXT_TURNS]
+    turns = [_turn(row, number, user, agent.name, trusts[row.seq]) for number, row in enumerate(messages, 1)]
+    context = [_turn(row, 0, user, agent.name, trusts[row.seq]) for row in reversed(earlier)]
     batch = Batch(turns=turns, context=context)
     return LoadedBatch(
         batch=_with_known(tx, graph, batch, user),
@@ -137,12 +134,14 @@ def load_text_batch(tx: Tx, graph: Graph, agent_id: AgentId | None) -> LoadedBat
     if not waiting:
         return None
     (episode,) = waiting
+    is_user = episode.trust == "user"
     turn = Turn(
         number=1,
-        speaker=episode.scope.get("user_id") or USER,
-        text=episode.text or "",
+        speaker=(episode.scope.get("user_id") or USER) if is_user else episode.trust,
+        text=without_credentials(episode.text or ""),
         occurred_at=episode.occurred_at,
         trust=episode.trust,
+        is_user=is_user,
     )
     batch = _with_known(tx, graph, Batch(turns=[turn]), turn.speaker)
     return LoadedBatch(batch=batch, graph=graph, settings=settings, agent=agent, episodes=waiting)
@@ -233,15 +232,26 @@ def _with_known(tx: Tx, graph: Graph | None, batch: Batch, user: str) -> Batch:
     )
 
 
-def _turn(message: Message, number: int, user: str, agent_name: str) -> Turn:
-    """Return a message as the extractor reads it."""
+def _trusts(rows: Sequence[Message]) -> Mapping[int, Trust]:
+    """Number of a message -> who says it. What the agent says after a tool's result may come from that."""
+    trusts: dict[int, Trust] = {}
+    agent: Trust = "agent"
+    for row in rows:
+        if row.kind == "message" and row.role in ("user", "tool"):
+            agent = "tool" if row.role == "tool" else "agent"
+        trusts[row.seq] = "user" if row.role == "user" else agent
+    return trusts
+
+
+def _turn(message: Message, number: int, user: str, agent_name: str, trust: Trust) -> Turn:
+    """Return a message as the extractor reads it: without credentials."""
     is_user = message.role == "user"
     return Turn(
         number=number,
         speaker=message.name or (user if is_user else agent_name),
-        text=message.text,
+        text=without_credentials(message.text),
         occurred_at=message.occurred_at,
-        trust="user" if is_user else "agent",
+        trust=trust,
         is_user=is_user,
     )
 

@@ -22,7 +22,7 @@ USER = "User"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEntity:
-    """An entity to add, or what is new about a known one."""
+    """An entity to add, or what is new about a known one. `known` 0: one to add, although another has its name."""
 
     name: str
     type: str
@@ -103,14 +103,15 @@ def graph_of_agent(tx: Tx, agent_id: AgentId, *, ids: Ids, at: datetime) -> Grap
 
 
 def store_entities(tx: Tx, graph: Graph, new: Sequence[NewEntity], *, ids: Ids, at: datetime) -> Sequence[Entity]:
-    """Store entities and return them, in order. One with `known`, or whose name one entity has, is that entity, which
-    gains the aliases, attributes and summary.
+    """Store entities and return them, in order. One with `known`, or whose name one entity of a fitting type has, is
+    that entity, which gains the aliases, attributes and summary.
 
     Raises: NotFound: `known` is no entity.
     """
     named = tx.entities.find_by_names(graph.id, [one.name for one in new])
-    seqs = [one.known or (named[one.name][0] if len(named[one.name]) == 1 else None) for one in new]
-    known = {entity.seq: entity for entity in tx.entities.list_by_seqs(graph.id, [seq for seq in seqs if seq])}
+    all_seqs = {seq for one in new for seq in (*named[one.name], one.known) if seq}
+    known = {entity.seq: entity for entity in tx.entities.list_by_seqs(graph.id, sorted(all_seqs))}
+    seqs = [_same_entity(one, [known[seq] for seq in named[one.name]]) for one in new]
     stored: dict[int, Entity] = {}
     added: dict[str, int] = {}
     fresh: list[Entity] = []
@@ -263,6 +264,22 @@ def _check_entities(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> None:
     for seq in seqs:
         if seq not in there:
             raise NotFound("entity", str(seq))
+
+
+VAGUE_TYPES = frozenset({"Concept", "Object", "Preference"})
+
+
+def type_fits(one: str, other: str) -> bool:
+    """Return whether one entity can have both types: they are equal, or one of them is vague."""
+    return one == other or not VAGUE_TYPES.isdisjoint((one, other))
+
+
+def _same_entity(new: NewEntity, named: Sequence[Entity]) -> int | None:
+    """Return the number of the entity that a new one is, of those with its name; None: it is another one."""
+    if new.known is not None:
+        return new.known or None
+    fitting = [entity.seq for entity in named if type_fits(entity.type, new.type)]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _new_entity(graph: Graph, new: NewEntity, ids: Ids, at: datetime) -> Entity:

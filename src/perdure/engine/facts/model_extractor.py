@@ -138,6 +138,7 @@ def answer_schema(batch: Batch) -> Mapping[str, Any]:
         "rating": {"type": "number"},
         "decision": {"enum": ["ADD", "UPDATE", "SUPERSEDE", "DELETE", "NONE"]},
         "known": number,
+        "replaces": number,
         **({"type": {"enum": [*types, None]}} if types else {}),
     }
     required = ("name", "type"), ("subject", "relation", "object", "text", "turns", "decision")
@@ -196,6 +197,7 @@ def _fact(item: Any, dropped: Counter[str]) -> ExtractedFact | None:
         rating=float(rating) if isinstance(rating, int | float) and 0 <= rating <= 1 else 0.5,
         decision=decision if isinstance(decision, str) else "ADD",  # type: ignore[arg-type]  # checked by the plan
         known=_number(item.get("known")),
+        replaces=_number(item.get("replaces")),
     )
 
 

@@ -10,24 +10,20 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
+from typing import get_args
 
 from perdure.core.facts.credentials import without_credentials
-from perdure.core.facts.extraction import Batch, Decision, ExtractedEntity, ExtractedFact, Extraction, Turn
-from perdure.core.facts.values import TRUSTED, Fact, Trust
+from perdure.core.facts.extraction import Batch, Decision, ExtractedFact, Extraction, Turn
+from perdure.core.facts.values import TRUSTED, Fact, FactRule, Trust
 from perdure.domain.facts.graphs import NewEntity
-from perdure.search.query.dates import spans
+from perdure.engine.facts.entities import Entities, name_key, valid_entities
+from perdure.engine.facts.times import parse_time, says_time
 
-ENTITIES_MAX, FACTS_MAX = 50, 100
-"""The most entities and facts of one batch."""
-NAME_MAX_CHARS, TEXT_MAX_CHARS = 200, 1_000
+FACTS_MAX = 100
+"""The most facts of one batch."""
+TEXT_MAX_CHARS = 1_000
 RELATION = re.compile(r"[A-Z][A-Z0-9_]{1,59}")
-_PRONOUN = re.compile(
-    "i|me|my|mine|myself|we|us|our|you|your|he|him|his|she|her|hers|it|its|they|them|their|this|that|these|those|who"
-    "|someone|somebody|everyone|something|我|我们|你|您|你们|他|她|它|他们|她们|它们|自己|这|那|谁|大家",
-    re.IGNORECASE,
-)
-_YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d)(?!\d)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,55 +57,88 @@ class Plan:
 def plan_extraction(batch: Batch, extraction: Extraction) -> Plan:
     """Validate an extraction and return what it changes."""
     dropped: Counter[str] = Counter(extraction.dropped)
-    entities = _valid_entities(batch, extraction.entities, dropped)
-    places = {_key(name): place for place, entity in enumerate(entities) for name in (entity.name, *entity.aliases)}
-    facts: list[PlannedFact] = []
-    for extracted in extraction.facts[:FACTS_MAX]:
-        reason = _reason_to_drop(batch, extracted, places)
-        planned = None if reason else _plan_fact(batch, extracted, places, entities)
-        if planned is None:
-            dropped[reason or "time is not in the text"] += 1
-        elif planned.decision == "ADD" and any(_same(planned, other) for other in facts):
-            dropped["said twice"] += 1
-        else:
-            facts.append(planned)
+    draft = _Draft(batch, valid_entities(batch, extraction, dropped))
+    for number, extracted in enumerate(extraction.facts[:FACTS_MAX], 1):
+        if reason := draft.add(number, extracted):
+            dropped[reason] += 1
     dropped["too many facts"] += max(0, len(extraction.facts) - FACTS_MAX)
-    return _used_entities(entities, facts, {reason: count for reason, count in dropped.items() if count})
+    return _used_entities(
+        draft.entities.items, draft.facts, {reason: count for reason, count in dropped.items() if count}
+    )
 
 
-def _valid_entities(batch: Batch, extracted: Sequence[ExtractedEntity], dropped: Counter[str]) -> list[NewEntity]:
-    """Return the entities that may be stored, each name once."""
-    valid: dict[str, NewEntity] = {}
-    for one in extracted[:ENTITIES_MAX]:
-        name = " ".join(one.name.split())
-        if not name or len(name) > NAME_MAX_CHARS or not any(map(str.isalnum, name)):
-            dropped["no name"] += 1
-        elif _PRONOUN.fullmatch(name):
-            dropped["pronoun"] += 1
-        elif one.known is not None and not 1 <= one.known <= len(batch.entities):
-            dropped["unknown entity"] += 1
-        elif one.type not in batch.schema.entity_types and one.known is None:
-            dropped["unknown entity type"] += 1
-        elif _key(name) not in valid:
-            known = None if one.known is None else batch.entities[one.known - 1].seq
-            aliases = tuple(alias for alias in map(str.strip, one.aliases) if alias and not _PRONOUN.fullmatch(alias))
-            schema = batch.schema.entity_types.get(one.type, {})
-            attributes = {key: value for key, value in one.attributes.items() if key in schema.get("properties", {})}
-            valid[_key(name)] = NewEntity(
-                name=without_credentials(name),
-                type=one.type,
-                known=known,
-                aliases=aliases[:10],
-                summary=without_credentials(one.summary[:TEXT_MAX_CHARS]),
-                attributes=attributes,
+class _Draft:
+    """The facts of a plan while they are added, in the order of the answer. A later one may change an earlier one."""
+
+    def __init__(self, batch: Batch, entities: Entities) -> None:
+        self.entities = entities
+        self._batch = batch
+        self._facts: dict[int, PlannedFact] = {}
+        self._moved: dict[int, int] = {}  # a fact that only changed an earlier one -> the earlier one
+
+    @property
+    def facts(self) -> Sequence[PlannedFact]:
+        """What to carry out."""
+        return list(self._facts.values())
+
+    def add(self, number: int, extracted: ExtractedFact) -> str:
+        """Add the fact with this number in the answer; return why it is dropped, empty: it is not."""
+        batch, entities = self._batch, self.entities
+        if reason := _reason_to_drop(batch, extracted, entities):
+            return reason
+        if extracted.replaces is not None and not 1 <= extracted.replaces < number:
+            return "unknown fact"
+        planned = _plan_fact(batch, extracted, entities)
+        if isinstance(planned, str):
+            return planned
+        if extracted.replaces is not None and planned.trust in TRUSTED:
+            return self._change(number, planned, self._moved.get(extracted.replaces, extracted.replaces))
+        planned = _compare(batch, planned, entities.items)
+        if planned.decision == "ADD" and any(_same(planned, other) for other in self._facts.values()):
+            return "said twice"
+        self._facts[number] = planned
+        return ""
+
+    def _change(self, number: int, planned: PlannedFact, place: int) -> str:
+        """Carry out a decision about an earlier fact of the answer; return why it is dropped, empty: it is not."""
+        earlier = self._facts.get(place)
+        if earlier is None:  # it was dropped: what was said now stands by itself, if it says something
+            if planned.decision in ("DELETE", "NONE"):
+                return "unknown fact"
+            self._facts[number] = _compare(self._batch, replace(planned, decision="ADD"), self.entities.items)
+            return ""
+        self._moved[number] = place
+        turns = tuple(dict.fromkeys((*earlier.turns, *planned.turns)))
+        if planned.decision == "NONE":
+            self._facts[place] = replace(earlier, turns=turns)
+        elif planned.decision == "DELETE":
+            del self._facts[place]
+            if earlier.known is not None and earlier.decision in ("NONE", "UPDATE"):
+                self._facts[place] = replace(earlier, decision="DELETE")
+        elif planned.decision == "UPDATE":
+            self._facts[place] = replace(
+                planned,
+                decision="UPDATE" if earlier.decision == "NONE" else earlier.decision,
+                known=earlier.known,
+                turns=turns,
+                valid_at=planned.valid_at or earlier.valid_at,
+                invalid_at=planned.invalid_at or earlier.invalid_at,
             )
-    dropped["too many entities"] += max(0, len(extracted) - ENTITIES_MAX)
-    return list(valid.values())
+        elif earlier.decision == "NONE":
+            self._facts[number] = replace(planned, known=earlier.known)
+        else:
+            end = planned.valid_at or _latest(self._batch, planned.turns)
+            if earlier.invalid_at is None or earlier.invalid_at > end:
+                self._facts[place] = replace(earlier, invalid_at=max(end, earlier.valid_at or end))
+            self._facts[number] = _compare(self._batch, replace(planned, decision="ADD"), self.entities.items)
+        if number in self._facts:
+            del self._moved[number]
+        return ""
 
 
-def _reason_to_drop(batch: Batch, fact: ExtractedFact, places: Mapping[str, int]) -> str:
+def _reason_to_drop(batch: Batch, fact: ExtractedFact, entities: Entities) -> str:
     """Return why a fact can't be stored; empty: it can."""
-    subject, object_ = places.get(_key(fact.subject)), places.get(_key(fact.object))
+    subject, object_ = entities.find(fact.subject), entities.find(fact.object)
     if subject is None or object_ is None:
         return "unknown entity"
     if subject == object_:
@@ -120,107 +149,142 @@ def _reason_to_drop(batch: Batch, fact: ExtractedFact, places: Mapping[str, int]
         return "text is empty or too long"
     if not fact.turns or any(not 1 <= number <= len(batch.turns) for number in fact.turns):
         return "unknown turn"
-    if fact.type is not None and fact.type not in {one.name for one in batch.schema.fact_types}:
-        return "unknown fact type"
-    if fact.decision not in ("ADD", "UPDATE", "SUPERSEDE", "DELETE", "NONE"):
+    ends = entities.items[subject], entities.items[object_]
+    if reason := _reason_of_type(batch, fact.type, ends):
+        return reason
+    if fact.decision not in get_args(Decision):
         return "unknown decision"
-    if (fact.known is None) != (fact.decision == "ADD") or (
-        fact.known is not None and not 1 <= fact.known <= len(batch.facts)
-    ):
-        return "unknown fact"
-    if any(_is_forbidden(batch, fact, rule.text, rule.relation) for rule in batch.rules):
+    if reason := _reason_of_known(batch, fact, ends):
+        return reason
+    if any(_is_forbidden(rule, fact, ends) for rule in batch.rules):
         return "must not be remembered"
     return ""
 
 
-def _is_forbidden(batch: Batch, fact: ExtractedFact, text: str, relation: str | None) -> bool:
-    """Return whether a rule's words or relation are a fact's."""
-    if relation is not None and relation != fact.relation:
-        return False
-    return bool(relation) or (bool(text) and text.casefold() in fact.text.casefold())
+def _reason_of_type(batch: Batch, name: str | None, ends: tuple[NewEntity, NewEntity]) -> str:
+    """Return why a fact can't have this type: it is unknown, or its signature is of other entities."""
+    if name is None:
+        return ""
+    type_ = next((one for one in batch.schema.fact_types if one.name == name), None)
+    if type_ is None:
+        return "unknown fact type"
+    known = {entity.seq: entity.type for entity in batch.entities}
+    types = [known.get(end.known or 0, end.type) for end in ends]
+    return "" if types == [type_.subject_type, type_.object_type] else "entities are not of the fact type"
 
 
-def _plan_fact(
-    batch: Batch, fact: ExtractedFact, places: Mapping[str, int], entities: Sequence[NewEntity]
-) -> PlannedFact | None:
-    """Return a fact with parsed times; None: it claims a time that its turns don't have."""
+def _reason_of_known(batch: Batch, fact: ExtractedFact, ends: tuple[NewEntity, NewEntity]) -> str:
+    """Return why a decision can't be carried out: it names no fact, one that is not there, or one of others."""
+    if (fact.decision == "ADD") != (fact.known is None and fact.replaces is None):
+        return "unknown fact"
+    if fact.known is None:
+        return ""
+    if fact.replaces is not None or not 1 <= fact.known <= len(batch.facts):
+        return "unknown fact"
+    known = batch.facts[fact.known - 1]
+    return "" if {known.subject, known.object} & {end.known for end in ends} else "decision is about another fact"
+
+
+def _is_forbidden(rule: FactRule, fact: ExtractedFact, ends: tuple[NewEntity, NewEntity]) -> bool:
+    """Return whether all that a rule names is in a fact: words, relation, entity."""
+    conditions = []
+    if rule.text:
+        said = " ".join((fact.text, fact.subject, fact.object))
+        conditions.append(rule.text.casefold() in said.casefold())
+    if rule.relation is not None:
+        conditions.append(rule.relation == fact.relation)
+    if rule.entity is not None:
+        conditions.append(rule.entity in {end.known for end in ends})
+    return bool(conditions) and all(conditions)
+
+
+def _plan_fact(batch: Batch, fact: ExtractedFact, entities: Entities) -> PlannedFact | str:
+    """Return a fact with parsed times, or why it is dropped: it claims a time that its turns don't have."""
     turns = [batch.turns[number - 1] for number in fact.turns]
-    valid_at, invalid_at = _parse_time(fact.valid_at), _parse_time(fact.invalid_at)
+    valid_at, invalid_at = parse_time(fact.valid_at), parse_time(fact.invalid_at)
     for text, time in ((fact.valid_at, valid_at), (fact.invalid_at, invalid_at)):
-        if text and (time is None or not any(_names_time(turn, time) for turn in turns)):
-            return None
+        if text and (time is None or not any(says_time(turn, time) for turn in turns)):
+            return "time is not in the text"
     if valid_at and invalid_at and invalid_at < valid_at:
-        return None
-    known = None if fact.known is None else batch.facts[fact.known - 1]
+        return "it ends before it begins"
+    subject, object_ = entities.find(fact.subject), entities.find(fact.object)
+    assert subject is not None and object_ is not None  # `_reason_to_drop` found them
     planned = PlannedFact(
         text=without_credentials(" ".join(fact.text.split())),
-        subject=places[_key(fact.subject)],
+        subject=subject,
         relation=fact.relation,
-        object=places[_key(fact.object)],
+        object=object_,
         turns=tuple(dict.fromkeys(fact.turns)),
         type=fact.type,
         rating=min(1.0, max(0.0, fact.rating)),
         valid_at=valid_at,
         invalid_at=invalid_at,
         decision=fact.decision,
-        known=known,
-        trust=_least_trusted(turns),
+        known=None if fact.known is None else batch.facts[fact.known - 1],
+        trust=_trust(batch, turns, entities.items[object_]),
     )
-    if planned.decision == "ADD" and (same := _known_same(batch, planned, entities)) is not None:
-        return replace(planned, decision="NONE", known=same)
     # What an untrusted source says adds to what is known, and takes nothing from it.
     if planned.trust not in TRUSTED and planned.decision != "NONE":
         return replace(planned, decision="ADD", known=None)
     return planned
 
 
+def _compare(batch: Batch, planned: PlannedFact, entities: Sequence[NewEntity]) -> PlannedFact:
+    """Return the decision that fits what is known: what is known already gains a source, or an end; what only an
+    untrusted source said gains the trust of one that says it too."""
+    same = planned.known if planned.decision == "NONE" else None
+    if planned.decision in ("ADD", "SUPERSEDE"):
+        same = _known_same(batch, planned, entities)
+    if same is None:
+        return planned
+    more = same.trust not in TRUSTED or (planned.invalid_at is not None and same.invalid_at is None)
+    return replace(planned, decision="UPDATE" if more and planned.trust in TRUSTED else "NONE", known=same)
+
+
 def _known_same(batch: Batch, planned: PlannedFact, entities: Sequence[NewEntity]) -> Fact | None:
     """Return the known fact that says the same of the same time, if there is one."""
-    subject, object_ = entities[planned.subject].known, entities[planned.object].known
+    ends = entities[planned.subject].known, entities[planned.object].known
     for fact in batch.facts:
-        if fact.text.casefold() == planned.text.casefold() or (
-            subject is not None
-            and (fact.subject, fact.relation, fact.object) == (subject, planned.relation, object_)
+        same = (fact.subject, fact.object) == ends and fact.relation == planned.relation
+        if (
+            (same or fact.text.casefold() == planned.text.casefold())
             and (planned.valid_at is None or fact.is_true_at(planned.valid_at))
-            and planned.invalid_at in (None, fact.invalid_at)
+            and (fact.invalid_at is None or fact.invalid_at == planned.invalid_at)
         ):
             return fact
     return None
 
 
-def _names_time(turn: Turn, time: datetime) -> bool:
-    """Return whether a turn gives a time: as its own, by a date or period in its text, or by the year."""
-    if abs(time - turn.occurred_at) <= timedelta(days=1):
-        return True
-    named = spans(turn.text, now=turn.occurred_at, timezone="UTC")
-    if any(span.start - timedelta(days=1) <= time <= span.end + timedelta(days=1) for span in named):
-        return True
-    return str(time.year) in _YEAR.findall(turn.text)
+def _trust(batch: Batch, turns: Sequence[Turn], object_: NewEntity) -> Trust:
+    """Return the trust of a fact: the least of the turns that say it. What only an untrusted turn of the batch names
+    has that turn's trust, whichever turns the extractor lists."""
+    for turn in turns:
+        if turn.trust not in TRUSTED:
+            return turn.trust
+    names = [name_key(name) for name in (object_.name, *object_.aliases)]
+    all_turns = [*batch.context, *batch.turns]
+    if not any(_names(turn, names) for turn in all_turns if turn.trust in TRUSTED):
+        for turn in all_turns:
+            if turn.trust not in TRUSTED and _names(turn, names):
+                return turn.trust
+    return "user" if any(turn.trust == "user" for turn in turns) else turns[0].trust
 
 
-def _parse_time(text: str | None) -> datetime | None:
-    """Return a time in ISO 8601, of which a date or a year alone means its first moment in UTC; None: it is none."""
-    if not text:
-        return None
-    text = (
-        f"{text}-01-01" if re.fullmatch(r"\d{4}", text) else f"{text}-01" if re.fullmatch(r"\d{4}-\d\d", text) else text
-    )
-    try:
-        time = datetime.fromisoformat(text)
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
+def _names(turn: Turn, names: Sequence[str]) -> bool:
+    """Return whether a turn's text has one of these names."""
+    text = name_key(turn.text)
+    return any(name in text for name in names)
 
 
-def _least_trusted(turns: Sequence[Turn]) -> Trust:
-    """Return the trust of facts that these turns say."""
-    return next((turn.trust for turn in turns if turn.trust not in TRUSTED), turns[0].trust)
+def _latest(batch: Batch, turns: Sequence[int]) -> datetime:
+    """Return the time of the last of these turns."""
+    return max(turn.occurred_at for turn in batch.turns if turn.number in turns)
 
 
 def _used_entities(entities: Sequence[NewEntity], facts: Sequence[PlannedFact], dropped: Mapping[str, int]) -> Plan:
     """Return the plan without new entities that no fact names."""
     used = {place for fact in facts for place in (fact.subject, fact.object)}
-    used |= {place for place, entity in enumerate(entities) if entity.known is not None}
+    used |= {place for place, entity in enumerate(entities) if entity.known}
     places = {place: index for index, place in enumerate(sorted(used))}
     moved = [replace(fact, subject=places[fact.subject], object=places[fact.object]) for fact in facts]
     return Plan(entities=[entities[place] for place in places], facts=moved, dropped=dropped)
@@ -235,8 +299,3 @@ def _same(one: PlannedFact, other: PlannedFact) -> bool:
         other.valid_at,
         other.invalid_at,
     )
-
-
-def _key(name: str) -> str:
-    """Return the form in which names are compared."""
-    return " ".join(name.split()).casefold()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from perdure.core.facts.values import Episode, Fact, Graph
+from perdure.core.facts.values import TRUSTED, Episode, Fact, Graph
 from perdure.core.ids import Ids
 from perdure.domain.facts.batches import LoadedBatch, episodes_of
 from perdure.domain.facts.graphs import NewFact, add_facts, change_fact, delete_facts, graph_of_agent, store_entities
@@ -103,6 +103,7 @@ def _store_fact(
                 "rating": max(planned.rating, known.rating),
                 "valid_at": planned.valid_at or known.valid_at,
                 "invalid_at": planned.invalid_at or known.invalid_at,
+                "trust": known.trust if known.trust in TRUSTED else planned.trust,
             },
             change="update",
             origin=origin,

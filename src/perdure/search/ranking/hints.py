@@ -52,7 +52,7 @@ def hints_of(
 
     Args:
         names: of the speakers in the scope; `QueryHints.speakers` holds indexes into it.
-        spans: (start, end) in epoch seconds of the times it names, from `search.query.dates`.
+        spans: (start, end) in epoch seconds of the times it names, from `core.text.dates`.
         now: epoch seconds.
     """
     named = names_in(text, names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
@@ -199,7 +199,7 @@ class FactService:
         Raises: InvalidInput, NotFound.
         """
         check_text("text", text)
-        text = without_credentials(text.strip())
+        text, subject, object_ = map(without_credentials, (text.strip(), subject, object_))
         ids, at = self._ports.ids, self._ports.clock.now()
 
         def add(tx: Tx) -> FactHit:
@@ -284,6 +284,8 @@ class FactService:
         """
         check_text("text", text)
         check_choice("kind", kind, ("text", "json"))
+        check_choice("trust", trust, get_args(Trust))
+        text = without_credentials(text)
         ids, now = self._ports.ids, self._ports.clock.now()
         moment = utc("occurred_at", occurred_at) or now
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.search.query.dates import EARLIEST, LATEST, SPANS_MAX, spans
-from perdure.search.query.dates.grammar import rules
-from perdure.search.query.dates.languages import LANGUAGES
-from perdure.search.query.dates.spans import patterns
+from perdure.core.text.dates import EARLIEST, LATEST, SPANS_MAX, spans
+from perdure.core.text.dates.grammar import rules
+from perdure.core.text.dates.languages import LANGUAGES
+from perdure.core.text.dates.spans import patterns
 from tests.support.strategies import any_text, effort
 
 NOW = datetime(2023, 6, 14, 15, 30, tzinfo=UTC)  # a Wednesday

@@ -10,9 +10,9 @@ from datetime import timedelta
 from itertools import islice
 from typing import Literal, cast
 
-from perdure.search.query.dates import calendar
-from perdure.search.query.dates.calendar import Period, Resolve
-from perdure.search.query.dates.languages import LANGUAGES, Language
+from perdure.core.text.dates import calendar
+from perdure.core.text.dates.calendar import Period, Resolve
+from perdure.core.text.dates.languages import LANGUAGES, Language
 
 MATCHES_MAX = 32  # of one rule
 

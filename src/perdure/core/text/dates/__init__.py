@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.search.query.dates.calendar import EARLIEST, LATEST
-from perdure.search.query.dates.spans import SPANS_MAX, Span, spans
+from perdure.core.text.dates.calendar import EARLIEST, LATEST
+from perdure.core.text.dates.spans import SPANS_MAX, Span, spans
 
 __all__ = ["EARLIEST", "LATEST", "SPANS_MAX", "Span", "spans"]

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
-from perdure.search.query.dates.calendar import EARLIEST, LATEST, Clock, Period, Resolve, part_of
-from perdure.search.query.dates.grammar import Phrase, alternatives, rules
-from perdure.search.query.dates.languages import LANGUAGES
+from perdure.core.text.dates.calendar import EARLIEST, LATEST, Clock, Period, Resolve, part_of
+from perdure.core.text.dates.grammar import Phrase, alternatives, rules
+from perdure.core.text.dates.languages import LANGUAGES
 
 SPANS_MAX = 8
 """Of one query, the first ones: a text with more dates is a log, not a question."""
