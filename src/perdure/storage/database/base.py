@@ -48,9 +48,9 @@ class Database(Protocol):
     for_update: str
     """The suffix of a select that locks its rows until the transaction ends; empty where no lock is needed."""
 
-    conversation_index: str
-    """The suffix of `messages` in a statement about one conversation, which makes the database use that index. By the
-    primary key it would read the messages of the agent's other conversations too."""
+    def by_index(self, name: str) -> str:
+        """The suffix of a table in a statement that makes the database use this index. Without statistics SQLite would
+        rather read all rows of the agent or graph, by the first column of the primary key."""
 
     def is_settled(self, number: int) -> bool:
         """Whether everything read of a scope is committed and of one moment."""

@@ -63,7 +63,6 @@ class PostgresDatabase:
     clustered = ""
     blob = "BYTEA"
     row_key = "BIGINT"
-    conversation_index = ""
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], *, read_only: bool = False) -> None:
         self._connection, self.read_only, self.queued_texts = connection, read_only, 0
@@ -73,6 +72,9 @@ class PostgresDatabase:
 
     def is_settled(self, number: int) -> bool:
         return self.read_only  # each statement of a write transaction sees later commits of others
+
+    def by_index(self, name: str) -> str:
+        return ""
 
     def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         return f"{column} = ANY(CAST(:{name} AS BIGINT[]))", {name: list(values)}

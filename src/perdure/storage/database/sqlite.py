@@ -61,7 +61,6 @@ class SqliteDatabase:
     clustered = "WITHOUT ROWID"
     blob = "BLOB"
     row_key = "INTEGER"
-    conversation_index = " INDEXED BY messages_by_conversation"  # without statistics SQLite picks another
     for_update = ""  # a write transaction has the whole file to itself
 
     def __init__(self, connection: sqlite3.Connection, *, read_only: bool = False) -> None:
@@ -79,6 +78,9 @@ class SqliteDatabase:
         return number not in self.changed_scopes
 
     # Numbers in the text would make every statement a new one to parse and cache.
+    def by_index(self, name: str) -> str:
+        return f" INDEXED BY {name}"
+
     def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         return f"{column} IN (SELECT value FROM json_each(:{name}))", {name: f"[{','.join(map(str, values))}]"}
 

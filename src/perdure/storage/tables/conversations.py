@@ -196,7 +196,7 @@ class Conversations(Table):
         """The newest messages in the model's view of the conversation, oldest first, without the engine's own. Where
         messages left the view, the note of the newest compaction, which holds their summary, precedes them."""
         rows = self._rows(
-            f"SELECT id, kind FROM messages{self._db.conversation_index}"
+            f"SELECT id, kind FROM messages{self._db.by_index('messages_by_conversation')}"
             " WHERE agent_id = :agent_id AND conversation_seq = :seq"
             " AND seq >= COALESCE((SELECT p.from_message_seq FROM conversations c JOIN prefixes p"
             " ON p.agent_id = c.agent_id AND p.seq = c.prefix_seq WHERE c.agent_id = :agent_id AND c.seq = :seq), 0)"
@@ -264,7 +264,8 @@ class Conversations(Table):
             # The sum is made anew only here, when the view begins elsewhere; appending keeps it up to date.
             changes += (
                 ", prefix_seq = :prefix_seq, view_tokens = (SELECT COALESCE(SUM(tokens), 0) FROM"
-                f" messages{self._db.conversation_index} WHERE agent_id = :agent_id AND conversation_seq = :seq"
+                f" messages{self._db.by_index('messages_by_conversation')}"
+                " WHERE agent_id = :agent_id AND conversation_seq = :seq"
                 f" AND seq >= :from_seq AND {IN_VIEW})"
             )
             params |= {"prefix_seq": prefix.seq, "from_seq": prefix.from_message_seq}

@@ -95,7 +95,7 @@ def words_in(parts: Sequence[Part]) -> str:
 def read_rows(db: Database, where: str, params: dict[str, Any], *, of_conversation: bool = False) -> Sequence[Message]:
     """The messages that fulfil a condition, with the parts of their newest revisions. `of_conversation`: the condition
     names a conversation."""
-    source = f"messages{db.conversation_index if of_conversation else ''}"
+    source = f"messages{db.by_index('messages_by_conversation') if of_conversation else ''}"
     messages = [MESSAGE.read(row) for row in db.rows(f"SELECT {MESSAGE.columns} FROM {source} WHERE {where}", params)]
     return [
         replace(one, parts=parts_of(revised_parts(db, one.agent_id, one.seq, one.revision))) if one.revision else one

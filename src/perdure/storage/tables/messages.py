@@ -250,7 +250,7 @@ class Messages(Table):
         params = {"agent_id": agent_id, "conversation": conversation_seq, "from_seq": from_seq, "upto_seq": upto_seq}
         if settings_revision is None:
             return self._read(f"{where} AND {IN_VIEW} ORDER BY seq", of_conversation=True, **params)
-        source = f"messages{self._db.conversation_index}"
+        source = f"messages{self._db.by_index('messages_by_conversation')}"
         rows = self._rows(
             f"SELECT {MESSAGE.columns} FROM {source} WHERE {OWN_AGENT} AND {where} ORDER BY seq", **params
         )
@@ -479,7 +479,7 @@ def message_words_of(
     source = "messages"
     if conversation_seq is not None:
         where, params = f"{where} AND conversation_seq = :conversation", params | {"conversation": conversation_seq}
-        source += db.conversation_index
+        source += db.by_index("messages_by_conversation")
     for seq, role, parts, revision in db.rows(f"SELECT seq, role, parts, revision FROM {source} WHERE {where}", params):
         stored = revised_parts(db, agent_id, seq, revision) if revision else parts
         # Only messages with tool results are parsed, because search skips some of these; most messages are one text.

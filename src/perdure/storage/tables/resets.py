@@ -73,7 +73,7 @@ class Resets(Table):
         )
         next_seq, settings_revision, first_seq = first(agents, "conversation", conversation.id)
         # All rows of the conversation from `first_seq` on are in view, except removed ones.
-        source = f"messages{self._db.conversation_index}"
+        source = f"messages{self._db.by_index('messages_by_conversation')}"
         in_view = "agent_id = :agent_id AND conversation_seq = :seq AND seq >= :first AND removed = 0"
         any_in_view = f"SELECT 1 FROM {source} WHERE {in_view} LIMIT 1"
         if not self._rows(any_in_view, agent_id=agent_id, seq=seq, first=first_seq):
@@ -133,7 +133,7 @@ class Resets(Table):
             return False
         (number, is_embedded), (seq, first_seq, upto_seq) = agents[0], resets[0]
         params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "first": first_seq, "upto": upto_seq}
-        source = f"messages{self._db.conversation_index}"
+        source = f"messages{self._db.by_index('messages_by_conversation')}"
         rows = self._rows(
             f"SELECT seq, kind, LENGTH(parts) FROM {source} WHERE agent_id = :agent_id AND conversation_seq = :seq"
             " AND seq BETWEEN :first AND :upto ORDER BY seq LIMIT :limit",

@@ -64,11 +64,8 @@ class Entities(Table):
         columns = assignments("name, type, summary, aliases, attributes, updated_at")
         params = _ENTITY.params(replace(entity, graph_id=before.graph_id, seq=before.seq))
         self._run(f"UPDATE entities SET {columns} WHERE graph_id = :graph_id AND seq = :seq", **params)
-        self._run(
-            "DELETE FROM entity_names WHERE graph_id = :graph_id AND seq = :seq",
-            graph_id=before.graph_id,
-            seq=before.seq,
-        )
+        gone = "DELETE FROM entity_names WHERE graph_id = :graph_id AND name = :name AND seq = :seq"
+        self._db.run_many(gone, _name_rows([before]))
         self._add_names([replace(entity, graph_id=before.graph_id, seq=before.seq)])
 
     def find_by_names(self, graph_id: GraphId, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
@@ -96,7 +93,8 @@ class Entities(Table):
     def list_members(self, graph_id: GraphId, community_seq: int, *, limit: int = 100) -> Sequence[Entity]:
         """The entities of a community, in order."""
         where = "community_seq = :community_seq ORDER BY seq LIMIT :limit"
-        return self._read(where, graph_id=graph_id, community_seq=community_seq, limit=limit)
+        index = "entities_by_community"
+        return self._read(where, index=index, graph_id=graph_id, community_seq=community_seq, limit=limit)
 
     def set_community(self, graph_id: GraphId, seq: int, community_seq: int | None) -> None:
         """Move an entity into a community, or out of all."""
@@ -125,23 +123,28 @@ class Entities(Table):
     ) -> Sequence[Community]:
         """Communities with numbers above `after`, in order; `due`: only those whose summary is or is not due."""
         which = "" if due is None else f" AND summary_due = {int(due)}"
+        index = "communities_due" if due else ""
         where = f"seq > :after{which} ORDER BY seq LIMIT :limit"
-        return self._communities(where, graph_id=graph_id, after=after, limit=limit)
+        return self._communities(where, index=index, graph_id=graph_id, after=after, limit=limit)
 
-    def _communities(self, where: str, **params: str | int) -> Sequence[Community]:
-        sql = f"SELECT {_COMMUNITY.columns} FROM communities WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
+    def _communities(self, where: str, *, index: str = "", **params: str | int) -> Sequence[Community]:
+        source = f"communities{self._db.by_index(index) if index else ''}"
+        sql = f"SELECT {_COMMUNITY.columns} FROM {source} WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
         return [_COMMUNITY.read(row) for row in self._rows(sql, **params)]
 
     def _add_names(self, entities: Sequence[Entity]) -> None:
-        self._db.run_many(
-            f"{insert_into('entity_names', 'graph_id, name, seq')} ON CONFLICT DO NOTHING",
-            [
-                {"graph_id": entity.graph_id, "name": storable(key), "seq": entity.seq}
-                for entity in entities
-                for key in dict.fromkeys(map(name_key, (entity.name, *entity.aliases)))
-            ],
-        )
+        self._db.run_many(insert_into("entity_names", "graph_id, name, seq"), _name_rows(entities))
 
-    def _read(self, where: str, **params: object) -> Sequence[Entity]:
-        sql = f"SELECT {_ENTITY.columns} FROM entities WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
+    def _read(self, where: str, *, index: str = "", **params: object) -> Sequence[Entity]:
+        source = f"entities{self._db.by_index(index) if index else ''}"
+        sql = f"SELECT {_ENTITY.columns} FROM {source} WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
         return [_ENTITY.read(row) for row in self._rows(sql, **params)]
+
+
+def _name_rows(entities: Sequence[Entity]) -> Sequence[Mapping[str, str | int]]:
+    """The names by which these entities are found."""
+    return [
+        {"graph_id": entity.graph_id, "name": storable(key), "seq": entity.seq}
+        for entity in entities
+        for key in dict.fromkeys(map(name_key, (entity.name, *entity.aliases)))
+    ]

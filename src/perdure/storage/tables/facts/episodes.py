@@ -52,7 +52,7 @@ class Episodes(Table):
         for some in parts(list(dict.fromkeys(refs))):
             where = Conditions()
             where.among("ref", some)
-            found += self._read(str(where), graph_id=graph_id, **where.params)
+            found += self._read(str(where), index="episodes_by_ref", graph_id=graph_id, **where.params)
         return sorted(found, key=lambda episode: episode.seq)
 
     def list_by_messages(self, agent_id: AgentId, message_seqs: Sequence[int]) -> Sequence[Episode]:
@@ -70,7 +70,8 @@ class Episodes(Table):
 
     def list_waiting(self, graph_id: GraphId, *, limit: int = 100) -> Sequence[Episode]:
         """The oldest episodes that wait for extraction, in order."""
-        return self._read("extracted_at IS NULL ORDER BY seq LIMIT :limit", graph_id=graph_id, limit=limit)
+        where = "extracted_at IS NULL ORDER BY seq LIMIT :limit"
+        return self._read(where, index="episodes_waiting", graph_id=graph_id, limit=limit)
 
     def list(self, graph_id: GraphId, *, after: int = 0, limit: int = 100) -> Sequence[Episode]:
         """Episodes with numbers above `after`, in order."""
@@ -116,6 +117,7 @@ class Episodes(Table):
         )
         first(rows, "agent", agent_id)
 
-    def _read(self, where: str, **params: object) -> Sequence[Episode]:
-        sql = f"SELECT {_EPISODE.columns} FROM episodes WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
+    def _read(self, where: str, *, index: str = "", **params: object) -> Sequence[Episode]:
+        source = f"episodes{self._db.by_index(index) if index else ''}"
+        sql = f"SELECT {_EPISODE.columns} FROM {source} WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
         return [_EPISODE.read(row) for row in self._rows(sql, **params)]

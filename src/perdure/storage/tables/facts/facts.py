@@ -27,7 +27,7 @@ _CODECS = {TEXT: "relation type", TIME: "valid_at invalid_at created_at expired_
 _STORED = RowFormat(Fact, _ROW, _CODECS)
 _FACT = RowFormat(Fact, f"{_ROW}, text", {**_CODECS, TEXT: "relation type text"})
 _SELECT = (
-    f"SELECT {_STORED.columns_of('f')}, p.text FROM facts f JOIN graphs g ON g.id = f.graph_id"
+    f"SELECT {_STORED.columns_of('f')}, p.text FROM facts f{{index}} JOIN graphs g ON g.id = f.graph_id"
     " JOIN passages p ON p.archive_id = g.fact_archive_id AND p.seq = f.text_seq"
     " WHERE f.graph_id = :graph_id AND g.org_id = :org_id"
 )
@@ -74,7 +74,7 @@ class Facts(Table):
     def versions(self, fact_id: FactId) -> Sequence[Fact]:
         """All versions of a fact, oldest first. Raises: NotFound."""
         graph_id, seq = locate(self._db, self._org_id, "fact", fact_id)
-        found = self._read("f.first_seq = :seq ORDER BY f.seq", graph_id=graph_id, seq=seq)
+        found = self._read("f.first_seq = :seq ORDER BY f.seq", index="facts_by_first", graph_id=graph_id, seq=seq)
         first(found, "fact", fact_id)
         return found
 
@@ -86,7 +86,7 @@ class Facts(Table):
         newest: dict[FactId, Fact] = {}
         for graph_id, seqs in by_graph.items():
             condition, params = self._db.in_numbers("f.first_seq", "seqs", seqs)
-            for fact in self._read(f"{condition} ORDER BY f.seq", graph_id=graph_id, **params):
+            for fact in self._read(f"{condition} ORDER BY f.seq", index="facts_by_first", graph_id=graph_id, **params):
                 newest[fact.id] = fact
         return [newest[fact_id] for fact_id in dict.fromkeys(ids) if fact_id in newest]
 
@@ -99,9 +99,8 @@ class Facts(Table):
     def list_by_firsts(self, graph_id: GraphId, first_seqs: Sequence[int]) -> Sequence[Fact]:
         """The newest versions of the facts that began with these versions, in order of number."""
         condition, params = self._db.in_numbers("f.first_seq", "seqs", first_seqs)
-        newest = {
-            fact.first_seq: fact for fact in self._read(f"{condition} ORDER BY f.seq", graph_id=graph_id, **params)
-        }
+        versions = self._read(f"{condition} ORDER BY f.seq", index="facts_by_first", graph_id=graph_id, **params)
+        newest = {fact.first_seq: fact for fact in versions}
         return sorted(newest.values(), key=lambda fact: fact.seq)
 
     def list_by_texts(self, graph_id: GraphId, text_seqs: Sequence[int], *, where: FactFilter) -> Sequence[Fact]:
@@ -109,7 +108,7 @@ class Facts(Table):
         condition, params = self._db.in_numbers("f.text_seq", "texts", text_seqs)
         conditions = fact_conditions(where)
         sql = f"{condition} AND {conditions} ORDER BY f.seq"
-        return self._read(sql, graph_id=graph_id, **params, **conditions.params)
+        return self._read(sql, index="facts_by_text", graph_id=graph_id, **params, **conditions.params)
 
     def page(
         self,
@@ -124,21 +123,27 @@ class Facts(Table):
         """The versions that match, at most one of each fact, with `first_seq` between `after` and `before`, both
         excluded, in its order. So a change, or a deletion that is taken back, moves no fact to another place."""
         conditions = fact_conditions(where)
-        conditions.between("f.first_seq", after, before)
-        order = "DESC" if newest_first else "ASC"
-        sql = f"{conditions} ORDER BY f.first_seq {order} LIMIT :limit"
-        return self._read(sql, graph_id=graph_id, limit=limit, **conditions.params)
+        place, index = "f.first_seq", "facts_by_first" if where.as_of else "facts_believed"
+        if where.entities:  # theirs are few: they are sorted, and not looked for among all
+            place, index = "+f.first_seq", ""
+            conditions.add(
+                f"f.seq IN ({self._of_entities('subject', where)} UNION {self._of_entities('object', where)})"
+            )
+        conditions.between(place, after, before)
+        sql = f"{conditions} ORDER BY {place} {'DESC' if newest_first else 'ASC'} LIMIT :limit"
+        return self._read(sql, index=index, graph_id=graph_id, limit=limit, **conditions.params)
 
     def put_text(self, graph: Graph, text_seq: int, text: str) -> None:
         """Replace a text in all versions that have it; the old one is gone from the store. Raises: NotFound."""
-        where = "f.text_seq = :text_seq ORDER BY f.seq LIMIT 1"
-        for version in self._read(where, graph_id=graph.id, text_seq=text_seq):
+        where, by_text = "f.text_seq = :text_seq ORDER BY f.seq LIMIT 1", "facts_by_text"
+        for version in self._read(where, index=by_text, graph_id=graph.id, text_seq=text_seq):
             if version.text == text:
                 return
             Graphs(self._db, self._org_id).take_numbers(graph.id, "fact", 0)
             new_seq = self._texts(graph, [replace(version, text=text)])[text]
             self._run(
-                "UPDATE facts SET text_seq = :new_seq WHERE graph_id = :graph_id AND text_seq = :text_seq",
+                f"UPDATE facts{self._db.by_index(by_text)} SET text_seq = :new_seq"
+                " WHERE graph_id = :graph_id AND text_seq = :text_seq",
                 graph_id=graph.id,
                 new_seq=new_seq,
                 text_seq=text_seq,
@@ -147,16 +152,17 @@ class Facts(Table):
 
     def neighbours(self, graph_id: GraphId, seqs: Sequence[int], *, limit: int) -> Sequence[tuple[int, int]]:
         """(entity, entity) of the facts that are believed and name one of these entities, newest first."""
-        condition, params = self._db.in_numbers("subject", "seqs", seqs)
-        other, _ = self._db.in_numbers("object", "seqs", seqs)
-        of_graph = f"FROM facts WHERE graph_id = :graph_id AND expired_at IS NULL AND {OWN_GRAPH}"
-        rows = self._rows(
-            f"SELECT seq, subject, object {of_graph} AND {condition} UNION SELECT seq, subject, object {of_graph}"
-            f" AND {other} ORDER BY 1 DESC LIMIT :limit",
-            graph_id=graph_id,
-            limit=limit,
-            **params,
-        )
+
+        def named(column: str) -> str:
+            condition = self._db.in_numbers(column, "seqs", seqs)[0]
+            return (
+                f"SELECT seq, subject, object FROM facts{self._db.by_index(f'facts_by_{column}')}"
+                f" WHERE graph_id = :graph_id AND expired_at IS NULL AND {OWN_GRAPH} AND {condition}"
+            )
+
+        _, params = self._db.in_numbers("subject", "seqs", seqs)
+        sql = f"{named('subject')} UNION {named('object')} ORDER BY 1 DESC LIMIT :limit"
+        rows = self._rows(sql, graph_id=graph_id, limit=limit, **params)
         return [(row[1], row[2]) for row in rows]
 
     def columns(self, graph_id: GraphId) -> Sequence[Row]:
@@ -184,7 +190,8 @@ class Facts(Table):
         """Remove the links of these episodes; return the first numbers of facts that now have no source."""
         condition, params = self._db.in_numbers("episode_seq", "seqs", episode_seqs)
         rows = self._rows(
-            f"DELETE FROM fact_sources WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition} RETURNING first_seq",
+            f"DELETE FROM fact_sources{self._db.by_index('fact_sources_by_episode')}"
+            f" WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition} RETURNING first_seq",
             graph_id=graph_id,
             **params,
         )
@@ -211,9 +218,16 @@ class Facts(Table):
         condition, params = self._db.in_numbers("s.episode_seq", "seqs", episode_seqs)
         where = (
             "f.expired_at IS NULL AND f.first_seq IN (SELECT s.first_seq FROM fact_sources s"
+            f"{self._db.by_index('fact_sources_by_episode')}"
             f" WHERE s.graph_id = :graph_id AND {condition}) ORDER BY f.seq"
         )
-        return self._read(where, graph_id=graph_id, **params)
+        return self._read(where, index="facts_believed", graph_id=graph_id, **params)
+
+    def _of_entities(self, column: str, where: FactFilter) -> str:
+        """The numbers of the versions that have one of a filter's entities as subject or object."""
+        listed = ", ".join(str(int(seq)) for seq in where.entities)
+        source = f"facts{self._db.by_index(f'facts_by_{column}')}"
+        return f"SELECT seq FROM {source} WHERE graph_id = :graph_id AND {column} IN ({listed})"
 
     def _texts(self, graph: Graph, versions: Sequence[Fact]) -> dict[str, int]:
         """Text -> the number of its passage, which is added where it is missing."""
@@ -249,5 +263,6 @@ class Facts(Table):
             ],
         )
 
-    def _read(self, where: str, **params: object) -> Sequence[Fact]:
-        return [_FACT.read(row) for row in self._rows(f"{_SELECT} AND {where}", **params)]
+    def _read(self, where: str, *, index: str = "", **params: object) -> Sequence[Fact]:
+        select = _SELECT.replace("{index}", self._db.by_index(index) if index else "")
+        return [_FACT.read(row) for row in self._rows(f"{select} AND {where}", **params)]

@@ -129,11 +129,12 @@ class Graphs(Table):
 
     def counts(self, graph_id: GraphId) -> GraphCounts:
         """Count what a graph holds. Raises: NotFound."""
+        believed, waiting = self._db.by_index("facts_believed"), self._db.by_index("episodes_waiting")
         rows = self._rows(
-            "SELECT (SELECT COUNT(*) FROM facts f WHERE f.graph_id = g.id AND f.expired_at IS NULL),"
+            f"SELECT (SELECT COUNT(*) FROM facts f{believed} WHERE f.graph_id = g.id AND f.expired_at IS NULL),"
             " (SELECT COUNT(*) FROM entities e WHERE e.graph_id = g.id),"
             " (SELECT COUNT(*) FROM episodes p WHERE p.graph_id = g.id),"
-            " (SELECT COUNT(*) FROM episodes p WHERE p.graph_id = g.id AND p.extracted_at IS NULL), g.dropped"
+            f" (SELECT COUNT(*) FROM episodes p{waiting} WHERE p.graph_id = g.id AND p.extracted_at IS NULL), g.dropped"
             " FROM graphs g WHERE g.id = :graph_id AND g.org_id = :org_id",
             graph_id=graph_id,
         )

@@ -46,7 +46,6 @@ CREATE TABLE entity_names (
     seq BIGINT NOT NULL,
     PRIMARY KEY (graph_id, name, seq)
 ) {clustered};
-CREATE INDEX entity_names_by_entity ON entity_names (graph_id, seq);
 CREATE TABLE facts (
     graph_id TEXT NOT NULL,
     seq BIGINT NOT NULL,

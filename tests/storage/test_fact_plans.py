@@ -1,0 +1,64 @@
+"""What statements about facts read: a few rows by their index, whatever else the graph holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from perdure.core.facts.values import FactFilter, Graph
+from perdure.core.ids import AgentId
+from perdure.storage.tx import Tx
+from perdure.testing import InlineStore
+from tests.contracts.base import AT, Contract
+
+TABLES = ("facts", "fact_sources", "entities", "entity_names", "episodes", "communities", "f", "s")
+UNITS: dict[str, Callable[[Tx, Graph], Any]] = {
+    "entities": lambda tx, graph: tx.facts.page(graph.id, where=FactFilter(entities=(1,), as_of=AT), after=1),
+    "versions": lambda tx, graph: tx.facts.get(tx.facts.list_by_firsts(graph.id, [1, 2])[0].id),
+    "several facts": lambda tx, graph: tx.facts.list_by_ids([tx.facts.list_by_seqs(graph.id, [1])[0].id]),
+    "texts": lambda tx, graph: tx.facts.list_by_texts(graph.id, [0, 1], where=FactFilter(at=AT)),
+    "neighbours": lambda tx, graph: tx.facts.neighbours(graph.id, [1, 2], limit=9),
+    "episodes": lambda tx, graph: tx.facts.list_by_episodes(graph.id, [1, 2]),
+    "sources": lambda tx, graph: tx.facts.sources(graph.id, [1, 2]),
+    "lost sources": lambda tx, graph: tx.facts.remove_sources(graph.id, [1, 2]),
+    "expiry": lambda tx, graph: tx.facts.expire(graph.id, [1], at=AT),
+    "another text": lambda tx, graph: tx.facts.put_text(graph, 1, "another"),
+    "names": lambda tx, graph: tx.entities.find_by_names(graph.id, ["Ada", "Turin"]),
+    "an entity": lambda tx, graph: tx.entities.put(tx.entities.list_by_seqs(graph.id, [1])[0]),
+    "members": lambda tx, graph: tx.entities.list_members(graph.id, 1),
+    "references": lambda tx, graph: tx.episodes.list_by_refs(graph.id, ["x", "y"]),
+    "messages": lambda tx, graph: tx.episodes.list_by_messages(AgentId("agent-1"), [1, 2]),
+}
+
+
+@pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
+async def test_rows_are_found_by_an_index(unit: Callable[[Tx, Graph], Any]) -> None:
+    """No step reads all rows of a graph, as SQLite would choose without statistics."""
+    contract, store, statements = Contract(), InlineStore(), list[str]()
+
+    def fill(tx: Tx) -> Graph:
+        graph = contract.add_graph(tx)
+        contract.add_entities(tx, graph.id, "Ada", "Turin")
+        tx.facts.add(graph, [contract.new_fact(graph.id, text) for text in ("a", "b")])
+        return graph
+
+    graph = await store.write(fill)
+    store._connection.set_trace_callback(statements.append)
+    await store.write(unit, graph)
+
+    steps = [step for sql in dict.fromkeys(statements) for step in _plan(store, sql)]
+    assert any(step.startswith("SEARCH") for step in steps)
+    assert [step for step in steps if _reads_a_graph(step)] == []
+
+
+def _plan(store: InlineStore, sql: str) -> list[str]:
+    if not sql.lstrip().startswith(("SELECT", "UPDATE", "DELETE")):
+        return []
+    return [row[3] for row in store._connection.execute(f"EXPLAIN QUERY PLAN {sql}")]
+
+
+def _reads_a_graph(step: str) -> bool:
+    words = step.split(" ")
+    return len(words) > 1 and words[1] in TABLES and (step.startswith("SCAN ") or step.endswith("(graph_id=?)"))
