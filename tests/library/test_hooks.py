@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from perdure import HookBlocked, InvalidInput, Perdure, Reply, RunFailed, Settings, Verdict, hook
+from perdure.context.request.assemble import canonical
 from perdure.core.events import HookAnswered, RunEnded, RunStarted, StoredEvent
 from perdure.core.hooks import HOOK_POINTS, payload_to_json
 from perdure.core.ids import RunId
@@ -136,7 +137,7 @@ def test_a_blocked_model_call_ends_the_run_with_the_reason(tmp_path: Path, point
     assert failed.value.stop_reason == "error"
     assert texts == ["hi"]
     assert again.text == "Hello."
-    assert "a secret" not in str(model.requests[-1].messages)
+    assert "a secret" not in canonical(model.requests[-1]).decode()
 
 
 def test_a_blocked_tool_is_not_run(tmp_path: Path) -> None:

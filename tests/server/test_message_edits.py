@@ -12,6 +12,7 @@ import pytest
 from letta_client.types.agents import Message
 from pydantic import TypeAdapter
 
+from perdure.context.request.assemble import canonical
 from perdure.core.ids import AgentId
 from perdure.core.messages import ToolCall
 from perdure.core.runs import Step
@@ -77,7 +78,7 @@ async def test_each_kind_of_message_is_changed_and_the_model_sees_it() -> None:
 
         await server.post(f"/v1/agents/{agent['id']}/messages", {"input": "Which?"})
         asked = requests(server)[-1]
-        seen = str(asked.messages)
+        seen = canonical(asked).decode()
         for old, new in (
             ("a numbat", "a dingo"),
             ("a bilby", "an emu"),
