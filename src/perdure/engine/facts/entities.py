@@ -187,7 +187,8 @@ def _with_speakers(batch: Batch, entities: Sequence[NewEntity]) -> list[NewEntit
     rest = list(entities)
     for speaker in dict.fromkeys(turn.speaker for turn in batch.turns if turn.is_user and turn.trust in TRUSTED):
         key = name_key(speaker)
-        known = [one.seq for one in batch.entities if key in names_of(one)]
+        named = [one for one in batch.entities if key in names_of(one)]
+        known = [one.seq for one in named]
         index = next(
             (
                 index
@@ -199,8 +200,11 @@ def _with_speakers(batch: Batch, entities: Sequence[NewEntity]) -> list[NewEntit
         if index is not None:
             entity = rest.pop(index)
             first.append(replace(entity, known=known[0]) if entity.known is None and len(known) == 1 else entity)
+        elif len(named) == 1:
+            (one,) = named
+            first.append(NewEntity(name=one.name, type=one.type, known=one.seq, aliases=one.aliases))
         elif without_credentials(speaker) == speaker:
-            first.append(NewEntity(name=speaker, type=_person(batch), known=known[0] if len(known) == 1 else None))
+            first.append(NewEntity(name=speaker, type=_person(batch), known=0 if named else None))
     return first + rest
 
 

@@ -24,7 +24,7 @@ def store_plan(
     """
     if not _claim(tx, loaded, at=at):
         return ()
-    if not plan.facts and loaded.graph is None:
+    if not plan.facts and not plan.dropped and loaded.graph is None:
         return ()
     graph = loaded.graph
     if graph is None and loaded.line is not None:
