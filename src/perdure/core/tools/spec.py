@@ -44,6 +44,7 @@ REPEATING_TOOLS = frozenset(
         "memory_insert",
         "open_files",
         "rethink_user_memory",
+        "search_facts",
         "search_memory",
         "semantic_search_files",
         "send_message",

@@ -25,7 +25,7 @@ ROW_MATCHES = 3  # of one message, when several are shown
 CLIPS = (200, 60, 20)  # characters shown of a line that matches, the first that fits
 
 _SEARCHES = frozenset(
-    {"archival_memory_search", "context_expand", "context_grep", "conversation_search", "search_memory"}
+    {"archival_memory_search", "context_expand", "context_grep", "conversation_search", "search_facts", "search_memory"}
 )
 
 

@@ -237,6 +237,14 @@ def add_episode(
     return tx.episodes.add([episode])[0]
 
 
+def fact_sources(tx: Tx, graph_id: GraphId, facts: Sequence[Fact]) -> Mapping[int, Sequence[str]]:
+    """The number of a fact's first version -> the ids of the messages, passages and texts that say it, oldest first."""
+    by_fact = tx.facts.sources(graph_id, [fact.first_seq for fact in facts])
+    seqs = sorted({seq for of_fact in by_fact.values() for seq in of_fact})
+    refs = {episode.seq: episode.ref for episode in tx.episodes.list_by_seqs(graph_id, seqs)}
+    return {fact: [refs[seq] for seq in of_fact if seq in refs] for fact, of_fact in by_fact.items()}
+
+
 def check_fact(fact: Fact) -> Fact:
     """Return the fact after checking its fields. Raises: InvalidInput."""
     if not fact.text.strip():

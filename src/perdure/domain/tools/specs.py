@@ -188,6 +188,19 @@ _SPECS = (
         parallel=True,
     ),
     _spec(
+        "search_facts",
+        "Search the facts that are known about people, places and things. Each comes with the time at which it was true"
+        " and its source. The best matches come first.",
+        {
+            "query": _text("What to look for; empty for the newest."),
+            "entity": _text("Only facts about the one with this name."),
+            "at": _text("Only what was true at this date or time, such as 2026-11-20 or 2026-11-20T15:30."),
+            "limit": _number("At most this many results (default 10, up to 50)."),
+        },
+        ("query",),
+        parallel=True,
+    ),
+    _spec(
         "rethink_user_memory",
         "Rewrite what is known about the user, the memory block human, as a whole: keep what still holds and fold in"
         " what is new. Returns the block's new value.",

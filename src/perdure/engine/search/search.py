@@ -170,15 +170,25 @@ class Search:
         return hits.page(offset, limit)
 
     async def facts(
-        self, graph_id: GraphId, text: str, *, where: FactFilter, limit: int = 10, explain: bool = False
+        self,
+        graph_id: GraphId,
+        text: str,
+        *,
+        where: FactFilter,
+        limit: int = 10,
+        explain: bool = False,
+        timezone: str = "UTC",
     ) -> Hits[FactHit]:
         """The facts of a graph that best match, best first; without a text the newest ones.
+
+        Args:
+            timezone: where days begin that the query names.
 
         Raises: NotFound, StoreError.
         """
         from perdure.search.facts import search_facts
 
-        request = await self._request(text)
+        request = await self._request(text, timezone=timezone)
         return await self._store.read(
             lambda tx: search_facts(tx, tx.graphs.get(graph_id), request, where=where, limit=limit, explain=explain)
         )

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 from perdure.context.retrieval.expand import Budget
 from perdure.core.errors import ToolError
+from perdure.core.facts.values import TRUSTED, Fact, FactFilter, Graph
 from perdure.core.messages import MessageFilter
 from perdure.core.models import without_notice
 from perdure.core.passages import Passage, PassageFilter
 from perdure.core.runs import Run
+from perdure.core.text.zones import zone
 from perdure.core.tools.spec import ToolOutcome
+from perdure.domain.facts.graphs import fact_sources
 from perdure.domain.files.tools import grep_files, render_passages
 from perdure.domain.values import filter_tags
 from perdure.engine.search.search import Search
@@ -98,6 +101,39 @@ async def _archival_memory_search(
     return ToolOutcome(text=json.dumps(results, ensure_ascii=False), passages=tuple(hit.passage for hit in hits))
 
 
+async def _search_facts(
+    call: SearchCall, query: str, entity: str | None = None, at: str | None = None, limit: int = 10
+) -> ToolOutcome:
+    """Search what the agent's graph knows."""
+    where = FactFilter(at=parse_time(at, timezone=call.timezone))
+    limit = max(1, min(limit, MAX_RESULTS))
+
+    def prepare(tx: Tx) -> tuple[Graph | None, Sequence[int]]:
+        graph = tx.graphs.find_by_agent(call.run.key.agent_id)
+        name = (entity or "").strip()
+        return graph, tx.entities.find_by_names(graph.id, [name])[name] if graph is not None and name else ()
+
+    graph, entities = await call.store.read(prepare)
+    if graph is None:
+        return ToolOutcome(text=json.dumps({"message": "No facts are known yet.", "results": []}))
+    if (entity or "").strip() and not entities:
+        message = f"Nothing is known by the name {entity!r:.80}: search without an entity."
+        return ToolOutcome(text=json.dumps({"message": message, "results": []}, ensure_ascii=False))
+    where = replace(where, entities=tuple(entities))
+    hits = await call.search.facts(graph.id, query, where=where, limit=limit, timezone=call.timezone)
+    facts = [hit.fact for hit in hits]
+
+    def load(tx: Tx) -> tuple[Mapping[int, Sequence[str]], Sequence[Passage]]:
+        texts = [fact.text_seq for fact in facts]
+        return fact_sources(tx, graph.id, facts), tx.passages.list_by_seqs(graph.fact_archive_id, texts)
+
+    sources, passages = await call.store.read(load)
+    results = [_fact_shape(fact, sources[fact.first_seq], zone(call.timezone)) for fact in facts]
+    message = f"Showing {len(results)} results:" if results else "No results found."
+    text = json.dumps({"message": message, "results": results}, ensure_ascii=False)
+    return ToolOutcome(text=text, passages=tuple(passages))
+
+
 async def _search_memory(
     call: SearchCall,
     convo_keyword_queries: list[str] | None = None,
@@ -152,6 +188,22 @@ def _passage_shape(passage: Passage) -> dict[str, Any]:
     }
 
 
+def _fact_shape(fact: Fact, sources: Sequence[str], home: tzinfo) -> dict[str, Any]:
+    """A fact as a search shows it: since when, until when, and the newest message or text that says it."""
+    times = {
+        name: time.astimezone(home).isoformat(timespec="seconds")
+        for name, time in (("since", fact.valid_at), ("until", fact.invalid_at))
+        if time is not None
+    }
+    return {
+        "fact": _cut(fact.text),
+        **times,
+        **({"source": sources[-1]} if sources else {}),
+        **({} if fact.trust in TRUSTED else {"untrusted": f"from {fact.trust}"}),
+        "id": fact.id,
+    }
+
+
 async def _grep_files(call: SearchCall, **arguments: Any) -> ToolOutcome:
     """Search the lines of the agent's files by a pattern."""
     return ToolOutcome(text=await call.store.read(grep_files, call.run.key.agent_id, call.budget, **arguments))
@@ -199,6 +251,7 @@ def count_use(tx: Tx, passages: Sequence[Passage]) -> None:
 SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {
     "conversation_search": _conversation_search,
     "archival_memory_search": _archival_memory_search,
+    "search_facts": _search_facts,
     "search_memory": _search_memory,
     "grep_files": _grep_files,
     "semantic_search_files": _semantic_search_files,
