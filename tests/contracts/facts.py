@@ -327,6 +327,38 @@ class FactContract(Contract):
             assert tuple(rows[1])[11:13] == ("active", "web")
             assert json.loads(rows[1][13]) == {"user_id": 'an"n\ud800'}
 
+    async def test_the_timeline_has_beginnings_and_ends(self) -> None:
+        """In order of time, from `since` until before `until`; what was believed is read back by `as_of`."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_world(tx)
+                turin = self.new_fact(graph.id, "in Turin", valid_at=AT - DAY, invalid_at=AT + 2 * DAY)
+                others = [self.new_fact(graph.id, "in Oslo", valid_at=AT + 2 * DAY), self.new_fact(graph.id, "no time")]
+                _, oslo, _ = tx.facts.add(graph, [turin, *others])
+
+                def texts(**how: Any) -> list[tuple[str, str]]:
+                    events = tx.facts.timeline(graph.id, where=how.pop("where", FactFilter()), **how)
+                    assert all(
+                        event.at == (event.fact.valid_at if event.kind == "begin" else event.fact.invalid_at)
+                        for event in events
+                    )
+                    return [(event.kind, event.fact.text) for event in events]
+
+                everything = [("begin", "in Turin"), ("end", "in Turin"), ("begin", "in Oslo")]
+                assert texts() == everything
+                assert texts(newest_first=True) == everything[::-1]
+                assert texts(limit=2) == everything[:2]
+                assert texts(newest_first=True, limit=2) == everything[:0:-1]
+                assert texts(since=AT) == everything[1:]
+                assert texts(until=AT + 2 * DAY) == everything[:1]
+                tx.facts.expire(graph.id, [oslo.seq], at=AT + DAY)
+                assert texts(since=AT) == everything[1:2]
+                assert texts(since=AT, where=FactFilter(as_of=AT)) == everything[1:]
+                assert texts(where=FactFilter(entities=(9,))) == []
+
+            await store.write(unit)
+
     async def test_neighbours_are_of_believed_facts(self) -> None:
         """Both ways, the newest first."""
         async with self.open_store() as store:

@@ -10,6 +10,7 @@ from perdure.app import hook, tool
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
 from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts
+from perdure.core.facts.views import FactContext, FactEvent, Profile, ProfileEntry
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.domain.archives.passages import NewPassage
 from perdure.domain.blocks.units import NewBlock
@@ -51,6 +52,8 @@ __all__ = [
     "Entity",
     "Explanation",
     "Fact",
+    "FactContext",
+    "FactEvent",
     "FactHistory",
     "FactHit",
     "FactRule",
@@ -68,6 +71,8 @@ __all__ = [
     "NewPassage",
     "PassageHit",
     "Perdure",
+    "Profile",
+    "ProfileEntry",
     "Recalled",
     "Replay",
     "Reply",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Unpack
 
+from perdure.core.facts.views import FactEvent, Profile
 from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import Role
 from perdure.core.text.reprs import short_repr
@@ -22,6 +23,7 @@ from perdure.library.origins import Origin
 from perdure.library.runs import AsyncRuns, AsyncSteps
 from perdure.library.secrets import AsyncSecrets
 from perdure.library.sending import AsyncSending
+from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.tools import AsyncAgentRules, AsyncAgentTools
 from perdure.search.hits import Hits, MessageHit
@@ -49,6 +51,16 @@ class AsyncAgent(
     def facts(self) -> AsyncFacts:
         """What the agent knows as facts, with the times at which they were true and believed."""
         return AsyncFacts(self._services, self.id)
+
+    async def profile(self, *, budget_tokens: int = PROFILE_TOKENS, user: str = "") -> Profile:
+        """What is known about the user now: `facts.profile`. Raises: InvalidInput."""
+        return await self.facts.profile(budget_tokens=budget_tokens, user=user)
+
+    async def timeline(
+        self, since: datetime | None = None, until: datetime | None = None, *, limit: int = 100
+    ) -> Sequence[FactEvent]:
+        """When facts began and ceased to be true: `facts.timeline`. Raises: InvalidInput."""
+        return await self.facts.timeline(since, until, limit=limit)
 
     @property
     def files(self) -> AsyncAgentFiles:

@@ -14,6 +14,7 @@ from perdure.core.errors import InvalidInput, NotFound, VersionConflict
 from perdure.core.facts.values import Entity, Episode, Fact, FactChange, FactState, Graph, Trust
 from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, Ids, PassageId, derived_id
 from perdure.core.passages import Archive, Passage
+from perdure.domain.facts.communities import update_communities
 from perdure.storage.tx import Tx
 
 USER = "User"
@@ -158,6 +159,7 @@ def add_facts(
     ]
     if pairs:
         tx.facts.add_sources(graph.id, pairs)
+    update_communities(tx, graph, facts, at=at)
     return facts
 
 
@@ -181,14 +183,18 @@ def change_fact(
     at = max(at, fact.expired_at or fact.created_at)  # a clock that goes back must not turn a version's times around
     version = check_fact(replace(fact, **changes, seq=0, created_at=at, expired_at=None, change=change, origin=origin))
     _check_entities(tx, graph, [version])
-    tx.facts.expire(graph.id, [fact.seq], at=at)
-    return tx.facts.add(graph, [version])[0]
+    expired = tx.facts.expire(graph.id, [fact.seq], at=at)
+    changed = tx.facts.add(graph, [version])[0]
+    update_communities(tx, graph, [*expired, changed], at=at, is_removal=bool(expired))
+    return changed
 
 
 def delete_facts(tx: Tx, graph: Graph, facts: Sequence[Fact], *, at: datetime) -> Sequence[Fact]:
     """Stop believing these facts; return those that were believed. Their versions stay, and `restore_fact` brings them
     back."""
-    return tx.facts.expire(graph.id, [fact.seq for fact in facts], at=at)
+    expired = tx.facts.expire(graph.id, [fact.seq for fact in facts], at=at)
+    update_communities(tx, graph, expired, at=at, is_removal=True)
+    return expired
 
 
 def restore_fact(tx: Tx, graph: Graph, fact_id: FactId, *, origin: Mapping[str, Any], at: datetime) -> Fact:
@@ -204,7 +210,7 @@ def delete_episodes(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: da
     seqs = [episode.seq for episode in episodes]
     alone = tx.facts.remove_sources(graph.id, seqs)
     believed = [fact for fact in tx.facts.list_by_firsts(graph.id, alone) if fact.expired_at is None]
-    tx.facts.expire(graph.id, [fact.seq for fact in believed], at=at)
+    delete_facts(tx, graph, believed, at=at)
     tx.episodes.delete(graph.id, seqs)
     return believed
 

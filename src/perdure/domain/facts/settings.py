@@ -124,6 +124,9 @@ def check_graph_settings(settings: Mapping[str, Any]) -> GraphSettings:
             raise InvalidInput(
                 f"fact_types.{name:.80} is {signature!r:.80}: give a signature such as 'Person -> Organization'"
             )
+    for slot, relations in settings.get("slots", {}).items():
+        if not isinstance(relations, list | tuple) or not all(isinstance(one, str) for one in relations):
+            raise InvalidInput(f"slots.{slot:.80} is {relations!r:.80}: give a list of relations, such as ['WORKS_AS']")
     if not isinstance(settings.get("prompt", ""), str):
         raise InvalidInput(f"prompt is {settings['prompt']!r:.80}: give a text")
     return load_graph_settings(settings)

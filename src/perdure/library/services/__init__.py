@@ -14,6 +14,7 @@ from perdure.library.services.blocks import BlockService
 from perdure.library.services.conversations import ConversationService
 from perdure.library.services.corrections import CorrectionService
 from perdure.library.services.facts.facts import FactService
+from perdure.library.services.facts.views import FactViewService
 from perdure.library.services.folders.files import AgentFileService, FileService
 from perdure.library.services.folders.folders import FolderService
 from perdure.library.services.identities import IdentityService
@@ -51,6 +52,7 @@ class Services:
         self.conversations = ConversationService(app)
         self.corrections = CorrectionService(app)
         self.facts = FactService(app)
+        self.fact_views = FactViewService(app)
         self.files = FileService(app)
         self.folders = FolderService(app)
         self.identities = IdentityService(app)

@@ -175,8 +175,7 @@ class SearchService:
         check_text("query", query)
         if not query.strip():
             raise InvalidInput("query is empty: say what is looked for")
-        if type(budget_tokens) is not int or not 1 <= budget_tokens <= BUDGET_MAX_TOKENS:
-            raise InvalidInput(f"budget_tokens is {budget_tokens!r:.80}: give a number from 1 to {BUDGET_MAX_TOKENS:,}")
+        check_budget(budget_tokens)
         check_score("floor", floor)
         _check_archives(archives)
         if agent_id is None and not archives:
@@ -300,3 +299,9 @@ def _sum_reports(reports: Iterable[SearchReport]) -> SearchReport:
         rows=sum(report.rows for report in every),
         pool=sum(report.pool for report in every),
     )
+
+
+def check_budget(budget_tokens: int) -> None:
+    """Check that a budget is a whole number of tokens that an answer may have. Raises: InvalidInput."""
+    if type(budget_tokens) is not int or not 1 <= budget_tokens <= BUDGET_MAX_TOKENS:
+        raise InvalidInput(f"budget_tokens is {budget_tokens!r:.80}: give a number from 1 to {BUDGET_MAX_TOKENS:,}")

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Unpack
 
+from perdure.core.facts.views import FactEvent, Profile
 from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import Role
 from perdure.domain.agents.units import AgentChanges
 from perdure.library.agent import AsyncAgent
 from perdure.library.origins import Origin
+from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.sync.archives import AgentArchives, Archival
 from perdure.library.sync.blocks import AgentBlocks
@@ -52,6 +54,16 @@ class Agent(Sending, History, Conversations, Archival, Corrections, Steps, Runs)
     def facts(self) -> Facts:
         """What the agent knows as facts, with the times at which they were true and believed."""
         return Facts(self._portal, self._inner.facts)
+
+    def profile(self, *, budget_tokens: int = PROFILE_TOKENS, user: str = "") -> Profile:
+        """What is known about the user now: `facts.profile`. Raises: InvalidInput."""
+        return self._portal.run(self._inner.profile(budget_tokens=budget_tokens, user=user))
+
+    def timeline(
+        self, since: datetime | None = None, until: datetime | None = None, *, limit: int = 100
+    ) -> Sequence[FactEvent]:
+        """When facts began and ceased to be true: `facts.timeline`. Raises: InvalidInput."""
+        return self._portal.run(self._inner.timeline(since, until, limit=limit))
 
     @property
     def files(self) -> AgentFiles:

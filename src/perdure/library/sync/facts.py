@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts, Trust
+from perdure.core.facts.views import FactContext, FactEvent, Profile
 from perdure.core.ids import EntityId, FactId
 from perdure.domain.facts.graphs import FactFields
 from perdure.library.facts import AsyncFacts
 from perdure.library.portal import Portal
 from perdure.library.services.facts.facts import FactConditions, FactHistory
+from perdure.library.services.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS
 from perdure.search.hits import FactHit, Hits
 
 __all__ = ["Facts"]
@@ -106,6 +108,11 @@ class Facts:
         """Extract again, also what was said meanwhile."""
         self._portal.run(self._inner.resume())
 
+    def update_settings(self, **changes: Any) -> None:
+        """Change settings of what all agents of the graph know: `entity_types`, `fact_types`, `prompt`, `reflect`,
+        `slots`, `strict_slots`, `paused`. Raises: InvalidInput."""
+        self._portal.run(self._inner.update_settings(**changes))
+
     def add_rule(self, text: str = "", *, relation: str | None = None) -> FactRule:
         """Never remember facts with these words, or of this relation. Raises: InvalidInput."""
         return self._portal.run(self._inner.add_rule(text, relation=relation))
@@ -125,3 +132,37 @@ class Facts:
     def counts(self) -> GraphCounts:
         """How much is known, how much waits, and what was dropped and why."""
         return self._portal.run(self._inner.counts())
+
+    def profile(self, *, budget_tokens: int = PROFILE_TOKENS, user: str = "") -> Profile:
+        """What is known about the user now, by slots, the most important first: true facts of trusted sources.
+
+        Args:
+            budget_tokens: the largest size of its text.
+            user: the name of another entity whose profile it is.
+        Raises: InvalidInput.
+        """
+        return self._portal.run(self._inner.profile(budget_tokens=budget_tokens, user=user))
+
+    def timeline(
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        limit: int = 100,
+        newest_first: bool = False,
+        entity: str | None = None,
+    ) -> Sequence[FactEvent]:
+        """When facts began and ceased to be true, from `since` until before `until`, in order of time.
+
+        Args:
+            entity: the name or id of an entity that the facts are about.
+        Raises: InvalidInput, NotFound.
+        """
+        return self._portal.run(
+            self._inner.timeline(since, until, limit=limit, newest_first=newest_first, entity=entity)
+        )
+
+    def context(self, query: str = "", *, budget_tokens: int = CONTEXT_TOKENS) -> FactContext:
+        """What is known as one text for any program: the profile, the facts that match a query, the latest events; with
+        the sources of each fact. Raises: InvalidInput."""
+        return self._portal.run(self._inner.context(query, budget_tokens=budget_tokens))

@@ -92,7 +92,7 @@ class FactService:
 
     async def find_graph(self, owner: Owner) -> Graph | None:
         """Return the graph; None: the agent has none yet. Raises: NotFound."""
-        return await self._ports.store.read(_find_graph, owner)
+        return await self._ports.store.read(find_graph, owner)
 
     async def attach_graph(self, agent_id: AgentId, graph_id: GraphId) -> None:
         """Let the agent know what the graph knows, in place of its own. Raises: NotFound."""
@@ -115,7 +115,7 @@ class FactService:
         """Count what is known. Raises: NotFound."""
 
         def count(tx: Tx) -> GraphCounts:
-            graph = _find_graph(tx, owner)
+            graph = find_graph(tx, owner)
             return GraphCounts() if graph is None else tx.graphs.counts(graph.id)
 
         return await self._ports.store.read(count)
@@ -127,7 +127,7 @@ class FactService:
         check_limit(limit)
 
         def prepare(tx: Tx) -> tuple[Graph, FactFilter] | None:
-            graph = _find_graph(tx, owner)
+            graph = find_graph(tx, owner)
             return None if graph is None else (graph, fact_filter(tx, graph, conditions))
 
         prepared = await self._ports.store.read(prepare)
@@ -143,7 +143,7 @@ class FactService:
         check_limit(limit)
 
         def load(tx: Tx) -> Sequence[FactHit]:
-            graph = _find_graph(tx, owner)
+            graph = find_graph(tx, owner)
             if graph is None:
                 return ()
             before = None if after is None else tx.facts.get(after).first_seq
@@ -303,7 +303,7 @@ class FactService:
         facts = await extract_due(self._ports, (agent_id, conversation_seq), rest=True)
 
         def load(tx: Tx) -> Sequence[FactHit]:
-            graph = _find_graph(tx, agent_id)
+            graph = find_graph(tx, agent_id)
             return () if graph is None else with_entities(tx, graph, facts)
 
         return await self._ports.store.read(load)
@@ -324,7 +324,7 @@ class FactService:
         """List what must not be remembered. Raises: NotFound."""
 
         def load(tx: Tx) -> Sequence[FactRule]:
-            graph = _find_graph(tx, owner)
+            graph = find_graph(tx, owner)
             return () if graph is None else tx.graphs.list_rules(graph.id)
 
         return await self._ports.store.read(load)
@@ -344,7 +344,7 @@ class FactService:
         check_limit(limit)
 
         def load(tx: Tx) -> Sequence[Entity]:
-            graph = _find_graph(tx, owner)
+            graph = find_graph(tx, owner)
             if graph is None:
                 return ()
             return tx.entities.list(graph.id, after=0 if after is None else tx.entities.get(after).seq, limit=limit)
@@ -383,7 +383,7 @@ def with_entities(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> Sequence[FactH
     return [FactHit(fact, 0.0, entities[fact.subject], entities[fact.object]) for fact in facts]
 
 
-def _find_graph(tx: Tx, owner: Owner) -> Graph | None:
+def find_graph(tx: Tx, owner: Owner) -> Graph | None:
     """Return the graph; None: the agent has none yet. Raises: NotFound."""
     if is_id("graph", owner):
         return tx.graphs.get(GraphId(owner))

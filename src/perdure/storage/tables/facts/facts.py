@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from perdure.core.facts.values import Fact, FactFilter, Graph
+from perdure.core.facts.views import EventKind, FactEvent
 from perdure.core.ids import FactId, GraphId, PassageId, derived_id
 from perdure.core.passages import Passage
 from perdure.storage.database.row_format import JSON, TEXT, TIME, Row, RowFormat, insert_into, iso, restore
@@ -133,6 +134,38 @@ class Facts(Table):
         sql = f"{conditions} ORDER BY {place} {'DESC' if newest_first else 'ASC'} LIMIT :limit"
         return self._read(sql, index=index, graph_id=graph_id, limit=limit, **conditions.params)
 
+    def timeline(
+        self,
+        graph_id: GraphId,
+        *,
+        where: FactFilter,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        newest_first: bool = False,
+        limit: int = 100,
+    ) -> Sequence[FactEvent]:
+        """The beginnings and ends of the versions that match, from `since` until before `until`, in order of time; of
+        those in excess of `limit` the last ones are left out."""
+        conditions, order = fact_conditions(where), "DESC" if newest_first else "ASC"
+        events: list[FactEvent] = []
+        kinds: tuple[tuple[EventKind, str], ...] = (("begin", "valid_at"), ("end", "invalid_at"))
+        for kind, column in kinds:
+            clauses = [f"f.{column} IS NOT NULL", str(conditions)]
+            clauses += [f"f.{column} >= :from_time"] * (since is not None)
+            clauses += [f"f.{column} < :to_time"] * (until is not None)
+            found = self._read(
+                f"{' AND '.join(clauses)} ORDER BY f.{column} {order}, f.seq {order} LIMIT :limit",
+                graph_id=graph_id,
+                limit=limit,
+                **({"from_time": iso(since)} if since else {}),
+                **({"to_time": iso(until)} if until else {}),
+                **conditions.params,
+            )
+            events += [FactEvent(at=getattr(fact, column), kind=kind, fact=fact) for fact in found]
+        # What ends at the moment at which another begins ends before it.
+        events.sort(key=lambda event: (event.at, event.kind == "begin", event.fact.seq), reverse=newest_first)
+        return events[:limit]
+
     def put_text(self, graph: Graph, text_seq: int, text: str) -> None:
         """Replace a text in all versions that have it; the old one is gone from the store. Raises: NotFound."""
         where, by_text = "f.text_seq = :text_seq ORDER BY f.seq LIMIT 1", "facts_by_text"
@@ -152,18 +185,20 @@ class Facts(Table):
 
     def neighbours(self, graph_id: GraphId, seqs: Sequence[int], *, limit: int) -> Sequence[tuple[int, int]]:
         """(entity, entity) of the facts that are believed and name one of these entities, newest first."""
-
-        def named(column: str) -> str:
-            condition = self._db.in_numbers(column, "seqs", seqs)[0]
-            return (
-                f"SELECT seq, subject, object FROM facts{self._db.by_index(f'facts_by_{column}')}"
-                f" WHERE graph_id = :graph_id AND expired_at IS NULL AND {OWN_GRAPH} AND {condition}"
-            )
-
-        _, params = self._db.in_numbers("subject", "seqs", seqs)
-        sql = f"{named('subject')} UNION {named('object')} ORDER BY 1 DESC LIMIT :limit"
-        rows = self._rows(sql, graph_id=graph_id, limit=limit, **params)
-        return [(row[1], row[2]) for row in rows]
+        rows: set[tuple[int, int, int]] = set()
+        for seq in dict.fromkeys(seqs):
+            for column in ("subject", "object"):
+                # In the index's order, so that an entity of many facts costs no more than the limit.
+                found = self._rows(
+                    f"SELECT first_seq, subject, object FROM facts{self._db.by_index(f'facts_by_{column}')}"
+                    f" WHERE graph_id = :graph_id AND {column} = :seq"
+                    f" AND expired_at IS NULL AND {OWN_GRAPH} ORDER BY first_seq DESC LIMIT :limit",
+                    graph_id=graph_id,
+                    seq=seq,
+                    limit=limit,
+                )
+                rows.update((row[0], row[1], row[2]) for row in found)
+        return [(subject, object_) for _, subject, object_ in sorted(rows, reverse=True)[:limit]]
 
     def columns(self, graph_id: GraphId) -> Sequence[Row]:
         """(seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, relation, type, state,

@@ -72,6 +72,8 @@ CREATE INDEX facts_by_text ON facts (graph_id, text_seq);
 CREATE INDEX facts_by_first ON facts (graph_id, first_seq, seq);
 CREATE INDEX facts_by_subject ON facts (graph_id, subject, first_seq);
 CREATE INDEX facts_by_object ON facts (graph_id, object, first_seq);
+CREATE INDEX facts_by_begin ON facts (graph_id, valid_at, seq) WHERE valid_at IS NOT NULL AND expired_at IS NULL;
+CREATE INDEX facts_by_end ON facts (graph_id, invalid_at, seq) WHERE invalid_at IS NOT NULL AND expired_at IS NULL;
 -- A fact has at most one believed version.
 CREATE UNIQUE INDEX facts_believed ON facts (graph_id, first_seq) WHERE expired_at IS NULL;
 CREATE TABLE fact_sources (

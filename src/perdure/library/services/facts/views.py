@@ -1,0 +1,110 @@
+"""The service of views over facts: profiles, timelines, and what is known as one text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from perdure.app import App
+from perdure.core.facts.values import Graph
+from perdure.core.facts.views import FactContext, FactEvent, Profile
+from perdure.core.ids import AgentId, is_id
+from perdure.domain.facts.context import PROFILE_SHARE, context_facts, pack_context
+from perdure.domain.facts.profile import load_profile, trust_filter
+from perdure.library.checks import check_limit, utc
+from perdure.library.services.facts.facts import FactConditions, Owner, fact_filter, find_graph
+from perdure.library.services.search import check_budget
+from perdure.storage.tx import Tx
+
+PROFILE_TOKENS, CONTEXT_TOKENS = 500, 1_000
+CONTEXT_FACTS, CONTEXT_EVENTS = 30, 30
+"""The most facts and events that a text is packed from."""
+
+
+class FactViewService:
+    """What is derived from facts whenever it is read."""
+
+    def __init__(self, app: App) -> None:
+        self._ports = app.ports
+
+    async def profile(self, owner: Owner, *, budget_tokens: int = PROFILE_TOKENS, user: str = "") -> Profile:
+        """Return the profile of the user, or of the entity with a name. Raises: InvalidInput, NotFound."""
+        check_budget(budget_tokens)
+
+        def load(tx: Tx) -> Profile:
+            graph = find_graph(tx, owner)
+            return Profile() if graph is None else self._profile(tx, graph, owner, budget_tokens, user)
+
+        return await self._ports.store.read(load)
+
+    async def timeline(
+        self,
+        owner: Owner,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        limit: int = 100,
+        newest_first: bool = False,
+        conditions: FactConditions,
+    ) -> Sequence[FactEvent]:
+        """List when facts began and ceased to be true, in order of time. Raises: InvalidInput, NotFound."""
+        check_limit(limit)
+        start, end = utc("since", since), utc("until", until)
+
+        def load(tx: Tx) -> Sequence[FactEvent]:
+            graph = find_graph(tx, owner)
+            if graph is None:
+                return ()
+            where = fact_filter(tx, graph, conditions)
+            return tx.facts.timeline(
+                graph.id, where=where, since=start, until=end, newest_first=newest_first, limit=limit
+            )
+
+        return await self._ports.store.read(load)
+
+    async def context(self, owner: Owner, query: str = "", *, budget_tokens: int = CONTEXT_TOKENS) -> FactContext:
+        """Return profile, facts for a query and the latest events as one text. Raises: InvalidInput, NotFound."""
+        check_budget(budget_tokens)
+        now, agent_id = self._ports.clock.now(), _agent(owner)
+        graph = await self._ports.store.read(find_graph, owner)
+        if graph is None:
+            return FactContext()
+        where = await self._ports.store.read(lambda tx: trust_filter(tx, agent_id, fact_filter(tx, graph, {"at": now})))
+        hits = await self._ports.search.facts(graph.id, query, where=where, limit=CONTEXT_FACTS)
+
+        def pack(tx: Tx) -> FactContext:
+            profile = self._profile(tx, graph, owner, int(PROFILE_SHARE * budget_tokens), "")
+            events = tx.facts.timeline(
+                graph.id, where=replace(where, at=None), until=now, newest_first=True, limit=CONTEXT_EVENTS
+            )
+            packed = pack_context(
+                profile,
+                [hit.fact for hit in hits],
+                events[::-1],
+                budget_tokens=budget_tokens,
+                count=self._ports.counter.count,
+            )
+            facts = context_facts(packed)
+            seqs = tx.facts.sources(graph.id, [fact.first_seq for fact in facts])
+            sources = {fact.id: tx.episodes.list_by_seqs(graph.id, seqs[fact.first_seq]) for fact in facts}
+            return replace(packed, sources=sources)
+
+        return await self._ports.store.read(pack)
+
+    def _profile(self, tx: Tx, graph: Graph, owner: Owner, budget_tokens: int, user: str) -> Profile:
+        """Load the profile of the graph's user. Raises: NotFound."""
+        return load_profile(
+            tx,
+            graph,
+            _agent(owner),
+            budget_tokens=budget_tokens,
+            count=self._ports.counter.count,
+            at=self._ports.clock.now(),
+            user=user,
+        )
+
+
+def _agent(owner: Owner) -> AgentId | None:
+    """Return the agent, if the owner is one."""
+    return AgentId(owner) if is_id("agent", owner) else None

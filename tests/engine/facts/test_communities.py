@@ -1,0 +1,138 @@
+"""Communities: how entities move, and the summaries of what connects them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from perdure.core.facts.values import Fact, Graph
+from perdure.core.ids import Uuids
+from perdure.domain.facts.communities import NEIGHBOURS_MAX, choose_label
+from perdure.domain.facts.graphs import (
+    NewEntity,
+    NewFact,
+    add_facts,
+    change_fact,
+    create_graph,
+    delete_facts,
+    restore_fact,
+    store_entities,
+)
+from perdure.storage.tx import Tx
+from perdure.testing.clock import START
+from perdure.testing.inline_store import InlineStore
+
+IDS = Uuids()
+NAMES = ("Ada", "Bob", "Carol", "Dan", "Eve", "Fay")
+
+
+def start(tx: Tx, count: int = len(NAMES)) -> Graph:
+    graph = create_graph(tx, "people", ids=IDS, at=START)
+    names = [*NAMES, *map(str, range(count))][:count]
+    store_entities(tx, graph, [NewEntity(name=name, type="Person") for name in names], ids=IDS, at=START)
+    return graph
+
+
+def add(tx: Tx, graph: Graph, *pairs: tuple[int, int]) -> Sequence[Fact]:
+    """Facts one after the other, as they come in."""
+    facts: list[Fact] = []
+    for one, two in pairs:
+        new = NewFact(text=f"{one} knows {two}.", subject=one, relation="KNOWS", object=two)
+        facts += add_facts(tx, graph, [new], origin={}, ids=IDS, at=START)
+    return facts
+
+
+def labels(tx: Tx, graph: Graph) -> list[int | None]:
+    return [entity.community_seq for entity in tx.entities.list(graph.id)]
+
+
+def check(tx: Tx, graph: Graph) -> None:
+    """Sizes are the numbers of members, and no community is empty."""
+    there = {one.seq: one.size for one in tx.entities.list_communities(graph.id)}
+    members = [label for label in labels(tx, graph) if label is not None]
+    assert there == {label: members.count(label) for label in members}
+
+
+async def test_entities_that_facts_connect_are_together() -> None:
+    """Two groups stay two, also when one fact connects them."""
+
+    def unit(tx: Tx) -> None:
+        graph = start(tx)
+        add(tx, graph, (1, 2), (2, 3), (1, 3), (4, 5), (5, 6), (4, 6))
+        assert labels(tx, graph) == [1, 1, 1, 4, 4, 4]
+        add(tx, graph, (3, 4))
+        assert labels(tx, graph) == [1, 1, 1, 4, 4, 4]
+        check(tx, graph)
+
+    await InlineStore().write(unit)
+
+
+async def test_an_entity_moves_with_its_facts() -> None:
+    """It goes to where most of them lead when they are added or expire; one without any is in no community."""
+
+    def unit(tx: Tx) -> None:
+        graph = start(tx)
+        first, *_ = add(tx, graph, (1, 2), (4, 5), (4, 6), (5, 6))
+        (moving,) = add(tx, graph, (3, 1))
+        assert labels(tx, graph)[2] == 1
+        others = add(tx, graph, (3, 4), (3, 5))
+        assert labels(tx, graph)[2] == 4
+        check(tx, graph)
+        delete_facts(tx, graph, others, at=START)
+        assert labels(tx, graph)[2] == 1
+        delete_facts(tx, graph, [first, moving], at=START)
+        assert labels(tx, graph)[:3] == [None, None, None]
+        check(tx, graph)
+        restore_fact(tx, graph, first.id, origin={}, at=START)
+        assert labels(tx, graph)[:3] == [1, 1, None]
+        changed = change_fact(tx, graph, tx.facts.get(first.id), {"object": 3}, change="edit", origin={}, at=START)
+        assert changed.object == 3
+        assert labels(tx, graph)[:3] == [1, None, 1]
+        check(tx, graph)
+
+    await InlineStore().write(unit)
+
+
+async def test_a_fact_looks_at_a_bounded_number_of_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where an entity has many."""
+    reads: list[int] = []
+
+    def unit(tx: Tx) -> None:
+        graph = start(tx, count=3 * NEIGHBOURS_MAX)
+        add(tx, graph, *((1, other) for other in range(2, 3 * NEIGHBOURS_MAX)))
+        find = tx.facts.neighbours
+
+        def count(self: object, *args: Any, **how: Any) -> Sequence[tuple[int, int]]:
+            found = find(*args, **how)
+            reads.append(len(found))
+            return found
+
+        monkeypatch.setattr(type(tx.facts), "neighbours", count)
+        add(tx, graph, (1, 3 * NEIGHBOURS_MAX))
+        check(tx, graph)
+
+    await InlineStore().write(unit)
+    assert max(reads) == NEIGHBOURS_MAX
+    assert len(reads) <= 4
+
+
+@pytest.mark.parametrize(
+    ("label", "neighbours", "expected"),
+    [
+        (None, [], None),
+        (5, [], None),
+        (None, [(3, None)], 3),
+        (None, [(9, None)], 7),
+        (None, [(9, 2), (8, None)], 2),
+        (4, [(1, 1), (2, 4)], 4),
+        (4, [(1, 1), (2, 1), (3, 4)], 1),
+        (6, [(1, 2), (2, 1)], 1),
+    ],
+)
+def test_the_label_of_most_facts_wins(
+    label: int | None, neighbours: list[tuple[int, int | None]], expected: int | None
+) -> None:
+    """Of several the present one, then the oldest; two new entities begin one together."""
+    assert choose_label(7, label, neighbours) == expected
