@@ -97,8 +97,8 @@ if TYPE_CHECKING:
         VersionConflict,
     )
     from perdure.core.events import Delta, MemoryEdited, MessageAdded, RunEnded, StoredEvent
-    from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts
-    from perdure.core.facts.views import FactContext, FactEvent, Profile, ProfileEntry
+    from perdure.core.facts.values import Community, Entity, Fact, FactRule, GraphCounts
+    from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile, ProfileEntry
     from perdure.core.files import AgentFile, File
     from perdure.core.hooks import Verdict
     from perdure.core.mcp import McpServer, McpTool, ToolListing
@@ -167,27 +167,27 @@ __all__ = [
     "Accepted", "AddressRefused", "Agent", "AgentFile", "AgentInfo", "AlreadyExists", "AnswerInvalid", "AnswerOrigin",
     "ApprovalPending", "Archive", "AsyncAgent", "AsyncArchive", "AsyncFolder", "AsyncPerdure", "Author", "Block",
     "BlockLimitExceeded", "BlockNotFound", "BlockReadOnly", "BlockVersion", "BodyUnreadable", "ChildTools",
-    "CircularWait", "Clock", "CompactionSettings", "Conditional", "Conflict", "ContextOverview", "ContinueLoop",
-    "Conversation", "ConversationBusy", "ConversionFailed", "Correction", "DataTooLarge", "Delta", "Embedder",
-    "EmbeddingMismatch", "EmptyMessage", "Entity", "Exchange", "ExitLoop", "Explanation", "ExtraMissing", "Fact",
-    "FactContext", "FactEvent", "FactHistory", "FactHit", "FactRule", "File", "FileNameInvalid", "FileTooLarge",
-    "FileTypeUnsupported", "Folder", "ForgetPreview", "ForgetResult", "GraphCounts", "Hits", "HookBlocked",
-    "IdempotencyMismatch", "IllegalLog", "ImportResult", "ImportedMessage", "InvalidArguments", "InvalidInput",
-    "IrreducibleFloor", "LeaseLost", "LineNumbersInText", "MaxCount", "McpPrivateRefused", "McpServer", "McpState",
-    "McpStdioRefused", "McpTool", "McpUnreachable", "MemoryEdited", "MemoryOrigin", "Message", "MessageAdded",
-    "MessageHit", "MessageTooLarge", "Model", "ModelAuthenticationFailed", "ModelDelta", "ModelError", "ModelNotFound",
-    "ModelOverflow", "ModelOverloaded", "ModelQuotaExceeded", "ModelRateLimited", "ModelRefused", "ModelReply",
-    "ModelReplyEmpty", "ModelReplyInvalid", "ModelRequest", "ModelRequestRefused", "ModelStreamCut", "ModelTimeout",
-    "ModelUnreachable", "NameInvalid", "NewBlock", "NewPassage", "NotAStore", "NotFound", "NothingToCompact",
-    "ParentTool", "Passage", "PassageHit", "PatchInvalid", "PendingCall", "Perdure", "PerdureError", "Profile",
-    "ProfileEntry", "Question", "Reasoning", "Recalled", "Replay", "ReplayMismatch", "Reply", "RequestRefused",
-    "RequiredBeforeExit", "RequiresApproval", "Reset", "Run", "RunEnded", "RunFailed", "RunFirst", "SandboxUnavailable",
-    "SchemaMismatch", "SearchReport", "Secret", "SecretKeyMissing", "SecretUnreadable", "Settings", "SourceInvalid",
-    "StepInfo", "StoreBusy", "StoreClosed", "StoreDamaged", "StoreError", "StoreFull", "StoreReadOnly", "StoreTooNew",
-    "StoreUnavailable", "StoredEvent", "Text", "TextAmbiguous", "TextNotFound", "TooMany", "TooManyHops", "Tool",
-    "ToolBuiltIn", "ToolCall", "ToolCode", "ToolDecision", "ToolError", "ToolHit", "ToolListing", "ToolOutcome",
-    "ToolReturn", "ToolRulesInvalid", "ToolsByStatus", "TranscriptEntry", "UndoResult", "Usage", "Verdict",
-    "VersionConflict", "Why", "hook", "tool",
+    "CircularWait", "Clock", "Community", "CommunityHit", "CompactionSettings", "Conditional", "Conflict",
+    "ContextOverview", "ContinueLoop", "Conversation", "ConversationBusy", "ConversionFailed", "Correction",
+    "DataTooLarge", "Delta", "Embedder", "EmbeddingMismatch", "EmptyMessage", "Entity", "Exchange", "ExitLoop",
+    "Explanation", "ExtraMissing", "Fact", "FactContext", "FactEvent", "FactHistory", "FactHit", "FactRule", "File",
+    "FileNameInvalid", "FileTooLarge", "FileTypeUnsupported", "Folder", "ForgetPreview", "ForgetResult", "GraphCounts",
+    "Hits", "HookBlocked", "IdempotencyMismatch", "IllegalLog", "ImportResult", "ImportedMessage", "InvalidArguments",
+    "InvalidInput", "IrreducibleFloor", "LeaseLost", "LineNumbersInText", "MaxCount", "McpPrivateRefused", "McpServer",
+    "McpState", "McpStdioRefused", "McpTool", "McpUnreachable", "MemoryEdited", "MemoryOrigin", "Message",
+    "MessageAdded", "MessageHit", "MessageTooLarge", "Model", "ModelAuthenticationFailed", "ModelDelta", "ModelError",
+    "ModelNotFound", "ModelOverflow", "ModelOverloaded", "ModelQuotaExceeded", "ModelRateLimited", "ModelRefused",
+    "ModelReply", "ModelReplyEmpty", "ModelReplyInvalid", "ModelRequest", "ModelRequestRefused", "ModelStreamCut",
+    "ModelTimeout", "ModelUnreachable", "NameInvalid", "NewBlock", "NewPassage", "NotAStore", "NotFound",
+    "NothingToCompact", "ParentTool", "Passage", "PassageHit", "PatchInvalid", "PendingCall", "Perdure", "PerdureError",
+    "Profile", "ProfileEntry", "Question", "Reasoning", "Recalled", "Replay", "ReplayMismatch", "Reply",
+    "RequestRefused", "RequiredBeforeExit", "RequiresApproval", "Reset", "Run", "RunEnded", "RunFailed", "RunFirst",
+    "SandboxUnavailable", "SchemaMismatch", "SearchReport", "Secret", "SecretKeyMissing", "SecretUnreadable",
+    "Settings", "SourceInvalid", "StepInfo", "StoreBusy", "StoreClosed", "StoreDamaged", "StoreError", "StoreFull",
+    "StoreReadOnly", "StoreTooNew", "StoreUnavailable", "StoredEvent", "Text", "TextAmbiguous", "TextNotFound",
+    "TooMany", "TooManyHops", "Tool", "ToolBuiltIn", "ToolCall", "ToolCode", "ToolDecision", "ToolError", "ToolHit",
+    "ToolListing", "ToolOutcome", "ToolReturn", "ToolRulesInvalid", "ToolsByStatus", "TranscriptEntry", "UndoResult",
+    "Usage", "Verdict", "VersionConflict", "Why", "hook", "tool",
 ]
 
 _HOMES = {
@@ -196,8 +196,8 @@ _HOMES = {
     "core.blocks": ("Author", "Block", "BlockVersion"),
     "core.conversations": ("CompactionSettings", "Conversation", "Reset"),
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),
-    "core.facts.values": ("Entity", "Fact", "FactRule", "GraphCounts"),
-    "core.facts.views": ("FactContext", "FactEvent", "Profile", "ProfileEntry"),
+    "core.facts.values": ("Community", "Entity", "Fact", "FactRule", "GraphCounts"),
+    "core.facts.views": ("CommunityHit", "FactContext", "FactEvent", "Profile", "ProfileEntry"),
     "core.files": ("AgentFile", "File"),
     "core.hooks": ("Verdict",),
     "core.mcp": ("McpServer", "McpTool", "ToolListing"),

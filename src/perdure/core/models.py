@@ -63,7 +63,7 @@ class ModelRequest:
     `tail` (volatile, after everything).
 
     Args:
-        purpose: an answer that goes into the log, a summary of messages that leave the view, or the facts of a batch.
+        purpose: an answer that goes into the log, a summary of messages or facts, or the facts of a batch.
     """
 
     model: str

@@ -9,8 +9,8 @@ from __future__ import annotations
 from perdure.app import hook, tool
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
-from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts
-from perdure.core.facts.views import FactContext, FactEvent, Profile, ProfileEntry
+from perdure.core.facts.values import Community, Entity, Fact, FactRule, GraphCounts
+from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile, ProfileEntry
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.domain.archives.passages import NewPassage
 from perdure.domain.blocks.units import NewBlock
@@ -47,6 +47,8 @@ __all__ = [
     "AsyncArchive",
     "AsyncFolder",
     "AsyncPerdure",
+    "Community",
+    "CommunityHit",
     "ContextOverview",
     "Correction",
     "Entity",

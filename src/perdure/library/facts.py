@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Literal, Unpack
 
 from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts, Trust
-from perdure.core.facts.views import FactContext, FactEvent, Profile
+from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile
 from perdure.core.ids import AgentId, EntityId, FactId
 from perdure.domain.facts.graphs import FactFields
 from perdure.library.services import Services
@@ -166,3 +166,8 @@ class AsyncFacts:
         """What is known as one text for any program: the profile, the facts that match a query, the latest events; with
         the sources of each fact. Raises: InvalidInput."""
         return await self._services.fact_views.context(self._agent_id, query, budget_tokens=budget_tokens)
+
+    async def communities(self, query: str = "", *, limit: int = 10) -> Sequence[CommunityHit]:
+        """Groups of entities that many facts connect, by their summaries: those that match the query best; without one
+        the largest. Raises: InvalidInput."""
+        return await self._services.fact_views.communities(self._agent_id, query, limit=limit)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perdure import Agent, Perdure
 from perdure.core.facts.values import Fact, Graph
 from perdure.core.ids import Uuids
 from perdure.domain.facts.communities import NEIGHBOURS_MAX, choose_label
@@ -20,9 +23,12 @@ from perdure.domain.facts.graphs import (
     restore_fact,
     store_entities,
 )
+from perdure.settings import Settings
 from perdure.storage.tx import Tx
+from perdure.testing import ScriptedModel, says
 from perdure.testing.clock import START
 from perdure.testing.inline_store import InlineStore
+from tests.support.library import open_sync
 
 IDS = Uuids()
 NAMES = ("Ada", "Bob", "Carol", "Dan", "Eve", "Fay")
@@ -136,3 +142,47 @@ def test_the_label_of_most_facts_wins(
 ) -> None:
     """Of several the present one, then the oldest; two new entities begin one together."""
     assert choose_label(7, label, neighbours) == expected
+
+
+def know(agent: Agent) -> None:
+    agent.facts.add("Ada rows with Bob.", subject="Ada", relation="ROWS_WITH", object="Bob")
+    agent.facts.add("Carol bakes with Dan.", subject="Carol", relation="BAKES_WITH", object="Dan")
+    agent.facts.extract()
+
+
+def test_a_community_has_a_summary_of_its_best_facts(tmp_path: Path) -> None:
+    """Made in the background without a model, and found by search; what is forgotten leaves it at once."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent()
+        assert agent.facts.communities() == ()
+        know(agent)
+
+        (found,) = agent.facts.communities("who is rowing?")
+        assert (found.community.name, found.community.summary) == ("Ada", "Ada rows with Bob.")
+        assert [entity.name for entity in found.members] == ["Ada", "Bob"]
+        assert [one.community.name for one in agent.facts.communities()] == ["Ada", "Carol"]
+        hit = agent.facts.add("Ada writes to Bob.", subject="Ada", relation="WRITES_TO", object="Bob")
+        agent.facts.update(hit.fact.id, trust="web")
+        agent.facts.extract()
+        assert agent.facts.communities("rows")[0].community.summary == "Ada rows with Bob."
+        agent.facts.delete(agent.facts.list(entity="Ada", relations=["ROWS_WITH"])[0].fact.id)
+        assert agent.facts.communities("rows") == []
+        assert "" in [one.community.summary for one in agent.facts.communities()]
+
+
+def test_a_model_summarizes_several_communities_in_one_call(tmp_path: Path) -> None:
+    """What it leaves out, or can't, is summarized from its facts."""
+    answer = {"summaries": [{"number": 2, "summary": "Two bakers."}, {"number": 9, "summary": "None."}, "broken"]}
+    model = ScriptedModel(summarises=says(json.dumps(answer)))
+    with Perdure(
+        tmp_path / "agents.db",
+        models={"test/scripted": model},
+        settings=Settings(model="test/scripted", embedding="none", facts="model"),
+    ) as perdure:
+        agent = perdure.create_agent()
+        know(agent)
+
+        assert {one.community.summary for one in agent.facts.communities()} == {"Ada rows with Bob.", "Two bakers."}
+        assert len(model.summary_requests) == 1
+        agent.facts.extract()
+        assert len(model.summary_requests) == 1

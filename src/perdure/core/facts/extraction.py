@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from perdure.core.facts.values import ENTITY_TYPES, Entity, Fact, FactRule, Trust
 
@@ -143,6 +143,23 @@ class Extractor(Protocol):
 
     async def extract(self, batch: Batch) -> Extraction:
         """Raises: ModelError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommunityFacts:
+    """What a summary of a community is made from: the names of its members and the texts of its best facts."""
+
+    name: str
+    members: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Summarizer(Protocol):
+    """An extractor that can also summarize communities."""
+
+    async def summarize(self, communities: Sequence[CommunityFacts]) -> Sequence[str]:
+        """Return a summary of each, in order; empty where there is none. Raises: ModelError."""
 
 
 FindExtractor = Callable[[str, str], Extractor | None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from perdure.core.facts.values import Entity, Episode, Fact
+from perdure.core.facts.values import Community, Entity, Episode, Fact
 from perdure.core.ids import FactId
 
 EventKind = Literal["begin", "end"]
@@ -83,3 +83,13 @@ class FactContext:
     facts: Sequence[Fact] = ()
     events: Sequence[FactEvent] = ()
     sources: Mapping[FactId, Sequence[Episode]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommunityHit:
+    """A community that a search found, with some of its entities, those of most facts first. Scores compare within one
+    search only."""
+
+    community: Community
+    members: Sequence[Entity]
+    score: float = 0.0

@@ -94,7 +94,7 @@ class _Moves:
 
 
 def choose_label(seq: int, label: int | None, neighbours: Sequence[tuple[int, int | None]]) -> int | None:
-    """Return the community of an entity: that of most of its facts' other entities. Among several the present one
+    """Return the community of an entity: that of most entities that its facts lead to. Among several the present one
     comes first, then the oldest. An entity without a community stands for one that begins with it; one without facts
     has none."""
     counts = Counter(other if of_other is None else of_other for other, of_other in neighbours)
@@ -108,22 +108,30 @@ def choose_label(seq: int, label: int | None, neighbours: Sequence[tuple[int, in
     return label if label in labels else min(labels)
 
 
-def summary_facts(tx: Tx, graph: Graph, community: Community) -> tuple[Sequence[Entity], Sequence[Fact]]:
+def summary_facts(
+    tx: Tx, graph: Graph, community: Community, *, at: datetime
+) -> tuple[Sequence[Entity], Sequence[Fact]]:
     """Load the members of a community, most facts first, and its best facts: true now, from trusted sources, between
     two of them where there are such."""
-    members = tx.entities.list_members(graph.id, community.seq, limit=MEMBERS_MAX)
+    members = community_members(tx, graph, community)
     if not members:
         return (), ()
     seqs = {entity.seq for entity in members}
-    where = FactFilter(at=community.updated_at, entities=tuple(sorted(seqs)), trust=tuple(sorted(TRUSTED)))
+    where = FactFilter(at=at, entities=tuple(sorted(seqs)), trust=tuple(sorted(TRUSTED)))
     facts = tx.facts.page(graph.id, where=where, newest_first=True, limit=10 * SUMMARY_FACTS)
     facts = sorted(facts, key=lambda fact: ({fact.subject, fact.object} <= seqs, fact.rating), reverse=True)
-    return sorted(members, key=lambda entity: -entity.fact_count), facts[:SUMMARY_FACTS]
+    return members, facts[:SUMMARY_FACTS]
 
 
-def best_facts_summary(facts: Sequence[Fact]) -> str:
+def community_members(tx: Tx, graph: Graph, community: Community) -> Sequence[Entity]:
+    """Load entities of a community, those of most facts first."""
+    members = tx.entities.list_members(graph.id, community.seq, limit=MEMBERS_MAX)
+    return sorted(members, key=lambda entity: -entity.fact_count)
+
+
+def best_facts_summary(texts: Sequence[str]) -> str:
     """Return a summary without a model: the best facts."""
-    return " ".join(" ".join(fact.text.split()) for fact in facts)[:SUMMARY_CHARS]
+    return " ".join(" ".join(text.split()) for text in texts)[:SUMMARY_CHARS]
 
 
 def store_summary(tx: Tx, graph: Graph, community: Community, name: str, summary: str, *, at: datetime) -> bool:

@@ -14,6 +14,7 @@ from perdure.core.facts.extraction import Extraction
 from perdure.core.facts.values import Fact, Graph
 from perdure.core.ids import AgentId
 from perdure.domain.facts.batches import LoadedBatch, extraction_due, load_batch, load_text_batch
+from perdure.engine.facts.communities import summarize_due
 from perdure.engine.facts.plan import plan_extraction
 from perdure.engine.facts.store import store_plan
 from perdure.engine.ports import Ports, in_effect
@@ -51,6 +52,7 @@ async def extract_due(ports: Ports, line: Line, *, rest: bool = False) -> Sequen
             if found is None:
                 break
             facts += found
+        await summarize_due(ports, line[0])
     except StoreError:
         raise
     except (ModelError, ModelNotFound) as error:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, Unpack
 
 from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts, Trust
-from perdure.core.facts.views import FactContext, FactEvent, Profile
+from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile
 from perdure.core.ids import EntityId, FactId
 from perdure.domain.facts.graphs import FactFields
 from perdure.library.facts import AsyncFacts
@@ -166,3 +166,8 @@ class Facts:
         """What is known as one text for any program: the profile, the facts that match a query, the latest events; with
         the sources of each fact. Raises: InvalidInput."""
         return self._portal.run(self._inner.context(query, budget_tokens=budget_tokens))
+
+    def communities(self, query: str = "", *, limit: int = 10) -> Sequence[CommunityHit]:
+        """Groups of entities that many facts connect, by their summaries: those that match the query best; without one
+        the largest. Raises: InvalidInput."""
+        return self._portal.run(self._inner.communities(query, limit=limit))

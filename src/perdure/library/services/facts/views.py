@@ -8,8 +8,11 @@ from datetime import datetime
 
 from perdure.app import App
 from perdure.core.facts.values import Graph
-from perdure.core.facts.views import FactContext, FactEvent, Profile
+from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile
 from perdure.core.ids import AgentId, is_id
+from perdure.core.passages import PassageFilter
+from perdure.domain.facts.communities import TAG as COMMUNITY_TAG
+from perdure.domain.facts.communities import community_members
 from perdure.domain.facts.context import PROFILE_SHARE, context_facts, pack_context
 from perdure.domain.facts.profile import load_profile, trust_filter
 from perdure.library.checks import check_limit, utc
@@ -18,6 +21,8 @@ from perdure.library.services.search import check_budget
 from perdure.storage.tx import Tx
 
 PROFILE_TOKENS, CONTEXT_TOKENS = 500, 1_000
+COMMUNITIES_MAX = 1_000
+"""The most communities of which the largest are chosen."""
 CONTEXT_FACTS, CONTEXT_EVENTS = 30, 30
 """The most facts and events that a text is packed from."""
 
@@ -91,6 +96,33 @@ class FactViewService:
             return replace(packed, sources=sources)
 
         return await self._ports.store.read(pack)
+
+    async def communities(self, owner: Owner, query: str = "", *, limit: int = 10) -> Sequence[CommunityHit]:
+        """Search the summaries of communities; without a query list the largest. Raises: InvalidInput, NotFound."""
+        check_limit(limit)
+        graph = await self._ports.store.read(find_graph, owner)
+        if graph is None:
+            return ()
+        scores: dict[int, float] | None = None
+        if query.strip():
+            where = PassageFilter(tags=(COMMUNITY_TAG,))
+            hits = await self._ports.search.passages([graph.entity_archive_id], query, where=where, limit=limit)
+            scores = {hit.passage.source["community_seq"]: hit.score for hit in hits}
+
+        def load(tx: Tx) -> Sequence[CommunityHit]:
+            if scores is None:
+                everything = tx.entities.list_communities(graph.id, limit=COMMUNITIES_MAX)
+                found = sorted(everything, key=lambda one: -one.size)[:limit]
+            else:
+                found = [one for seq in scores if (one := tx.entities.find_community(graph.id, seq)) is not None]
+            return [
+                CommunityHit(
+                    community=one, members=community_members(tx, graph, one), score=(scores or {}).get(one.seq, 0.0)
+                )
+                for one in found
+            ]
+
+        return await self._ports.store.read(load)
 
     def _profile(self, tx: Tx, graph: Graph, owner: Owner, budget_tokens: int, user: str) -> Profile:
         """Load the profile of the graph's user. Raises: NotFound."""

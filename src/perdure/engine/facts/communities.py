@@ -1,0 +1,69 @@
+"""Summaries of communities, made in the background: from their best facts, or by a model in one call for several."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from perdure.core.errors import ModelError, ModelNotFound
+from perdure.core.facts.extraction import CommunityFacts, Extractor, Summarizer
+from perdure.core.facts.values import Community, Graph
+from perdure.core.ids import AgentId
+from perdure.domain.facts.communities import SIZE_MIN, best_facts_summary, store_summary, summary_facts
+from perdure.domain.facts.settings import load_agent_facts
+from perdure.engine.ports import Ports, in_effect
+from perdure.storage.tx import Tx
+
+log = logging.getLogger(__name__)
+
+SUMMARIES_MAX = 10
+"""The most communities that are summarized at once; the rest follows after the next run."""
+
+Due = Sequence[tuple[Community, CommunityFacts]]
+
+
+async def summarize_due(ports: Ports, agent_id: AgentId) -> int:
+    """Summarize communities of the agent's graph that have changed; return how many. Raises: NotFound, StoreError."""
+    graph, due, extractor = await ports.store.read(_load_due, ports, agent_id)
+    if graph is None or not due:
+        return 0
+    summaries = [best_facts_summary(facts.texts) for _, facts in due]
+    if isinstance(extractor, Summarizer):
+        large = [index for index, (_, facts) in enumerate(due) if facts.texts]
+        try:
+            written = await extractor.summarize([due[index][1] for index in large]) if large else ()
+            for index, summary in zip(large, written, strict=False):
+                summaries[index] = summary or summaries[index]
+        except ModelError as error:
+            log.warning("communities of %s are summarized by their facts: %s", graph.id, error)
+
+    def store(tx: Tx) -> int:
+        at = ports.clock.now()
+        return sum(
+            store_summary(tx, graph, community, facts.name, summary, at=at)
+            for (community, facts), summary in zip(due, summaries, strict=True)
+        )
+
+    return await ports.store.write(store)
+
+
+def _load_due(tx: Tx, ports: Ports, agent_id: AgentId) -> tuple[Graph | None, Due, Extractor | None]:
+    """Load the communities that are due, with their facts, and what may summarize them. Raises: NotFound."""
+    graph = tx.graphs.find_by_agent(agent_id)
+    communities = [] if graph is None else tx.entities.list_communities(graph.id, due=True, limit=SUMMARIES_MAX)
+    if graph is None or not communities:
+        return graph, (), None
+    at, due = ports.clock.now(), []
+    for community in communities:
+        members, facts = summary_facts(tx, graph, community, at=at)
+        name = members[0].name if members else ""
+        texts = tuple(fact.text for fact in facts) if community.size >= SIZE_MIN else ()
+        due.append((community, CommunityFacts(name=name, members=tuple(one.name for one in members), texts=texts)))
+    agent = tx.agents.get(agent_id)
+    try:
+        extractor = ports.find_extractor(
+            load_agent_facts(agent.settings).extractor, in_effect(agent, ports.models).model
+        )
+    except ModelNotFound:
+        extractor = None
+    return graph, due, extractor
