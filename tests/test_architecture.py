@@ -39,13 +39,14 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "server": FACE_SEES,
     "ui": FACE_SEES | {"server"},  # its pages are routes of the server
     "cli": FACE_SEES | {"server", "ui"},  # `perdure serve` starts them
+    "adapters": frozenset({"library", ROOT}),
     "testing": APP_SEES | {"app", "library", ROOT},
     ROOT: frozenset({"core", "library"}),
     "__main__": frozenset({"cli"}),
 }
 
 # Rooms that reach the store through the services of `library` only; so do the library's own classes.
-FRONTS = frozenset({"server", "ui", "cli"})
+FRONTS = frozenset({"server", "ui", "cli", "adapters"})
 SERVICES = "library/services/"
 STORE_MODULES = ("perdure.storage",)
 STORE_TYPE = "perdure.storage.store.Store"

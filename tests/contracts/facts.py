@@ -411,6 +411,9 @@ class FactContract(Contract):
                 assert (again, z.seq) == (y, 3)
                 assert tx.episodes.get(x.id) == x
                 assert tx.episodes.list(graph.id, after=1, limit=1) == [y]
+                assert tx.episodes.list(graph.id, newest_first=True, limit=2) == [z, y]
+                assert tx.episodes.list(graph.id, scope={"user_id": "ann"}, after=1) == [y]
+                assert tx.episodes.list(graph.id, scope={"user_id": "an"}) == []
                 assert tx.episodes.list_by_refs(graph.id, ["z", "x", "none"]) == [x, z]
                 assert tx.episodes.list_by_refs(graph.id, []) == []
                 assert tx.episodes.list_by_seqs(graph.id, [3, 1, 9]) == [x, z]

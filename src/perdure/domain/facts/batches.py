@@ -20,6 +20,9 @@ from perdure.domain.facts.settings import AgentFacts, load_agent_facts, load_gra
 from perdure.storage.tx import Tx
 
 CONTEXT_TURNS = 4
+SCOPE_IDS = ("user_id", "agent_id", "run_id")
+BATCH_CHARS = 8_000
+"""The most characters of several texts in one batch; one alone may be longer."""
 NAME_WORDS = 4
 """The longest name that is looked up, in words; of scripts without spaces, in pairs of characters."""
 NAMES_MAX = 1_500
@@ -124,26 +127,24 @@ def load_batch(tx: Tx, agent_id: AgentId, conversation_seq: int) -> LoadedBatch 
 
 
 def load_text_batch(tx: Tx, graph: Graph, agent_id: AgentId | None) -> LoadedBatch | None:
-    """Load the oldest text or JSON document that waits in a graph; None: none does, or extraction is paused.
+    """Load the oldest texts and JSON documents that wait in a graph, all of one user, agent and run; None: none does,
+    or extraction is paused.
 
     Raises: NotFound.
     """
     agent = None if agent_id is None else tx.agents.get(agent_id)
     settings = AgentFacts() if agent is None else load_agent_facts(agent.settings)
-    waiting = [] if load_graph_settings(graph.settings).paused else tx.episodes.list_waiting(graph.id, limit=1)
+    if load_graph_settings(graph.settings).paused:
+        return None
+    waiting: list[Episode] = []
+    for episode in tx.episodes.list_waiting(graph.id, limit=settings.batch_turns):
+        if waiting and not _together(waiting, episode):
+            break
+        waiting.append(episode)
     if not waiting:
         return None
-    (episode,) = waiting
-    is_user = episode.trust == "user"
-    turn = Turn(
-        number=1,
-        speaker=(episode.scope.get("user_id") or USER) if is_user else episode.trust,
-        text=without_credentials(episode.text or ""),
-        occurred_at=episode.occurred_at,
-        trust=episode.trust,
-        is_user=is_user,
-    )
-    batch = _with_known(tx, graph, Batch(turns=[turn]), turn.speaker)
+    turns = [_given_turn(episode, number) for number, episode in enumerate(waiting, 1)]
+    batch = _with_known(tx, graph, Batch(turns=turns), turns[0].speaker, scope=_ids_of(waiting[0]))
     return LoadedBatch(batch=batch, graph=graph, settings=settings, agent=agent, episodes=waiting)
 
 
@@ -203,8 +204,11 @@ def known_entities(tx: Tx, graph: Graph, texts: Sequence[str], *, limit: int = K
     return tx.entities.list_by_seqs(graph.id, seqs)
 
 
-def _with_known(tx: Tx, graph: Graph | None, batch: Batch, user: str) -> Batch:
-    """Return the batch with the entities and facts that its turns may mean, and the rules and types of the graph."""
+def _with_known(
+    tx: Tx, graph: Graph | None, batch: Batch, user: str, *, scope: tuple[tuple[str, str], ...] = ()
+) -> Batch:
+    """Return the batch with the entities and facts that its turns may mean, and the rules and types of the graph; with
+    a scope only facts of that scope, so that no user's text changes what another one said."""
     if graph is None:
         return batch
     settings = load_graph_settings(graph.settings)
@@ -214,7 +218,7 @@ def _with_known(tx: Tx, graph: Graph | None, batch: Batch, user: str) -> Batch:
     facts: dict[int, Fact] = {}
     for entity in entities:
         for fact in tx.facts.page(
-            graph.id, where=FactFilter(entities=(entity.seq,)), newest_first=True, limit=KNOWN_FACTS // 3
+            graph.id, where=FactFilter(entities=(entity.seq,), scope=scope), newest_first=True, limit=KNOWN_FACTS // 3
         ):
             facts.setdefault(fact.seq, fact)
     known = sorted(list(facts.values())[:KNOWN_FACTS], key=lambda fact: fact.seq)
@@ -254,6 +258,31 @@ def _turn(message: Message, number: int, user: str, agent_name: str, trust: Trus
         trust=trust,
         is_user=is_user,
     )
+
+
+def _given_turn(episode: Episode, number: int) -> Turn:
+    """Return a text that was given as the extractor reads it. Its scope may name the speaker (`actor_id`)."""
+    is_user, scope = episode.trust == "user", episode.scope
+    owner = (scope.get("user_id") or USER) if is_user else scope.get("agent_id") or episode.trust
+    return Turn(
+        number=number,
+        speaker=scope.get("actor_id") or owner,
+        text=without_credentials(episode.text or ""),
+        occurred_at=episode.occurred_at,
+        trust=episode.trust,
+        is_user=is_user,
+    )
+
+
+def _together(waiting: Sequence[Episode], episode: Episode) -> bool:
+    """Return whether a text may be in one batch with those that wait before it."""
+    size = sum(len(one.text or "") for one in (*waiting, episode))
+    return _ids_of(episode) == _ids_of(waiting[0]) and size <= BATCH_CHARS
+
+
+def _ids_of(episode: Episode) -> tuple[tuple[str, str], ...]:
+    """Return whose facts an episode's are: the part of its scope that names a user, an agent and a run."""
+    return tuple((name, episode.scope[name]) for name in SCOPE_IDS if name in episode.scope)
 
 
 def _first_open_seq(tx: Tx, agent_id: AgentId, conversation_seq: int) -> int | None:

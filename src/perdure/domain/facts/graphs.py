@@ -63,6 +63,7 @@ class FactFields(TypedDict, total=False):
     invalid_at: datetime | None
     state: FactState
     trust: Trust
+    scope: Mapping[str, str]
 
 
 def create_graph(tx: Tx, name: str, *, ids: Ids, at: datetime, settings: Mapping[str, Any] | None = None) -> Graph:

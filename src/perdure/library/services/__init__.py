@@ -13,6 +13,7 @@ from perdure.library.services.archives import ArchiveService
 from perdure.library.services.blocks import BlockService
 from perdure.library.services.conversations import ConversationService
 from perdure.library.services.corrections import CorrectionService
+from perdure.library.services.facts.episodes import EpisodeService
 from perdure.library.services.facts.facts import FactService
 from perdure.library.services.facts.views import FactViewService
 from perdure.library.services.folders.files import AgentFileService, FileService
@@ -51,6 +52,7 @@ class Services:
         self.blocks = BlockService(app)
         self.conversations = ConversationService(app)
         self.corrections = CorrectionService(app)
+        self.episodes = EpisodeService(app)
         self.facts = FactService(app)
         self.fact_views = FactViewService(app)
         self.files = FileService(app)

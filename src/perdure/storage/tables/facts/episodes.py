@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from perdure.core.facts.values import Episode
 from perdure.core.ids import AgentId, EpisodeId, GraphId
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, insert_into, iso
+from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, dump, insert_into, iso
 from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
 from perdure.storage.tables.table import OWN_AGENT, Table, first, locate, parts, register
 
@@ -73,9 +73,22 @@ class Episodes(Table):
         where = "extracted_at IS NULL ORDER BY seq LIMIT :limit"
         return self._read(where, index="episodes_waiting", graph_id=graph_id, limit=limit)
 
-    def list(self, graph_id: GraphId, *, after: int = 0, limit: int = 100) -> Sequence[Episode]:
-        """Episodes with numbers above `after`, in order."""
-        return self._read("seq > :after ORDER BY seq LIMIT :limit", graph_id=graph_id, after=after, limit=limit)
+    def list(
+        self,
+        graph_id: GraphId,
+        *,
+        scope: Mapping[str, str] | None = None,
+        after: int = 0,
+        newest_first: bool = False,
+        limit: int = 100,
+    ) -> Sequence[Episode]:
+        """Episodes with numbers above `after`, in order, or newest first; those that have all of `scope`."""
+        where = Conditions("seq > :after")
+        for name, value in (scope or {}).items():
+            where.add("REPLACE(scope, ?, '') <> scope", dump({name: value})[1:-1])
+        order = "DESC" if newest_first else "ASC"
+        sql = f"{where} ORDER BY seq {order} LIMIT :limit"
+        return self._read(sql, graph_id=graph_id, after=after, limit=limit, **where.params)
 
     def mark_extracted(self, graph_id: GraphId, seqs: Sequence[int], *, at: datetime) -> None:
         """Set when the facts of these episodes were stored."""

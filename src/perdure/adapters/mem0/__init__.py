@@ -1,0 +1,6 @@
+"""mem0's `Memory` and `AsyncMemory` over Perdure's facts."""
+
+from perdure.adapters.mem0.async_memory import AsyncMemory
+from perdure.adapters.mem0.memory import Memory
+
+__all__ = ["AsyncMemory", "Memory"]

@@ -1,0 +1,330 @@
+"""mem0's `AsyncMemory` over the facts of one graph.
+
+A memory is a fact; who it is of (`user_id`, `agent_id`, `run_id`) and its metadata are the fact's scope. A deleted
+memory can be restored, and its versions stay in its history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+
+from perdure import AsyncPerdure, Fact, FactHit, NotFound
+from perdure.adapters.mem0.conditions import matches
+from perdure.adapters.mem0.fields import (
+    IDS,
+    as_messages,
+    as_time,
+    check_top_k,
+    end_of,
+    metadata_text,
+    scope_of,
+    split_filters,
+    until,
+    with_name,
+)
+from perdure.adapters.mem0.items import Result, fields_of, history_items, item, metadata_of, scaled
+from perdure.library.services.facts.episodes import NewEpisode
+from perdure.library.services.facts.facts import FactConditions
+
+PROGRAM: Mapping[str, Any] = {"type": "program"}
+"""Who writes: the program that calls, not a person."""
+
+PAGE = 200
+SEARCH_MAX = 1_000
+UNSET: Any = object()
+_ROLES = {"user": "user", "assistant": "agent"}
+
+
+class AsyncMemory:
+    """Memories of users, agents and runs, as mem0's `AsyncMemory` has them, in an open store.
+
+    Args:
+        perdure: the store.
+        graph: the name of the graph that holds the memories; it is created with the first call.
+    """
+
+    def __init__(self, perdure: AsyncPerdure, *, graph: str = "mem0") -> None:
+        self._facts, self._episodes, self._name = perdure.services.facts, perdure.services.episodes, graph
+        self._id: Any = None
+
+    async def add(
+        self,
+        messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        timestamp: datetime | int | float | str | None = None,
+        expiration_date: date | str | None = None,
+        infer: bool = True,
+        memory_type: str | None = None,
+        prompt: str | None = None,
+        llm: Any = None,
+    ) -> Result:
+        """Extract facts from messages and store them; with `infer=False` store each message as it is.
+
+        Args:
+            messages: a text, a message with `role` and `content`, or several.
+            metadata: JSON values that searches can filter by.
+            timestamp: when it was said; by default now.
+            expiration_date: the last day on which the memory holds.
+        Returns: `results`: the memories that are new or changed, with `id`, `memory` and `event` (ADD or UPDATE).
+        Raises: ValueError; NotImplementedError: `memory_type`, `prompt` or `llm`; InvalidInput, ModelError.
+        """
+        if memory_type is not None or llm is not None:
+            raise NotImplementedError("memory_type and llm: this adapter stores facts, with the extractor of the store")
+        if prompt is not None:
+            raise NotImplementedError("prompt: set the `prompt` of the graph's settings in place of one for each call")
+        scope = scope_of({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
+        if not scope:
+            raise ValueError("nothing says whose memory it is: give user_id, agent_id or run_id")
+        if metadata:
+            scope["metadata"] = metadata_text({name: metadata[name] for name in metadata if name not in IDS})
+        said = [message for message in as_messages(messages) if message["role"] != "system"]
+        end = end_of(expiration_date)
+        if infer:
+            return {"results": await self._add_inferred(said, scope, as_time(timestamp), end)}
+        return {"results": [await self._add_verbatim(message, scope, end) for message in said]}
+
+    async def search(
+        self,
+        query: str,
+        *,
+        top_k: int = 20,
+        filters: Mapping[str, Any] | None = None,
+        threshold: float | None = 0.1,
+        rerank: bool = False,
+        explain: bool = False,
+        reference_date: Any = None,
+        show_expired: bool = False,
+        limit: int | None = None,
+        **ids: str | None,
+    ) -> Result:
+        """Search memories, best first, by words, vectors and entities.
+
+        Args:
+            filters: `user_id`, `agent_id` or `run_id`, and metadata, with operators and `AND`, `OR`, `NOT`.
+            threshold: the lowest score, 0 to 1.
+            rerank: has no effect.
+            explain: whether each result has `score_details`.
+            show_expired: whether what is no longer true is found too.
+            limit, ids: older names: of `top_k`, and the ids that `filters` takes.
+        Returns: `results`, with `score`.
+        Raises: ValueError.
+        """
+        if reference_date is not None:
+            raise ValueError("reference_date: this adapter searches what is true now, or with show_expired at any time")
+        if not isinstance(query, str) or not query.strip():
+            raise ValueError(f"the query is {query!r:.80}: give a text")
+        if threshold is not None and not 0 <= threshold <= 1:
+            raise ValueError(f"threshold is {threshold!r:.80}: give a number from 0 to 1")
+        most = check_top_k(top_k if limit is None else limit)
+        scope, rest = split_filters(filters, ids)
+        hits = await self._facts.search(
+            await self._graph(),
+            query,
+            limit=SEARCH_MAX if rest else min(max(1, most), SEARCH_MAX),
+            explain=True,
+            conditions=_conditions(scope, show_expired),
+        )
+        found = [
+            (hit, score)
+            for hit, score in scaled(hits)
+            if score >= (threshold or 0.0) and (not rest or matches(fields_of(hit.fact), rest))
+        ]
+        results = []
+        for hit, score in found[:most]:
+            result = await self._item(hit.fact, score)
+            if explain and hit.why is not None:
+                result["score_details"] = dict(hit.why.parts)
+            results.append(result)
+        return {"results": results}
+
+    async def get(self, memory_id: str) -> Result | None:
+        """Return a memory; None: there is none."""
+        fact = await self._find(memory_id)
+        return None if fact is None else await self._item(fact)
+
+    async def get_all(
+        self,
+        *,
+        filters: Mapping[str, Any] | None = None,
+        top_k: int = 20,
+        show_expired: bool = False,
+        limit: int | None = None,
+        **ids: str | None,
+    ) -> Result:
+        """List memories, newest first. The arguments are those of `search`. Raises: ValueError."""
+        most = check_top_k(top_k if limit is None else limit)
+        scope, rest = split_filters(filters, ids)
+        results: list[Result] = []
+        last: FactHit | None = None
+        while len(results) < most:
+            page = await self._facts.list(
+                await self._graph(),
+                limit=PAGE,
+                after=None if last is None else last.fact.id,
+                conditions=_conditions(scope, show_expired),
+            )
+            chosen = [hit.fact for hit in page if not rest or matches(fields_of(hit.fact), rest)]
+            results += [await self._item(fact) for fact in chosen[: most - len(results)]]
+            if len(page) < PAGE:
+                break
+            last = page[-1]
+        return {"results": results}
+
+    async def update(
+        self,
+        memory_id: str,
+        text: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        expiration_date: date | str | None = UNSET,
+        data: str | None = None,
+    ) -> Result:
+        """Change the text of a memory, add to its metadata, or set its last day; whose it is stays.
+
+        Args:
+            expiration_date: None: the memory holds without end.
+            data: an older name of `text`.
+        Raises: ValueError: nothing to change, no such memory.
+        """
+        text = data if text is None else text
+        if text is None and metadata is None and expiration_date is UNSET:
+            raise ValueError("there is nothing to change: give text, metadata or expiration_date")
+        if (fact := await self._find(memory_id)) is None:
+            raise _no_memory(memory_id)
+        changes: Any = {} if text is None else {"text": text}
+        if metadata is not None:
+            own = {name: value for name, value in metadata.items() if name not in IDS}
+            changes["scope"] = {**fact.scope, "metadata": metadata_text({**metadata_of(fact), **own})}
+        if expiration_date is not UNSET:
+            changes |= until(fact, end_of(expiration_date))
+        await self._facts.update(fact.id, changes, origin=PROGRAM)
+        return {"message": "Memory updated successfully!"}
+
+    async def delete(self, memory_id: str) -> Result:
+        """Delete a memory. Raises: ValueError: there is none."""
+        if (fact := await self._find(memory_id)) is None:
+            raise _no_memory(memory_id)
+        await self._facts.delete([fact.id])
+        return {"message": "Memory deleted successfully!"}
+
+    async def delete_all(
+        self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None
+    ) -> Result:
+        """Delete all memories of a user, an agent or a run; of several, those that are of all of them.
+
+        Raises: ValueError: none is given.
+        """
+        scope = scope_of({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
+        if not scope:
+            raise ValueError("nothing says whose memories to delete: give user_id, agent_id or run_id, or call reset()")
+        await self._delete_where(scope)
+        return {"message": "Memories deleted successfully!"}
+
+    async def history(self, memory_id: str) -> list[Result]:
+        """List the changes of a memory, oldest first; none for an unknown one."""
+        try:
+            return history_items((await self._facts.history(_as_id(memory_id))).versions)
+        except NotFound:
+            return []
+
+    async def reset(self) -> None:
+        """Delete all memories of all users."""
+        await self._delete_where({})
+
+    def close(self) -> None:
+        """Do nothing: who opened the store closes it."""
+
+    async def _add_inferred(
+        self,
+        said: Sequence[Mapping[str, Any]],
+        scope: Mapping[str, str],
+        occurred_at: datetime | None,
+        end: datetime | None,
+    ) -> list[Result]:
+        """Extract the facts of messages, and return those that are new or changed."""
+        new = [
+            NewEpisode(
+                text=message["content"],
+                scope=with_name(scope, message),
+                trust="agent" if message["role"] == "assistant" else "user",
+                occurred_at=occurred_at,
+            )
+            for message in said
+            if message["role"] in _ROLES
+        ]
+        hits = await self._episodes.add(await self._graph(), new) if new else ()
+        results = []
+        for hit in hits:
+            fact = hit.fact
+            if end is not None and (fact.invalid_at is None or fact.invalid_at > end):
+                await self._facts.update(fact.id, until(fact, end), origin=PROGRAM)
+            event = "ADD" if fact.seq == fact.first_seq else "UPDATE"
+            results.append({"id": fact.id, "memory": fact.text, "event": event})
+        return results
+
+    async def _add_verbatim(self, message: Mapping[str, Any], scope: Mapping[str, str], end: datetime | None) -> Result:
+        """Store a message as one fact, as it is."""
+        scope = {**with_name(scope, message), "role": message["role"]}
+        hit = await self._facts.add(
+            await self._graph(),
+            message["content"],
+            subject=scope.get("actor_id") or next(scope[name] for name in IDS if name in scope),
+            origin=PROGRAM,
+            scope=scope,
+            valid_at=None,
+            invalid_at=end,
+        )
+        return {
+            "id": hit.fact.id,
+            "memory": hit.fact.text,
+            "event": "ADD",
+            "actor_id": scope.get("actor_id"),
+            "role": message["role"],
+        }
+
+    async def _delete_where(self, scope: Mapping[str, str]) -> None:
+        """Delete the memories of this scope, true or not."""
+        conditions = _conditions(scope, True)
+        while page := await self._facts.list(await self._graph(), limit=PAGE, conditions=conditions):
+            await self._facts.delete([hit.fact.id for hit in page])
+
+    async def _find(self, memory_id: str) -> Fact | None:
+        """Return the fact of a memory; None: there is none, it is deleted, or it is in another graph."""
+        try:
+            fact = (await self._facts.get(_as_id(memory_id))).fact
+        except NotFound:
+            return None
+        return fact if fact.expired_at is None and fact.graph_id == await self._graph() else None
+
+    async def _item(self, fact: Fact, score: float | None = None) -> Result:
+        """Return a fact in mem0's shape."""
+        first = fact if fact.seq == fact.first_seq else (await self._facts.history(fact.id)).versions[0]
+        return item(fact, first.created_at, score)
+
+    async def _graph(self) -> Any:
+        """Return the id of the graph."""
+        if self._id is None:
+            self._id = (await self._episodes.open_graph(self._name)).id
+        return self._id
+
+
+def _conditions(scope: Mapping[str, str], show_expired: bool) -> FactConditions:
+    """Return which facts: of this scope, proposed ones too; without `show_expired` those that are not over."""
+    conditions: FactConditions = {"scope": scope, "states": ("active", "proposed", "archived")}
+    if not show_expired:
+        conditions["since"] = datetime.now(UTC)
+    return conditions
+
+
+def _as_id(memory_id: str) -> Any:
+    """Return the id of a memory as the id of a fact."""
+    return str(memory_id)
+
+
+def _no_memory(memory_id: str) -> ValueError:
+    return ValueError(f"there is no memory {memory_id!r:.80}")

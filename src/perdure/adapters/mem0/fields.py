@@ -1,0 +1,112 @@
+"""What callers give, as facts need it: whose a memory is, its metadata, messages, times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from perdure import Fact, InvalidInput
+
+IDS = ("user_id", "agent_id", "run_id")
+METADATA = "metadata"
+"""The name in a fact's scope under which its metadata stand, as JSON."""
+
+
+def scope_of(ids: Mapping[str, Any]) -> dict[str, str]:
+    """Return whose memory it is, without what is None. Raises: ValueError: an empty id, or one with spaces."""
+    scope = {name: str(value).strip() for name, value in ids.items() if value is not None}
+    for name, value in scope.items():
+        if not value or any(character.isspace() for character in value):
+            raise ValueError(f"{name} is {ids[name]!r:.80}: give an id without spaces")
+    return scope
+
+
+def split_filters(
+    filters: Mapping[str, Any] | None, ids: Mapping[str, Any]
+) -> tuple[Mapping[str, str], Mapping[str, Any]]:
+    """Return whose memories, and the other filters.
+
+    Raises: ValueError: no id at all; TypeError: an unknown argument.
+    """
+    if unknown := set(ids) - set(IDS):
+        raise TypeError(f"unexpected argument {sorted(unknown)[0]!r}")
+    both = {**(filters or {}), **{name: value for name, value in ids.items() if value is not None}}
+    if not set(both) & set(IDS):
+        raise ValueError("nothing says whose memories: give filters such as {'user_id': 'ada'}")
+    exact = {name: both[name] for name in IDS if name in both and not _is_open(both[name])}
+    return scope_of(exact), {name: value for name, value in both.items() if name not in exact}
+
+
+def metadata_text(metadata: Mapping[str, Any]) -> str:
+    """Return metadata as a fact's scope holds them. Raises: InvalidInput."""
+    try:
+        return json.dumps(dict(metadata), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"metadata is {metadata!r:.80} ({error!s:.80}): give names with JSON values") from None
+
+
+def as_messages(messages: Any) -> Sequence[Mapping[str, Any]]:
+    """Return messages with `role` and text as `content`; what has neither is left out.
+
+    Raises: ValueError: no text, message or list of messages.
+    """
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": messages}]
+    elif isinstance(messages, Mapping):
+        messages = [messages]
+    if not isinstance(messages, list | tuple) or not all(isinstance(message, Mapping) for message in messages):
+        raise ValueError(f"messages is {messages!r:.80}: give a text, or messages with role and content")
+    texts = [{**message, "content": _text(message.get("content"))} for message in messages if message.get("role")]
+    return [message for message in texts if message["content"].strip()]
+
+
+def with_name(scope: Mapping[str, str], message: Mapping[str, Any]) -> dict[str, str]:
+    """Return the scope of what a message says: a named speaker is its actor."""
+    return {**scope, "actor_id": str(message["name"])} if message.get("name") else dict(scope)
+
+
+def as_time(value: datetime | int | float | str | None) -> datetime | None:
+    """Return a time from epoch seconds, ISO 8601 or a datetime. Raises: ValueError."""
+    if isinstance(value, int | float):
+        return datetime.fromtimestamp(value, UTC)
+    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+
+
+def end_of(day: date | str | None) -> datetime | None:
+    """Return the end of a last day, in UTC. Raises: ValueError: no date."""
+    if day is None:
+        return None
+    try:
+        last = date.fromisoformat(day) if isinstance(day, str) else date(day.year, day.month, day.day)
+    except (ValueError, AttributeError):
+        raise ValueError(f"expiration_date is {day!r:.80}: give a date such as 2030-12-31") from None
+    return datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1)
+
+
+def until(fact: Fact, end: datetime | None) -> Any:
+    """Return the changes that let a fact be true until then, as the service of facts takes them."""
+    if end is not None and fact.valid_at is not None and fact.valid_at > end:
+        return {"invalid_at": end, "valid_at": None}
+    return {"invalid_at": end}
+
+
+def check_top_k(top_k: Any) -> int:
+    """Return how many results are wanted. Raises: ValueError."""
+    if type(top_k) is not int or top_k < 0:
+        raise ValueError(f"top_k is {top_k!r:.80}: give a number from 0")
+    return top_k
+
+
+def _is_open(value: Any) -> bool:
+    """Return whether the value of an id is a condition rather than an id."""
+    return value == "*" or isinstance(value, Mapping | list)
+
+
+def _text(content: Any) -> str:
+    """Return the text of a message's content, which may be a list of parts."""
+    if isinstance(content, list):
+        return "\n".join(str(part["text"]) for part in content if isinstance(part, Mapping) and part.get("text"))
+    return content if isinstance(content, str) else ""

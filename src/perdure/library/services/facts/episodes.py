@@ -1,0 +1,114 @@
+"""The service of episodes: texts that programs give to a graph, such as messages of another system."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from perdure.app import App
+from perdure.core.facts.values import Episode, Fact, Graph, Trust
+from perdure.core.ids import GraphId
+from perdure.domain.facts.graphs import add_episode, create_graph, delete_episodes
+from perdure.engine.facts.extract import extract_texts
+from perdure.library.checks import check_limit, check_text, utc
+from perdure.library.services.facts.facts import with_entities
+from perdure.search.hits import FactHit
+from perdure.storage.tx import Tx
+
+DELETE_ROWS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEpisode:
+    """A text or a JSON document to add.
+
+    Attributes:
+        scope: whose it is: `user_id`, `agent_id`, `run_id`; `actor_id` names the speaker. Its facts have it too.
+        trust: who says it: `user`, or `agent`.
+        occurred_at: when; None: now.
+        extract: whether facts are extracted from it.
+    """
+
+    text: str
+    kind: str = "text"
+    scope: Mapping[str, str] = field(default_factory=dict)
+    trust: Trust = "user"
+    occurred_at: datetime | None = None
+    extract: bool = True
+
+
+class EpisodeService:
+    """The operations on the texts of graphs that no agent has to have."""
+
+    def __init__(self, app: App) -> None:
+        self._ports = app.ports
+
+    async def open_graph(self, name: str) -> Graph:
+        """Return the oldest graph of this name, a new one if there is none. Raises: InvalidInput."""
+        check_text("name", name)
+        ids, at = self._ports.ids, self._ports.clock.now()
+
+        def find_or_create(tx: Tx) -> Graph:
+            return tx.graphs.find_by_name(name) or create_graph(tx, name, ids=ids, at=at)
+
+        return await self._ports.store.write(find_or_create)
+
+    async def add(self, graph_id: GraphId, new: Sequence[NewEpisode]) -> Sequence[FactHit]:
+        """Add episodes, extract what waits in the graph, and return the facts that are new or changed.
+
+        Raises: InvalidInput, ModelError, NotFound.
+        """
+        for one in new:
+            check_text("text", one.text)
+        now = self._ports.clock.now()
+        times = [utc("occurred_at", one.occurred_at) or now for one in new]
+
+        def add(tx: Tx) -> Graph:
+            graph = tx.graphs.get(graph_id)
+            for one, occurred_at in zip(new, times, strict=True):
+                episode = add_episode(
+                    tx,
+                    graph,
+                    one.kind,
+                    one.text,
+                    trust=one.trust,
+                    scope=one.scope,
+                    ids=self._ports.ids,
+                    occurred_at=occurred_at,
+                    at=now,
+                )
+                if not one.extract:
+                    tx.episodes.mark_extracted(graph.id, [episode.seq], at=now)
+            return graph
+
+        graph = await self._ports.store.write(add)
+        facts = await extract_texts(self._ports, graph, None)
+        return await self._ports.store.read(with_entities, graph, facts)
+
+    async def list(
+        self, graph_id: GraphId, scope: Mapping[str, str], *, limit: int = 100, newest_first: bool = False
+    ) -> Sequence[Episode]:
+        """List the episodes of a scope. Raises: InvalidInput, NotFound."""
+        check_limit(limit)
+        return await self._ports.store.read(
+            lambda tx: tx.episodes.list(tx.graphs.get(graph_id).id, scope=scope, newest_first=newest_first, limit=limit)
+        )
+
+    async def delete(self, graph_id: GraphId, scope: Mapping[str, str]) -> Sequence[Fact]:
+        """Delete the episodes of a scope; return the facts that are retracted because nothing else supports them.
+
+        Raises: NotFound.
+        """
+        retracted: list[Fact] = []
+
+        def delete(tx: Tx) -> tuple[int, Sequence[Fact]]:
+            graph = tx.graphs.get(graph_id)
+            episodes = tx.episodes.list(graph_id, scope=scope, limit=DELETE_ROWS)
+            return len(episodes), delete_episodes(tx, graph, episodes, at=self._ports.clock.now())
+
+        count = DELETE_ROWS
+        while count == DELETE_ROWS:
+            count, facts = await self._ports.store.write(delete)
+            retracted += facts
+        return retracted
