@@ -389,6 +389,9 @@ class FactContract(Contract):
                 assert tx.facts.sources(graph.id, [1, 2, 3]) == {1: [1, 2], 2: [2], 3: []}
                 assert tx.facts.list_by_episodes(graph.id, [2]) == [one, other]
                 assert tx.facts.list_by_episodes(graph.id, [1, 3]) == [one]
+                tx.facts.expire(graph.id, [one.seq], at=LATER)
+                assert tx.facts.list_by_episodes(graph.id, [1, 2]) == [other]
+                assert [tx.facts.first_seqs(graph.id, seq) for seq in (2, 3)] == [[1, 2], []]
                 assert tx.facts.remove_sources(graph.id, [2, 3]) == [2]
                 assert tx.facts.remove_sources(graph.id, [2]) == []
                 assert tx.facts.sources(graph.id, [1, 2]) == {1: [1], 2: []}

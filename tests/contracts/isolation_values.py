@@ -84,7 +84,14 @@ PLAIN: Mapping[str, Any] = {
     **{"items": [CorrectionItem(kind="block", id="block-x", before="0")]},
     **{"waiting_input": "stolen", "first_char": 0, "chars": 250_000},
     **{"community_seq": 1, "dropped": {"stolen": 1}, "episode_seqs": [1], "first_seqs": [1, 2], "names": ["Ada"]},
-    **{"refs": ["x"], "sources": [(2, 1)], "text_seqs": [0, 1], "text_seq": 0, "message_seqs": [0, 1]},
+    **{
+        "refs": ["x"],
+        "sources": [(2, 1)],
+        "text_seqs": [0, 1],
+        "text_seq": 0,
+        "episode_seq": 1,
+        "message_seqs": [0, 1],
+    },
 }
 """Parameters that are nobody's: the same for every verb."""
 

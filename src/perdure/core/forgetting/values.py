@@ -174,7 +174,7 @@ class CorrectionItem:
         id: of the thing; of a summary its conversation and number, `0:3`; of a part of a file also its number; of facts
             their graph.
         before: what undoing needs: of a block the version before, of a message its parts, of a passage its fields, of a
-            summary and a part of a file its text, of facts their ids.
+            summary and a part of a file its text, of facts their ids and an episode that supported them.
         after: the checksum of what the thing held after the correction; None: it was deleted.
     """
 

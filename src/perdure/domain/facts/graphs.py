@@ -207,13 +207,17 @@ def restore_fact(tx: Tx, graph: Graph, fact_id: FactId, *, origin: Mapping[str, 
 
 
 def delete_episodes(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: datetime) -> Sequence[Fact]:
-    """Delete episodes, and retract the facts that have no other support; return these facts."""
+    """Delete episodes, and retract the facts that have no other support; return these facts. A fact that a person has
+    added, changed or restored has the person's."""
     seqs = [episode.seq for episode in episodes]
-    alone = tx.facts.remove_sources(graph.id, seqs)
-    believed = [fact for fact in tx.facts.list_by_firsts(graph.id, alone) if fact.expired_at is None]
-    delete_facts(tx, graph, believed, at=at)
+    alone = tx.facts.list_by_firsts(graph.id, tx.facts.remove_sources(graph.id, seqs))
     tx.episodes.delete(graph.id, seqs)
-    return believed
+    return delete_facts(tx, graph, [fact for fact in alone if not _is_of_person(tx, fact)], at=at)
+
+
+def _is_of_person(tx: Tx, fact: Fact) -> bool:
+    """Return whether a person wrote one of a fact's versions."""
+    return any(version.origin.get("type") == "person" for version in tx.facts.versions(fact.id))
 
 
 def add_episode(

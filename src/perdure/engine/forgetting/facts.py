@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 
-from perdure.core.facts.values import FACT_STATES, Fact, FactFilter, Graph
+from perdure.core.facts.values import FACT_STATES, Episode, Fact, FactFilter, Graph
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem, Key
 from perdure.core.ids import AgentId, ArchiveId, FactId, GraphId
@@ -27,17 +27,49 @@ def forget_facts(tx: Tx, graph: Graph, text_seq: int, *, at: datetime) -> Correc
     deleted = delete_facts(tx, graph, believed_facts(tx, graph, text_seq), at=at)
     if not deleted:
         return None
-    return CorrectionItem(kind="fact", id=graph.id, before=json.dumps([fact.id for fact in deleted]))
+    return _facts_item(graph, deleted)
+
+
+def forget_episodes(tx: Tx, agent_id: AgentId, message_seq: int, *, at: datetime) -> Sequence[CorrectionItem]:
+    """Delete the episodes of a message, and what is known from them alone; return what undoing that needs."""
+    items = []
+    for episode in tx.episodes.list_by_messages(agent_id, [message_seq]):
+        graph = tx.graphs.get(episode.graph_id)
+        first_seqs = tx.facts.first_seqs(graph.id, episode.seq)
+        retracted = delete_episodes(tx, graph, [episode], at=at)
+        items.append(_facts_item(graph, retracted, episode, first_seqs))
+    return items
 
 
 def restore_facts(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
-    """Believe forgotten facts again; return why some are not."""
-    graph = tx.graphs.get(GraphId(item.id))
-    for id_ in json.loads(item.before):
-        if tx.facts.get(FactId(id_)).expired_at is None:
-            return f"{id_} was changed again"
-        restore_fact(tx, graph, FactId(id_), origin={"type": "person"}, at=at)
-    return ""
+    """Believe forgotten facts again, with the episode that supported them; return why some are not."""
+    graph, before, problem = tx.graphs.get(GraphId(item.id)), json.loads(item.before), ""
+    for id_ in before["facts"]:
+        fact = tx.facts.get(FactId(id_))
+        if fact.expired_at is None:
+            problem = f"{id_} was changed again"
+        else:
+            restore_fact(tx, graph, fact.id, origin=fact.origin, at=at)
+    if before["episode"] is not None:
+        times = {name: datetime.fromisoformat(before["episode"][name]) for name in _TIMES if before["episode"][name]}
+        (episode,) = tx.episodes.add([Episode(**{**before["episode"], **times})])
+        tx.facts.add_sources(graph.id, [(first_seq, episode.seq) for first_seq in before["first_seqs"]])
+    return problem
+
+
+_TIMES = ("occurred_at", "created_at", "extracted_at")
+
+
+def _facts_item(
+    graph: Graph, facts: Sequence[Fact], episode: Episode | None = None, first_seqs: Sequence[int] = ()
+) -> CorrectionItem:
+    """Return what believing facts again needs, and the support of an episode that was deleted with them."""
+    before = {
+        "facts": [fact.id for fact in facts],
+        "episode": None if episode is None else asdict(episode),
+        "first_seqs": list(first_seqs),
+    }
+    return CorrectionItem(kind="fact", id=graph.id, before=json.dumps(before, default=datetime.isoformat))
 
 
 def erase_texts(

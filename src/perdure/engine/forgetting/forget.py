@@ -25,7 +25,7 @@ from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, MessageId, Pas
 from perdure.core.messages import Message, Part, parts_from_json, parts_to_json
 from perdure.core.passages import Passage
 from perdure.engine.conversations.edit import count_anew
-from perdure.engine.forgetting.facts import forget_facts, restore_facts
+from perdure.engine.forgetting.facts import forget_episodes, forget_facts, restore_facts
 from perdure.engine.forgetting.find import Spot, resolve_text, scan
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.system_messages import renew_system_message
@@ -82,6 +82,8 @@ def _forget_step(
         item = _forget_spot(tx, spot, redactor, inputs, author=author)
         if item is not None:
             done.append(item)
+            if item.kind == "message":
+                done += forget_episodes(tx, AgentId(spot.owner_id), int(spot.key[0]), at=inputs.now)
     if done:
         correction = record(tx, agent_id, "forget", redactor.text, done, at=inputs.now, correction=correction)
         tx.mentions.revise_settings(agent_id)

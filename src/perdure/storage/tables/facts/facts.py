@@ -248,6 +248,16 @@ class Facts(Table):
             by_fact[fact].append(episode)
         return by_fact
 
+    def first_seqs(self, graph_id: GraphId, episode_seq: int) -> Sequence[int]:
+        """The first numbers of the facts that an episode supports, believed or not, in order."""
+        rows = self._rows(
+            f"SELECT first_seq FROM fact_sources{self._db.by_index('fact_sources_by_episode')}"
+            f" WHERE graph_id = :graph_id AND {OWN_GRAPH} AND episode_seq = :episode_seq ORDER BY first_seq",
+            graph_id=graph_id,
+            episode_seq=episode_seq,
+        )
+        return [row[0] for row in rows]
+
     def list_by_episodes(self, graph_id: GraphId, episode_seqs: Sequence[int]) -> Sequence[Fact]:
         """The believed versions of the facts that these episodes support, in order of number."""
         condition, params = self._db.in_numbers("s.episode_seq", "seqs", episode_seqs)

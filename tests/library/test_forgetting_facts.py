@@ -1,0 +1,72 @@
+"""Forgetting a text that facts hold, or that facts come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure import Agent, Perdure
+from tests.library.test_forgetting import bytes_left
+from tests.support.library import open_sync
+
+SECRET = "Zorblatt Quintessa"
+SAID = f"My name is Ada. I live in Turin. I like {SECRET}."
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[tuple[Agent, Perdure, Path]]:
+    path = tmp_path / "agents.db"
+    with open_sync(path) as perdure:
+        agent = perdure.create_agent("ada")
+        agent.send(SAID)
+        agent.send("I work at Acme.")
+        agent.facts.extract()
+        agent.facts.add(f"{SECRET} is a cheese.")
+        agent.facts.ingest(f"{SECRET} is in the cellar.")
+        agent.facts.add_rule(f"the price of {SECRET}")
+        yield agent, perdure, path
+
+
+def known(agent: Agent) -> set[str]:
+    return {hit.fact.text for hit in agent.facts.list()}
+
+
+def test_forgotten_facts_come_back_with_their_sources(agent: tuple[Agent, Perdure, Path]) -> None:
+    """Those that hold the text, and those that only its messages support."""
+    ada, _, _ = agent
+    before, found = known(ada), [hit.fact.text for hit in ada.facts.search("cheese")]
+    sources = {hit.fact.id: [one.ref for one in ada.facts.history(hit.fact.id).sources] for hit in ada.facts.list()}
+    assert any(SECRET in text for text in before)
+    assert any("Turin" in text for text in before)
+
+    result = ada.forget(SECRET)
+
+    assert result.counts["fact"] >= 2
+    assert all("Acme" in text for text in known(ada))
+    assert "fact" not in ada.find_mentions(SECRET).counts
+
+    undone = ada.undo()
+
+    assert undone.conflicts == []
+    assert known(ada) == before
+    assert [hit.fact.text for hit in ada.facts.search("cheese")] == found
+    after = {hit.fact.id: [one.ref for one in ada.facts.history(hit.fact.id).sources] for hit in ada.facts.list()}
+    assert after == sources
+
+
+def test_an_erased_text_is_in_no_fact_and_entity(agent: tuple[Agent, Perdure, Path]) -> None:
+    """Nor in rules, texts that were given and names; what only its message supports is not known any more."""
+    ada, _, path = agent
+    assert bytes_left(path)
+
+    ada.forget(SECRET, erase=True)
+
+    assert ada.find_mentions(SECRET).counts == {}
+    assert bytes_left(path) == []
+    assert all("Acme" in text for text in known(ada))
+    assert ada.facts.search("cheese") == []
+    assert ada.facts.rules()[0].text == "the price of [redacted]"
+    again = ada.facts.add(f"{SECRET} is a cheese.")
+    assert ada.facts.get(again.fact.id).fact.text == f"{SECRET} is a cheese."
