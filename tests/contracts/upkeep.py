@@ -33,6 +33,19 @@ def faults_of(tx: Tx, *, limit: int = 3, repair: bool = False) -> list[Fault]:
 
 
 class UpkeepContract(Contract):
+    async def test_the_mark_changes_with_each_commit(self) -> None:
+        """Of this handle and of another one; it stays while nothing is written."""
+        async with self.open_store() as store, self.open_store() as other:
+            before = await store.mark()
+            assert await store.mark() == before
+            for writer in (store, other):
+                await writer.write(self.add_agent)
+                after = await store.mark()
+                assert after != before
+                before = after
+            assert await store.mark() == before
+            assert store.place and store.place == other.place
+
     async def test_what_was_written_has_checksums_that_agree(self) -> None:
         """Of messages, their revisions and tombstones, passages that were changed, and each version of a block, a few
         at a time."""

@@ -11,7 +11,16 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from perdure.core.errors import StoreClosed
 from perdure.core.ids import DEFAULT_ORG, OrgId
-from perdure.storage.database.sqlite import Outcome, SqliteDatabase, connect, run_unit, scrub, store_error, upgrade
+from perdure.storage.database.sqlite import (
+    Outcome,
+    SqliteDatabase,
+    backup,
+    connect,
+    run_unit,
+    scrub,
+    store_error,
+    upgrade,
+)
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 
@@ -59,6 +68,10 @@ class InlineStore:
         self._write_lock = asyncio.Lock()
         self._open = True
 
+    @property
+    def place(self) -> str:
+        return str(self._path)
+
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         await self._fault("read")
         if self._reader is self._connection:
@@ -83,6 +96,16 @@ class InlineStore:
         async with self._write_lock:
             self._check_open()
             scrub(self._connection, self._path)
+
+    async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        async with self._write_lock:
+            self._check_open()
+            backup(self._reader, path, progress)
+
+    async def mark(self) -> str:
+        self._check_open()
+        others = self._reader.execute("PRAGMA data_version").fetchone()[0]
+        return f"{others} {self._connection.total_changes}"
 
     def crash(self) -> None:
         """Close without commit, as a killed process does."""

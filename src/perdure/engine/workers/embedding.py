@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from perdure.core.errors import (
@@ -84,6 +85,10 @@ class WatchedStore:
     def __init__(self, store: Store, model: str, on_queued: Callable[[], None]) -> None:
         self._store, self._model, self._on_queued = store, model, on_queued
 
+    @property
+    def place(self) -> str:
+        return self._store.place
+
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._store.read(unit, *args, **kwargs)
 
@@ -105,6 +110,12 @@ class WatchedStore:
 
     async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         await self._store.scrub(progress)
+
+    async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        await self._store.backup(path, progress)
+
+    async def mark(self) -> str:
+        return await self._store.mark()
 
     async def close(self) -> None:
         await self._store.close()

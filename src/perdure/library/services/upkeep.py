@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from perdure.app import App
@@ -59,6 +60,25 @@ class UpkeepService:
 
     def __init__(self, app: App) -> None:
         self._app, self._store = app, app.store
+
+    @property
+    def place(self) -> str:
+        """Where the data is, for people: the path of the file, or which PostgreSQL database."""
+        return self._store.place
+
+    async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        """Copy the store as it is now to a new file; agents work on meanwhile.
+
+        Args:
+            progress: takes how many pages of the file are copied, and how many there are; called in another thread.
+        Raises: InvalidInput: the store is on PostgreSQL, or the file can't be a new one; StoreError. Then there is no
+            file.
+        """
+        await self._store.backup(path, progress)
+
+    async def mark(self) -> str:
+        """A text that changes with everything that is stored, by this process or another; cheap to read."""
+        return await self._store.mark()
 
     async def find_damage(self) -> Sequence[str]:
         """The damage that the database finds in its own file; if there is any, nothing in the file can be trusted."""

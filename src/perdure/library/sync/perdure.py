@@ -105,6 +105,14 @@ class Perdure:
         """The store's file; None when it is no file of ours: PostgreSQL, or a stand-in."""
         return self._inner.path
 
+    def backup(self, path: str | Path) -> None:
+        """Copy the store as it is now to a new file, which opens like any store; agents work on meanwhile.
+
+        Raises: InvalidInput: the store is on PostgreSQL, whose tool is `pg_dump`, or the file can't be a new one;
+            StoreError. Then there is no file.
+        """
+        self._portal.run(self._inner.backup(path))
+
     @property
     def blocks(self) -> Blocks:
         """All blocks of the store."""

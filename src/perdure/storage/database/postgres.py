@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from perdure.core.errors import (
+    InvalidInput,
     PerdureError,
     StoreBusy,
     StoreClosed,
@@ -223,6 +226,11 @@ class PostgresStore:
 
         return cls(await asyncio.get_running_loop().run_in_executor(None, prepare), org_id, limits)
 
+    @property
+    def place(self) -> str:
+        found = psycopg.conninfo.conninfo_to_dict(str(self._pool.conninfo))
+        return f"the PostgreSQL database {found.get('dbname', '')!r} on {found.get('host', 'this machine')}"
+
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._in_thread(lambda: self._run(lambda tx: unit(tx, *args, **kwargs), snapshot=True))
 
@@ -231,24 +239,23 @@ class PostgresStore:
 
     # The server's own log and backups keep what was removed until they are recycled.
     async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
-        def run(statement: psycopg.sql.SQL | psycopg.sql.Composed) -> list[tuple[Any, ...]]:
-            try:
-                with self._pool.connection() as connection:
-                    connection.autocommit = True
-                    try:
-                        cursor = connection.execute(statement)
-                        return cursor.fetchall() if cursor.description else []
-                    finally:
-                        connection.autocommit = False
-            except psycopg.Error as error:
-                raise _store_error(error) from error
-
         names = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
-        tables = await self._in_thread(lambda: run(psycopg.sql.SQL(names)))
+        tables = await self._in_thread(lambda: self._execute(psycopg.sql.SQL(names)))
         for done, (table,) in enumerate(tables):
             progress(done, len(tables))
             vacuum = psycopg.sql.SQL("VACUUM FULL {}").format(psycopg.sql.Identifier(table))
-            await self._in_thread(functools.partial(run, vacuum))
+            await self._in_thread(functools.partial(self._execute, vacuum))
+
+    async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        raise InvalidInput(
+            f"the store is {self.place}: make its backup with PostgreSQL's own tool, such as"
+            f" `pg_dump --format=custom --file={shlex.quote(str(path))} DATABASE`"
+        )
+
+    async def mark(self) -> str:
+        # The transactions that have ended and those that are open, of the whole server.
+        snapshot = psycopg.sql.SQL("SELECT pg_current_snapshot()::text")
+        return str((await self._in_thread(lambda: self._execute(snapshot)))[0][0])
 
     async def close(self) -> None:
         if self._closed:
@@ -261,6 +268,19 @@ class PostgresStore:
         if self._closed:
             raise StoreClosed
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _execute(self, statement: psycopg.sql.SQL | psycopg.sql.Composed) -> list[tuple[Any, ...]]:
+        """The rows of a statement outside a transaction."""
+        try:
+            with self._pool.connection() as connection:
+                connection.autocommit = True
+                try:
+                    cursor = connection.execute(statement)
+                    return cursor.fetchall() if cursor.description else []
+                finally:
+                    connection.autocommit = False
+        except psycopg.Error as error:
+            raise _store_error(error) from error
 
     def _run(self, unit: Callable[[Tx], T], *, snapshot: bool) -> T:
         # A unit depends on its transaction only, so one that lost a deadlock or a race is run again.

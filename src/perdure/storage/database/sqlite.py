@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
+import os
 import re
 import sqlite3
 import time
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 APPLICATION_ID = 0x50455244  # "PERD", so that other programs and we ourselves can tell the file
+BACKUP_PAGES = 1_000
+"""How much of a backup is copied between two reports of its progress: 4 MB."""
 BUSY_TIMEOUT_S = 5.0
 LIMIT_SLACK_BYTES = 1 << 20
 """The bytes that one commit may need beyond the present size of a file."""
@@ -255,6 +259,38 @@ def scrub(connection: sqlite3.Connection, path: Path) -> None:
     except sqlite3.Error as error:
         raise store_error(error, path) from error
     raise StoreBusy(f"the log of {path} can't be emptied while another process reads it: end that, then try again")
+
+
+def backup(source: sqlite3.Connection, path: Path, progress: Callable[[int, int], None]) -> None:
+    """Copy the database of a connection, which nobody else uses meanwhile, to a new file.
+
+    Args:
+        progress: takes how many pages are copied, and how many there are; its own error ends the copy.
+    Raises: InvalidInput: the file exists; StoreError. On an error there is no file.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # private to the user
+    except FileExistsError as error:
+        raise InvalidInput(f"{path} exists: name a new file") from error
+    except OSError as error:
+        raise InvalidInput(f"{path} can't be written ({error.strerror}): name a file of a folder of yours") from error
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as target:
+            # One snapshot for all steps: SQLite begins a copy anew when somebody writes between two of them.
+            source.execute("BEGIN")
+            try:
+                source.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+                source.backup(
+                    target, pages=BACKUP_PAGES, progress=lambda _, left, total: progress(total - left, total), sleep=0
+                )
+            finally:
+                source.execute("COMMIT")
+    except BaseException as error:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+        if isinstance(error, sqlite3.Error):
+            raise store_error(error, path) from error
+        raise
 
 
 def scrub_progress(path: Path) -> tuple[int, int]:

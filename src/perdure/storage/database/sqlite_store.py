@@ -25,6 +25,7 @@ from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.sqlite import (
     Outcome,
     SqliteDatabase,
+    backup,
     connect,
     run_unit,
     scrub,
@@ -77,6 +78,7 @@ class SqliteStore:
         self._broken: StoreError | None = None
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
+        self._watcher: sqlite3.Connection | None = None
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-read")
         self._thread = threading.Thread(target=self._write_jobs, name="perdure-write", daemon=True)
         self._thread.start()
@@ -114,6 +116,10 @@ class SqliteStore:
             raise
         return cls(path, connection, org_id, limits)
 
+    @property
+    def place(self) -> str:
+        return str(self._path)
+
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         if self._closed:
             raise StoreClosed
@@ -145,6 +151,38 @@ class SqliteStore:
             progress(*scrub_progress(self._path))
         ending.result()
 
+    async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        if self._closed:
+            raise StoreClosed
+
+        stopped = threading.Event()
+
+        def report(done: int, total: int) -> None:
+            if stopped.is_set():
+                raise StoreClosed
+            progress(done, total)
+
+        def copy() -> None:
+            # A connection and a thread of its own: inside the writer's transaction the copy would wait for itself.
+            with contextlib.closing(connect(self._path, read_only=True)) as source:
+                backup(source, path, report)
+
+        copying = asyncio.get_running_loop().run_in_executor(None, copy)
+        try:
+            await asyncio.shield(copying)
+        except asyncio.CancelledError:
+            stopped.set()
+            await asyncio.wait({copying})
+            raise
+
+    async def mark(self) -> str:
+        if self._closed:
+            raise StoreClosed
+        if self._watcher is None:
+            self._watcher = connect(self._path, read_only=True)
+        # Reads a number that lies in shared memory: 10 µs, so it needs no thread.
+        return str(self._watcher.execute("PRAGMA data_version").fetchone()[0])
+
     async def close(self) -> None:
         """Finish all accepted units, then close. Closing twice is not an error."""
         if self._closed:
@@ -153,7 +191,7 @@ class SqliteStore:
         self._jobs.put(None)
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
         self._pool.shutdown(wait=True)
-        for connection in self._readers:
+        for connection in (*self._readers, *((self._watcher,) if self._watcher else ())):
             connection.close()
         self._writer.close()
 

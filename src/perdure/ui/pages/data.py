@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import BinaryIO
 
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -17,6 +19,7 @@ from perdure.domain.files.folders import FolderChanges
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.transfer import check_lines
+from perdure.ui.backup import Backup
 from perdure.ui.render import HEADERS, Data, Notice, Pages, field_of, form_of
 
 FOLDERS_MAX, FILES_MAX, ARCHIVES_MAX = 100, 100, 100
@@ -33,7 +36,7 @@ async def data(request: Request, library: AsyncPerdure) -> Data:
     page = Page(FILES_MAX, ascending=False, after=query.get("after"))
     files = [] if opened is None else await services.files.list(FolderId(opened), page)
     archives = await services.archives.list(Page(ARCHIVES_MAX, ascending=False))
-    path = library.app.settings.store_path
+    path = library.path
     return {
         "title": "Data",
         "folders": [{"id": one.id, "name": one.name, "files": one.file_count} for one in folders],
@@ -53,7 +56,12 @@ async def data(request: Request, library: AsyncPerdure) -> Data:
         ],
         "after": files[-1].file.id if len(files) == FILES_MAX else None,
         "archives": [{"id": one.id, "name": one.name, "at": one.created_at} for one in archives],
-        "store": {"path": str(path), "bytes": path.stat().st_size if path.exists() else None},
+        "store": {
+            "place": services.upkeep.place,
+            "is_file": path is not None,
+            "bytes": None if path is None else path.stat().st_size,
+        },
+        "backup": Backup.of(request).shape(),
     }
 
 
@@ -91,6 +99,31 @@ async def delete_folder(request: Request, library: AsyncPerdure) -> Notice:
     """Delete a folder with its files."""
     await library.services.folders.delete(FolderId(request.path_params["folder_id"]))
     return Notice("The folder was deleted with its files.", location="/data")
+
+
+@pages.post("/data/backup", shows=data)
+async def make_backup(request: Request, library: AsyncPerdure) -> Notice:
+    """Begin a backup; a small one is ready with the answer."""
+    backup = Backup.of(request)
+    await backup.begin(library, request.app.state.streams)
+    return Notice("The backup is ready to download." if backup.file is not None else "The backup is being made.")
+
+
+async def download_backup(request: Request) -> Response:
+    """The backup that is ready. It is gone after one download."""
+    backup = Backup.of(request)
+    if backup.file is None:
+        raise HTTPException(404)
+    size, name = backup.shape()["bytes"], f"perdure-{datetime.now(UTC):%Y-%m-%d-%H%M}.db"
+    headers = {
+        **HEADERS,
+        "content-disposition": f'attachment; filename="{name}"',
+        "content-length": str(size),
+    }
+    return StreamingResponse(backup.read(), media_type="application/vnd.sqlite3", headers=headers)
+
+
+pages.add("/data/backup", download_backup)
 
 
 @pages.post("/data/archives", shows=data)

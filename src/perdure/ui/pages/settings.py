@@ -48,5 +48,5 @@ async def settings(request: Request, library: AsyncPerdure) -> Data:
         "version": VERSION,
         "key_needed": request.app.state.sessions.needed,
         "rows": sorted(rows, key=lambda row: not row["is_set"]),
-        "store": str(current.store_path),
+        "store": library.services.upkeep.place,
     }
