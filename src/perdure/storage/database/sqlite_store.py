@@ -79,6 +79,7 @@ class SqliteStore:
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
         self._watcher: sqlite3.Connection | None = None
+        self._watching = threading.Lock()
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-read")
         self._thread = threading.Thread(target=self._write_jobs, name="perdure-write", daemon=True)
         self._thread.start()
@@ -178,10 +179,7 @@ class SqliteStore:
     async def mark(self) -> str:
         if self._closed:
             raise StoreClosed
-        if self._watcher is None:
-            self._watcher = connect(self._path, read_only=True)
-        # Reads a number that lies in shared memory: 10 µs, so it needs no thread.
-        return str(self._watcher.execute("PRAGMA data_version").fetchone()[0])
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._load_mark)
 
     async def close(self) -> None:
         """Finish all accepted units, then close. Closing twice is not an error."""
@@ -194,6 +192,16 @@ class SqliteStore:
         for connection in (*self._readers, *((self._watcher,) if self._watcher else ())):
             connection.close()
         self._writer.close()
+
+    def _load_mark(self) -> str:
+        # The number counts what other connections have committed, so always the same connection reads it.
+        with self._watching:
+            if self._watcher is None:
+                self._watcher = connect(self._path, read_only=True)
+            try:
+                return str(self._watcher.execute("PRAGMA data_version").fetchone()[0])
+            except sqlite3.Error as error:
+                raise store_error(error, self._path) from error
 
     def _read(self, unit: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> T:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -25,10 +25,14 @@ EVERY_S, STREAM_S = 1.0, 600.0
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What pages show: the newest runs with their status, and each block and archive of an agent with its version."""
+    """What pages show: the newest runs with their status, and each block and archive of an agent with its version.
+
+    `mark` is the store's mark from before they were read. While it stays, nothing else needs to be read again.
+    """
 
     runs: Sequence[tuple[str, ...]] = ()
     memory: Sequence[tuple[str, int]] = ()
+    mark: str = field(default="", compare=False)
 
 
 pages = Pages()
@@ -77,7 +81,8 @@ async def _changed(library: AsyncPerdure, agent_id: AgentId | None, before: Stat
     state = before
     while state == before and clock() < until:
         await asyncio.sleep(EVERY_S)
-        state = await _load(library, agent_id)
+        if await library.services.upkeep.mark() != state.mark:
+            state = await _load(library, agent_id)
     return state
 
 
@@ -85,13 +90,15 @@ async def _load(library: AsyncPerdure, agent_id: AgentId | None) -> State:
     """What there is now: short reads at any size of the store."""
     services = library.services
     try:
+        mark = await services.upkeep.mark()
         where = RunFilter(agent_ids=() if agent_id is None else (agent_id,))
         runs = await services.runs.list(where, Page(RUNS_MAX, ascending=False))
         blocks = [] if agent_id is None else await services.blocks.list_of_agent(agent_id)
         archives = [] if agent_id is None else await services.archives.list_of_agent(agent_id)
     except (NotFound, StoreError):
-        return State()
+        return State()  # read again with the next look
     return State(
         runs=[(run.id, run.status, run.stop_reason or "") for run in runs],
         memory=[*((one.id, one.version) for one in blocks), *((one.id, one.version) for one in archives)],
+        mark=mark,
     )
