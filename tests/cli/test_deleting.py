@@ -104,6 +104,7 @@ DELETIONS = {
     "folder delete": (("docs",), "Deleted folder 'docs' with 0 files. This can't be undone; `perdure file upload`"),
     "archive delete": (("house",), "Deleted archive 'house' with 1 passage. This can't be undone."),
     "forget": (("ann", "under the pot"), "`perdure undo ann 1` brings it back."),
+    "fact forget": (("{fact}",), "brings it back."),
     "conversation delete": (("1", "ann"), "Deleted conversation 1 of agent 'ann'. This can't be undone; memory blocks"),
     "agent reset": (("ann",), "This can't be undone; `perdure chat ann` begins anew."),
     "agent delete": (("ann",), "Deleted agent 'ann'. This can't be undone; its memory blocks"),
@@ -113,6 +114,13 @@ DELETIONS = {
 NEXT_STEPS = {
     "agent list": "perdure chat NAME",
     "archive list": "perdure archive export NAME",
+    "fact list ann": "perdure fact edit ID TEXT",
+    "fact show {fact}": "perdure fact edit",
+    "fact history {fact}": "perdure fact edit",
+    "fact entities": "perdure fact list --entity NAME",
+    "fact rules": "perdure fact rule TEXT",
+    "fact pause ann": "perdure fact resume ann",
+    "fact resume ann": "perdure fact list ann",
     "conversation list ann": "perdure chat ann --conversation NUMBER",
     "file list docs": "perdure folder attach docs AGENT",
     "folder list": "perdure file list FOLDER",
@@ -137,12 +145,13 @@ def test_whatever_takes_away_asks_first_and_says_how_to_undo_it(tmp_path: Path) 
     tree = {name: root.get_command(None, name) for name in root.list_commands(None)}
     names = [*tree, *(f"{noun} {verb}" for noun, group in tree.items() for verb in getattr(group, "commands", ()))]
     assert {name for name in names if name.split()[-1] in ("delete", "remove", "reset", "forget")} == set(DELETIONS)
-    _store_one_of_each(tmp_path)
+    fact = _store_one_of_each(tmp_path)
 
     for line, command in NEXT_STEPS.items():
-        shown = run_inside(tmp_path, *line.split())
+        shown = run_inside(tmp_path, *line.format(fact=fact).split())
         assert (shown.returncode, f"`{command}" in shown.stderr) == (0, True), (line, shown.stderr)
     for name, (arguments, words) in DELETIONS.items():
+        arguments = tuple(one.format(fact=fact) for one in arguments)
         unasked = run_inside(tmp_path, *name.split(), *arguments)
         assert (unasked.returncode, "nothing was changed" in unasked.stderr) == (1, True), (name, unasked.stderr)
         assert re.search(r"Pass --yes to (delete|forget|reset) the .+ without a prompt", unasked.stderr), name
@@ -150,8 +159,8 @@ def test_whatever_takes_away_asks_first_and_says_how_to_undo_it(tmp_path: Path) 
         assert (done.returncode, words in done.stderr) == (0, True), (name, done.stderr)
 
 
-def _store_one_of_each(home: Path) -> None:
-    """Store one of each thing that a command deletes."""
+def _store_one_of_each(home: Path) -> str:
+    """Store one of each thing that a command deletes; return the id of the fact."""
     with open_sync(home / "perdure.db") as store:
         ann = store.create_agent("ann", human="The key is under the pot.")
         ann.new_conversation()
@@ -163,3 +172,4 @@ def _store_one_of_each(home: Path) -> None:
         listing = home / "listing.json"
         listing.write_text(json.dumps([{"name": "good", "inputSchema": {"type": "object"}}]))
         store.mcp.add("raw", command=sys.executable, args=("-P", mcp_raw_server.__file__, str(listing)))
+        return str(ann.facts.add("Ada likes tea.").fact.id)

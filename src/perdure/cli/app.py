@@ -15,7 +15,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="PERDURE_HOME names the data folder, PERDURE_MODEL the default model; without it, doctor tells which.",
+    epilog="PERDURE_HOME names the data folder, PERDURE_MODEL the default model.",
 )
 
 Message = Annotated[str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send one message and exit.")]
@@ -48,7 +48,7 @@ def root(
     as_json: ChatJson = False,
     model: NewModel = None,
 ) -> None:
-    """Agents that remember. Without a command: chat with the agent used last; the first time, create one.
+    """Agents that remember. Without a command: chat with the agent used last.
 
     `perdure "TEXT"` sends one message. When stdin is no terminal, each of its lines is a message.
     """
@@ -136,7 +136,7 @@ def search(
 @command(app, "why.why")
 def why(
     of: Annotated[
-        str, typer.Argument(metavar="ID", help="Of a run, step, message, passage or block, or words of a memory.")
+        str, typer.Argument(metavar="ID", help="Of a run, step, message, passage, block or fact, or words of a memory.")
     ],
     agent: MemoryOwner = None,
     as_json: AsJson = False,

@@ -16,6 +16,11 @@ from perdure.cli.old_forms import new_form
 NOUNS: Mapping[str, tuple[str, str]] = {
     "agent": ("agents", "Create, list, update, reset, cancel or delete agents."),
     "memory": ("agents", "List, show or restore memory blocks, or show their history."),
+    "fact": (
+        "facts",
+        "List, search, show, add, edit, forget, restore or accept facts; their"
+        " history and entities; pause, resume, rules.",
+    ),
     "conversation": ("agents", "List, rename, delete or import conversations."),
     "approval": ("agents", "List, approve or deny the tool calls that wait."),
     "run": ("agents", "List, show, cancel, replay, fork or export runs."),
@@ -30,6 +35,8 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     "store": ("archives", "Verify or reindex the store."),
 }
 """Noun -> (module of `nouns` that declares its verbs, help)."""
+
+ALIASES = {"facts": "fact"}
 
 
 def is_word(text: str) -> bool:
@@ -52,6 +59,7 @@ class Root(TyperGroup):
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        args = [ALIASES.get(args[0], args[0]), *args[1:]]
         if (renamed := new_form(args)) is not None:
             args = renamed
             if not ctx.resilient_parsing:  # not while a shell completes

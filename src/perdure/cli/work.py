@@ -24,6 +24,7 @@ MAKERS = {
     "tool": ": `perdure tool add FILE.py` makes one",
     "secret": ": `perdure secret set NAME` makes one",
     "folder": ": `perdure file upload PATH --folder NAME` makes one",
+    "fact": ": facts are extracted from what is said, or `perdure fact add TEXT` adds one",
     "MCP server": ": `perdure mcp add NAME --url URL` registers one",
 }
 """Kind -> what makes the first one."""

@@ -10,6 +10,7 @@ from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts, Trust
 from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile
 from perdure.core.ids import AgentId, EntityId, FactId
 from perdure.domain.facts.graphs import FactFields
+from perdure.library.paging import Page
 from perdure.library.services import Services
 from perdure.library.services.facts.facts import FactConditions, FactHistory
 from perdure.library.services.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS
@@ -32,7 +33,8 @@ class AsyncFacts:
                 `relations`, `types`, `min_rating`, `states`, `trust`, `scope`.
         Raises: InvalidInput: a time without a zone, a limit below 1 or above 10,000; NotFound: an unknown entity.
         """
-        return await self._services.facts.list(self._agent_id, limit=limit, after=after, conditions=conditions)
+        page = Page(limit, ascending=False, after=after)
+        return await self._services.facts.list(self._agent_id, page, conditions=conditions)
 
     async def search(
         self, text: str, *, limit: int = 10, explain: bool = False, **conditions: Unpack[FactConditions]
@@ -55,9 +57,32 @@ class AsyncFacts:
         """All versions of a fact, oldest first, and the messages and texts that it comes from. Raises: NotFound."""
         return await self._services.facts.history(fact_id)
 
-    async def add(self, text: str, *, subject: str = "", relation: str = "REMEMBERS", object: str = "") -> FactHit:
-        """Add a fact as a sentence; without a subject it is about the user. Raises: InvalidInput."""
-        return await self._services.facts.add(self._agent_id, text, subject=subject, relation=relation, object_=object)
+    async def add(
+        self,
+        text: str,
+        *,
+        subject: str = "",
+        relation: str = "REMEMBERS",
+        object: str = "",
+        valid_at: datetime | None = None,
+        invalid_at: datetime | None = None,
+    ) -> FactHit:
+        """Add a fact as a sentence; without a subject it is about the user.
+
+        Args:
+            relation: such as LIVES_IN.
+            valid_at, invalid_at: from when until when it is true, with a zone; by default from now on.
+        Raises: InvalidInput.
+        """
+        return await self._services.facts.add(
+            self._agent_id,
+            text,
+            subject=subject,
+            relation=relation,
+            object_=object,
+            valid_at=valid_at,
+            invalid_at=invalid_at,
+        )
 
     async def update(self, fact_id: FactId, **changes: Unpack[FactFields]) -> FactHit:
         """Correct a fact: `text`, `valid_at`, `invalid_at`, `rating`, and so on. The version before stays in its
@@ -127,7 +152,7 @@ class AsyncFacts:
 
     async def entities(self, *, limit: int = 100, after: EntityId | None = None) -> Sequence[Entity]:
         """The people, places and things that facts are about, in order of creation. Raises: InvalidInput."""
-        return await self._services.facts.entities(self._agent_id, limit=limit, after=after)
+        return await self._services.facts.entities(self._agent_id, Page(limit, ascending=True, after=after))
 
     async def counts(self) -> GraphCounts:
         """How much is known, how much waits, and what was dropped and why."""

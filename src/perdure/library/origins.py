@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.context.request.explain import Explanation
-from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
+from perdure.core.facts.values import EpisodeKind, FactChange, FactState, Trust
+from perdure.core.ids import AgentId, ConversationId, EpisodeId, FactId, MessageId, RunId, StepId
 from perdure.core.messages import Message
 from perdure.core.models import Exchange, ModelRequest
 from perdure.core.text.reprs import short_repr
@@ -100,6 +101,69 @@ class MemoryOrigin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FactVersionText:
+    """A version of a fact.
+
+    Args:
+        change: why it was written, in one word; `reason` says it in a sentence.
+        author: who wrote it; `model` and `run_id` of an extraction or an agent, where they are known.
+        expired_at: until when it was believed; None: it still is.
+    """
+
+    text: str
+    change: FactChange
+    reason: str
+    author: str
+    model: str | None = None
+    run_id: str | None = None
+    rating: float
+    state: FactState
+    valid_at: datetime | None
+    invalid_at: datetime | None
+    created_at: datetime
+    expired_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactSource:
+    """What a fact was derived from. `id` is of the message or passage, or of the episode that is a text of its own.
+
+    Args:
+        text: None: it is gone.
+    """
+
+    kind: EpisodeKind
+    id: str
+    episode_id: EpisodeId
+    role: str | None = None
+    name: str | None = None
+    trust: Trust
+    at: datetime
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactOrigin:
+    """Where a fact comes from.
+
+    Args:
+        versions: all, oldest first.
+        sources: the messages, passages and texts that support it, oldest first.
+    """
+
+    __repr__ = short_repr("id", "text", "versions", "sources")
+
+    type: Literal["fact"] = "fact"
+    id: FactId
+    text: str
+    subject: str
+    relation: str
+    object: str
+    versions: tuple[FactVersionText, ...]
+    sources: tuple[FactSource, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockText:
     """A version of a block in a request. `message_id`: the message that shows it; None: the prompt does.
 
@@ -183,7 +247,7 @@ class AnswerOrigin:
     exchange: Exchange | None = field(default=None, repr=False)
 
 
-Origin = MemoryOrigin | AnswerOrigin
+Origin = MemoryOrigin | FactOrigin | AnswerOrigin
 
 _UNSHOWN = ("request", "explanation", "exchange")
 

@@ -70,6 +70,8 @@ class PassageHit:
 class FactHit:
     """A fact that a search found, with its entities. Scores compare within one search only; `why` is set on request."""
 
+    __repr__ = short_repr("score", "fact")
+
     fact: Fact
     score: float
     subject: Entity

@@ -19,6 +19,7 @@ from perdure.cli.commands.memory import restore_version, show_blocks, show_versi
 from perdure.cli.commands.search import show_hits
 from perdure.cli.commands.why import show_origin
 from perdure.cli.views.context import context_view
+from perdure.cli.views.facts import fact_shape, facts_view
 from perdure.cli.views.fold import fold, visible
 from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape
 from perdure.cli.views.table import new_table
@@ -27,6 +28,7 @@ from perdure.core.errors import InvalidInput
 from perdure.domain.agents.automatic import AutoRecall, find_automatic
 
 SEARCH_LIMIT = 10
+FACTS_LIMIT = 20
 ANSWER_ROWS = 100
 """Newest messages among which the last answer is."""
 
@@ -110,6 +112,18 @@ async def _memory(session: Session, argument: str) -> None:
             view.hint(f"the agent sees it from the next message on; /memory {label} history shows it")
         case _:
             raise _wrong_usage("/memory")
+
+
+@_command("/facts [TEXT]")
+async def _facts(session: Session, argument: str) -> None:
+    """Show what the agent knows as facts, newest first, or what matches a text."""
+    if argument:
+        hits = await session.agent.facts.search(argument, limit=SEARCH_LIMIT)
+        session.view.show({"facts": [fact_shape(hit, with_score=True) for hit in hits]}, *facts_view(hits))
+    else:
+        newest = await session.agent.facts.list(limit=FACTS_LIMIT)
+        session.view.show({"facts": [fact_shape(hit) for hit in newest]}, *facts_view(newest))
+    session.view.hint("/why ID shows where one comes from; `perdure fact edit ID TEXT` corrects it")
 
 
 @_command("/search TEXT")

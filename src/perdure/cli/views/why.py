@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
 from perdure.cli.views.fold import fold, local_time, plural, visible
-from perdure.library.origins import AnswerOrigin, MemoryOrigin, MessageText, Origin, Write
+from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin, MessageText, Origin, Write
 
 SHOWN_CHARS = 200
 
 
 def origin_view(origin: Origin) -> Iterator[RenderableType]:
     """The parts of an origin, each with the id that opens it."""
-    yield from _memory_view(origin) if isinstance(origin, MemoryOrigin) else _answer_view(origin)
+    match origin:
+        case MemoryOrigin():
+            yield from _memory_view(origin)
+        case FactOrigin():
+            yield from _fact_view(origin)
+        case AnswerOrigin():
+            yield from _answer_view(origin)
 
 
 def _memory_view(origin: MemoryOrigin) -> Iterator[RenderableType]:
@@ -49,6 +56,41 @@ def _write_view(write: Write, *, with_text: bool) -> Iterator[RenderableType]:
         ids = [write.run_id, write.step_id, f"{write.tool} in {write.call_message_id}" if write.tool else None]
         yield Text(f"  {'  '.join(visible(one) for one in ids if one)}", style="dim")
     yield from (_message_line(message) for message in write.messages)
+
+
+AUTHORS = {"person": "a person", "agent": "the agent", "extraction": "extraction", "policy": "Perdure"}
+
+
+def _fact_view(origin: FactOrigin) -> Iterator[RenderableType]:
+    """The versions of a fact with their authors and reasons, and its sources with their texts."""
+    yield Text.assemble(("fact", "bold cyan"), f"  {visible(origin.relation)}", (f"  {origin.id}", "dim"))
+    yield _indented(origin.text)
+    for number, version in enumerate(origin.versions, 1):
+        author = AUTHORS.get(version.author, version.author)
+        model = f" with {version.model}" if version.model else ""
+        head = f"version {number}  {version.change} by {visible(author)}{visible(model)}: {version.reason}"
+        yield Text.assemble((head, "bold"), (f"  {local_time(version.created_at)}", "dim"))
+        yield _indented(version.text)
+        believed = "" if version.expired_at is None else f"; believed until {local_time(version.expired_at)}"
+        state = "" if version.state == "active" else f"; {version.state}"
+        yield Text(f"  {true_times(version.valid_at, version.invalid_at)}{believed}{state}", style="dim")
+    for source in origin.sources:
+        who = source.name or source.role or source.kind
+        yield _line(f"from {who}, {local_time(source.at)}", source.id, source.text)
+
+
+def true_times(valid_at: datetime | None, invalid_at: datetime | None) -> str:
+    """When a fact was true, in words."""
+    if valid_at is None and invalid_at is None:
+        return "true at an unknown time"
+    since = "" if valid_at is None else f" since {day(valid_at)}"
+    until = "" if invalid_at is None else f" until {day(invalid_at)}"
+    return f"true{since}{until}"
+
+
+def day(at: datetime) -> str:
+    """A date in UTC, with the time where it is not midnight: facts that name only a day have that."""
+    return at.strftime("%Y-%m-%d" if (at.hour, at.minute, at.second) == (0, 0, 0) else "%Y-%m-%d %H:%M")
 
 
 def _answer_view(origin: AnswerOrigin) -> Iterator[RenderableType]:

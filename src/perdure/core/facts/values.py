@@ -7,12 +7,14 @@ on any day can be read back.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, OrgId
+from perdure.core.text.reprs import short_repr
 
 Trust = Literal["user", "agent", "tool", "web", "file", "mcp", "import"]
 """Who said what a fact comes from. A person's own correction counts as `user`."""
@@ -28,6 +30,9 @@ FACT_STATES: Final[tuple[FactState, ...]] = ("active", "proposed", "archived")
 FactChange = Literal["add", "update", "supersede", "delete", "retract", "restore", "edit", "archive", "merge", "accept"]
 """Why a version was written. `supersede`: another fact ended it. `retract`: its last source was deleted. `edit`: a
 person corrected it. `merge`: near-duplicates became one sentence."""
+
+RELATION: Final = re.compile(r"[A-Z][A-Z0-9_]{1,59}")
+"""The form of relations, SCREAMING_SNAKE_CASE."""
 
 EpisodeKind = Literal["message", "json", "text"]
 
@@ -45,6 +50,8 @@ class Graph:
         settings: as `domain.facts.settings` reads them.
         version: grows with every change.
     """
+
+    __repr__ = short_repr("id", "name", "version")
 
     id: GraphId
     org_id: OrgId
@@ -67,6 +74,8 @@ class Entity:
         fact_count: how many facts name it now.
         community_seq: the community that it belongs to, by the number of the entity that the community began with.
     """
+
+    __repr__ = short_repr("id", "name", "type", "fact_count")
 
     id: EntityId
     graph_id: GraphId
@@ -100,6 +109,8 @@ class Fact:
         scope: such as `user_id`, `agent_id` and `run_id`, for programs that keep several users in one graph.
         origin: who wrote the version: `type` (extraction, agent, person, policy), model, run_id, step_id, call_id.
     """
+
+    __repr__ = short_repr("id", "text", "valid_at", "invalid_at", "expired_at", "state")
 
     id: FactId
     graph_id: GraphId
@@ -138,6 +149,8 @@ class Episode:
         extracted_at: when its facts were stored; None: it waits.
     """
 
+    __repr__ = short_repr("id", "kind", "ref", "text", "trust")
+
     id: EpisodeId
     graph_id: GraphId
     seq: int = 0
@@ -157,6 +170,8 @@ class Episode:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactRule:
     """What must not be remembered: facts whose text holds these words, or that are about an entity or a relation."""
+
+    __repr__ = short_repr("seq", "text", "relation")
 
     graph_id: GraphId
     seq: int = 0

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from perdure.core.errors import InvalidInput, NotFound, VersionConflict
-from perdure.core.facts.values import Entity, Episode, Fact, FactChange, FactState, Graph, Trust
+from perdure.core.facts.values import RELATION, Entity, Episode, Fact, FactChange, FactState, Graph, Trust
 from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, Ids, PassageId, derived_id
 from perdure.core.passages import Archive, Passage
 from perdure.domain.facts.communities import update_communities
@@ -262,6 +262,8 @@ def check_fact(fact: Fact) -> Fact:
         raise InvalidInput("the fact is empty: give a sentence, such as 'Ada lives in Turin.'")
     if len(fact.text) > FACT_MAX_CHARS:
         raise InvalidInput(f"the fact has {len(fact.text):,} characters, the limit is {FACT_MAX_CHARS:,}")
+    if RELATION.fullmatch(fact.relation) is None:
+        raise InvalidInput(f"relation is {fact.relation!r:.80}: write it in capitals, such as LIVES_IN")
     if fact.subject == fact.object:
         raise InvalidInput("the fact has one entity as subject and object: give two")
     if not 0 <= fact.rating <= 1:

@@ -6,7 +6,6 @@ the turns don't have, or holds what must not be remembered is dropped and counte
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from typing import get_args
 
 from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import Batch, Decision, ExtractedFact, Extraction, Turn
-from perdure.core.facts.values import TRUSTED, Fact, FactRule, Trust
+from perdure.core.facts.values import RELATION, TRUSTED, Fact, FactRule, Trust
 from perdure.domain.facts.graphs import NewEntity
 from perdure.engine.facts.entities import Entities, name_key, valid_entities
 from perdure.engine.facts.times import parse_time, says_time
@@ -23,7 +22,6 @@ from perdure.engine.facts.times import parse_time, says_time
 FACTS_MAX = 100
 """The most facts of one batch."""
 TEXT_MAX_CHARS = 1_000
-RELATION = re.compile(r"[A-Z][A-Z0-9_]{1,59}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,24 @@ from contextlib import suppress
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, PassageId, RunId, StepId, id_beginning, is_id
+from perdure.core.ids import (
+    AgentId,
+    BlockId,
+    ConversationId,
+    FactId,
+    MessageId,
+    PassageId,
+    RunId,
+    StepId,
+    id_beginning,
+    is_id,
+)
 from perdure.core.nodes import parse_handle
 from perdure.library.checks import check_text
 from perdure.library.origins import AnswerOrigin, Origin
 from perdure.library.services.answer_origins import answer_of, find_message, last_step
 from perdure.library.services.conversations import find_conversation
+from perdure.library.services.facts.origins import origin_of_fact
 from perdure.library.services.memory_origins import MemoryOrigins
 from perdure.library.services.runs import find_run
 from perdure.library.services.steps import load_with_run
@@ -27,7 +39,7 @@ RUNS_MAX = 1_000
 """Runs that the beginning of a message's or step's id may lead to."""
 LINE_CHARS = 80
 
-_ID = re.compile(r"(run|step|message|passage|block)-([0-9a-f]{4}[0-9a-f-]{0,32})(?::(\d{1,6}))?", re.ASCII)
+_ID = re.compile(r"(run|step|message|passage|block|fact|entity)-([0-9a-f]{4}[0-9a-f-]{0,32})(?::(\d{1,6}))?", re.ASCII)
 
 
 class WhyService:
@@ -42,8 +54,8 @@ class WhyService:
         """The origin of a memory or an answer.
 
         Args:
-            of: an id of a run, step, message, passage or block, or its beginning; `block-...:3` is a line of a block.
-                With an agent also the handle of a summary (`node-3`, of `conversation`), or words of a memory.
+            of: an id of a run, step, message, passage, block or fact, or its beginning; `block-...:3` is a line of a
+                block. With an agent also the handle of a summary (`node-3`, of `conversation`), or words of a memory.
             agent_id: whose; None: anybody's.
         Raises: InvalidInput: several match; NotFound, also for another agent's.
         """
@@ -74,8 +86,8 @@ def is_id_start(text: str) -> bool:
 
 
 def resolve_id(tx: Tx, start: str) -> str:
-    """The whole id of a run, step, message, passage or block that begins with `start`. Raises: NotFound; InvalidInput:
-    several do, or `start` is too short."""
+    """The whole id of a run, step, message, passage, block, fact or entity that begins with `start`. Raises: NotFound;
+    InvalidInput: several do, or `start` is too short."""
     kind, _, digits = start.partition("-")
     if is_id(kind, start):
         return start
@@ -122,8 +134,8 @@ def _find_origin(origins: MemoryOrigins, of: str, conversation: ConversationId |
         return _find_by_id(origins, resolve_id(tx, f"{match[1]}-{match[2]}"), match[3], app)
     if agent_id is None:
         raise InvalidInput(
-            f"{of!r:.{LINE_CHARS}} is no id of a run, step, message, passage or block: those that are printed begin so;"
-            " name an agent to look for words or a summary"
+            f"{of!r:.{LINE_CHARS}} is no id of a run, step, message, passage, block or fact: those that are printed"
+            " begin so; name an agent to look for words or a summary"
         )
     tx.agents.model(agent_id)
     handle = parse_handle(of)
@@ -138,7 +150,7 @@ def _find_origin(origins: MemoryOrigins, of: str, conversation: ConversationId |
 
 def _find_by_id(origins: MemoryOrigins, id_: str, line: str | None, app: App) -> Origin:
     """The origin of the thing with this id. Raises: NotFound."""
-    tx = origins.tx
+    tx, agent_id = origins.tx, origins.agent_id
     match id_.partition("-")[0]:
         case "block":
             block = tx.blocks.get(BlockId(id_))
@@ -146,6 +158,10 @@ def _find_by_id(origins: MemoryOrigins, id_: str, line: str | None, app: App) ->
             return whole if line is None else origins.of_line(block, int(line) - 1)
         case "passage":
             return origins.of_passage(tx.passages.get(PassageId(id_)))
+        case "fact":
+            return origin_of_fact(tx, FactId(id_), agent_id)
+        case "entity":
+            raise InvalidInput(f"{id_} is an entity: give the id of a fact about it")
         case "step":
             run, step = load_with_run(tx, StepId(id_))
         case "run":

@@ -57,9 +57,28 @@ class Facts:
         """All versions of a fact, oldest first, and the messages and texts that it comes from. Raises: NotFound."""
         return self._portal.run(self._inner.history(fact_id))
 
-    def add(self, text: str, *, subject: str = "", relation: str = "REMEMBERS", object: str = "") -> FactHit:
-        """Add a fact as a sentence; without a subject it is about the user. Raises: InvalidInput."""
-        return self._portal.run(self._inner.add(text, subject=subject, relation=relation, object=object))
+    def add(
+        self,
+        text: str,
+        *,
+        subject: str = "",
+        relation: str = "REMEMBERS",
+        object: str = "",
+        valid_at: datetime | None = None,
+        invalid_at: datetime | None = None,
+    ) -> FactHit:
+        """Add a fact as a sentence; without a subject it is about the user.
+
+        Args:
+            relation: such as LIVES_IN.
+            valid_at, invalid_at: from when until when it is true, with a zone; by default from now on.
+        Raises: InvalidInput.
+        """
+        return self._portal.run(
+            self._inner.add(
+                text, subject=subject, relation=relation, object=object, valid_at=valid_at, invalid_at=invalid_at
+            )
+        )
 
     def update(self, fact_id: FactId, **changes: Unpack[FactFields]) -> FactHit:
         """Correct a fact: `text`, `valid_at`, `invalid_at`, `rating`, and so on. The version before stays in its

@@ -60,17 +60,17 @@ def _place_in(db: Database, run: tuple[str, int] | None, id_: MessageId) -> tupl
     return (run[0], rows[0][0]) if rows else None
 
 
-_KINDS = " OR ".join(f"id LIKE '{kind}-%'" for kind in ("run", "step", "message", "passage"))
+_KINDS = " OR ".join(f"id LIKE '{kind}-%'" for kind in ("run", "step", "message", "passage", "fact", "entity"))
 _OWNERS = " OR ".join(  # what is deleted stays in the directory until its rows are removed
     f"EXISTS (SELECT 1 FROM {table} o WHERE o.id = ids.owner_id AND o.org_id = :org_id)"
-    for table in ("agents", "archives")
+    for table in ("agents", "archives", "graphs")
 )
 
 
 class IdStarts(Table):
     def list(self, pattern: str, *, limit: int) -> Sequence[str]:
-        """The ids of runs, steps, messages, passages and blocks that begin with a pattern, in order; `_` in it is any
-        character.
+        """The ids of runs, steps, messages, passages, facts, entities and blocks that begin with a pattern, in order;
+        `_` in it is any character.
 
         The ids of a run's own messages and steps are in no table: see `core.ids.id_beginning`.
         """

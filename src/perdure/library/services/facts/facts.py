@@ -22,6 +22,7 @@ from perdure.core.facts.values import (
     Trust,
 )
 from perdure.core.ids import AgentId, EntityId, FactId, GraphId, is_id
+from perdure.core.text.reprs import short_repr
 from perdure.domain.facts.graphs import (
     USER,
     FactFields,
@@ -38,7 +39,8 @@ from perdure.domain.facts.graphs import (
 )
 from perdure.domain.facts.settings import check_graph_settings
 from perdure.engine.facts.extract import extract_due, extract_texts
-from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
+from perdure.library.checks import check_choice, check_limit, check_number, check_page, check_text, utc
+from perdure.library.paging import Page
 from perdure.search.hits import FactHit, Hits
 from perdure.storage.tx import Tx
 
@@ -46,6 +48,7 @@ Owner = AgentId | GraphId
 """An agent, for its graph, or a graph."""
 
 PERSON: Mapping[str, Any] = {"type": "person"}
+NAME_MAX_CHARS = 200
 
 
 class FactConditions(TypedDict, total=False):
@@ -70,6 +73,8 @@ class FactConditions(TypedDict, total=False):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactHistory:
     """All versions of a fact, oldest first, and the episodes that support it."""
+
+    __repr__ = short_repr("subject.name", "object.name", "versions", "sources")
 
     versions: Sequence[Fact]
     subject: Entity
@@ -136,21 +141,20 @@ class FactService:
         graph, where = prepared
         return await self._ports.search.facts(graph.id, text, where=where, limit=limit, explain=explain)
 
-    async def list(
-        self, owner: Owner, *, limit: int = 50, after: FactId | None = None, conditions: FactConditions
-    ) -> Sequence[FactHit]:
-        """List facts, newest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""
-        check_limit(limit)
+    async def list(self, owner: Owner, page: Page, *, conditions: FactConditions) -> Sequence[FactHit]:
+        """List a page of facts. Raises: InvalidInput, NotFound."""
+        check_page(page)
 
         def load(tx: Tx) -> Sequence[FactHit]:
             graph = find_graph(tx, owner)
             if graph is None:
                 return ()
-            before = None if after is None else tx.facts.get(after).first_seq
             where = fact_filter(tx, graph, conditions)
-            return with_entities(
-                tx, graph, tx.facts.page(graph.id, where=where, before=before, newest_first=True, limit=limit)
-            )
+
+            def query(above: int | None, below: int | None, **order: Any) -> Sequence[Fact]:
+                return tx.facts.page(graph.id, where=where, after=above, before=below, **order)
+
+            return with_entities(tx, graph, page.load(query, lambda cursor: tx.facts.get(FactId(cursor)).first_seq))
 
         return await self._ports.store.read(load)
 
@@ -192,14 +196,24 @@ class FactService:
         object_: str = "",
         origin: Mapping[str, Any] = PERSON,
         scope: Mapping[str, str] | None = None,
-        **fields: Any,
+        valid_at: datetime | None = None,
+        invalid_at: datetime | None = None,
+        rating: float = 0.8,
     ) -> FactHit:
         """Add a fact that a person states; without a subject it is about the user. A credential in it is replaced.
 
+        Args:
+            valid_at: None: from now on, or if it has an end, at an unknown time before that.
         Raises: InvalidInput, NotFound.
         """
         check_text("text", text)
-        text, subject, object_ = map(without_credentials, (text.strip(), subject, object_))
+        text = without_credentials(text.strip())
+        for name, value in (("subject", subject), ("object", object_)):
+            check_text(name, value)
+            if len(value) > NAME_MAX_CHARS:
+                raise InvalidInput(f"{name} has {len(value):,} characters, the limit is {NAME_MAX_CHARS}")
+        subject, object_ = without_credentials(subject.strip()), without_credentials(object_.strip())
+        since, until = utc("valid_at", valid_at), utc("invalid_at", invalid_at)
         ids, at = self._ports.ids, self._ports.clock.now()
 
         def add(tx: Tx) -> FactHit:
@@ -219,7 +233,9 @@ class FactService:
                 relation=relation,
                 object=entities[1].seq,
                 scope=scope or {},
-                **{"valid_at": at, "rating": 0.8, **fields},
+                valid_at=at if since is None and until is None else since,
+                invalid_at=until,
+                rating=rating,
             )
             facts = add_facts(tx, graph, [new], origin=origin, ids=ids, at=at, episodes=[[episode]])
             return with_entities(tx, graph, facts)[0]
@@ -339,17 +355,26 @@ class FactService:
 
         await self._ports.store.write(delete)
 
-    async def entities(self, owner: Owner, *, limit: int = 100, after: EntityId | None = None) -> Sequence[Entity]:
-        """List entities in order of creation. Raises: InvalidInput, NotFound."""
-        check_limit(limit)
+    async def entities(self, owner: Owner, page: Page) -> Sequence[Entity]:
+        """List a page of entities. Raises: InvalidInput, NotFound."""
+        check_page(page)
 
         def load(tx: Tx) -> Sequence[Entity]:
             graph = find_graph(tx, owner)
             if graph is None:
                 return ()
-            return tx.entities.list(graph.id, after=0 if after is None else tx.entities.get(after).seq, limit=limit)
+
+            def query(above: int | None, below: int | None, **order: Any) -> Sequence[Entity]:
+                return tx.entities.list(graph.id, after=above, before=below, **order)
+
+            return page.load(query, lambda cursor: tx.entities.get(EntityId(cursor)).seq)
 
         return await self._ports.store.read(load)
+
+    async def get_entity(self, entity_id: EntityId) -> Entity:
+        """Return an entity. Raises: NotFound."""
+        check_text("entity_id", entity_id)
+        return await self._ports.store.read(lambda tx: tx.entities.get(entity_id))
 
     def _graph(self, tx: Tx, owner: Owner) -> Graph:
         """Return the graph; an agent without one gets one. Raises: NotFound."""

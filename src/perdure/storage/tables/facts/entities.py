@@ -86,9 +86,20 @@ class Entities(Table):
         by_seq = {entity.seq: entity for entity in self._read(condition, graph_id=graph_id, **params)}
         return [by_seq[seq] for seq in dict.fromkeys(seqs) if seq in by_seq]
 
-    def list(self, graph_id: GraphId, *, after: int = 0, limit: int = 100) -> Sequence[Entity]:
-        """Entities with numbers above `after`, in order."""
-        return self._read("seq > :after ORDER BY seq LIMIT :limit", graph_id=graph_id, after=after, limit=limit)
+    def list(
+        self,
+        graph_id: GraphId,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        newest_first: bool = False,
+        limit: int = 100,
+    ) -> Sequence[Entity]:
+        """Entities with numbers between `after` and `before`, both excluded, in order of creation."""
+        conditions = Conditions()
+        conditions.between("seq", after, before)
+        where = f"{conditions} ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT :limit"
+        return self._read(where, graph_id=graph_id, limit=limit, **conditions.params)
 
     def list_members(self, graph_id: GraphId, community_seq: int, *, limit: int = 100) -> Sequence[Entity]:
         """The entities of a community, in order."""

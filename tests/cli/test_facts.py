@@ -1,0 +1,91 @@
+"""`perdure fact` and `/facts`: what an agent knows, shown and corrected by a person."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.support.library import open_sync
+from tests.support.programs import perdure, run_inside
+
+
+def shown(home: Path, *arguments: str) -> Any:
+    """What a verb of `perdure fact` prints for programs."""
+    result = run_inside(home, "fact", *arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def fill(home: Path) -> str:
+    """A store with an agent and a fact; the id of the fact."""
+    with open_sync(home / "perdure.db") as store:
+        store.create_agent("ann")
+    return str(shown(home, "add", "Ada lives in Turin.", "--subject", "Ada", "--relation", "LIVES_IN")["id"])
+
+
+def test_a_fact_is_added_edited_forgotten_and_restored(tmp_path: Path) -> None:
+    """By the beginning of its id; the history says who and why, and `perdure why` the same."""
+    fact_id = fill(tmp_path)
+    start = fact_id[:13]
+    edited = shown(tmp_path, "edit", start, "Ada lives in Milan.", "--since", "2026-05-03", "--until", "2026-08-01")
+    assert (edited["id"], edited["valid_at"]) == (fact_id, "2026-05-03T00:00:00+00:00")
+    listed = run_inside(tmp_path, "facts", "list", "ann")
+    assert (listed.returncode, "This form goes" in listed.stderr) == (0, False)
+    assert listed.stdout.split("\n")[1].split("  ") == [start, "Ada lives in Milan.", "2026-05-03", "2026-08-01"]
+    assert shown(tmp_path, "edit", start, "--until", "")["invalid_at"] is None
+
+    unasked = run_inside(tmp_path, "fact", "forget", start)
+    assert (unasked.returncode, "Pass --yes to forget the 1 fact" in unasked.stderr) == (1, True)
+    gone = run_inside(tmp_path, "fact", "forget", start, "--yes")
+    assert f"`perdure fact restore {start}` brings it back." in gone.stderr
+    assert shown(tmp_path, "list") == []
+    assert [one["text"] for one in shown(tmp_path, "restore", start)] == ["Ada lives in Milan."]
+
+    history = run_inside(tmp_path, "fact", "history", start).stdout
+    assert history == run_inside(tmp_path, "why", start).stdout
+    assert "version 1  add by a person: it was new" in history
+    assert "version 2  edit by a person: a person corrected it" in history
+    assert "version 4  restore by a person: its deletion was taken back" in history
+
+
+def test_facts_are_listed_by_time_entity_and_what_was_believed(tmp_path: Path) -> None:
+    """And searched by words; entities are listed with how many facts name them."""
+    fill(tmp_path)
+    shown(tmp_path, "add", "Bob plays chess.", "--subject", "Bob", "--relation", "PLAYS", "--until", "2020-01-01")
+
+    assert [one["text"] for one in shown(tmp_path, "list")] == ["Bob plays chess.", "Ada lives in Turin."]
+    assert [one["text"] for one in shown(tmp_path, "list", "--entity", "Ada")] == ["Ada lives in Turin."]
+    assert [one["text"] for one in shown(tmp_path, "list", "--at", "2019-01-01")] == ["Bob plays chess."]
+    assert shown(tmp_path, "list", "--as-of", "2019-01-01") == []
+    assert shown(tmp_path, "search", "chess", "ann")[0]["subject"] == "Bob"
+    assert {one["name"]: one["fact_count"] for one in shown(tmp_path, "entities")} == {"Ada": 1, "Memory": 2, "Bob": 1}
+    assert "Ada lives in Turin." in perdure(tmp_path, "chat", "ann", stdin="/facts\n").stdout
+    assert "Bob plays chess." in perdure(tmp_path, "chat", "ann", stdin="/facts chess\n").stdout
+
+
+def test_extraction_is_paused_and_ruled(tmp_path: Path) -> None:
+    """What is said while it is paused waits; a rule stays until it is lifted."""
+    fill(tmp_path)
+    assert shown(tmp_path, "pause", "ann") == {"agent": "ann", "paused": True}
+    assert shown(tmp_path, "resume", "ann") == {"agent": "ann", "paused": False}
+    assert shown(tmp_path, "rule", "salary", "ann")["number"] == 1
+    assert [one["text"] for one in shown(tmp_path, "rules")] == ["salary"]
+    assert shown(tmp_path, "rules", "--lift", "1") == []
+
+
+def test_what_can_t_be_done_is_told(tmp_path: Path) -> None:
+    """With what helps, never a traceback."""
+    fact_id = fill(tmp_path)
+    for arguments, words in (
+        (("show", "fact-00000000"), "fact 'fact-00000000' not found"),
+        (("edit", fact_id), "nothing changes: give the new text"),
+        (("edit", fact_id, "--since", "soon"), "'soon'"),
+        (("list", "--state", "old"), "it can be active, proposed, archived or all"),
+        (("list", "--entity", "Eve"), "entity 'Eve' not found"),
+        (("add", "x", "--relation", "lives in"), "write it in capitals, such as LIVES_IN"),
+        (("rules", "--lift", "7"), "rule '7' not found"),
+        (("search", " "), "perdure fact search TEXT"),
+    ):
+        result = run_inside(tmp_path, "fact", *arguments)
+        assert (result.returncode, words in result.stderr, "Traceback" in result.stderr) == (1, True, False), arguments
