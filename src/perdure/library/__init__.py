@@ -21,7 +21,7 @@ from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
 from perdure.library.folders import AsyncFolder
-from perdure.library.origins import AnswerOrigin, MemoryOrigin
+from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 from perdure.library.services.facts.facts import FactHistory
@@ -58,6 +58,7 @@ __all__ = [
     "FactEvent",
     "FactHistory",
     "FactHit",
+    "FactOrigin",
     "FactRule",
     "Folder",
     "ForgetPreview",

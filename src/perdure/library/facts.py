@@ -12,7 +12,7 @@ from perdure.core.ids import AgentId, EntityId, FactId
 from perdure.domain.facts.graphs import FactFields
 from perdure.library.paging import Page
 from perdure.library.services import Services
-from perdure.library.services.facts.facts import FactConditions, FactHistory
+from perdure.library.services.facts.facts import FactConditions, FactHistory, NewFactFields
 from perdure.library.services.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS
 from perdure.search.hits import FactHit, Hits
 
@@ -33,8 +33,7 @@ class AsyncFacts:
                 `relations`, `types`, `min_rating`, `states`, `trust`, `scope`.
         Raises: InvalidInput: a time without a zone, a limit below 1 or above 10,000; NotFound: an unknown entity.
         """
-        page = Page(limit, ascending=False, after=after)
-        return await self._services.facts.list(self._agent_id, page, conditions=conditions)
+        return await self._services.facts.list(self._agent_id, limit=limit, after=after, conditions=conditions)
 
     async def search(
         self, text: str, *, limit: int = 10, explain: bool = False, **conditions: Unpack[FactConditions]
@@ -71,17 +70,14 @@ class AsyncFacts:
 
         Args:
             relation: such as LIVES_IN.
-            valid_at, invalid_at: from when until when it is true, with a zone; by default from now on.
+            valid_at, invalid_at: from when until when it is true, with a zone; without both from now on.
         Raises: InvalidInput.
         """
+        times: NewFactFields = {}
+        if valid_at is not None or invalid_at is not None:
+            times = {"valid_at": valid_at, "invalid_at": invalid_at}
         return await self._services.facts.add(
-            self._agent_id,
-            text,
-            subject=subject,
-            relation=relation,
-            object_=object,
-            valid_at=valid_at,
-            invalid_at=invalid_at,
+            self._agent_id, text, subject=subject, relation=relation, object_=object, **times
         )
 
     async def update(self, fact_id: FactId, **changes: Unpack[FactFields]) -> FactHit:

@@ -71,7 +71,7 @@ class Facts:
 
         Args:
             relation: such as LIVES_IN.
-            valid_at, invalid_at: from when until when it is true, with a zone; by default from now on.
+            valid_at, invalid_at: from when until when it is true, with a zone; without both from now on.
         Raises: InvalidInput.
         """
         return self._portal.run(

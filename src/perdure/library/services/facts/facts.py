@@ -70,6 +70,17 @@ class FactConditions(TypedDict, total=False):
     scope: Mapping[str, str]
 
 
+class NewFactFields(TypedDict, total=False):
+    """Fields of a fact that a person adds."""
+
+    valid_at: datetime | None
+    invalid_at: datetime | None
+    type: str | None
+    rating: float
+    state: FactState
+    trust: Trust
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactHistory:
     """All versions of a fact, oldest first, and the episodes that support it."""
@@ -141,8 +152,14 @@ class FactService:
         graph, where = prepared
         return await self._ports.search.facts(graph.id, text, where=where, limit=limit, explain=explain)
 
-    async def list(self, owner: Owner, page: Page, *, conditions: FactConditions) -> Sequence[FactHit]:
-        """List a page of facts. Raises: InvalidInput, NotFound."""
+    async def list(
+        self, owner: Owner, *, limit: int = 50, after: FactId | None = None, conditions: FactConditions
+    ) -> Sequence[FactHit]:
+        """List facts, newest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""
+        return await self.page(owner, Page(limit, ascending=False, after=after), conditions=conditions)
+
+    async def page(self, owner: Owner, page: Page, *, conditions: FactConditions) -> Sequence[FactHit]:
+        """List a page of facts, in either order. Raises: InvalidInput, NotFound."""
         check_page(page)
 
         def load(tx: Tx) -> Sequence[FactHit]:
@@ -196,14 +213,12 @@ class FactService:
         object_: str = "",
         origin: Mapping[str, Any] = PERSON,
         scope: Mapping[str, str] | None = None,
-        valid_at: datetime | None = None,
-        invalid_at: datetime | None = None,
-        rating: float = 0.8,
+        **fields: Unpack[NewFactFields],
     ) -> FactHit:
         """Add a fact that a person states; without a subject it is about the user. A credential in it is replaced.
 
         Args:
-            valid_at: None: from now on, or if it has an end, at an unknown time before that.
+            fields: `valid_at` is by default now.
         Raises: InvalidInput, NotFound.
         """
         check_text("text", text)
@@ -213,8 +228,10 @@ class FactService:
             if len(value) > NAME_MAX_CHARS:
                 raise InvalidInput(f"{name} has {len(value):,} characters, the limit is {NAME_MAX_CHARS}")
         subject, object_ = without_credentials(subject.strip()), without_credentials(object_.strip())
-        since, until = utc("valid_at", valid_at), utc("invalid_at", invalid_at)
+        values: dict[str, Any] = {"rating": 0.8, **fields}
         ids, at = self._ports.ids, self._ports.clock.now()
+        values["valid_at"] = utc("valid_at", values.get("valid_at", at))
+        values["invalid_at"] = utc("invalid_at", values.get("invalid_at"))
 
         def add(tx: Tx) -> FactHit:
             graph = self._graph(tx, owner)
@@ -233,9 +250,7 @@ class FactService:
                 relation=relation,
                 object=entities[1].seq,
                 scope=scope or {},
-                valid_at=at if since is None and until is None else since,
-                invalid_at=until,
-                rating=rating,
+                **values,
             )
             facts = add_facts(tx, graph, [new], origin=origin, ids=ids, at=at, episodes=[[episode]])
             return with_entities(tx, graph, facts)[0]
