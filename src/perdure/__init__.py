@@ -154,6 +154,7 @@ if TYPE_CHECKING:
         SearchReport,
         Settings,
         StepInfo,
+        TidyItem,
         ToolHit,
         ToolsByStatus,
         TranscriptEntry,
@@ -186,9 +187,10 @@ __all__ = [
     "Reset", "Run", "RunEnded", "RunFailed", "RunFirst", "SandboxUnavailable", "SchemaMismatch", "SearchReport",
     "Secret", "SecretKeyMissing", "SecretUnreadable", "Settings", "SourceInvalid", "StepInfo", "StoreBusy",
     "StoreClosed", "StoreDamaged", "StoreError", "StoreFull", "StoreReadOnly", "StoreTooNew", "StoreUnavailable",
-    "StoredEvent", "Text", "TextAmbiguous", "TextNotFound", "TooMany", "TooManyHops", "Tool", "ToolBuiltIn", "ToolCall",
-    "ToolCode", "ToolDecision", "ToolError", "ToolHit", "ToolListing", "ToolOutcome", "ToolReturn", "ToolRulesInvalid",
-    "ToolsByStatus", "TranscriptEntry", "UndoResult", "Usage", "Verdict", "VersionConflict", "Why", "hook", "tool",
+    "StoredEvent", "Text", "TextAmbiguous", "TextNotFound", "TidyItem", "TooMany", "TooManyHops", "Tool", "ToolBuiltIn",
+    "ToolCall", "ToolCode", "ToolDecision", "ToolError", "ToolHit", "ToolListing", "ToolOutcome", "ToolReturn",
+    "ToolRulesInvalid", "ToolsByStatus", "TranscriptEntry", "UndoResult", "Usage", "Verdict", "VersionConflict", "Why",
+    "hook", "tool",
 ]
 
 _HOMES = {
@@ -218,7 +220,8 @@ _HOMES = {
         "ContextOverview", "Correction", "Explanation", "FactHistory", "FactHit", "FactOrigin", "Folder",
         "ForgetPreview", "ForgetResult", "Hits", "ImportResult", "ImportedMessage", "McpState", "MemoryOrigin",
         "MessageHit", "NewBlock", "NewPassage", "PassageHit", "Perdure", "Recalled", "Replay", "Reply", "SearchReport",
-        "Settings", "StepInfo", "ToolHit", "ToolsByStatus", "TranscriptEntry", "UndoResult", "Why", "hook", "tool",
+        "Settings", "StepInfo", "TidyItem", "ToolHit", "ToolsByStatus", "TranscriptEntry", "UndoResult", "Why", "hook",
+        "tool",
     ),
 }
 # fmt: on

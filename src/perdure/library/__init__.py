@@ -15,6 +15,7 @@ from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResu
 from perdure.domain.archives.passages import NewPassage
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.conversations.importing import ImportedMessage
+from perdure.domain.facts.forgetting import TidyItem
 from perdure.domain.mcp import ToolsByStatus
 from perdure.domain.tools.search import ToolHit
 from perdure.engine.run.accept import Accepted
@@ -82,6 +83,7 @@ __all__ = [
     "SearchReport",
     "Settings",
     "StepInfo",
+    "TidyItem",
     "ToolHit",
     "ToolsByStatus",
     "TranscriptEntry",

@@ -9,6 +9,7 @@ from typing import Any, Literal, Unpack
 from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts, Trust
 from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile
 from perdure.core.ids import AgentId, EntityId, FactId
+from perdure.domain.facts.forgetting import TidyItem
 from perdure.domain.facts.graphs import FactFields
 from perdure.library.paging import Page
 from perdure.library.services import Services
@@ -192,3 +193,16 @@ class AsyncFacts:
         """Groups of entities that many facts connect, by their summaries: those that match the query best; without one
         the largest. Raises: InvalidInput."""
         return await self._services.fact_views.communities(self._agent_id, query, limit=limit)
+
+    async def tidy(self, *, dry_run: bool = False) -> Sequence[TidyItem]:
+        """Let facts fade by the agent's policy, `facts.forgetting` of its settings, and near-duplicates become one;
+        return which. They leave searches and recall, and `restore_last` brings them back.
+
+        Args:
+            dry_run: only return what would fade.
+        """
+        return await self._services.fact_views.tidy(self._agent_id, dry_run=dry_run)
+
+    async def restore_last(self) -> Sequence[FactHit]:
+        """Take back the latest pass of `tidy`; return the facts that are active again."""
+        return await self._services.fact_views.restore_last(self._agent_id)

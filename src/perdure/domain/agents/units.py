@@ -18,6 +18,7 @@ from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, check_automatic, find_automatic
 from perdure.domain.blocks.units import NewBlock, create_block
+from perdure.domain.facts.settings import check_agent_facts
 from perdure.domain.tools.specs import DEFAULT_TOOLS
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
@@ -171,6 +172,7 @@ def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Ag
         if (value := agent.settings.get(name)) is not None and (type(value) is not int or value < 1):
             raise InvalidInput(f"{name} is {value!r:.80}: give a whole number from 1 on, or leave it out")
     check_automatic(agent.settings)
+    check_agent_facts(agent.settings)
     tools = agent.settings.get("approval_waived") or []
     if not isinstance(tools, list) or not all(isinstance(one, str) for one in tools):
         raise InvalidInput(f"approval_waived is {tools!r:.80}: give a list of tool ids")

@@ -19,6 +19,23 @@ ExtractorName = Literal["default", "patterns", "model"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forgetting:
+    """When facts fade out of recall and search: when their rating, halved with each half-life of their age, is small.
+
+    Args:
+        on: whether that happens by itself, about once a day; otherwise `tidy` does it.
+        half_life_days: the days in which a fact that nobody uses loses half of its worth.
+        min_score: below it a fact fades, 0 to 1.
+        min_age_days: no fact fades that is younger.
+    """
+
+    on: bool = False
+    half_life_days: float = 180.0
+    min_score: float = 0.1
+    min_age_days: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFacts:
     """The facts of one agent.
 
@@ -29,6 +46,7 @@ class AgentFacts:
         recall: the most facts that automatic recall adds to a request.
         recall_messages: the newest messages whose entities recall looks up.
         use_untrusted: whether facts from tools, the web and files may stand in profiles and in recall.
+        forgetting: when facts fade; `true` and `false` are `on` with the defaults, and off.
     """
 
     capture: CaptureMode = "on"
@@ -38,6 +56,7 @@ class AgentFacts:
     recall: int = 5
     recall_messages: int = 4
     use_untrusted: bool = False
+    forgetting: Forgetting = Forgetting()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +99,11 @@ def load_agent_facts(settings: Mapping[str, Any]) -> AgentFacts:
     value = settings.get(FACT_SETTINGS)
     if isinstance(value, bool):
         return AgentFacts(capture="on" if value else "off", recall=5 if value else 0)
-    return AgentFacts(**value) if isinstance(value, Mapping) else AgentFacts()
+    if not isinstance(value, Mapping):
+        return AgentFacts()
+    fading = value.get("forgetting", False)
+    forgetting = Forgetting(on=fading) if isinstance(fading, bool) else Forgetting(**fading)
+    return AgentFacts(**{**value, "forgetting": forgetting})
 
 
 def load_graph_settings(settings: Mapping[str, Any]) -> GraphSettings:
@@ -97,6 +120,11 @@ def check_agent_facts(settings: Mapping[str, Any]) -> None:
     if not isinstance(value, Mapping):
         raise InvalidInput(f"facts is {value!r:.80}: give true, false, or an object with its fields")
     _check_names("facts", value, AgentFacts)
+    fading = value.get("forgetting", False)
+    if not isinstance(fading, bool | Mapping):
+        raise InvalidInput(f"facts.forgetting is {fading!r:.80}: give true, false, or an object with its fields")
+    if isinstance(fading, Mapping):
+        _check_names("facts.forgetting", fading, Forgetting)
     facts = load_agent_facts(settings)
     if facts.capture not in ("on", "ask", "off"):
         raise InvalidInput(f"facts.capture is {facts.capture!r:.80}: give 'on', 'ask' or 'off'")
@@ -106,6 +134,12 @@ def check_agent_facts(settings: Mapping[str, Any]) -> None:
     check_range("facts.batch_tokens", facts.batch_tokens, 100, 20_000)
     check_range("facts.recall", facts.recall, 0, 50)
     check_range("facts.recall_messages", facts.recall_messages, 1, 50)
+    for name, low, high in (("half_life_days", 1, 36_500), ("min_score", 0, 1), ("min_age_days", 0, 36_500)):
+        number = getattr(facts.forgetting, name)
+        if type(number) not in (int, float) or not low <= number <= high:
+            raise InvalidInput(f"facts.forgetting.{name} is {number!r:.80}: give a number from {low:,} to {high:,}")
+    if not isinstance(facts.forgetting.on, bool):
+        raise InvalidInput(f"facts.forgetting.on is {facts.forgetting.on!r:.80}: give true or false")
     if not isinstance(facts.use_untrusted, bool):
         raise InvalidInput(f"facts.use_untrusted is {facts.use_untrusted!r:.80}: give true or false")
 

@@ -15,6 +15,7 @@ from perdure.core.facts.values import Fact, Graph
 from perdure.core.ids import AgentId
 from perdure.domain.facts.batches import LoadedBatch, extraction_due, load_batch, load_text_batch
 from perdure.engine.facts.communities import summarize_due
+from perdure.engine.facts.forgetting import ForgettingWork
 from perdure.engine.facts.plan import plan_extraction
 from perdure.engine.facts.store import store_plan
 from perdure.engine.ports import Ports, in_effect
@@ -28,11 +29,13 @@ BATCHES_MAX = 1_000
 
 
 def extraction_worker(ports: Ports) -> LineWorker:
-    """Return the worker that extracts what is due in a conversation."""
+    """Return the worker that extracts what is due in a conversation, and then lets facts fade."""
+    forgetting = ForgettingWork(ports)
 
     async def work(line: Line) -> None:
         try:
             await extract_due(ports, line)
+            await forgetting.tidy_due(line[0])
         except StoreError as error:  # what is in the log still is found to be due after the next run
             log.warning("extraction of conversation %s of %s: %s", line[1], line[0], error)
 

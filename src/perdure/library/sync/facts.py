@@ -10,6 +10,7 @@ from typing import Any, Literal, Unpack
 from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts, Trust
 from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile
 from perdure.core.ids import EntityId, FactId
+from perdure.domain.facts.forgetting import TidyItem
 from perdure.domain.facts.graphs import FactFields
 from perdure.library.facts import AsyncFacts
 from perdure.library.portal import Portal
@@ -190,3 +191,16 @@ class Facts:
         """Groups of entities that many facts connect, by their summaries: those that match the query best; without one
         the largest. Raises: InvalidInput."""
         return self._portal.run(self._inner.communities(query, limit=limit))
+
+    def tidy(self, *, dry_run: bool = False) -> Sequence[TidyItem]:
+        """Let facts fade by the agent's policy, `facts.forgetting` of its settings, and near-duplicates become one;
+        return which. They leave searches and recall, and `restore_last` brings them back.
+
+        Args:
+            dry_run: only return what would fade.
+        """
+        return self._portal.run(self._inner.tidy(dry_run=dry_run))
+
+    def restore_last(self) -> Sequence[FactHit]:
+        """Take back the latest pass of `tidy`; return the facts that are active again."""
+        return self._portal.run(self._inner.restore_last())

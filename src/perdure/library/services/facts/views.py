@@ -1,4 +1,4 @@
-"""The service of views over facts: profiles, timelines, and what is known as one text."""
+"""The service of what is derived from facts: profiles, timelines, communities, texts, and what may fade."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from perdure.core.passages import PassageFilter
 from perdure.domain.facts.communities import TAG as COMMUNITY_TAG
 from perdure.domain.facts.communities import community_members
 from perdure.domain.facts.context import PROFILE_SHARE, context_facts, pack_context
+from perdure.domain.facts.forgetting import TidyItem
 from perdure.domain.facts.profile import load_profile, trust_filter
+from perdure.domain.facts.settings import Forgetting, load_agent_facts
+from perdure.engine.facts.forgetting import restore_last, tidy_graph
 from perdure.library.checks import check_limit, utc
-from perdure.library.services.facts.facts import FactConditions, Owner, fact_filter, find_graph
+from perdure.library.services.facts.facts import FactConditions, Owner, fact_filter, find_graph, with_entities
 from perdure.library.services.search import check_budget
+from perdure.search.hits import FactHit
 from perdure.storage.tx import Tx
 
 PROFILE_TOKENS, CONTEXT_TOKENS = 500, 1_000
@@ -123,6 +127,25 @@ class FactViewService:
             ]
 
         return await self._ports.store.read(load)
+
+    async def tidy(self, owner: Owner, *, dry_run: bool = False) -> Sequence[TidyItem]:
+        """Let facts fade by the agent's policy; return which. `dry_run` changes nothing. Raises: NotFound."""
+
+        def load(tx: Tx) -> tuple[Graph | None, Forgetting]:
+            agent_id = _agent(owner)
+            settings = {} if agent_id is None else tx.agents.get(agent_id).settings
+            return find_graph(tx, owner), load_agent_facts(settings).forgetting
+
+        graph, policy = await self._ports.store.read(load)
+        return () if graph is None else await tidy_graph(self._ports, graph, policy, dry_run=dry_run)
+
+    async def restore_last(self, owner: Owner) -> Sequence[FactHit]:
+        """Take back the latest pass of `tidy`; return the facts that are active again. Raises: NotFound."""
+        graph = await self._ports.store.read(find_graph, owner)
+        if graph is None:
+            return ()
+        facts = await restore_last(self._ports, graph)
+        return await self._ports.store.read(with_entities, graph, facts)
 
     def _profile(self, tx: Tx, graph: Graph, owner: Owner, budget_tokens: int, user: str) -> Profile:
         """Load the profile of the graph's user. Raises: NotFound."""

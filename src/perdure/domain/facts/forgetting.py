@@ -1,0 +1,177 @@
+"""Forgetting: what a policy would let fade, and near-duplicates that become one sentence.
+
+A pass archives facts, so that only a search that asks for them finds them. It deletes nothing, and all of it can be
+taken back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+from perdure.core.facts.values import TRUSTED, Fact, FactChange, FactFilter, Graph
+from perdure.domain.facts.graphs import FactFields, change_fact
+from perdure.domain.facts.settings import Forgetting
+from perdure.storage.tx import Tx
+
+PAGE = 1_000
+CHANGES_MAX = 1_000
+"""The most facts that one pass archives; the next one goes on."""
+GROUP_MAX = 100
+"""The most facts between two entities that are compared with each other, the newest."""
+SAME_RELATION, ANY_RELATION = 0.5, 0.8
+"""The share of common words from which two sentences are near-duplicates, of one relation and of different ones."""
+USE_DAYS = 30.0
+"""How much younger one use makes a fact."""
+_WORD = re.compile(r"[^\W_\u3400-\u9fff\u3040-\u30ff]+|[\u3400-\u9fff\u3040-\u30ff]")
+_TELLING: Final = frozenset({"not", "no", "never", "don't", "t", "without", "不", "没", "無", "无", "非"})
+"""Words that turn a sentence round: sentences that differ in one of them, or in a number, say different things."""
+
+Reason = Literal["faded", "duplicate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TidyItem:
+    """A fact that fades.
+
+    Attributes:
+        score: how much the policy still gives for it, 0 to 1.
+        into: of a near-duplicate the fact that stays, and gains its sources.
+    """
+
+    fact: Fact
+    reason: Reason
+    score: float
+    into: Fact | None = None
+
+
+def plan_tidy(tx: Tx, graph: Graph, policy: Forgetting, *, at: datetime) -> Sequence[TidyItem]:
+    """Return what a pass would archive, near-duplicates first, then what matters least. It changes nothing."""
+    facts: list[Fact] = []
+    groups: dict[tuple[int, int], list[Fact]] = {}
+    uses: dict[int, int] = {}
+    after = 0
+    while page := tx.facts.page(graph.id, where=FactFilter(), after=after, limit=PAGE):
+        after = page[-1].first_seq
+        texts = tx.passages.texts(graph.fact_archive_id, list(dict.fromkeys(fact.text_seq for fact in page)))
+        uses |= dict(zip(texts.seqs, texts.uses, strict=True))
+        for fact in page:
+            facts.append(fact)
+            groups.setdefault((fact.subject, fact.object), []).append(fact)
+    scores = {fact.seq: score(fact, uses.get(fact.text_seq, 0), policy, at=at) for fact in facts}
+    items = [
+        TidyItem(fact=fact, reason="duplicate", score=scores[fact.seq], into=kept)
+        for group in groups.values()
+        for fact, kept in duplicates(group[-GROUP_MAX:])
+    ]
+    gone = {item.fact.seq for item in items}
+    kept_seqs = {item.into.seq for item in items if item.into is not None}
+    youngest = at - timedelta(days=policy.min_age_days)
+    faded = [
+        TidyItem(fact=fact, reason="faded", score=scores[fact.seq])
+        for fact in facts
+        if fact.seq not in gone | kept_seqs and scores[fact.seq] < policy.min_score and fact.created_at <= youngest
+    ]
+    return [*items, *sorted(faded, key=lambda item: (item.score, item.fact.seq))][:CHANGES_MAX]
+
+
+def score(fact: Fact, uses: int, policy: Forgetting, *, at: datetime) -> float:
+    """Return what a fact is worth: its rating, halved with each half-life of its age. Each use takes days off its age;
+    for a fact that has ceased to be true the age counts from its end, and twice."""
+    end = fact.invalid_at if fact.invalid_at is not None and fact.invalid_at <= at else None
+    days = max(0.0, (at - max(fact.created_at, end or fact.created_at)).total_seconds() / 86_400)
+    age = max(0.0, days * (1 if end is None else 2) - uses * USE_DAYS)
+    return float(fact.rating * 0.5 ** (age / policy.half_life_days))
+
+
+def duplicates(facts: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
+    """Yield near-duplicates among facts of two entities, each with the one that stays: the best rated, then the fullest
+    sentence, then the oldest."""
+    best = sorted(facts, key=lambda fact: (-fact.rating, -len(fact.text), fact.seq))
+    kept: list[tuple[Fact, Counter[str]]] = []
+    for fact in best:
+        words = Counter(match.group().casefold() for match in _WORD.finditer(fact.text))
+        same = next((one for one, of_one in kept if _says_same(one, of_one, fact, words)), None)
+        if same is None:
+            kept.append((fact, words))
+        else:
+            yield fact, same
+
+
+def tidy(tx: Tx, graph: Graph, items: Sequence[TidyItem], *, pass_: str, at: datetime) -> Sequence[TidyItem]:
+    """Carry out a pass; return what it changed. What has changed since it was planned stays as it is."""
+    done: list[TidyItem] = []
+    for item in items:
+        origin: dict[str, Any] = {"type": "policy", "pass": pass_, "reason": item.reason}
+        fact = tx.facts.get(item.fact.id)
+        if fact.seq != item.fact.seq or fact.expired_at is not None:
+            continue
+        change: FactChange = "archive"
+        if item.into is not None:
+            kept = tx.facts.get(item.into.id)
+            if kept.expired_at is not None or kept.state != "active":
+                continue
+            kept = _merge(tx, graph, kept, fact, origin=origin, at=at)
+            change, origin["into"] = "merge", kept.id
+        change_fact(tx, graph, fact, {"state": "archived"}, change=change, origin=origin, at=at)
+        done.append(item)
+    return done
+
+
+def last_pass(tx: Tx, graph: Graph) -> str | None:
+    """Return the latest pass of which a fact still is archived."""
+    passes = [str(fact.origin["pass"]) for fact in _archived(tx, graph)]
+    return max(passes, default=None)
+
+
+def restore_pass(tx: Tx, graph: Graph, pass_: str, *, at: datetime, limit: int = PAGE) -> Sequence[Fact]:
+    """Take back what a pass did and nobody has changed since; return the facts that are active again, at most `limit`.
+    A fact that stayed for its duplicates keeps their sources, which say the same."""
+    archived = [fact for fact in _archived(tx, graph) if fact.origin["pass"] == pass_][:limit]
+    for id_ in dict.fromkeys(fact.origin["into"] for fact in archived if "into" in fact.origin):
+        kept = tx.facts.get(id_)
+        if kept.expired_at is None and kept.change == "merge" and kept.origin.get("pass") == pass_:
+            _restore(tx, graph, kept, pass_, at=at)
+    return [_restore(tx, graph, fact, pass_, at=at) for fact in archived]
+
+
+def _merge(tx: Tx, graph: Graph, kept: Fact, duplicate: Fact, *, origin: Mapping[str, Any], at: datetime) -> Fact:
+    """Give a fact the sources of its duplicate, and the earlier beginning of the two; return it."""
+    sources = tx.facts.sources(graph.id, [duplicate.first_seq])[duplicate.first_seq]
+    tx.facts.add_sources(graph.id, [(kept.first_seq, episode) for episode in sources])
+    begin = min((time for time in (kept.valid_at, duplicate.valid_at) if time is not None), default=None)
+    if begin == kept.valid_at and kept.origin.get("pass") == origin["pass"]:
+        return kept
+    return change_fact(tx, graph, kept, {"valid_at": begin}, change="merge", origin={**origin}, at=at)
+
+
+def _restore(tx: Tx, graph: Graph, fact: Fact, pass_: str, *, at: datetime) -> Fact:
+    """Write the version again that a fact had before a pass; return it."""
+    before = [one for one in tx.facts.versions(fact.id) if one.origin.get("pass") != pass_][-1]
+    fields: FactFields = {"state": before.state, "valid_at": before.valid_at}
+    return change_fact(tx, graph, fact, fields, change="restore", origin=before.origin, at=at)
+
+
+def _archived(tx: Tx, graph: Graph) -> Iterator[Fact]:
+    """Yield the facts that passes have archived."""
+    after = 0
+    while page := tx.facts.page(graph.id, where=FactFilter(states=("archived",)), after=after, limit=PAGE):
+        after = page[-1].first_seq
+        yield from (fact for fact in page if fact.origin.get("type") == "policy" and "pass" in fact.origin)
+
+
+def _says_same(one: Fact, of_one: Counter[str], other: Fact, of_other: Counter[str]) -> bool:
+    """Return whether two facts of the same entities are near-duplicates: equal in most words, trust, scope and end."""
+    if (one.trust in TRUSTED) != (other.trust in TRUSTED) or one.scope != other.scope:
+        return False
+    if one.invalid_at != other.invalid_at:  # two periods of the same are two facts
+        return False
+    common, either = (of_one & of_other).total(), (of_one | of_other).total()
+    different = set(of_one) ^ set(of_other)
+    if any(word in _TELLING or word.isnumeric() for word in different):
+        return False
+    return common >= (SAME_RELATION if one.relation == other.relation else ANY_RELATION) * max(1, either)
