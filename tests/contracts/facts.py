@@ -519,6 +519,35 @@ class FactContract(Contract):
 
             await store.write(unit)
 
+    async def test_what_is_derived_of_entities_is_compared_and_mended(self) -> None:
+        """Their counts of facts, and the names that lead to them; page by page, and only in one's own organisation."""
+        async with self.open_store() as store:
+
+            def unit(tx: Any) -> None:
+                graph = self.add_world(tx)
+                self.add_world(tx)
+                tx.facts.add(graph, [self.new_fact(graph.id)])
+                page = tx.upkeep.check_entities(limit=4)
+                assert page.after is not None
+                assert tx.upkeep.check_entities(after=page.after, limit=4).after is None
+                assert tx.upkeep.check_entities().faults == []
+
+                db = tx.agents._db
+                db.run("UPDATE entities SET fact_count = 7 WHERE seq = 2", {})
+                db.run("DELETE FROM entity_names WHERE graph_id = :id AND seq = 3", {"id": graph.id})
+                for repair in (False, True):
+                    faults = tx.upkeep.check_entities(repair=repair).faults
+                    assert sorted((fault.owner_id == graph.id, fault.count, fault.repaired) for fault in faults) == [
+                        (False, 1, repair),
+                        (True, 1, repair),
+                        (True, 1, repair),
+                    ]
+                assert tx.upkeep.check_entities().faults == []
+                assert [one.fact_count for one in tx.entities.list(graph.id)] == [1, 1, 0]
+                assert tx.entities.find_by_names(graph.id, ["oslo"]) == {"oslo": [3]}
+
+            await store.write(unit)
+
 
 def _row_counts(tx: Any) -> dict[str, int]:
     """Table -> number of rows, of tables in which agents and graphs have rows."""

@@ -264,6 +264,8 @@ class Values:
             case "postings":
                 # What a caller knows of an agent does not make it its own.
                 value = {"Agent": replace(of.agent, org_id=DEFAULT_ORG), "Run": of.run}.get(kind)
+            case "scope" if "Mapping" in kind:
+                value = {"user_id": "ann"}
             case "dead_owner":
                 value = "here"
             case "dead_owners":

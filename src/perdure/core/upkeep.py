@@ -48,8 +48,8 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class BlockCheckResult:
-    """The result for some blocks. `after`: the block and version to continue after; None: the end.
-    `without_checksum`: as in `CheckResult`."""
+    """The result for some blocks, or entities of graphs. `after`: the block or graph, and the version or entity, to
+    continue after; None: the end. `without_checksum`: as in `CheckResult`."""
 
     faults: Sequence[Fault]
     after: tuple[str, int] | None

@@ -93,7 +93,8 @@ class UpkeepService:
         unfinished = {*await store.read(lambda tx: tx.upkeep.rebuilding())}
         owners = await self._owners()
         unit = store.write if repair else store.read
-        faults, without_checksum = await _compare_blocks(unit, repair)
+        faults, without_checksum = await _compare_pages(unit, _check_blocks, repair)
+        faults += (await _compare_pages(unit, _check_entities, repair))[0]
         if repair:
             for kind in sorted(unfinished):
                 await self._rebuild_words(kind, owners, progress)
@@ -174,12 +175,14 @@ class UpkeepService:
             progress(what, sum(owner.rows for owner in of_kind if owner.number < number) + next_seq, total)
 
 
-async def _compare_blocks(unit: Unit, repair: bool) -> tuple[list[Fault], int]:
-    """The faults of all blocks, and how many rows have no checksum."""
+async def _compare_pages(
+    unit: Unit, check: Callable[[Tx, tuple[str, int], bool], BlockCheckResult], repair: bool
+) -> tuple[list[Fault], int]:
+    """The faults of all blocks, or of all entities, and how many rows have no checksum."""
     faults: list[Fault] = []
     without_checksum, after = 0, ("", -1)
     while True:
-        checked = await unit(_check_blocks, after, repair)
+        checked = await unit(check, after, repair)
         faults += checked.faults
         without_checksum += checked.without_checksum
         if checked.after is None:
@@ -193,6 +196,10 @@ def _check(tx: Tx, owner: Owner, from_seq: int, repair: bool) -> CheckResult:
 
 def _check_blocks(tx: Tx, after: tuple[str, int], repair: bool) -> BlockCheckResult:
     return tx.upkeep.check_blocks(after=after, repair=repair)
+
+
+def _check_entities(tx: Tx, after: tuple[str, int], repair: bool) -> BlockCheckResult:
+    return tx.upkeep.check_entities(after=after, repair=repair)
 
 
 def _count_texts(counts: ScopeCounts, texts: int) -> int:

@@ -23,6 +23,7 @@ from perdure.storage.tables.passages import PASSAGE_CHECKSUMS
 from perdure.storage.tables.table import Table
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 from perdure.storage.upkeep.deleted import CHARS, carry_out_delete, unfinished_deletes
+from perdure.storage.upkeep.graphs import check_entities
 
 SHOWN_MAX = 10
 
@@ -93,6 +94,13 @@ class Upkeep(Table):
             if differs and (block_id, version) not in wrong
         ]
         return BlockCheckResult(faults, last if len(rows) == limit else None, bare)
+
+    def check_entities(
+        self, *, after: tuple[str, int] = ("", -1), limit: int = 1_000, repair: bool = False
+    ) -> BlockCheckResult:
+        """Compare the next `limit` entities of graphs with the facts that name them, and with the names that lead to
+        them; `repair` makes both anew."""
+        return check_entities(self._db, self._org_id, after=after, limit=limit, repair=repair)
 
     def carry_out_deletes(self, *, limit: int = 500, chars: int = CHARS) -> bool:
         """Remove up to `limit` rows of what is deleted, or texts of about `chars` characters. False: nothing is left.
