@@ -61,7 +61,7 @@ QUIET_ROOMS = frozenset({"core", "context", "domain", "search", "engine", "stora
 # Slow to import, and needed only by what is asked for later: a face, a wire model, another database.
 HEAVY = (
     *("typer", "rich", "prompt_toolkit", "pydantic", "psycopg"),
-    *("pypdf", "mammoth", "numpy", "tokenizers", "safetensors", "mcp", "httpx2", "cryptography"),
+    *("pypdf", "mammoth", "numpy", "tokenizers", "safetensors", "mcp", "httpx2", "cryptography", "langgraph"),
 )
 
 

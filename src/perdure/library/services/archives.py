@@ -19,7 +19,7 @@ from perdure.domain.archives.units import (
 )
 from perdure.domain.batching import BATCH
 from perdure.engine.conversations.reset import delete
-from perdure.library.checks import check_page, check_text
+from perdure.library.checks import LIMIT_MAX, check_page, check_text
 from perdure.library.paging import Page
 from perdure.storage.tx import Tx
 
@@ -49,6 +49,22 @@ class ArchiveService:
         """The archive of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
         check_text("an archive's name or id", name_or_id)
         return await self._ports.store.read(_resolve_archive, name_or_id)
+
+    async def open(self, name: str) -> Archive:
+        """The oldest archive of this name, a new one if there is none. Raises: InvalidInput."""
+        ports = self._ports
+        archive_id, now = ArchiveId(ports.ids.new("archive")), ports.clock.now()
+
+        def find_or_create(tx: Tx) -> Archive:
+            found = tx.archives.list(name=name, limit=1)
+            return found[0] if found else create_archive(tx, archive_id, {"name": name}, at=now)
+
+        return await ports.store.write(find_or_create)
+
+    async def tags(self, archive_id: ArchiveId) -> Sequence[str]:
+        """The tags of an archive's passages, the most used first; at most 10,000."""
+        tags = await self._ports.store.read(lambda tx: tx.archives.tags(archive_id, limit=LIMIT_MAX))
+        return [tag for tag, _ in tags]
 
     async def list(self, page: Page, *, agent_id: AgentId | None = None, name: str | None = None) -> Sequence[Archive]:
         """A page of all archives or of an agent's; `name` is the whole name. Raises: InvalidInput, NotFound."""

@@ -10,7 +10,7 @@ from typing import TypedDict, get_args
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import AgentId, ArchiveId, PassageId
+from perdure.core.ids import AgentId, ArchiveId, PassageId, derived_id
 from perdure.core.passages import Passage, PassageFilter, TagMatch
 from perdure.domain.archives.passages import (
     NewPassage,
@@ -77,6 +77,37 @@ class PassageService:
         check_text("passage_id", passage_id)
         return await self._ports.store.read(get_passage, archive_id, passage_id)
 
+    async def put_named(self, archive_id: ArchiveId, name: Sequence[str], new: NewPassage) -> Passage:
+        """Store a text under a name: the passage that has it changes, or is added. Raises: InvalidInput, NotFound."""
+        ports, at, id_ = self._ports, self._ports.clock.now(), named_passage(archive_id, name)
+        new = in_utc(new)
+
+        def put(tx: Tx) -> Passage:
+            (passage,) = new_passages([new], archive_id, ids=ports.ids, at=at, limits=tx.limits)
+            if id_ not in tx.passages.find_archives([id_]):
+                return add_passages(tx, [replace(passage, id=id_)], [new.embedding])[0]
+            fields: PassageChanges = {"text": passage.text, "tags": passage.tags, "metadata": passage.metadata}
+            return update_passage(tx, tx.passages.get(id_), {**fields, "occurred_at": passage.occurred_at})
+
+        return await ports.store.write(put)
+
+    async def find_named(self, archive_id: ArchiveId, name: Sequence[str]) -> Passage | None:
+        """The passage of this name; None: there is none."""
+        id_ = named_passage(archive_id, name)
+        return await self._ports.store.read(
+            lambda tx: tx.passages.get(id_) if id_ in tx.passages.find_archives([id_]) else None
+        )
+
+    async def delete_named(self, archive_id: ArchiveId, name: Sequence[str]) -> None:
+        """Remove the passage of this name, if there is one."""
+        id_ = named_passage(archive_id, name)
+
+        def delete(tx: Tx) -> None:
+            if id_ in tx.passages.find_archives([id_]):
+                delete_passage(tx, tx.passages.get(id_))
+
+        await self._ports.store.write(delete)
+
     async def list(
         self, archive_id: ArchiveId, page: Page, *, where: PassageFilter | None = None, text: str | None = None
     ) -> Sequence[Passage]:
@@ -131,6 +162,11 @@ class PassageService:
                 deleted, above = await store.write(delete_selected, archive_id, selection, seqs)
             count += deleted
         return count
+
+
+def named_passage(archive_id: ArchiveId, name: Sequence[str]) -> PassageId:
+    """The id of the passage that has this name in an archive."""
+    return PassageId(derived_id("passage", archive_id, *name))
 
 
 def passage_filter(

@@ -1,0 +1,227 @@
+"""LangGraph's `BaseStore` over an archive: JSON values under namespaces and keys, found by words and by meaning."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perdure import NewPassage
+from perdure.adapters.opening import Closing, OwnStore
+from perdure.library.paging import Page
+from perdure.library.services.passages import passage_filter
+
+try:
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        Item,
+        ListNamespacesOp,
+        MatchCondition,
+        Op,
+        PutOp,
+        Result,
+        SearchItem,
+        SearchOp,
+        get_text_at_path,
+        tokenize_path,
+        validate_op_namespace,
+    )
+except ImportError as error:
+    raise ImportError("the store for LangGraph needs its base class: install 'perdure[langgraph]'") from error
+
+PAGE = 500
+SEARCH_MAX = 1_000
+INDEXED = "indexed"
+Namespace = tuple[str, ...]
+
+
+class PerdureStore(Closing, BaseStore):
+    """Items of LangGraph's programs, in an archive of a store of its own.
+
+    Args:
+        address: the store, as `Perdure` takes it: a file, `postgresql://...`, by default the user's own.
+        archive: the name of the archive; it is created with the first call.
+        fields: the paths of an item's value that a query searches, as in LangGraph's `index`; by default all of it.
+        options: as `Perdure` takes them.
+    Raises: StoreError, InvalidInput.
+    """
+
+    def __init__(
+        self,
+        address: str | Path | None = None,
+        *,
+        archive: str = "langgraph",
+        fields: Sequence[str] | None = None,
+        **options: Any,
+    ) -> None:
+        self._store = OwnStore(address, **options)
+        services = self._store.perdure.services
+        self._archives, self._passages, self._search = services.archives, services.passages, services.search
+        self._name, self._fields = archive, fields
+        self._id: Any = None
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Return the results of operations, in order. All read what was there before; of several puts of a key the
+        last one counts.
+
+        Raises: InvalidNamespaceError, InvalidInput, StoreError.
+        """
+        return self._store.run(self._run(list(ops)))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """As `batch`, in a thread: the store has an event loop of its own."""
+        return await asyncio.to_thread(self.batch, list(ops))
+
+    async def _run(self, ops: Sequence[Op]) -> list[Result]:
+        """Run the operations that read, then those that write."""
+        results: list[Result] = []
+        puts: dict[tuple[Namespace, str], PutOp] = {}
+        for op in ops:
+            validate_op_namespace(op)
+            if isinstance(op, PutOp):
+                puts[(op.namespace, op.key)] = op
+                results.append(None)
+            elif isinstance(op, GetOp):
+                passage = await self._passages.find_named(await self._archive(), (*op.namespace, op.key))
+                results.append(None if passage is None else Item(**_fields_of(passage)))
+            elif isinstance(op, SearchOp):
+                results.append(await self._find(op))
+            elif isinstance(op, ListNamespacesOp):
+                results.append(await self._namespaces(op))
+            else:
+                raise ValueError(f"the operation is {op!r:.80}: give GetOp, SearchOp, PutOp or ListNamespacesOp")
+        for op in puts.values():
+            await self._put(op)
+        return results
+
+    async def _put(self, op: PutOp) -> None:
+        """Store an item, or delete it."""
+        name = (*op.namespace, op.key)
+        if op.value is None:
+            await self._passages.delete_named(await self._archive(), name)
+            return
+        paths = self._fields if op.index is None else op.index
+        text = "" if paths is False else _text(op.value, paths or None)
+        prefixes = [_tag("in", op.namespace[:length]) for length in range(1, len(op.namespace) + 1)]
+        tags = [*prefixes, _tag("at", op.namespace), *([INDEXED] if text else [])]
+        metadata = {"namespace": list(op.namespace), "key": op.key, "value": dict(op.value)}
+        new = NewPassage(text=text or "(not indexed)", tags=tags, metadata=metadata)
+        await self._passages.put_named(await self._archive(), name, new)
+
+    async def _find(self, op: SearchOp) -> list[SearchItem]:
+        """Search or list the items below a namespace that meet a filter."""
+        end = op.offset + op.limit
+        tags = [_tag("in", op.namespace_prefix)] if op.namespace_prefix else []
+        if not op.query:
+            listed = [SearchItem(**one) async for one in self._list(tags, op.filter or {}, end)]
+            return listed[op.offset : end]
+        hits = await self._search.passages(
+            op.query,
+            passage_filter(tags=[*tags, INDEXED], tag_match="all"),
+            archive_id=await self._archive(),
+            limit=SEARCH_MAX if op.filter else max(1, min(end, SEARCH_MAX)),
+        )
+        found = [(_fields_of(hit.passage), hit.score) for hit in hits]
+        chosen = [(fields, score) for fields, score in found if _meets(fields["value"], op.filter or {})]
+        return [SearchItem(**fields, score=score) for fields, score in chosen[op.offset : end]]
+
+    async def _list(self, tags: Sequence[str], where: Mapping[str, Any], most: int) -> Any:
+        """Yield the first items with these tags that meet a filter, in order of creation."""
+        last, count = None, 0
+        while count < most:
+            page = await self._passages.list(
+                await self._archive(), Page(PAGE, ascending=True, after=last), where=passage_filter(tags=tags)
+            )
+            for passage in page:
+                fields = _fields_of(passage)
+                if count < most and _meets(fields["value"], where):
+                    count += 1
+                    yield fields
+            if len(page) < PAGE:
+                return
+            last = page[-1].id
+
+    async def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
+        """List the namespaces that hold items."""
+        tags = await self._archives.tags(await self._archive())
+        namespaces: Iterator[Namespace] = (tuple(json.loads(tag[3:])) for tag in tags if tag.startswith("at:"))
+        matching = [
+            one for one in namespaces if all(_matches(one, condition) for condition in op.match_conditions or ())
+        ]
+        return sorted({one[: op.max_depth] for one in matching})[op.offset : op.offset + op.limit]
+
+    async def _archive(self) -> Any:
+        """Return the id of the archive."""
+        if self._id is None:
+            self._id = (await self._archives.open(self._name)).id
+        return self._id
+
+
+def _tag(kind: str, namespace: Namespace) -> str:
+    """Return the tag of what is in a namespace at any depth (`in`), or right there (`at`)."""
+    return f"{kind}:{json.dumps(list(namespace), ensure_ascii=False)}"
+
+
+def _fields_of(passage: Any) -> dict[str, Any]:
+    """Return the fields of an item. A change of it is the passage's `occurred_at`."""
+    held = passage.metadata
+    return {
+        "namespace": tuple(held["namespace"]),
+        "key": held["key"],
+        "value": held["value"],
+        "created_at": passage.created_at,
+        "updated_at": passage.occurred_at,
+    }
+
+
+def _text(value: Mapping[str, Any], paths: Sequence[str] | None) -> str:
+    """Return the texts at these paths of a value, one on each line; None: all that stands in it."""
+    if paths is None:
+        return "\n".join(_leaves(value))
+    texts = [text for path in paths for text in get_text_at_path(dict(value), tokenize_path(path))]
+    return "\n".join(text for text in texts if text.strip())
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    """Yield the texts and numbers in a value."""
+    if isinstance(value, Mapping | list | tuple):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(one)
+    elif value is not None and not isinstance(value, bool) and str(value).strip():
+        yield str(value)
+
+
+def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
+    """Return whether a namespace begins or ends with a path, in which `*` is any label."""
+    path = tuple(condition.path)
+    if len(path) > len(namespace):
+        return False
+    part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
+    return all(label in ("*", own) for own, label in zip(part, path, strict=True))
+
+
+def _meets(value: Any, condition: Any) -> bool:
+    """Return whether a value meets a filter: it is equal, as operators say, or its members do. Raises: ValueError."""
+    if not isinstance(condition, Mapping):
+        if isinstance(condition, list | tuple) and isinstance(value, list | tuple):
+            return len(value) == len(condition) and all(map(_meets, value, condition))
+        return bool(value == condition)
+    if any(name.startswith("$") for name in condition):
+        return all(_compare(value, name, operand) for name, operand in condition.items())
+    return isinstance(value, Mapping) and all(_meets(value.get(name), one) for name, one in condition.items())
+
+
+def _compare(value: Any, name: str, operand: Any) -> bool:
+    """Apply an operator; what is no number meets none that orders. Raises: ValueError: an unknown one."""
+    if name in ("$eq", "$ne"):
+        return bool((value == operand) is (name == "$eq"))
+    if name not in ("$gt", "$gte", "$lt", "$lte"):
+        raise ValueError(f"the filter has the operator {name!r:.80}: give $eq, $ne, $gt, $gte, $lt or $lte")
+    try:
+        own, other = float(value), float(operand)
+    except (TypeError, ValueError):
+        return False
+    return {"$gt": own > other, "$gte": own >= other, "$lt": own < other, "$lte": own <= other}[name]
