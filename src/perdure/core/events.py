@@ -129,7 +129,8 @@ class MemoryRecalled:
 
     Args:
         tokens: of the text.
-        sources: in its order, each with `kind` (passage, turn), `id`, `score` from 0 to 1, and a `name` for people.
+        sources: in its order, each with `kind` (fact, passage, turn), `id`, `score` from 0 to 1, and a `name` for
+            people.
         problem: why the recall did not run, or not in time; then there is no source.
     """
 

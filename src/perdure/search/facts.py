@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.core.agents import Agent
 from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.passages import PassageFilter
 from perdure.core.text.dates import Span, spans
@@ -19,6 +20,7 @@ from perdure.search.hits import HITS_MAX, FactHit, Hits, SearchReport, Why
 from perdure.search.passages import CANDIDATES, RankedPassages, rank_passages, why_passage
 from perdure.search.ranking.hints import role_meant
 from perdure.search.ranking.pool import USER
+from perdure.search.recalled import RecallScope
 from perdure.search.request import SearchRequest
 from perdure.storage.tx import Tx
 
@@ -29,7 +31,8 @@ TIME_SCORE = 1.0
 ENDED_SCORE = -1.5
 """What a fact loses that is no longer true, unless the query or the filter names a time."""
 NAMED_CANDIDATES, NEAR_CANDIDATES, SPAN_CANDIDATES = 40, 20, 30
-"""The most facts that are ranked, whatever their words, for their entities, for those beside, and for their time."""
+"""The most facts that are ranked, whatever their words: of entities that the query or the filter names, of those
+beside, and of the times that the query names."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,22 +82,37 @@ def search_facts(
     )
 
 
-def facts_of_entities(
-    tx: Tx, graph: Graph, texts: Sequence[str], *, where: FactFilter, limit: int
-) -> Sequence[FactHit]:
-    """Load the facts of the entities that these texts name, of the latest text first; of an entity the best rated."""
-    if limit <= 0:
-        return ()
-    chosen: dict[int, Fact] = {}
-    for entity in known_entities(tx, graph, texts):
-        facts = tx.facts.page(
-            graph.id, where=replace(where, entities=(entity.seq,)), newest_first=True, limit=4 * limit
-        )
-        for fact in sorted(facts, key=lambda fact: -fact.rating):
-            chosen.setdefault(fact.seq, fact)
-        if len(chosen) >= limit:
-            break
-    return _hits(tx, graph, [(fact, fact.rating, None) for fact in list(chosen.values())[:limit]])
+def recall_facts(
+    tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, *, explain: bool = False
+) -> Hits[FactHit]:
+    """Search the facts of a recall, best first: true now, about the entities that its texts name, and said elsewhere
+    than in what is in view."""
+    if scope.facts is None or not scope.facts.limit or (graph := tx.graphs.find_by_agent(agent.id)) is None:
+        return Hits()
+    texts = [request.text] if scope.facts.texts is None else scope.facts.texts
+    named = known_entities(tx, graph, [name for text in texts for name in _texts_with_names(text)])
+    if not named:
+        return Hits()
+    where = FactFilter(at=request.now, entities=tuple(entity.seq for entity in named), trust=scope.facts.trust)
+    hits = search_facts(tx, graph, request, where=where, limit=2 * scope.facts.limit, explain=explain)
+    in_view = _said_in_view(tx, graph, agent, [hit.fact for hit in hits], scope)
+    return Hits([hit for hit in hits if hit.fact.first_seq not in in_view][: scope.facts.limit], hits.ran)
+
+
+def _said_in_view(tx: Tx, graph: Graph, agent: Agent, facts: Sequence[Fact], scope: RecallScope) -> set[int]:
+    """Return the first numbers of the facts that messages in the context window say."""
+    if scope.in_view is None:
+        return set()
+    conversation, first = scope.in_view
+    by_fact = tx.facts.sources(graph.id, [fact.first_seq for fact in facts])
+    episodes = tx.episodes.list_by_seqs(graph.id, sorted({seq for seqs in by_fact.values() for seq in seqs}))
+    in_view = {
+        one.seq
+        for one in episodes
+        if one.agent_id == agent.id and one.message_seq is not None
+        if one.message_seq in scope.pinned or (one.conversation_seq == conversation and one.message_seq >= first)
+    }
+    return {fact for fact, seqs in by_fact.items() if not in_view.isdisjoint(seqs)}
 
 
 def _grade(tx: Tx, graph: Graph, request: SearchRequest, columns: FactColumns, where: FactFilter) -> _Graded:
@@ -111,8 +129,9 @@ def _grade(tx: Tx, graph: Graph, request: SearchRequest, columns: FactColumns, w
     for distance, (score, most) in enumerate(zip(DISTANCE_SCORES, (NAMED_CANDIDATES, NEAR_CANDIDATES), strict=True)):
         near = np.flatnonzero(away == distance)
         gains.setdefault("distance", np.zeros(len(rows)))[near] = score
-        best = near[np.lexsort((-columns.seq[rows[near]], -columns.rating[rows[near]]))]
-        candidates += texts[best[:most]].tolist()
+        candidates += texts[_best_rated(columns, rows, near)[:most]].tolist()
+    if where.entities:
+        candidates += texts[_best_rated(columns, rows, np.arange(len(rows)))[:NAMED_CANDIDATES]].tolist()
     named_spans = spans(request.text, now=request.now, timezone=request.timezone)
     if named_spans:
         then = _true_in(columns, rows, named_spans)
@@ -122,6 +141,11 @@ def _grade(tx: Tx, graph: Graph, request: SearchRequest, columns: FactColumns, w
         today = (where.as_of or request.now).timestamp()
         gains["ended"] = ENDED_SCORE * (columns.invalid_at[rows] <= today)
     return _Graded(texts, columns.seq[rows], gains, candidates)
+
+
+def _best_rated(columns: FactColumns, rows: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return some of the rows, the best rated first, of those the newest."""
+    return some[np.lexsort((-columns.seq[rows[some]], -columns.rating[rows[some]]))]
 
 
 def _texts_with_names(text: str) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Recall: the best blocks, passages and turns for a query within a budget, in one unit of work.
+"""Recall: the best blocks, facts, passages and turns for a query within a budget, in one unit of work.
 
 The searches of messages and passages find hits. Their scores are put on one scale (`recalled.Recalled`), turns get
 their neighbours, and `search.packing.packing` selects.
@@ -20,6 +20,8 @@ from perdure.core.models import without_notice
 from perdure.core.passages import CAPTURED, Archive, Passage, PassageFilter
 from perdure.core.text.words import parse_query
 from perdure.domain.archives.units import archives_of
+from perdure.domain.facts.graphs import fact_sources
+from perdure.search.facts import recall_facts
 from perdure.search.hits import SearchReport
 from perdure.search.messages import RankedMessages, rank_messages, why_message
 from perdure.search.packing.packing import Candidate, PackedText, pack
@@ -79,6 +81,8 @@ def recall(
     agent = None if scope.agent_id is None else tx.agents.get(scope.agent_id)
     if agent is not None and scope.blocks:
         _add_blocks(tx, agent, scope.conversation_seq or 0, passages.text, collection)
+    if agent is not None and scope.facts is not None:
+        _add_facts(tx, agent, passages, scope, collection, explain=explain)
     archives = _archives(tx, scope)
     if archives:
         ranked = rank_passages(tx, archives, passages, where=PassageFilter())
@@ -129,6 +133,28 @@ def _add_blocks(tx: Tx, agent: Agent, conversation_seq: int, text: str, collecti
                 position=position,
             ),
             label=block.label,
+        )
+
+
+def _add_facts(
+    tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: _Candidates, *, explain: bool
+) -> None:
+    """Add the facts of the scope. Nothing is cut off at a floor: they are few, and about what the texts name."""
+    hits = recall_facts(tx, agent, request, scope, explain=explain)
+    if not hits:
+        return
+    collection.ran["facts"] = hits.ran
+    sources = fact_sources(tx, hits[0].fact.graph_id, [hit.fact for hit in hits])
+    best = hits[0].score
+    for place, hit in enumerate(hits):
+        fact = hit.fact
+        score = min(1.0, max(0.0, hit.score / best)) if best > 0 else 1 / (1 + place)
+        collection.add(
+            Candidate(kind="fact", id=fact.id, text=fact.text, score=score, occurred_at=fact.valid_at),
+            why=hit.why,
+            entities=(hit.subject.name, hit.object.name),
+            occurred_at=fact.valid_at,
+            refs=tuple(sources[fact.first_seq]),
         )
 
 

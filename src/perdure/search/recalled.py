@@ -7,9 +7,24 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from perdure.core.facts.values import TRUSTED, Trust
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
 from perdure.core.text.reprs import short_repr
 from perdure.search.hits import SearchReport, Why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactScope:
+    """The facts that a recall may add: those that are true now, about the entities that some texts name.
+
+    Args:
+        texts: the latest last; None: the query alone.
+        trust: the sources whose facts may stand in it; None: any.
+    """
+
+    texts: tuple[str, ...] | None = None
+    limit: int = 5
+    trust: tuple[Trust, ...] | None = tuple(sorted(TRUSTED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +38,7 @@ class RecallScope:
         messages, blocks: whether to search messages, and to add blocks.
         in_view: a conversation and the first row in its view. Rows in view are excluded.
         pinned: numbers of older rows that are in view too.
+        facts: None: no facts of the agent.
     """
 
     agent_id: AgentId | None = None
@@ -32,6 +48,7 @@ class RecallScope:
     blocks: bool = True
     in_view: tuple[int, int] | None = None
     pinned: frozenset[int] = frozenset()
+    facts: FactScope | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +57,15 @@ class Source:
 
     Args:
         number: `[number]` in the text.
-        id: of the block, passage or message.
-        score: 0 to 1, as in `Recalled`; of a block, the share of the query's words in it.
+        id: of the block, fact, passage or message.
+        score: 0 to 1, as in `Recalled`; of a block, the share of the query's words in it; of a fact, the share of the
+            best fact's score.
         why: the search's explanation, if requested; None for blocks and neighbours.
         tokens: of the piece's lines.
         first, last: the shown characters of its text, `last` not included; `chars` is the length of the text.
         label: of a block.
+        entities: of a fact, the names of subject and object.
+        refs: of a fact: the ids of the messages and texts that say it; `occurred_at`: since when it is true.
         archive_id, archive_name, source, lines: of a passage: its archive, its origin, its first and last line there.
         path: of a passage of a file: `folder/name`, as in the text and in the tools for files.
         conversation_id, seq, role, name: of a turn.
@@ -53,7 +73,7 @@ class Source:
     """
 
     number: int
-    kind: Literal["block", "passage", "turn"]
+    kind: Literal["block", "fact", "passage", "turn"]
     id: str
     score: float
     why: Why | None = None
@@ -62,6 +82,8 @@ class Source:
     last: int
     chars: int
     label: str | None = None
+    entities: tuple[str, ...] = ()
+    refs: tuple[str, ...] = ()
     archive_id: ArchiveId | None = None
     archive_name: str | None = None
     source: Mapping[str, Any] | None = None
@@ -88,7 +110,7 @@ class Recalled:
         tokens: of the text, at most `budget_tokens`.
         sources: in the order of the text.
         left_out: how many candidates are not in it.
-        ran: "messages" and "passages", where searched -> the report of the search.
+        ran: "messages", "passages" and "facts", where searched -> the report of the search.
     """
 
     __repr__ = short_repr("text", "tokens", "sources", "left_out")

@@ -37,7 +37,7 @@ from perdure.engine.run.prefixes import (
 )
 from perdure.engine.run.rows import add_hook_context, add_waiting_input, engine_drafts
 from perdure.engine.run.tool_rules import rule_state
-from perdure.engine.search.recall import plan_recall_of_run, recall
+from perdure.engine.search.recall import count_recalled, plan_recall_of_run, recall
 from perdure.storage.tx import Tx
 
 _PLAN_NAMES: dict[type[Plan], Literal["evict", "merge", "stub"]] = {Evict: "evict", Merge: "merge", Stub: "stub"}
@@ -185,6 +185,7 @@ def make_request(
         return progress
     if recalled.event is not None:
         events.append(recalled.event)
+        count_recalled(tx, recalled.event)
     step = _add_step(builder, view, size)
     events.append(StepStarted(step.id, step.index))
     stored = tx.events.add(log.run.key, events, at=inputs.now)

@@ -18,14 +18,15 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.errors import PerdureError
 from perdure.core.events import MemoryRecalled
-from perdure.core.ids import AgentId
-from perdure.core.messages import user_texts
+from perdure.core.ids import AgentId, FactId
+from perdure.core.messages import MessageFilter, user_texts
 from perdure.domain.agents.automatic import AutoRecall, bypasses, find_automatic
+from perdure.domain.facts.settings import load_agent_facts
 from perdure.engine.ports import NO_RECALL, AutoRecalled, Ports, UnitInputs
 from perdure.engine.run.log import RunLog
 from perdure.engine.run.prefixes import read_memory
 from perdure.engine.run.rows import decode_drafts
-from perdure.search.recalled import RecallScope, Source
+from perdure.search.recalled import FactScope, RecallScope, Source
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -69,9 +70,14 @@ def plan_recall(
     if bypasses(agent.settings, conversation):
         return None
     first_seq, pinned = _rows_in_view(tx, conversation, inputs)
-    if not (first_seq > 0 or read_memory(tx, opening).counts.passages > 0 or _has_more(tx, agent, conversation)):
+    facts = _fact_scope(tx, agent, conversation, texts)
+    if not (
+        first_seq > 0 or facts or read_memory(tx, opening).counts.passages > 0 or _has_more(tx, agent, conversation)
+    ):
         return None
-    scope = RecallScope(agent_id=agent.id, blocks=False, in_view=(conversation.seq, first_seq), pinned=pinned)
+    scope = RecallScope(
+        agent_id=agent.id, blocks=False, in_view=(conversation.seq, first_seq), pinned=pinned, facts=facts
+    )
     return RecallPlan(scope, query, setting)
 
 
@@ -109,6 +115,14 @@ async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
     return AutoRecalled(recalled.text, MemoryRecalled(tokens=recalled.tokens, sources=sources))
 
 
+def count_recalled(tx: Tx, event: MemoryRecalled) -> None:
+    """Count that facts were recalled, as that a search showed them."""
+    facts = tx.facts.list_by_ids([FactId(source["id"]) for source in event.sources if source["kind"] == "fact"])
+    for graph_id in {fact.graph_id for fact in facts}:
+        texts = [fact.text_seq for fact in facts if fact.graph_id == graph_id]
+        tx.passages.count_use(tx.graphs.get(graph_id).fact_archive_id, texts)
+
+
 def _without(problem: str) -> AutoRecalled:
     """No text, and the event that says why."""
     log.warning("automatic recall is left out: %s", problem)
@@ -116,12 +130,14 @@ def _without(problem: str) -> AutoRecalled:
 
 
 def _name(source: Source) -> str:
-    """The name of a source for people: file and lines, or speaker and day."""
+    """The name of a source for people: file and lines, who a fact is about, or speaker and day."""
     if source.kind == "passage":
         place = source.source or {}
         name = source.path or source.archive_name or ""
         page = f" (page {place['page']})" if place.get("page") else ""
         return name if source.lines is None else f"{name}:{source.lines[0]}-{source.lines[1]}{page}"
+    if source.kind == "fact":
+        return f"fact about {source.entities[0]}"
     speaker = source.name or source.role or "turn"
     return f"{speaker} {source.occurred_at:%Y-%m-%d}" if source.occurred_at else speaker
 
@@ -145,6 +161,23 @@ def _rows_in_view(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> tup
     else:
         prefix = tx.prefixes.get(conversation.agent_id, conversation.prefix_seq)
     return prefix.from_message_seq, frozenset(prefix.pinned)
+
+
+def _fact_scope(tx: Tx, agent: Agent, conversation: Conversation, texts: Sequence[str]) -> FactScope | None:
+    """The facts that may be recalled: of the entities that the newest messages name. None: the agent has none."""
+    settings = load_agent_facts(agent.settings)
+    if not settings.recall or tx.graphs.find_by_agent(agent.id) is None:
+        return None
+    where = MessageFilter(conversation_seq=conversation.seq, roles=("user", "assistant"))
+    newest = tx.messages.newest(agent.id, where=where, limit=settings.recall_messages)
+    said = [message.text for message in reversed(newest)]
+    if said[-len(texts) :] != list(texts):  # the run's messages are not in the log yet
+        said += texts
+    return FactScope(
+        texts=tuple(said)[-settings.recall_messages :],
+        limit=settings.recall,
+        **({"trust": None} if settings.use_untrusted else {}),
+    )
 
 
 def _has_more(tx: Tx, agent: Agent, conversation: Conversation) -> bool:

@@ -21,7 +21,7 @@ from perdure.library.checks import check_choice, check_limit, check_number, chec
 from perdure.library.services.conversations import find_conversation
 from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, SearchReport
 from perdure.search.query.times import parse_time
-from perdure.search.recalled import Recalled, RecallScope
+from perdure.search.recalled import FactScope, Recalled, RecallScope
 from perdure.storage.tx import Tx
 
 BUDGET_TOKENS = 2_000
@@ -191,6 +191,7 @@ class SearchService:
             conversation_seq=seq,
             messages=messages,
             blocks=blocks,
+            facts=None if agent_id is None or archives is not None else FactScope(),
         )
         return await self._app.search.recall(
             scope,

@@ -1,4 +1,4 @@
-"""Select blocks, passages and turns within a budget of tokens, and render them as one text with its sources.
+"""Select blocks, facts, passages and turns within a budget of tokens, and render them as one text with its sources.
 
 Pure. The searches find and score the candidates before.
 """
@@ -28,7 +28,7 @@ from perdure.search.packing.text import (
 __all__ = ["Candidate", "PackedText", "Piece", "pack"]
 
 CANDIDATES_MAX = 400  # the best ones; the rest is left out
-BLOCKS_SHARE = 0.5  # of the budget
+BLOCKS_SHARE, FACTS_SHARE = 0.5, 0.5  # of the budget
 PART_SHARE, PART_TOKENS = 0.25, 100  # share of the budget, or tokens, for one passage or turn while others wait
 ROOM_MIN = 8  # tokens; packing stops with less room
 PART_TOKENS_MIN = 24  # the shortest part of a text
@@ -82,8 +82,9 @@ def pack(
 ) -> PackedText:
     """Select and render the best candidates that fit; the result does not depend on their order.
 
-    Blocks come first, in up to half of the budget. Then hits and their neighbours follow by score and length;
-    candidates that repeat selected ones come later. Long texts are cut to an excerpt around the query's words.
+    Blocks come first, in up to half of the budget, then facts, in up to half of it. Hits and their neighbours follow by
+    score and length; candidates that repeat selected ones come later. Long texts are cut to an excerpt around the
+    query's words.
 
     Args:
         budget: tokens; `count(packed.text)` is never more, unless the empty text is.
@@ -209,8 +210,9 @@ class _Packer:
         """Select parts, weakest last, whose rendered text fits the budget."""
         self.room = self.budget - self.counter(HEADER)
         if self.room > 0:
-            self._take_blocks([each for each in candidates if each.kind == "block"])
-            self._take_best([each for each in candidates if each.kind != "block"][:CANDIDATES_MAX])
+            self._take_first([each for each in candidates if each.kind == "block"], BLOCKS_SHARE)
+            self._take_first([each for each in candidates if each.kind == "fact"], FACTS_SHARE)
+            self._take_best([each for each in candidates if each.kind not in ("block", "fact")][:CANDIDATES_MAX])
             self._widen()
             self._drop_excess()
             self._top_up()
@@ -220,13 +222,13 @@ class _Packer:
         """Render the parts in reading order."""
         return render(sort_for_reading([each.excerpt for each in parts]), home=self.home)
 
-    def _take_blocks(self, blocks: list[Candidate]) -> None:
-        """Select blocks in their order, within their share of the budget."""
-        room = min(self.room, int(self.budget * BLOCKS_SHARE))
-        for block in blocks:
-            spent = self._add(block, self._tokens(block), at_most=room)
+    def _take_first(self, candidates: list[Candidate], share: float) -> None:
+        """Select candidates in their order, within their share of the budget."""
+        room = min(self.room, int(self.budget * share))
+        for candidate in candidates:
+            spent = self._add(candidate, self._tokens(candidate), at_most=room)
             if not spent:
-                self.rest.append(block)
+                self.rest.append(candidate)
             room -= spent
 
     def _take_best(self, candidates: list[Candidate]) -> None:

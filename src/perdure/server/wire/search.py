@@ -32,6 +32,7 @@ _Limit = Annotated[int, Field(ge=1, le=HITS_MAX)]
 _SOURCE_FIELDS = ("number", "kind", "id", "score", "tokens", "first", "last", "chars")
 _SOURCE_FIELDS_BY_KIND = {
     "block": ("label",),
+    "fact": ("entities", "refs", "occurred_at"),
     "passage": ("archive_id", "archive_name", "source", "path", "lines", "occurred_at"),
     "turn": ("conversation_id", "seq", "role", "name", "occurred_at", "beside"),
 }
