@@ -89,3 +89,35 @@ def test_what_can_t_be_done_is_told(tmp_path: Path) -> None:
     ):
         result = run_inside(tmp_path, "fact", *arguments)
         assert (result.returncode, words in result.stderr, "Traceback" in result.stderr) == (1, True, False), arguments
+
+
+def test_a_profile_a_timeline_and_what_fades(tmp_path: Path) -> None:
+    """A dry run changes nothing; `restore --last` brings all of it back."""
+    with open_sync(tmp_path / "perdure.db") as store:
+        agent = store.create_agent("ann")
+        agent.update(settings={"facts": {"forgetting": {"min_age_days": 0, "min_score": 0.9}}})
+    shown(
+        tmp_path,
+        "add",
+        "The user lives in Turin.",
+        "--relation",
+        "LIVES_IN",
+        "--object",
+        "Turin",
+        "--since",
+        "2026-05-03",
+    )
+
+    assert shown(tmp_path, "profile")["slots"] == {"basic_info.location": ["Turin"]}
+    (event,) = shown(tmp_path, "timeline", "--since", "2026-05-01", "--until", "2026-05-03")
+    assert (event["kind"], event["tags"], event["text"]) == ("begin", ["LIVES_IN"], "The user lives in Turin.")
+    assert shown(tmp_path, "communities")[0]["members"] == ["User", "Turin"]
+    assert [one["reason"] for one in shown(tmp_path, "tidy", "--dry-run")] == ["faded"]
+    assert len(shown(tmp_path, "list")) == 1
+    unasked = run_inside(tmp_path, "fact", "tidy")
+    assert (unasked.returncode, "Pass --yes to let 1 fact fade" in unasked.stderr) == (1, True)
+    assert len(shown(tmp_path, "tidy", "--yes")) == 1
+    assert shown(tmp_path, "list") == []
+    assert len(shown(tmp_path, "restore", "--last")) == 1
+    assert len(shown(tmp_path, "list")) == 1
+    assert "--last" in run_inside(tmp_path, "fact", "restore").stderr

@@ -19,7 +19,7 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     "fact": (
         "facts",
         "List, search, show, add, edit, forget, restore or accept facts; their"
-        " history and entities; pause, resume, rules.",
+        " history and entities; profile; pause, rules, tidy.",
     ),
     "conversation": ("agents", "List, rename, delete or import conversations."),
     "approval": ("agents", "List, approve or deny the tool calls that wait."),

@@ -49,7 +49,7 @@ async def list_facts(
 ) -> None:
     """Print the newest facts of an agent that meet the conditions."""
     conditions = _conditions(entity, relations, at, since, until, as_of, min_rating, state)
-    async with _agent(view, agent) as owner:
+    async with owner_of(view, agent) as owner:
         hits = await owner.facts.list(limit=limit, **conditions)
         view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
         view.hint(await _next_steps(owner.facts))
@@ -74,7 +74,7 @@ async def search_facts(
     if not text.strip():
         raise InvalidInput("there is nothing to look for: perdure fact search TEXT")
     conditions = _conditions(entity, relations, at, since, until, as_of, min_rating, state)
-    async with _agent(view, agent) as owner:
+    async with owner_of(view, agent) as owner:
         hits = await owner.facts.search(text, limit=limit, **conditions)
         view.show([fact_shape(hit, with_score=True) for hit in hits], *facts_view(hits))
         view.hint("`perdure fact history ID` shows where one comes from; `perdure why ID` too.")
@@ -107,7 +107,7 @@ async def add(
     until: str | None,
 ) -> None:
     """Add a fact."""
-    async with _agent(view, agent) as owner:
+    async with owner_of(view, agent) as owner:
         times = {name: parse_time(value) for name, value in (("valid_at", since), ("invalid_at", until)) if value}
         hit = await owner.facts.add(text, subject=subject, relation=relation, object=object_, **times)
         view.show(fact_shape(hit), *fact_view(hit))
@@ -152,8 +152,15 @@ async def forget(view: View, *, facts: Sequence[str], yes: bool) -> None:
         view.hint(f"`{command}` brings {'it' if len(hits) == 1 else 'them'} back.")
 
 
-async def restore(view: View, *, facts: Sequence[str]) -> None:
-    """Bring forgotten facts back."""
+async def restore(view: View, *, facts: Sequence[str] | None, last: bool) -> None:
+    """Bring forgotten facts back, or all that the latest `tidy` let fade."""
+    if last:
+        from perdure.cli.commands.fact_views import restore_last
+
+        await restore_last(view, agent=facts[0] if facts else None)
+        return
+    if not facts:
+        raise InvalidInput("name the facts: perdure fact restore ID; or give --last for what `tidy` let fade")
     async with _facts(view, *facts) as (perdure, fact_ids):
         hits = [await perdure.services.facts.restore(fact_id) for fact_id in fact_ids]
         view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
@@ -170,7 +177,7 @@ async def accept(view: View, *, facts: Sequence[str]) -> None:
 
 async def pause(view: View, *, agent: str | None) -> None:
     """Stop the extraction of an agent's facts."""
-    async with _agent(view, agent) as owner:
+    async with owner_of(view, agent) as owner:
         await owner.facts.pause()
         view.show({"agent": owner.name, "paused": True}, Text(f"No facts are extracted for {visible(owner.name)}."))
         view.hint(f"`perdure fact resume {owner.name}` goes on.")
@@ -178,7 +185,7 @@ async def pause(view: View, *, agent: str | None) -> None:
 
 async def resume(view: View, *, agent: str | None) -> None:
     """Extract an agent's facts again."""
-    async with _agent(view, agent) as owner:
+    async with owner_of(view, agent) as owner:
         await owner.facts.resume()
         text = f"Facts are extracted for {visible(owner.name)}, also from what was said meanwhile."
         view.show({"agent": owner.name, "paused": False}, Text(text))
@@ -187,7 +194,7 @@ async def resume(view: View, *, agent: str | None) -> None:
 
 async def rule(view: View, *, text: str, agent: str | None, relation: str | None) -> None:
     """Add a rule about what must not be remembered."""
-    async with _agent(view, agent) as owner:
+    async with owner_of(view, agent) as owner:
         added = await owner.facts.add_rule(text, relation=relation)
         view.show(rule_shape(added), Text(f"Rule {added.seq}: such facts are not stored from now on."))
         view.hint(f"What is stored already stays: `perdure fact search TEXT {owner.name}` finds it, `forget` takes it.")
@@ -195,7 +202,7 @@ async def rule(view: View, *, text: str, agent: str | None, relation: str | None
 
 async def rules(view: View, *, agent: str | None, lift: int | None) -> None:
     """Print what must not be remembered, after lifting a rule."""
-    async with _agent(view, agent) as owner:
+    async with owner_of(view, agent) as owner:
         if lift is not None:
             await owner.facts.delete_rule(lift)
         found = await owner.facts.rules()
@@ -209,7 +216,7 @@ async def rules(view: View, *, agent: str | None, lift: int | None) -> None:
 
 async def entities(view: View, *, agent: str | None, limit: int) -> None:
     """Print what facts are about."""
-    async with _agent(view, agent) as owner:
+    async with owner_of(view, agent) as owner:
         found = await owner.facts.entities(limit=limit)
         table = new_table("name", "type", "facts", "also", right=("facts",), styles={"name": "bold"})
         for one in found:
@@ -252,7 +259,7 @@ def _conditions(
 
 
 @asynccontextmanager
-async def _agent(view: View, name: str | None) -> AsyncIterator[AsyncAgent]:
+async def owner_of(view: View, name: str | None) -> AsyncIterator[AsyncAgent]:
     """The agent of this name, or the one used last."""
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
         yield await get_agent(perdure, name)

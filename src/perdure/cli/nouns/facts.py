@@ -109,8 +109,15 @@ def forget(facts: FactNames, yes: Yes = False, as_json: AsJson = False) -> None:
 
 
 @command(fact, "facts.restore")
-def restore(facts: FactNames, as_json: AsJson = False) -> None:
-    """Bring forgotten facts back."""
+def restore(
+    facts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID...]", help="Ids of facts, or their beginnings; with --last the agent's name."),
+    ] = None,
+    last: Annotated[bool, typer.Option("--last", help="All that the latest `perdure fact tidy` let fade.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring forgotten facts back, or those that faded."""
 
 
 @command(fact, "facts.accept")
@@ -156,3 +163,45 @@ def entities(
     as_json: AsJson = False,
 ) -> None:
     """List the people, places and things that facts are about."""
+
+
+@command(fact, "fact_views.profile")
+def profile(
+    agent: LastAgent = None,
+    user: Annotated[str, typer.Option("--user", metavar="NAME", help="Of this entity in place of the user.")] = "",
+    budget: Annotated[int, typer.Option("--budget", min=1, max=200_000, help="The most tokens.")] = 500,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is known about the user, by slots."""
+
+
+@command(fact, "fact_views.timeline")
+def timeline(
+    agent: LastAgent = None,
+    entity: AboutEntity = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only then or later.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="DATE", help="Only then or before.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Show when facts began and ceased to be true."""
+
+
+@command(fact, "fact_views.communities")
+def communities(
+    agent: LastAgent = None,
+    query: Annotated[str, typer.Option("--query", metavar="TEXT", help="Those whose summaries match.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """List groups of entities that many facts connect."""
+
+
+@command(fact, "fact_views.tidy")
+def tidy(
+    agent: LastAgent = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would fade.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let facts fade that matter little, and near-duplicates."""

@@ -1,0 +1,99 @@
+"""What `perdure fact` derives from facts: the profile, the time line, communities, and what may fade."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from perdure.cli.commands.facts import owner_of
+from perdure.cli.views.facts import SHORT_CHARS, fact_shape, facts_view
+from perdure.cli.views.fold import plural, visible
+from perdure.cli.views.json import fields
+from perdure.cli.views.table import new_table
+from perdure.cli.views.view import View
+from perdure.cli.views.why import day
+from perdure.cli.work import confirm
+from perdure.domain.facts.forgetting import TidyItem
+from perdure.search.query.times import parse_time
+
+
+async def profile(view: View, *, agent: str | None, user: str, budget: int) -> None:
+    """Print the profile of an agent's user."""
+    async with owner_of(view, agent) as owner:
+        found = await owner.profile(budget_tokens=budget, user=user)
+        table = new_table("slot", "value", "fact", styles={"slot": "bold", "fact": "dim"})
+        for entry in found.entries:
+            table.add_row(entry.slot, visible(entry.value), entry.fact.id[:SHORT_CHARS] if entry.fact else "-")
+        shape = {"user": found.user and found.user.name, "slots": found.slots, "tokens": found.tokens}
+        view.show(
+            shape | {"left_out": found.left_out}, *([table] if found.entries else [Text("Nothing is known yet.")])
+        )
+        more = f" {plural(found.left_out, 'more value')} did not fit --budget." if found.left_out else ""
+        view.hint(f"`perdure fact edit ID TEXT` corrects a value, `perdure fact forget ID` takes it away.{more}")
+
+
+async def timeline(
+    view: View, *, agent: str | None, entity: str | None, since: str | None, until: str | None, limit: int
+) -> None:
+    """Print when facts began and ceased to be true."""
+    async with owner_of(view, agent) as owner:
+        events = await owner.facts.timeline(parse_time(since), parse_time(until, end=True), entity=entity, limit=limit)
+        table = new_table("day", "", "fact", "id", styles={"fact": "bold", "id": "dim"})
+        for event in events:
+            table.add_row(day(event.at), event.kind, visible(event.fact.text), event.fact.id[:SHORT_CHARS])
+        shape = [
+            {**fields(event, "at", "kind"), "tags": list(event.tags), **fields(event.fact, "id", "text")}
+            for event in events
+        ]
+        view.show(shape, *([table] if events else [Text("No facts with a time.")]))
+        view.hint("`perdure fact history ID` shows where one comes from.")
+
+
+async def communities(view: View, *, agent: str | None, query: str, limit: int) -> None:
+    """Print groups of entities that many facts connect."""
+    async with owner_of(view, agent) as owner:
+        hits = await owner.facts.communities(query, limit=limit)
+        table = new_table("members", "summary", right=("members",), styles={"summary": "bold"})
+        for hit in hits:
+            names = ", ".join(entity.name for entity in hit.members[:5])
+            table.add_row(str(hit.community.size), visible(hit.community.summary or names))
+        shape = [
+            {**fields(hit.community, "name", "size", "summary"), "members": [entity.name for entity in hit.members]}
+            for hit in hits
+        ]
+        view.show(shape, *([table] if hits else [Text("No communities.")]))
+        view.hint("`perdure fact list --entity NAME` shows what is known about a member.")
+
+
+async def tidy(view: View, *, agent: str | None, dry_run: bool, yes: bool) -> None:
+    """Let facts fade, after a question."""
+    async with owner_of(view, agent) as owner:
+        items = await owner.facts.tidy(dry_run=True)
+        table = new_table("id", "fact", "why", styles={"id": "dim", "fact": "bold"})
+        for item in items:
+            table.add_row(item.fact.id[:SHORT_CHARS], visible(item.fact.text), _reason(item))
+        if items and not dry_run:
+            what = plural(len(items), "fact")
+            confirm(view, f"{what} would fade; --dry-run lists them. Go on?", action=f"let {what} fade", yes=yes)
+            items = await owner.facts.tidy()
+        shape = [
+            {**fields(item.fact, "id", "text"), **fields(item, "reason", "score"), "into": item.into and item.into.id}
+            for item in items
+        ]
+        view.show(shape, *([table] if items else [Text("Nothing fades.")]))
+        if dry_run:
+            view.hint("Nothing has changed. `perdure fact tidy` lets them fade, `perdure fact restore --last` undoes.")
+        else:
+            view.hint(f"`perdure fact restore --last {owner.name}` brings all of them back.")
+
+
+async def restore_last(view: View, *, agent: str | None) -> None:
+    """Bring back what the latest `tidy` let fade."""
+    async with owner_of(view, agent) as owner:
+        hits = await owner.facts.restore_last()
+        view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
+        view.hint(f"`perdure fact list {owner.name}` shows what is known.")
+
+
+def _reason(item: TidyItem) -> str:
+    """Why a fact fades."""
+    return f"like: {visible(item.into.text)}" if item.into is not None else f"worth {item.score:.2f}"
