@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.testing import calls, says
-from tests.ui.browser import dashboard, text_of, undo
+from tests.ui.browser import dashboard, tags_of, text_of, undo
 
 
 async def test_two_versions_of_a_block_are_compared() -> None:
@@ -88,3 +88,35 @@ async def test_the_time_line_has_every_write_with_its_run() -> None:
     ]
     assert "+Likes tea." in twin[1]["diff"]
     assert f'href="/runs/{run_id}"' in page.text
+
+
+async def test_the_time_line_says_what_each_write_followed() -> None:
+    """The tool and the message behind an agent's edit; how each block grew is a plot."""
+    texts = ("I like tea.", "I moved to Turin.", "I play chess.")
+    steps = [
+        step for text in texts for step in (calls("memory_insert", label="human", new_string=text), says("Noted."))
+    ]
+    async with dashboard(*steps) as (client, library):
+        agent = await library.create_agent("Ada", human="Name: Ada")
+        for text in texts:
+            await agent.send(f"Know this: {text}")
+        page = await client.get(f"/agents/{agent.id}/memory?timeline=1")
+        data = (await client.get(f"/agents/{agent.id}/memory?timeline=1&format=json")).json()
+
+    shown = text_of(page.text)
+    assert all(f"after “Know this: {text}”" in shown for text in texts)
+    assert [one["tool"] for one in data["writes"] if one["reason"]] == ["memory_insert"] * 3
+    plotted = {one["label"]: one["values"] for one in data["growth"]["series"]}
+    sizes = [len(write["value"]) for write in data["writes"] if write["name"] == "human"]
+    assert list(dict.fromkeys(size for size in plotted["human"] if size is not None)) == sizes[::-1]
+
+
+async def test_an_editor_is_as_high_as_its_text() -> None:
+    """A long block is not read through six rows, and an empty one takes no room."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada", human="\n".join(f"Fact {number}" for number in range(15)), persona="")
+        page = await client.get(f"/agents/{agent.id}/memory")
+
+    editors = [values for tag, values in tags_of(page.text) if tag == "textarea" and "id" in values]
+    rows = [int(str(one["rows"])) for one in editors if str(one["id"]).startswith("value-")]
+    assert min(rows) == 2 and 15 <= max(rows) <= 24

@@ -8,9 +8,10 @@ import re
 
 from benchmarks.dashboard import paths_of
 from perdure.core.text.plural import plural
+from perdure.server.config import ServerConfig
 from perdure.testing import calls, says
 from perdure.ui.routes import PAGES
-from tests.ui.browser import dashboard, tags_of, text_of
+from tests.ui.browser import BASE, dashboard, tags_of, text_of
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'"
 
@@ -341,3 +342,21 @@ async def test_memory_and_answers_link_to_their_origins() -> None:
     assert "I like tea" in text_of(line.text) and f"/runs/{run_id}" in line.text
     assert "Noted." in text_of(answer.text) and "Likes tea." in text_of(answer.text)
     assert unknown.status_code == 422 and "nothing" in text_of(unknown.text)
+
+
+async def test_connections_says_how_other_programs_reach_the_server() -> None:
+    """Each snippet names this address; the OpenAI one an agent; with a key, they read it from the environment."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        clients = (await client.get("/connections?format=json")).json()["clients"]
+    texts = {one["name"]: one["text"] for one in clients}
+    for name, text in texts.items():
+        if text.startswith(("from ", "import os")):
+            compile(text, name, "exec")
+
+    assert BASE in texts["letta-client, Python"] and f"{BASE}/v1" in texts["OpenAI's SDK"]
+    assert agent.id in texts["OpenAI's SDK"] and "PERDURE_API_KEY" not in "".join(texts.values())
+    async with dashboard(config=ServerConfig(api_key="k" * 20)) as (client, _):
+        headers = {"authorization": f"Bearer {'k' * 20}"}
+        found = await client.get("/connections?format=json", headers=headers)
+    assert found.text.count("PERDURE_API_KEY") >= 3 and "k" * 20 not in found.text

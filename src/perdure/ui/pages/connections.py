@@ -7,6 +7,7 @@ from difflib import unified_diff
 
 from starlette.requests import Request
 
+from perdure.core.agents import AgentFilter
 from perdure.core.errors import NotFound
 from perdure.core.ids import McpServerId, ProviderId
 from perdure.core.mcp import Definition, McpTool
@@ -33,7 +34,7 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
     servers = [await services.mcp.resolve(server.id) for server in await services.mcp.list()]
     return {
         "title": "Connections",
-        "address": str(request.base_url).rstrip("/"),
+        "clients": await _clients(request, library),
         "model": {"handle": library.app.choice.handle, "reason": library.app.choice.reason},
         "found": [
             {
@@ -91,6 +92,42 @@ def _definition_diff(before: Definition, now: Definition) -> str:
     """What a server has changed in the definition of a tool since it was approved: description, schema and hints."""
     old, new = (pretty(asdict(one)).split("\n") for one in (before, now))
     return "\n".join(list(unified_diff(old, new, lineterm=""))[2:])
+
+
+async def _clients(request: Request, library: AsyncPerdure) -> list[Data]:
+    """What other programs are told to reach this server, with the newest agent where one is named."""
+    address, key = str(request.base_url).rstrip("/"), "none"
+    shell = python = ""
+    if request.app.state.sessions.needed:
+        key, python, shell = "the API key", ', api_key=os.environ["PERDURE_API_KEY"]', "LETTA_API_KEY=$PERDURE_API_KEY "
+    newest = await library.services.agents.list(AgentFilter(), Page(1, ascending=False), "created")
+    agent = newest[0].id if newest else "agent-…"
+    imports = "import os\n\n" if python else ""
+    api_key = 'os.environ["PERDURE_API_KEY"]' if python else '"none"'
+    letta = f'{imports}from letta_client import Letta\n\nclient = Letta(base_url="{address}"{python})'
+    typescript = f'import Letta from "@letta-ai/letta-client";\n\nconst client = new Letta({{ baseURL: "{address}" }});'
+    openai = (
+        f'{imports}from openai import OpenAI\n\nclient = OpenAI(base_url="{address}/v1", api_key={api_key})\n'
+        f'answer = client.chat.completions.create(\n    model="{agent}",\n'
+        '    messages=[{"role": "user", "content": "Hello"}],\n)'
+    )
+    editor = f"Base URL   {address}/v1\nAPI key    {key}\nModel      {agent}"
+    terminal = (
+        "Before you start, run `perdure search WORDS` for what was said before.\n"
+        'To ask or tell the agent something, run `perdure "TEXT"`.'
+    )
+    return [
+        {"name": "letta-client, Python", "note": "", "text": letta},
+        {"name": "letta-client, TypeScript", "note": "", "text": typescript},
+        {"name": "Letta Code", "note": "", "text": f"{shell}LETTA_BASE_URL={address} letta"},
+        {"name": "OpenAI's SDK", "note": "the model is the id of an agent", "text": openai},
+        {
+            "name": "Cursor, and programs with a field for OpenAI's address",
+            "note": "Cursor calls it from its own servers, which do not reach 127.0.0.1",
+            "text": editor,
+        },
+        {"name": "Claude Code", "note": "lines for its CLAUDE.md; it runs the commands", "text": terminal},
+    ]
 
 
 @pages.post("/connections/found/{name}/check", shows=connections)

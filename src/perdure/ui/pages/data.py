@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import BinaryIO
 
 from starlette.datastructures import UploadFile
@@ -59,7 +60,7 @@ async def data(request: Request, library: AsyncPerdure) -> Data:
         "store": {
             "place": services.upkeep.place,
             "is_file": path is not None,
-            "bytes": None if path is None else path.stat().st_size,
+            "bytes": None if path is None else _bytes_of(path) + _bytes_of(path.with_name(f"{path.name}-wal")),
         },
         "backup": Backup.of(request).shape(),
     }
@@ -152,6 +153,10 @@ def _lines(file: BinaryIO) -> Iterator[str]:
             yield line.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise InvalidInput(f"line {number}: it is no text in UTF-8 ({error.reason})") from error
+
+
+def _bytes_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 async def export(request: Request) -> Response:

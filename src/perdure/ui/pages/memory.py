@@ -14,13 +14,18 @@ from perdure.core.forgetting.redaction import ASCII_MIN
 from perdure.core.ids import AgentId, BlockId
 from perdure.core.passages import Passage, PassageFilter
 from perdure.domain.blocks.units import NewBlock
+from perdure.library.origins import AnswerOrigin
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of
 
 LINES_MAX, PASSAGES_MAX, VERSIONS_MAX, PLOTTED_MIN = 50, 50, 50, 3
+PLOTTED_MAX = 8
+"""As many lines as there are colours."""
 BLOCKS_MAX, SHARED_MAX, TIMELINE_MAX = 100, 20, 100
+ROWS_MAX, ROW_CHARS, REASON_CHARS = 24, 60, 240
+NO_REASON: Data = {"id": None, "tool": None, "reason": None}
 AUTHOR = Author(kind="user", id="dashboard")
 
 pages = Pages()
@@ -47,6 +52,7 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         passages, after = [passage_shape(one) for one in found], after_of(found, PASSAGES_MAX)
     own = {block.id for block in blocks}
     others = await services.blocks.list(BlockFilter(), Page(BLOCKS_MAX, ascending=False))
+    timeline = await _writes(library, agent_id, blocks) if query.get("timeline") else None
     return {
         "title": f"{agent.name} · Memory",
         "agent": agent_shape(agent),
@@ -62,7 +68,8 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         "search": search,
         "tag": tag,
         "after": after,
-        "writes": await _writes(library, agent_id, blocks) if query.get("timeline") else None,
+        "writes": timeline,
+        "growth": None if timeline is None else _growth_of_all(timeline),
     }
 
 
@@ -90,8 +97,10 @@ async def _writes(library: AsyncPerdure, agent_id: AgentId, blocks: Sequence[Blo
     """The newest writes of blocks and archive, newest first, each with who wrote it and in which run."""
     services, writes = library.services, list[Data]()
     for block in blocks:
+        reasons = await _reasons(library, agent_id, block.id)
         for version in await services.blocks.list_versions(agent_id, block.label, limit=VERSIONS_MAX):
-            writes.append(version_shape(version) | {"kind": "block", "name": block.label})
+            key = version.version
+            writes.append(version_shape(version) | {"kind": "block", "name": block.label} | reasons.get(key, NO_REASON))
     found = await services.passages.list_of_agent(agent_id, Page(PASSAGES_MAX, ascending=False))
     for passage in found:
         source = passage.source
@@ -104,9 +113,37 @@ async def _writes(library: AsyncPerdure, agent_id: AgentId, blocks: Sequence[Blo
                 "run_id": source.get("run_id"),
                 "message_id": source.get("message_id"),
                 "at": passage.created_at,
+                **NO_REASON,
             }
         )
     return sorted(writes, key=lambda write: write["at"], reverse=True)[:TIMELINE_MAX]
+
+
+async def _reasons(library: AsyncPerdure, agent_id: AgentId, block_id: BlockId) -> dict[int | None, Data]:
+    """The number of a block's version -> which tool wrote it, and the message that it followed."""
+    origin = await library.services.why.find_origin(block_id, agent_id=agent_id)
+    if isinstance(origin, AnswerOrigin):
+        return {}
+    return {
+        write.version: {"id": block_id, "tool": write.tool, "reason": write.messages[-1].text[:REASON_CHARS]}
+        for write in origin.writes
+        if write.messages
+    }
+
+
+def _growth_of_all(writes: Sequence[Data]) -> Data | None:
+    """The length of each block at the time of each write, oldest first; None: too few writes for a plot."""
+    ordered = [write for write in reversed(writes) if write["kind"] == "block"]
+    if len(ordered) < PLOTTED_MIN:
+        return None
+    series = []
+    for name in dict.fromkeys(write["name"] for write in ordered):
+        size, sizes = None, list[int | None]()
+        for write in ordered:
+            size = len(write["value"]) if write["name"] == name else size
+            sizes.append(size)
+        series.append({"label": name, "values": sizes, "unit": ""})
+    return {"x": [write["at"].timestamp() for write in ordered], "series": series[:PLOTTED_MAX]}
 
 
 def _growth(versions: Sequence[BlockVersion]) -> Data | None:
@@ -125,6 +162,7 @@ def block_shape(block: Block) -> Data:
         "label": block.label,
         "value": block.value,
         "lines": [line for line in block.value.split("\n") if len(line.strip()) >= ASCII_MIN][:LINES_MAX],
+        "rows": min(ROWS_MAX, 2 + block.value.count("\n") + len(block.value) // ROW_CHARS),
         "description": block.description,
         "chars": len(block.value),
         "limit": block.limit_chars,

@@ -15,6 +15,10 @@ function draw(figure) {
       value: (_, value) => (value === null ? "–" : `${one.unit === "$" ? "$" : ""}${value.toLocaleString()}`),
     }))],
     axes: [axis, { ...axis, size: 64, space: 40, values: (_, ticks) => ticks.map((tick) => String(+tick.toPrecision(3))) }],
+    hooks: { // no pointer over it: the newest values
+      ready: [(plot) => plot.setLegend({ idx: x.length - 1 })],
+      setCursor: [(plot) => { if (plot.cursor.idx == null) plot.setLegend({ idx: x.length - 1 }); }],
+    },
     scales: { y: { range: (_, low, high) => [0, Math.max(high, 1e-9) * 1.1] } },
   }, [x, ...series.map((one) => one.values)], figure);
   new ResizeObserver(() => plot.setSize({ width: figure.clientWidth, height: 180 })).observe(figure);
