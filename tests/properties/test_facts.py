@@ -215,6 +215,9 @@ def _check_now(tx: Tx, graph: Graph, model: Model, ids: list[FactId]) -> None:
     """The current view is the model's, entities count it, and what is believed has a source."""
     facts = _page(tx, graph)
     assert [(ids.index(fact.id), _fields(fact)) for fact in facts] == model.view(None)
+    where = FactFilter(states=FACT_STATES, entities=(1, 3))
+    page = tx.facts.page(graph.id, where=where, newest_first=True, limit=3)
+    assert page == [fact for fact in reversed(facts) if {fact.subject, fact.object} & {1, 3}][:3]
     named = [seq for fact in facts for seq in (fact.subject, fact.object)]
     assert {one.seq: one.fact_count for one in tx.entities.list(graph.id)} == {
         seq: named.count(seq) for seq in range(1, ENTITIES + 1)

@@ -53,6 +53,23 @@ async def test_rows_are_found_by_an_index(unit: Callable[[Tx, Graph], Any]) -> N
     assert [step for step in steps if _reads_a_graph(step)] == []
 
 
+async def test_a_page_of_an_entity_sorts_no_more_than_the_page() -> None:
+    """What an entity of many facts has is read in the order of the index, and only a page of it is sorted."""
+    store, statements = InlineStore(), list[str]()
+    graph = await store.write(lambda tx: Contract().add_graph(tx))
+    store._connection.set_trace_callback(statements.append)
+    where = FactFilter(entities=(1,))
+    await store.read(lambda tx: tx.facts.page(graph.id, where=where, newest_first=True))
+
+    steps = [step for sql in statements for step in _plan(store, sql)]
+    assert [step for step in steps if "facts_by_" in step] == [
+        "SEARCH f USING INDEX facts_by_subject (graph_id=? AND subject=?)",
+        "SEARCH f USING INDEX facts_by_object (graph_id=? AND object=?)",
+    ]
+    assert "SEARCH f USING PRIMARY KEY (graph_id=? AND seq=?)" in steps
+    assert steps.count("USE TEMP B-TREE FOR ORDER BY") == 1
+
+
 def _plan(store: InlineStore, sql: str) -> list[str]:
     if not sql.lstrip().startswith(("SELECT", "UPDATE", "DELETE")):
         return []

@@ -123,15 +123,19 @@ class Facts(Table):
     ) -> Sequence[Fact]:
         """The versions that match, at most one of each fact, with `first_seq` between `after` and `before`, both
         excluded, in its order. So a change, or a deletion that is taken back, moves no fact to another place."""
-        conditions = fact_conditions(where)
-        place, index = "f.first_seq", "facts_by_first" if where.as_of else "facts_believed"
-        if where.entities:  # theirs are few: they are sorted, and not looked for among all
-            place, index = "+f.first_seq", ""
-            conditions.add(
-                f"f.seq IN ({self._of_entities('subject', where)} UNION {self._of_entities('object', where)})"
+        conditions, index = fact_conditions(where), "facts_by_first" if where.as_of else "facts_believed"
+        conditions.between("f.first_seq", after, before)
+        order = f"ORDER BY f.first_seq {'DESC' if newest_first else 'ASC'} LIMIT :limit"
+        sql = f"{conditions} {order}"
+        if where.entities:
+            # Each index is read in order up to the limit, so that an entity of many facts costs no more than a page.
+            listed, index = ", ".join(str(int(seq)) for seq in where.entities), ""
+            named = (
+                f"SELECT seq FROM (SELECT f.seq FROM facts f{self._db.by_index(f'facts_by_{column}')} WHERE"
+                f" f.graph_id = :graph_id AND f.{column} IN ({listed}) AND {sql}) AS {column}s"
+                for column in ("subject", "object")
             )
-        conditions.between(place, after, before)
-        sql = f"{conditions} ORDER BY {place} {'DESC' if newest_first else 'ASC'} LIMIT :limit"
+            sql = f"f.seq IN ({' UNION '.join(named)}) {order.replace('f.', '+f.')}"
         return self._read(sql, index=index, graph_id=graph_id, limit=limit, **conditions.params)
 
     def timeline(
@@ -267,12 +271,6 @@ class Facts(Table):
             f" WHERE s.graph_id = :graph_id AND {condition}) ORDER BY f.seq"
         )
         return self._read(where, index="facts_believed", graph_id=graph_id, **params)
-
-    def _of_entities(self, column: str, where: FactFilter) -> str:
-        """The numbers of the versions that have one of a filter's entities as subject or object."""
-        listed = ", ".join(str(int(seq)) for seq in where.entities)
-        source = f"facts{self._db.by_index(f'facts_by_{column}')}"
-        return f"SELECT seq FROM {source} WHERE graph_id = :graph_id AND {column} IN ({listed})"
 
     def _texts(self, graph: Graph, versions: Sequence[Fact]) -> dict[str, int]:
         """Text -> the number of its passage, which is added where it is missing."""
