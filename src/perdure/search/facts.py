@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.agents import Agent
+from perdure.core.facts.extraction import USER as USER_NAME
 from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.passages import PassageFilter
 from perdure.core.text.dates import Span, spans
 from perdure.domain.facts.batches import known_entities
-from perdure.domain.facts.graphs import USER as USER_NAME
 from perdure.search.fact_columns import FactColumns
 from perdure.search.hits import HITS_MAX, FactHit, Hits, SearchReport, Why
 from perdure.search.passages import CANDIDATES, RankedPassages, rank_passages, why_passage

@@ -52,6 +52,16 @@ async def test_a_model_and_its_answers_make_the_facts_of_a_dialogue(dialogue: Ma
             assert await answer(agent, question) == question["objects"], question
 
 
+@pytest.mark.parametrize("dialogue", [one for one in DIALOGUES if "patterns" in one.values[0]["expect"]])  # type: ignore[index,call-overload]
+async def test_the_built_in_patterns_make_the_facts_of_a_dialogue(dialogue: Mapping[str, Any]) -> None:
+    async with await open_library(dialogue, "patterns") as perdure:
+        agent = await hold(perdure, dialogue)
+
+        assert await table(agent) == dialogue["expect"]["patterns"]
+        for question in dialogue.get("questions", []):
+            assert await answer(agent, question) == question["objects"], question
+
+
 async def open_library(dialogue: Mapping[str, Any], facts: str) -> AsyncPerdure:
     """A library whose model answers each extraction as the dialogue says."""
     batches = iter(dialogue["batches"])

@@ -9,6 +9,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from perdure.core.facts.values import ENTITY_TYPES, Entity, Fact, FactRule, Trust
 
+USER = "User"
+"""The name of an agent's user until it is known."""
+
 Decision = Literal["ADD", "UPDATE", "SUPERSEDE", "DELETE", "NONE"]
 """What an extracted fact means for a known one. ADD: it is new. UPDATE: it says the known one better or more fully.
 SUPERSEDE: it is true instead of the known one from its `valid_at` on. DELETE: the known one was never true.

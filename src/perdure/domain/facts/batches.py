@@ -10,12 +10,11 @@ from datetime import datetime
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.facts.credentials import without_credentials
-from perdure.core.facts.extraction import Batch, Turn
+from perdure.core.facts.extraction import USER, Batch, Turn
 from perdure.core.facts.values import Entity, Episode, Fact, FactFilter, Graph, Trust
 from perdure.core.ids import AgentId, EpisodeId, Ids
 from perdure.core.messages import Message
 from perdure.domain.agents.automatic import bypasses
-from perdure.domain.facts.graphs import USER
 from perdure.domain.facts.settings import AgentFacts, load_agent_facts, load_graph_settings
 from perdure.storage.tx import Tx
 

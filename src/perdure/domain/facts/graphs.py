@@ -11,14 +11,12 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from perdure.core.errors import InvalidInput, NotFound, VersionConflict
+from perdure.core.facts.extraction import USER
 from perdure.core.facts.values import RELATION, Entity, Episode, Fact, FactChange, FactState, Graph, Trust
 from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, Ids, PassageId, derived_id
 from perdure.core.passages import Archive, Passage
 from perdure.domain.facts.communities import update_communities
 from perdure.storage.tx import Tx
-
-USER = "User"
-"""The name of an agent's user until it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from perdure.core.facts.extraction import USER
 from perdure.core.facts.values import TRUSTED, Entity, Fact, FactFilter, Graph
 from perdure.core.facts.views import Profile, ProfileEntry
 from perdure.core.ids import AgentId
-from perdure.domain.facts.graphs import USER
 from perdure.domain.facts.settings import load_agent_facts, load_graph_settings
 from perdure.storage.tx import Tx
 

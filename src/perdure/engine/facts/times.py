@@ -45,7 +45,7 @@ def says_time(turn: Turn, time: datetime) -> bool:
     for span in spans(turn.text, now=now, timezone="UTC"):
         if abs(time - span.start) <= DAY or abs(time - span.end) <= DAY:
             return True
-        if span.end - span.start <= WEEK and span.start - DAY <= time <= span.end + DAY:
+        if span.end - span.start <= WEEK and span.start - time <= DAY and time - span.end <= DAY:
             return True
     if str(time.year) in _YEAR.findall(turn.text) and (time.month, time.day) == (1, 1):
         return True

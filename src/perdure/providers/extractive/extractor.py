@@ -1,42 +1,39 @@
-"""The extractor without a model: facts that people state about themselves, by the patterns of `facts`."""
+"""The extractor without a model: what people state about themselves and theirs, by patterns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final
 
-from perdure.core.facts.extraction import Batch, Decision, ExtractedEntity, ExtractedFact, Extraction, Turn
+from perdure.core.facts.extraction import USER, Batch, Decision, ExtractedEntity, ExtractedFact, Extraction, Turn
 from perdure.core.facts.values import Entity
 from perdure.core.models import EXTRACTIVE
-from perdure.providers.extractive.facts import Fact as Statement
-from perdure.providers.extractive.facts import facts_in
+from perdure.providers.extractive.language import language_of
+from perdure.providers.extractive.statements import BIRTHDAY, CORRECTION, NAME, Statement, statements_in
 
-RELATIONS: Final[Mapping[str, tuple[str, str]]] = {
-    "Age": ("HAS_AGE", "Concept"),
-    "Lives in": ("LIVES_IN", "Location"),
-    "From": ("COMES_FROM", "Location"),
-    "Works as": ("WORKS_AS", "Concept"),
-    "Works at": ("WORKS_AT", "Organization"),
-    "Likes": ("LIKES", "Preference"),
-    "Dislikes": ("DISLIKES", "Preference"),
-}
-"""Key of a statement -> relation and type of the object."""
-
-SINGLE: Final = frozenset({"HAS_AGE", "LIVES_IN", "WORKS_AS", "WORKS_AT"})
+SINGLE: Final = frozenset({"HAS_AGE", "LIVES_IN", "WORKS_AS", "WORKS_AT", "HAS_BIRTHDAY"})
 """Relations of which a person has one object at a time: a new one ends the one before."""
+
+CORRECTABLE: Final = frozenset({"HAS_AGE", "LIVES_IN", "COMES_FROM", "WORKS_AS", "WORKS_AT", "LIKES", "DISLIKES"})
+"""Relations of one verb: they begin with the turn unless it says another time, and "I meant" puts another object in."""
 
 OPPOSITES: Final[Mapping[str, str]] = {"LIKES": "DISLIKES", "DISLIKES": "LIKES"}
 
-_SENTENCES: Final[Mapping[str, str]] = {
-    "HAS_AGE": "{} is {} years old.",
-    "LIVES_IN": "{} lives in {}.",
-    "COMES_FROM": "{} comes from {}.",
-    "WORKS_AS": "{} works as {}.",
-    "WORKS_AT": "{} works at {}.",
-    "LIKES": "{} likes {}.",
-    "DISLIKES": "{} dislikes {}.",
+# Relation -> the sentence in English and in Chinese, now and in the past.
+_SENTENCES: Final[Mapping[str, tuple[str, str, str, str]]] = {
+    "HAS_AGE": ("{} is {}.", "{}{}。", "{} was {}.", "{}以前{}。"),
+    "LIVES_IN": ("{} lives in {}.", "{}住在{}。", "{} used to live in {}.", "{}以前住在{}。"),
+    "COMES_FROM": ("{} comes from {}.", "{}来自{}。", "{} comes from {}.", "{}来自{}。"),
+    "WORKS_AS": ("{} works as {}.", "{}的工作是{}。", "{} used to work as {}.", "{}以前的工作是{}。"),
+    "WORKS_AT": ("{} works at {}.", "{}在{}工作。", "{} used to work at {}.", "{}以前在{}工作。"),
+    "LIKES": ("{} likes {}.", "{}喜欢{}。", "{} used to like {}.", "{}以前喜欢{}。"),
+    "HAS_BIRTHDAY": ("{}'s birthday is on {}.", "{}的生日是{}。") * 2,
+    "HAS_PET": ("{} has a {word} called {}.", "{}的{word}叫{}。", "{} had a {word} called {}.", "{}以前的{word}叫{}。"),
+    "DISLIKES": ("{} dislikes {}.", "{}不喜欢{}。", "{} used to dislike {}.", "{}以前不喜欢{}。"),
 }
+_KIN_SENTENCES = ("{1} is the {word} of {0}.", "{1}是{0}的{word}。") * 2
 
 
 class PatternExtractor:
@@ -54,71 +51,170 @@ class _Extraction:
         self._batch = batch
         self._entities: dict[str, ExtractedEntity] = {}
         self._facts: list[ExtractedFact] = []
-        self._known = {name.casefold(): (place, one) for place, one, name in _names(batch)}
+        self._known: dict[str, tuple[int, Entity]] = {}
+        shared = set()
+        for place, one, name in _names(batch):
+            key = name.casefold()
+            if self._known.setdefault(key, (place, one))[1].seq != one.seq:
+                shared.add(key)
+        for key in shared:  # two have the name: patterns can't tell which is meant
+            del self._known[key]
+        self._shared = shared
 
     def run(self) -> Extraction:
         """Extract from all turns of users."""
-        for turn in self._batch.turns:
-            if turn.is_user:
-                for statement in facts_in(turn.text):
-                    self._add(turn, statement)
+        people = [name for _, one, name in _names(self._batch) if one.type == "Person" and name != USER]
+        turns = [turn for turn in self._batch.turns if turn.is_user]
+        found = [(turn, one) for turn in turns for one in statements_in(turn.text, now=turn.occurred_at, people=people)]
+        for turn, one in found:
+            if one.relation == NAME and not one.subject:
+                self._name(turn.speaker, one.object)
+        for turn, one in found:
+            if one.relation == CORRECTION:
+                self._correct(turn, one)
+            elif one.relation != NAME and one.subject.casefold() not in self._shared:
+                self._add(turn, one)
         return Extraction(entities=list(self._entities.values()), facts=self._facts, model=EXTRACTIVE)
 
+    def _name(self, speaker: str, name: str) -> None:
+        """Let the speaker have a name: in place of `User`, or besides the name they have."""
+        entity = self._entity(speaker, "Person")
+        if entity.name == USER:
+            self._entities[speaker.casefold()] = replace(entity, name=name, aliases=(*entity.aliases, USER))
+        elif name.casefold() != entity.name.casefold():
+            self._entities[speaker.casefold()] = replace(entity, aliases=(*entity.aliases, name))
+
     def _add(self, turn: Turn, statement: Statement) -> None:
-        """Add what a statement says about the speaker."""
-        if statement.key == "Name":
-            self._entity(turn.speaker, "Person", aliases=(statement.value,))
+        """Add what a statement says."""
+        subject = self._entity(statement.subject or turn.speaker, "Person")
+        name = statement.object
+        if statement.relation == BIRTHDAY:
+            name = f"{subject.name}的生日" if language_of(turn.text) == "zh" else f"{subject.name}'s birthday"
+        object_ = self._entity(name, statement.kind)
+        if subject.name == object_.name or object_.name.casefold() in self._shared:
             return
-        relation, kind = RELATIONS.get(statement.key, ("", ""))
-        if not relation:
+        now = turn.occurred_at
+        valid_at = statement.valid_at
+        invalid_at = statement.invalid_at or (now if statement.mode == "was" else None)
+        if statement.mode == "is" and valid_at is None and statement.relation in CORRECTABLE:
+            valid_at = now
+        fact = ExtractedFact(
+            subject=subject.name,
+            relation=statement.relation,
+            object=object_.name,
+            text=_sentence(turn, statement, subject.name, object_.name),
+            turns=(turn.number,),
+            valid_at=_iso(valid_at),
+            invalid_at=_iso(invalid_at),
+        )
+        if statement.word and statement.relation != "HAS_PET":  # Eva is the sister, not the speaker
+            fact = replace(fact, subject=object_.name, object=subject.name)
+            subject, object_ = object_, subject
+        self._decide(statement, fact, subject, object_)
+
+    def _decide(
+        self, statement: Statement, fact: ExtractedFact, subject: ExtractedEntity, object_: ExtractedEntity
+    ) -> None:
+        """Add a fact with what it means for earlier ones of the batch and for known ones."""
+        decision, place = self._other_in_batch(statement, fact)
+        if place is not None:
+            if decision != "NONE":
+                self._facts.append(replace(fact, decision=decision, replaces=place))
             return
-        subject = self._entity(turn.speaker, "Person")
-        object_ = self._entity(statement.value, kind)
-        decision, known = self._decide(subject, relation, object_)
-        self._facts.append(
-            ExtractedFact(
-                subject=subject.name,
-                relation=relation,
-                object=object_.name,
-                text=_SENTENCES[relation].format(subject.name, object_.name),
-                turns=(turn.number,),
-                valid_at=turn.occurred_at.astimezone(UTC).isoformat(),
-                decision=decision,
-                known=known,
-            )
-        )
+        decision, place = self._other_known(statement, fact, subject, object_)
+        if place is not None or statement.mode != "never":
+            self._facts.append(replace(fact, decision=decision, known=place))
 
-    def _entity(self, name: str, kind: str, *, aliases: tuple[str, ...] = ()) -> ExtractedEntity:
-        """Return the entity of this name, the known one if there is one."""
-        key = name.casefold()
-        if key in self._entities and not aliases:
-            return self._entities[key]
-        place, known = self._known.get(key, (None, None))
-        entity = ExtractedEntity(
-            name=known.name if known else name, type=known.type if known else kind, known=place, aliases=aliases
-        )
-        self._entities[key] = entity
-        return entity
+    def _other_in_batch(self, statement: Statement, fact: ExtractedFact) -> tuple[Decision, int | None]:
+        """Return what a fact means for an earlier one of the batch, and its place."""
+        for place, one in reversed(list(enumerate(self._facts, 1))):
+            if one.subject == fact.subject and one.invalid_at is None and one.decision in ("ADD", "SUPERSEDE"):
+                decision = _meaning(statement, one.relation, one.object == fact.object)
+                if decision is not None:
+                    return decision, place
+        return "ADD", None
 
-    def _decide(self, subject: ExtractedEntity, relation: str, object_: ExtractedEntity) -> tuple[Decision, int | None]:
-        """Return what a statement means for the known facts, and the place of the known one."""
+    def _other_known(
+        self, statement: Statement, fact: ExtractedFact, subject: ExtractedEntity, object_: ExtractedEntity
+    ) -> tuple[Decision, int | None]:
+        """Return what a fact means for a known one, and its place."""
         if subject.known is None:
             return "ADD", None
         seq = self._batch.entities[subject.known - 1].seq
         other = None if object_.known is None else self._batch.entities[object_.known - 1].seq
-        for place, fact in enumerate(self._batch.facts, 1):
-            if fact.subject != seq or fact.invalid_at is not None:
-                continue
-            if fact.relation == relation and fact.object == other:
-                return "NONE", place
-            ends = fact.relation == relation and relation in SINGLE
-            if ends or (fact.relation == OPPOSITES.get(relation) and fact.object == other):
-                return "SUPERSEDE", place
+        for place, known in reversed(list(enumerate(self._batch.facts, 1))):
+            if known.subject == seq and known.invalid_at is None:
+                decision = _meaning(statement, known.relation, known.object == other)
+                if decision is not None:
+                    return decision, place
         return "ADD", None
+
+    def _correct(self, turn: Turn, statement: Statement) -> None:
+        """Put another object into the last fact of the batch, or into the one that the statement names."""
+        old = statement.old.casefold()
+        for place, one in reversed(list(enumerate(self._facts, 1))):
+            if one.relation in CORRECTABLE and (not old or one.object.casefold() == old):
+                kind = self._entities[one.object.casefold()].type
+                object_ = self._entity(statement.object, kind)
+                if object_.name != one.object:
+                    plain = replace(statement, relation=one.relation)
+                    text = _sentence(turn, plain, one.subject, object_.name)
+                    self._facts.append(
+                        replace(
+                            one,
+                            object=object_.name,
+                            text=text,
+                            turns=(turn.number,),
+                            valid_at=None,
+                            invalid_at=None,
+                            decision="UPDATE",
+                            known=None,
+                            replaces=place,
+                        )
+                    )
+                return
+
+    def _entity(self, name: str, kind: str) -> ExtractedEntity:
+        """Return the entity of this name, the known one if there is one."""
+        key = name.casefold()
+        for one in self._entities.values():
+            if key in (one.name.casefold(), *map(str.casefold, one.aliases)):
+                return one
+        place, known = self._known.get(key, (None, None))
+        entity = ExtractedEntity(name=known.name if known else name, type=known.type if known else kind, known=place)
+        if entity.name.casefold() != key:
+            entity = replace(entity, aliases=(name,))
+        self._entities[key] = entity
+        return entity
+
+
+def _meaning(statement: Statement, relation: str, same_object: bool) -> Decision | None:
+    """Return what a statement means for a fact of its subject with this relation; None: nothing."""
+    if statement.relation == relation and same_object:
+        return {"is": "NONE", "was": "UPDATE", "never": "DELETE"}[statement.mode]  # type: ignore[return-value]
+    if statement.mode != "is" or statement.invalid_at is not None:
+        return None
+    if statement.relation == relation and relation in SINGLE:
+        return "SUPERSEDE"
+    return "SUPERSEDE" if relation == OPPOSITES.get(statement.relation) and same_object else None
+
+
+def _sentence(turn: Turn, statement: Statement, subject: str, object_: str) -> str:
+    """Return the fact in words, in the language of the turn."""
+    chinese = language_of(turn.text) == "zh"
+    form, names = _SENTENCES.get(statement.relation, _KIN_SENTENCES), (subject, object_)
+    if statement.relation == BIRTHDAY:
+        names = (subject, statement.object)
+    return form[chinese + 2 * (statement.mode == "was")].format(*names, word=statement.word)
+
+
+def _iso(time: datetime | None) -> str | None:
+    """Return a time as extractors write it."""
+    return None if time is None else time.astimezone(UTC).isoformat()
 
 
 def _names(batch: Batch) -> Iterator[tuple[int, Entity, str]]:
-    """Yield place, entity and name of all names of known entities; main names last, for they count more."""
+    """Yield place, entity and name of all names of known entities."""
     for place, entity in enumerate(batch.entities, 1):
-        yield from ((place, entity, alias) for alias in entity.aliases)
-    yield from ((place, entity, entity.name) for place, entity in enumerate(batch.entities, 1))
+        for name in dict.fromkeys((entity.name, *entity.aliases)):
+            yield place, entity, name

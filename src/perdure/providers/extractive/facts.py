@@ -138,10 +138,13 @@ class Edit:
     new: str
 
 
-def facts_in(text: str) -> tuple[Fact, ...]:
-    """The facts of a text, in order. Of two facts with one slot the later counts: people correct themselves."""
+def facts_in(text: str, *, greeted: bool = False) -> tuple[Fact, ...]:
+    """The facts of a text, in order. Of two facts with one slot the later counts: people correct themselves.
+
+    Args:
+        greeted: a greeting came before the text, so that "I'm Ada" gives a name.
+    """
     facts: dict[tuple[str, str], Fact] = {}
-    greeted = False
     for sentence in sentences_in(text):
         greeted = greeted or _GREETS.match(sentence.masked) is not None
         for fact in () if is_question(sentence) else _facts_of(_without_lead(sentence), greeted=greeted):
@@ -210,6 +213,16 @@ def _without_lead(sentence: Sentence) -> Sentence:
     """The sentence without "well", "hi" and similar words at its start."""
     lead = _LEAD.match(sentence.masked)
     return sentence.cut(lead.end() if lead else 0)
+
+
+def supposes(sentence: Sentence) -> bool:
+    """Whether a sentence tells what might be."""
+    return _SUPPOSES.match(_without_lead(sentence).masked) is not None
+
+
+def greets(text: str) -> bool:
+    """Whether a text begins with a greeting."""
+    return _GREETS.match(text) is not None
 
 
 def _says_something(value: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.facts.credentials import without_credentials
+from perdure.core.facts.extraction import USER
 from perdure.core.facts.values import (
     Entity,
     Episode,
@@ -24,7 +25,6 @@ from perdure.core.facts.values import (
 from perdure.core.ids import AgentId, EntityId, FactId, GraphId, is_id
 from perdure.core.text.reprs import short_repr
 from perdure.domain.facts.graphs import (
-    USER,
     FactFields,
     NewEntity,
     NewFact,

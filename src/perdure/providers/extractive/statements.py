@@ -1,0 +1,324 @@
+"""Statements of a text: who or what, in which relation, to what, since and until when, and whether it still is so.
+
+A clause is brought into the plain form of `facts`: "Eva no longer works at Fiat" is "I work at Fiat", about Eva
+and over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from perdure.core.text.dates import EARLIEST, LATEST, spans
+from perdure.providers.extractive.facts import DISLIKES, LIKES, Fact, facts_in, greets, supposes
+from perdure.providers.extractive.language import CJK, Sentence, is_question, one_line, sentences_in
+
+Mode = Literal["is", "was", "never"]
+"""`was`: it was so, and is no more. `never`: it was not so, or is not."""
+
+RELATIONS: Final = {
+    "Age": ("HAS_AGE", "Concept"),
+    "Lives in": ("LIVES_IN", "Location"),
+    "From": ("COMES_FROM", "Location"),
+    "Works as": ("WORKS_AS", "Concept"),
+    "Works at": ("WORKS_AT", "Organization"),
+    LIKES: ("LIKES", "Preference"),
+    DISLIKES: ("DISLIKES", "Preference"),
+}
+"""Key of a fact -> relation and type of the object."""
+
+NAME, CORRECTION, BIRTHDAY = "HAS_NAME", "CORRECTION", "HAS_BIRTHDAY"
+
+_KIN_EN = """sister brother mother father wife husband partner son daughter aunt uncle cousin grandmother grandfather
+    girlfriend boyfriend friend boss colleague neighbour roommate teacher"""
+KIN: Final = {
+    **{word: word.upper() for word in _KIN_EN.split()},
+    **{"mom": "MOTHER", "mum": "MOTHER", "dad": "FATHER", "grandma": "GRANDMOTHER", "grandpa": "GRANDFATHER"},
+    **{"neighbor": "NEIGHBOUR", "coworker": "COLLEAGUE"},
+    **{"姐姐": "SISTER", "妹妹": "SISTER", "哥哥": "BROTHER", "弟弟": "BROTHER", "妈妈": "MOTHER", "爸爸": "FATHER"},
+    **{"老婆": "WIFE", "妻子": "WIFE", "老公": "HUSBAND", "丈夫": "HUSBAND", "儿子": "SON", "女儿": "DAUGHTER"},
+    **{"奶奶": "GRANDMOTHER", "爷爷": "GRANDFATHER", "男朋友": "BOYFRIEND", "女朋友": "GIRLFRIEND"},
+    **{"朋友": "FRIEND", "老板": "BOSS", "同事": "COLLEAGUE", "邻居": "NEIGHBOUR", "室友": "ROOMMATE"},
+    **{"同学": "CLASSMATE", "老师": "TEACHER"},
+}
+"""Word -> the relation of that person to the speaker, without `_OF`."""
+PETS: Final = frozenset(
+    ["dog", "cat", "horse", "rabbit", "parrot", "hamster", "puppy", "kitten", "狗", "猫", "兔子", "鹦鹉"]
+)
+
+_words = "|".join(sorted((*KIN, *PETS), key=len, reverse=True))
+_EN_WORDS = "|".join(word for word in _words.split("|") if word.isascii())
+_ZH_WORDS = "|".join(word for word in _words.split("|") if not word.isascii())
+_NAME = r"(?P<name>[A-Z][\w'-]*[\w](?:\s[A-Z][\w'-]*[\w]){0,2})"
+_RELATIVE_EN = re.compile(
+    rf"(?i:my)\s+(?:[a-z-]+\s+){{0,2}}?(?P<kin>(?i:{_EN_WORDS}))(?:(?:'s\s+name)?\s+is(?:\s+(?:called|named))?|,)?\s+{_NAME}\b(?!')"
+)
+_HAS_EN = re.compile(
+    rf"(?i:I\s+have|I've\s+got)\s+(?:an?|one|two)\s+(?:[a-z-]+\s+){{0,2}}?(?P<kin>{_EN_WORDS})\s+(?:called|named)\s+{_NAME}"
+)
+_NO_NAME_ZH = r"(?![住在喜很也都讨不有去来想要会说就是今昨明还刚最已总生身工上爱和跟的叫])"
+_RELATIVE_ZH = re.compile(
+    rf"我(?:的|家的|家|有一?[只个条])?(?P<kin>{_ZH_WORDS})(?:的?名字)?(?:叫|是)?{_NO_NAME_ZH}(?P<name>[{CJK}]{{2,4}}?)"
+    r"(?=住|在|喜|讨|来自|搬|不|以前|从|已|[，,。！\s]|$)"
+)
+_PET_ZH = re.compile(
+    rf"我家?[有养]了?[一两]?[只条个](?:叫(?P<name>[{CJK}]{{1,4}}?)的)?(?P<kin>{_ZH_WORDS})"
+    rf"(?:[，,]?\s*(?:名字)?叫(?P<other>[{CJK}]{{1,4}}))?"
+)
+_BIRTHDAY = re.compile(
+    r"my\s+birthday(?:\s+is|'s)\s+(?:on\s+)?|I\s+was\s+born\s+(?:on|in)\s+|我的?生日是|我出生[于在]", re.IGNORECASE
+)
+_CORRECTS = re.compile(
+    r"""\s*(?:(?:no|not\s+[^,.;!?]+|sorry|wait|oops|actually)\b[,.!\s]*)*I\s+(?:meant|mean)(?:\s+to\s+say)?\s+
+        (?P<v>[^,.;!?]+?)(?:,?\s+not\s+(?P<old>[^,.;!?]+))?[\s.!]*$
+      | \s*(?:不对|不是|错了|我?说错了|抱歉)[，,。！\s]*(?:我是说|我的意思是|应该是|是)\s*
+        (?P<zh>[^，,。！？]+?)[。！\s]*$""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_CLAUSES = re.compile(
+    r"""[,;]?\s+(?:but|and|so|then)\s+(?=(?:now\s+|currently\s+)?(?:I|my|she|he)\b) | [;；]
+      | [,，]\s*(?=I\s|my\s|(?:但|不过|后来|现在)*我)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# Pattern -> the plain form, and what it says about the time.
+_FORMS: Final[Sequence[tuple[str, str, Mode]]] = (
+    (r"\bI\s+(?:have\s+)?never\s+(?:really\s+)?(?:lived?)\s+in\b", "I live in", "never"),
+    (r"\bI\s+(?:have\s+)?never\s+(?:worked?)\s+(?=at|for|as)", "I work ", "never"),
+    (r"\bI(?:'m|\s+am)\s+not\s+(?:living|based)\s+in\b", "I live in", "never"),
+    (r"\bI(?:'m|\s+am)\s+not\s+from\b", "I am from", "never"),
+    (r"\bI\s+(?:no\s+longer|do\s+not|don't|didn't)\s+(?=(?:live\s+in|work\s+(?:at|for|as))\b)", "I ", "never"),
+    (r"\bI\s+no\s+longer\s+(?:like|love|enjoy)\b", "I don't like", "is"),
+    (r"\bI\s+used\s+to\s+", "I ", "was"),
+    (r"\bI\s+lived\s+in\b", "I live in", "was"),
+    (r"\bI\s+worked\s+(?=at|for|as)", "I work ", "was"),
+    (r"\bI\s+(?:have\s+|'ve\s+)?(?:just\s+)?(?:left|quit)\s+(?:my\s+job\s+at\s+)?", "I work at ", "was"),
+    (r"\bI(?:\s+have|'ve)\s+(?:been\s+living|lived)\s+in\b", "I live in", "is"),
+    (r"\bI(?:\s+have|'ve)\s+(?:been\s+working|worked)\s+(?=at|for|as)", "I work ", "is"),
+    (r"\bI(?:'m|\s+am)\s+(?:now\s+)?working\s+(?=at|for|as)", "I work ", "is"),
+    (
+        r"\bI(?:'ve|\s+have)?\s+(?:just\s+)?(?:started|began)\s+(?:a\s+(?:new\s+)?job|work|working)\s+at\b",
+        "I work at",
+        "is",
+    ),
+    (r"\bI(?:'ve|\s+have)?\s+(?:just\s+)?(?:joined)\s+", "I work at ", "is"),
+    (r"\bI\s+moved\s+(?:back\s+)?(?:here\s+)?from\s+[\w\s]+?\s+to\b", "I moved to", "is"),
+    (r"\bI\s+moved\s+back\s+to\b", "I moved to", "is"),
+    (r"我(?:从来|从)?(?:都)?没有?(?=住在|住过|在.{1,20}?工作)", "我", "never"),
+    (r"我(?:已经)?(?:不再|不)(?=住在|在.{1,20}?(?:工作|上班))", "我", "never"),
+    (r"我不是来自", "我来自", "never"),
+    (r"我(?:以前|曾经?|过去|之前|原来)(?:是)?(?=住|在|喜|来)", "我", "was"),
+    (r"我(?:已经)?(?:离开了?|辞去了?)(.{1,20}?)(?:的工作|了)?(?=[，。！\s]*$)", r"我在\1工作", "was"),
+)
+_PLAIN_FORMS: Final = tuple((re.compile(form, re.IGNORECASE), plain, mode) for form, plain, mode in _FORMS)
+_NO_SUBJECT = r"\s*(?:(?:and|but|also|now|我说错了|不对)[\s,，]+)*"
+_NO_MORE = re.compile(r"\b(?:no\s+longer|any\s?more)\b|不再|已经不", re.IGNORECASE)
+_IDLE_WORDS = re.compile(r"\s+any\s?more\b|^\s*(?:now|currently|现在|目前)[,，\s]*", re.IGNORECASE)
+_STRETCH = re.compile(r"from|between|.*[到至]", re.IGNORECASE)
+_LEAVES = re.compile(r"\b(?:left|quit)\b|离开|辞", re.IGNORECASE)
+_ENDED_ZH = re.compile(r"不.*了[。！\s]*$")
+_NEVER = re.compile(r"\bnever\b|从来?都?没|没有?住", re.IGNORECASE)
+_MOVES = re.compile(r"\bmoved\b|\bjoined\b|\bstarted\b|\bbegan\b|搬", re.IGNORECASE)
+_THIRD = {
+    **{
+        f"{verb}s {word}": f"{verb} {word}"
+        for verb, word in (("live", "in"), ("work", "at"), ("work", "as"), ("work", "for"))
+    },
+    **{f"no longer {verb}s": f"no longer {verb}" for verb in ("live", "work")},
+    **{f"{verb}s": verb for verb in ("like", "love", "hate", "dislike", "enjoy")},
+    **{"comes from": "come from", "is from": "am from", "doesn't like": "don't like"},
+    **{f"has {verb}": f"have {verb}" for verb in ("moved", "lived", "worked", "left")},
+}
+_THIRD_EN = tuple((re.compile(rf"I\s+(?:also\s+|now\s+)?{form}\b"), f"I {plain}") for form, plain in _THIRD.items())
+_TAIL_EN = re.compile(
+    r"""\s+(?:with|near|where|which|who|together|alone|at\s+the\s+moment|right\s+now|again|these\s+days)\b.*$
+      | ,\s+(?:that|it|this|so|where|which|who|with|but|and|not)\b.*$ | [，,](?=那|这|但|不).*$""",
+    re.VERBOSE,
+)
+_ARTICLE = re.compile(r"(?:an?|the|my)\s+", re.IGNORECASE)
+_JOB_AT = re.compile(r"\s+(?:at|for)\s+(?P<at>.+)$")
+_AT_JOB = re.compile(r"\s+as\s+(?:an?\s+)?(?P<job>.+)$")
+_TRAILING_WORDS = re.compile(r"(?:[\s,]+(?:since|until|till|from|in|on|at|by))+$|(?:从|自|到|直到|至)+$")
+OBJECT_WORDS, OBJECT_SIGNS = 7, 40
+"""The longest name of an object, in words and in characters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What one clause says.
+
+    Attributes:
+        subject: a name; empty: the speaker.
+        relation: `HAS_NAME`: the object is a name of the speaker. `CORRECTION`: the object belongs in place of the one
+            of the statement before, or of `old`.
+        word: of a relative or a pet, such as "sister".
+        valid_at, invalid_at: as the clause says; None: it says nothing.
+    """
+
+    relation: str
+    object: str
+    kind: str = "Concept"
+    subject: str = ""
+    mode: Mode = "is"
+    valid_at: datetime | None = None
+    invalid_at: datetime | None = None
+    word: str = ""
+    old: str = ""
+
+
+def statements_in(text: str, *, now: datetime, people: Sequence[str] = ()) -> Sequence[Statement]:
+    """Find the statements of a text, in order, about the speaker, their relatives and pets, and known `people`."""
+    found: list[Statement] = []
+    named = list(people)
+    greeted = False
+    for sentence in sentences_in(text):
+        greeted = greeted or greets(sentence.masked)
+        if is_question(sentence) or supposes(sentence):
+            continue
+        if correction := _CORRECTS.match(sentence.masked):
+            value = sentence.cut(*correction.span("v" if correction["v"] else "zh")).text
+            found.append(Statement(relation=CORRECTION, object=_tidy(value), old=_tidy(correction["old"] or "")))
+            continue
+        for clause in _clauses(sentence):
+            statements = list(_statements_of(clause, now, named, greeted))
+            named += [one.object for one in statements if one.word]
+            found += statements
+    return found
+
+
+def _clauses(sentence: Sentence) -> Iterator[Sentence]:
+    """Cut a sentence before each new subject."""
+    start = 0
+    for gap in [*_CLAUSES.finditer(sentence.masked), None]:
+        clause = sentence.cut(start, gap.start() if gap else None)
+        if clause.text.strip():
+            yield clause
+        start = gap.end() if gap else start
+
+
+def _statements_of(clause: Sentence, now: datetime, people: Sequence[str], greeted: bool) -> Iterator[Statement]:
+    """Find the statements of one clause."""
+    if birthday := _BIRTHDAY.search(clause.masked):
+        if date := next(iter(spans(clause.text[birthday.end() :], now=now)), None):
+            yield Statement(
+                relation=BIRTHDAY, object=re.sub(r"^(?:on|in)\s+", "", date.text).rstrip(" .,。，"), kind="Event"
+            )
+        return
+    subject, rest = "", clause
+    if relative := _relative(clause):
+        statement, end = relative
+        yield statement
+        subject, rest = statement.object, _about(clause.cut(end))
+    elif person := next((name for name in people if _begins_with(clause.masked, name)), None):
+        lead = clause.masked.index(person)
+        subject, rest = person, _about(clause.cut(lead + len(person)))
+    if rest.text.strip():
+        yield from _plain_statements(rest, now, subject, greeted)
+
+
+def _relative(clause: Sentence) -> tuple[Statement, int] | None:
+    """Return the relative or pet that a clause names, and where its name ends; None: it names none."""
+    for form in (_RELATIVE_EN, _HAS_EN, _RELATIVE_ZH, _PET_ZH):
+        if match := form.search(clause.masked):
+            name = match["name"] or match.groupdict().get("other")
+            word = match["kin"].lower()
+            if not name or "\ue000" in name:
+                continue
+            relation, kind = ("HAS_PET", "Object") if word in PETS else (f"{KIN[word]}_OF", "Person")
+            return Statement(relation=relation, object=name, kind=kind, word=word), match.end()
+    return None
+
+
+def _begins_with(text: str, name: str) -> bool:
+    """Return whether a clause begins with a name, after words that don't count."""
+    return re.match(rf"{_NO_SUBJECT}{re.escape(name)}(?=\s|[{CJK}])", text) is not None
+
+
+def _about(rest: Sentence) -> Sentence:
+    """Return what is said of somebody as if they said it of themselves."""
+    body = rest.text.lstrip(" ,，")
+    subject = "我" if re.match(f"[{CJK}]", body) else "I "
+    text = subject + re.sub(r"^(?:who\s+|she\s+|he\s+|[他她它])", "", body)
+    for form, plain in _THIRD_EN:
+        text = form.sub(plain, text)
+    return Sentence(text, text)
+
+
+def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bool) -> Iterator[Statement]:
+    """Find the facts of a clause in its plain form, with its times."""
+    text, start, end, is_stretch = _without_times(clause, now)
+    text, mode = _plain_form(text)
+    if mode == "never" and not _NEVER.search(clause.masked):
+        mode = "was" if _NO_MORE.search(clause.masked) or _ENDED_ZH.search(clause.masked) else mode
+    if not is_stretch:
+        if _LEAVES.search(clause.masked):
+            start, end = None, start
+        elif mode == "is":
+            start, end = start if _MOVES.search(clause.masked) else None, None
+    if mode == "is" and end is not None and end <= now:
+        mode = "was"
+    for fact in facts_in(_IDLE_WORDS.sub("", text), greeted=greeted):
+        for statement in _of_fact(fact):
+            yield replace(statement, subject=subject, mode=mode, valid_at=start, invalid_at=end)
+
+
+def _plain_form(text: str) -> tuple[str, Mode]:
+    """Return a clause as `facts` reads it, and whether it still is so."""
+    for form, plain, mode in _PLAIN_FORMS:
+        text, count = form.subn(plain, text, count=1)
+        if count:
+            return text, mode
+    return text, "is"
+
+
+def _without_times(clause: Sentence, now: datetime) -> tuple[str, datetime | None, datetime | None, bool]:
+    """Return a clause without the times that it says, the beginning and end of these, and whether it says that they are
+    a beginning or an end ("since 2019", "until May", "from 2010 to 2015")."""
+    text, start, end, is_stretch = clause.text, None, None, False
+    for span in reversed(spans(clause.masked, now=now)):
+        words = text[span.first : span.last]
+        rest = text[span.last - (len(words) - len(words.rstrip(" .,。，！!"))) :]
+        text = _TRAILING_WORDS.sub("", text[: span.first].rstrip()) + " " + re.sub(r"^(?:为止|起|开始|以来)", "", rest)
+        start = span.start.astimezone(UTC) if span.start > EARLIEST else start
+        end = span.end.astimezone(UTC) if span.end < LATEST else end
+        is_stretch |= span.start <= EARLIEST or span.end >= LATEST or _STRETCH.match(span.text) is not None
+    return re.sub(rf"(?<=[{CJK}]) +| +(?=[{CJK}])", "", one_line(text)), start, end, is_stretch
+
+
+def _of_fact(fact: Fact) -> Iterator[Statement]:
+    """Return the statements of a fact in plain form."""
+    if fact.key == "Name":
+        if len(fact.value.split()) <= 4 and len(fact.value) <= OBJECT_SIGNS:
+            yield Statement(relation=NAME, object=fact.value, kind="Person")
+        return
+    relation, kind = RELATIONS.get(fact.key, ("", ""))
+    value = _tidy(fact.value)
+    if relation == "WORKS_AS" and (at := _JOB_AT.search(value)):
+        yield from _fitting("WORKS_AT", at["at"], "Organization")
+        value = value[: at.start()]
+    elif relation == "WORKS_AT" and (job := _AT_JOB.search(value)):
+        yield from _fitting("WORKS_AS", job["job"], "Concept")
+        value = value[: job.start()]
+    elif relation == "HAS_AGE":
+        value += "岁" if re.search(f"[{CJK}]", value) or not value.isascii() else " years old"
+    if relation == "LIVES_IN" and _ARTICLE.match(value):  # "a small flat in Turin"
+        value = value.rpartition(" in ")[2] if " in " in value else ""
+    if relation:
+        yield from _fitting(relation, value, kind)
+
+
+def _fitting(relation: str, value: str, kind: str) -> Iterator[Statement]:
+    """Return a statement, if its object is as short as a name."""
+    value = _tidy(value)
+    if relation == "WORKS_AS":
+        value = _ARTICLE.sub("", value, count=1)
+    if value and len(value.split()) <= OBJECT_WORDS and len(value) <= OBJECT_SIGNS:
+        yield Statement(relation=relation, object=value, kind=kind)
+
+
+def _tidy(value: str) -> str:
+    """Return a value without what follows a name."""
+    value = _TAIL_EN.sub("", one_line(value))
+    return _TRAILING_WORDS.sub("", value.strip(" .,!;:，。！；：")).rstrip(" 了过")
