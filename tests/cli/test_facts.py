@@ -111,7 +111,6 @@ def test_a_profile_a_timeline_and_what_fades(tmp_path: Path) -> None:
     assert shown(tmp_path, "profile")["slots"] == {"basic_info.location": ["Turin"]}
     (event,) = shown(tmp_path, "timeline", "--since", "2026-05-01", "--until", "2026-05-03")
     assert (event["kind"], event["tags"], event["text"]) == ("begin", ["LIVES_IN"], "The user lives in Turin.")
-    assert shown(tmp_path, "communities")[0]["members"] == ["User", "Turin"]
     assert [one["reason"] for one in shown(tmp_path, "tidy", "--dry-run")] == ["faded"]
     assert len(shown(tmp_path, "list")) == 1
     unasked = run_inside(tmp_path, "fact", "tidy")

@@ -18,8 +18,8 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     "memory": ("agents", "List, show or restore memory blocks, or show their history."),
     "fact": (
         "facts",
-        "List, search, show, add, edit, forget, restore or accept facts; their"
-        " history and entities; profile; pause, rules, tidy.",
+        "List, search, show, add, edit, forget, restore, accept or tidy; history, rules,"
+        " profile, timeline, entities, pause, resume.",
     ),
     "conversation": ("agents", "List, rename, delete or import conversations."),
     "approval": ("agents", "List, approve or deny the tool calls that wait."),

@@ -1,4 +1,4 @@
-"""What `perdure fact` derives from facts: the profile, the time line, communities, and what may fade."""
+"""What `perdure fact` derives from facts: the profile, the timeline, and what may fade."""
 
 from __future__ import annotations
 
@@ -46,22 +46,6 @@ async def timeline(
         ]
         view.show(shape, *([table] if events else [Text("No facts with a time.")]))
         view.hint("`perdure fact history ID` shows where one comes from.")
-
-
-async def communities(view: View, *, agent: str | None, query: str, limit: int) -> None:
-    """Print groups of entities that many facts connect."""
-    async with owner_of(view, agent) as owner:
-        hits = await owner.facts.communities(query, limit=limit)
-        table = new_table("members", "summary", right=("members",), styles={"summary": "bold"})
-        for hit in hits:
-            names = ", ".join(entity.name for entity in hit.members[:5])
-            table.add_row(str(hit.community.size), visible(hit.community.summary or names))
-        shape = [
-            {**fields(hit.community, "name", "size", "summary"), "members": [entity.name for entity in hit.members]}
-            for hit in hits
-        ]
-        view.show(shape, *([table] if hits else [Text("No communities.")]))
-        view.hint("`perdure fact list --entity NAME` shows what is known about a member.")
 
 
 async def tidy(view: View, *, agent: str | None, dry_run: bool, yes: bool) -> None:

@@ -187,16 +187,6 @@ def timeline(
     """Show when facts began and ceased to be true."""
 
 
-@command(fact, "fact_views.communities")
-def communities(
-    agent: LastAgent = None,
-    query: Annotated[str, typer.Option("--query", metavar="TEXT", help="Those whose summaries match.")] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 10,
-    as_json: AsJson = False,
-) -> None:
-    """List groups of entities that many facts connect."""
-
-
 @command(fact, "fact_views.tidy")
 def tidy(
     agent: LastAgent = None,
