@@ -1,0 +1,303 @@
+"""Zep's sessions over the facts of one graph: messages go in, a context and the facts that matter come out.
+
+A message is an episode of the graph; its session and user are the scope of the facts that it supports.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from perdure import AsyncPerdure, FactHit, NotFound
+from perdure.adapters.opening import Closing, OwnStore
+from perdure.library.services.facts.episodes import NewEpisode
+
+LAST_MESSAGES = 10
+QUERY_MESSAGES = 4
+"""How many messages at the end of a session say which facts matter."""
+FACTS = 20
+_TRUST: Mapping[str, Any] = {"user": "user", "assistant": "agent", "tool": "tool", "function": "tool"}
+"""Role -> how far its facts are trusted; of other roles no facts are extracted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message of a session. `role` names who says it, `role_type` is `user`, `assistant`, `tool` and so on."""
+
+    content: str
+    role_type: str
+    role: str | None = None
+    created_at: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    processed: bool | None = None
+    token_count: int | None = None
+    updated_at: str | None = None
+    uuid_: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A fact with its times, as ISO 8601. `fact` is an older name of `content`."""
+
+    uuid_: str
+    content: str
+    fact: str
+    name: str | None
+    rating: float | None
+    source_node_name: str | None
+    target_node_name: str | None
+    created_at: str
+    expired_at: str | None
+    valid_at: str | None
+    invalid_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What `get` returns: a text for a prompt, the facts in it, and the last messages, oldest first."""
+
+    context: str
+    relevant_facts: Sequence[Fact]
+    messages: Sequence[Message]
+    metadata: Mapping[str, Any] | None = None
+    facts: Sequence[str] | None = None
+    summary: None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A session of a user."""
+
+    session_id: str
+    user_id: str
+    metadata: Mapping[str, Any] | None = None
+    created_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddMemoryResponse:
+    """What `add` returns; `context` with `return_context`."""
+
+    context: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuccessResponse:
+    """What `delete` returns."""
+
+    message: str
+
+
+class AsyncSessions:
+    """`client.memory` of Zep's asynchronous client.
+
+    Args:
+        perdure: an open store.
+        graph: the name of the graph; it is created with the first call.
+    """
+
+    def __init__(self, perdure: AsyncPerdure, *, graph: str = "zep") -> None:
+        self._facts, self._episodes, self._name = perdure.services.facts, perdure.services.episodes, graph
+        self._id: Any = None
+
+    async def add_session(self, *, session_id: str, user_id: str, metadata: Mapping[str, Any] | None = None) -> Session:
+        """Begin a session of a user. Raises: InvalidInput."""
+        text = json.dumps({"user_id": user_id, "metadata": metadata})
+        record = NewEpisode(text=text, kind="json", scope={"session_id": session_id, "user_id": user_id}, extract=False)
+        await self._episodes.add(await self._graph(), [record])
+        return await self._session(session_id)
+
+    async def add(
+        self,
+        session_id: str,
+        *,
+        messages: Sequence[Any],
+        ignore_roles: Sequence[str] | None = None,
+        return_context: bool | None = None,
+    ) -> AddMemoryResponse:
+        """Add messages, as objects or mappings, and extract their facts. A new session is of a user of its name.
+
+        Args:
+            ignore_roles: role types whose messages are kept without extracting facts.
+        Raises: InvalidInput, ModelError; TypeError: what is no message.
+        """
+        try:
+            session = await self._session(session_id)
+        except NotFound:
+            session = await self.add_session(session_id=session_id, user_id=session_id)
+        new = [_episode(_message(one), session, ignore_roles or ()) for one in messages]
+        await self._episodes.add(await self._graph(), new)
+        return AddMemoryResponse(context=(await self.get(session_id)).context if return_context else None)
+
+    async def get(self, session_id: str, *, lastn: int | None = None, min_rating: float | None = None) -> Memory:
+        """Return the facts of the session's user that matter to its last messages, as a context and one by one.
+
+        Args:
+            lastn: how many messages to return.
+        Raises: NotFound: there is no such session.
+        """
+        session = await self._session(session_id)
+        count = LAST_MESSAGES if lastn is None else lastn
+        episodes = await self._episodes.list(
+            await self._graph(), {"session_id": session_id}, limit=max(count, QUERY_MESSAGES) + 1, newest_first=True
+        )
+        last = [episode for episode in episodes if episode.kind == "text"]
+        hits = await self._facts.search(
+            await self._graph(),
+            "\n".join(episode.text or "" for episode in reversed(last[:QUERY_MESSAGES])),
+            limit=FACTS,
+            conditions={"scope": {"user_id": session.user_id}, "min_rating": min_rating or 0.0},
+        )
+        facts = [_fact(hit) for hit in hits]
+        messages = [_stored_message(episode) for episode in reversed(last[:count])]
+        return Memory(
+            context=_context(facts),
+            relevant_facts=facts,
+            messages=messages,
+            metadata=session.metadata,
+            facts=[fact.content for fact in facts],
+        )
+
+    async def delete(self, session_id: str) -> SuccessResponse:
+        """Delete a session: its messages, and the facts that nothing else supports. Raises: NotFound."""
+        await self._session(session_id)
+        await self._episodes.delete(await self._graph(), {"session_id": session_id})
+        return SuccessResponse(message="session deleted")
+
+    async def _session(self, session_id: str) -> Session:
+        """Return a session. Its record is its first episode. Raises: NotFound."""
+        for episode in await self._episodes.list(await self._graph(), {"session_id": session_id}, limit=1):
+            record = json.loads(episode.text or "{}")
+            return Session(
+                session_id=session_id,
+                user_id=record["user_id"],
+                metadata=record["metadata"],
+                created_at=episode.created_at.isoformat(),
+            )
+        raise NotFound("session", session_id, hint="add_session or add begins one")
+
+    async def _graph(self) -> Any:
+        """Return the id of the graph."""
+        if self._id is None:
+            self._id = (await self._episodes.open_graph(self._name)).id
+        return self._id
+
+
+class Sessions:
+    """`client.memory` of Zep's client: each method is that of `AsyncSessions`."""
+
+    def __init__(self, store: OwnStore, inner: AsyncSessions) -> None:
+        self._store, self._inner = store, inner
+
+    def add_session(self, *, session_id: str, user_id: str, metadata: Mapping[str, Any] | None = None) -> Session:
+        """Begin a session of a user."""
+        return self._store.run(self._inner.add_session(session_id=session_id, user_id=user_id, metadata=metadata))
+
+    def add(
+        self,
+        session_id: str,
+        *,
+        messages: Sequence[Any],
+        ignore_roles: Sequence[str] | None = None,
+        return_context: bool | None = None,
+    ) -> AddMemoryResponse:
+        """Add messages and extract their facts."""
+        return self._store.run(
+            self._inner.add(session_id, messages=messages, ignore_roles=ignore_roles, return_context=return_context)
+        )
+
+    def get(self, session_id: str, *, lastn: int | None = None, min_rating: float | None = None) -> Memory:
+        """Return a context, the facts in it, and the last messages. Raises: NotFound."""
+        return self._store.run(self._inner.get(session_id, lastn=lastn, min_rating=min_rating))
+
+    def delete(self, session_id: str) -> SuccessResponse:
+        """Delete a session: its messages, and the facts that nothing else supports. Raises: NotFound."""
+        return self._store.run(self._inner.delete(session_id))
+
+
+class Zep(Closing):
+    """Zep's client as far as sessions go: `memory.add_session`, `add`, `get` and `delete`, over a store of its own.
+
+    Args:
+        address, options: as `Perdure` takes them.
+        graph: the name of the graph that holds the sessions.
+    """
+
+    def __init__(self, address: str | Path | None = None, *, graph: str = "zep", **options: Any) -> None:
+        self._store = OwnStore(address, **options)
+        self.memory = Sessions(self._store, AsyncSessions(self._store.perdure, graph=graph))
+
+
+def _message(one: Any) -> Message:
+    """Return a message from an object or a mapping. Raises: TypeError."""
+    names = ("content", "role_type", "role", "created_at")
+    values: Any = {name: one.get(name) if isinstance(one, Mapping) else getattr(one, name, None) for name in names}
+    if not isinstance(values["content"], str) or not isinstance(values["role_type"], str):
+        raise TypeError(f"the message is {one!r:.80}: give content and role_type")
+    return Message(**values)
+
+
+def _episode(message: Message, session: Session, ignored: Sequence[str]) -> NewEpisode:
+    """Return a message as an episode to add."""
+    named = {"role": message.role, "actor_id": message.role} if message.role else {}
+    at = datetime.fromisoformat(message.created_at) if message.created_at else None
+    return NewEpisode(
+        text=message.content,
+        scope={
+            "session_id": session.session_id,
+            "user_id": session.user_id,
+            "role_type": message.role_type,
+            **named,
+        },
+        trust=_TRUST.get(message.role_type, "agent"),
+        occurred_at=at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at,
+        extract=message.role_type in _TRUST and message.role_type not in ignored,
+    )
+
+
+def _stored_message(episode: Any) -> Message:
+    """Return an episode as a message."""
+    return Message(
+        content=episode.text,
+        role_type=episode.scope.get("role_type", "norole"),
+        role=episode.scope.get("role"),
+        created_at=episode.occurred_at.isoformat(),
+        processed=episode.extracted_at is not None,
+        uuid_=episode.id,
+    )
+
+
+def _fact(hit: FactHit) -> Fact:
+    """Return a fact in Zep's shape."""
+    fact = hit.fact
+    return Fact(
+        uuid_=fact.id,
+        content=fact.text,
+        fact=fact.text,
+        name=fact.relation,
+        rating=fact.rating,
+        source_node_name=hit.subject.name,
+        target_node_name=hit.object.name,
+        created_at=fact.created_at.isoformat(),
+        expired_at=_iso(fact.expired_at),
+        valid_at=_iso(fact.valid_at),
+        invalid_at=_iso(fact.invalid_at),
+    )
+
+
+def _context(facts: Sequence[Fact]) -> str:
+    """Return facts as a text for a prompt, each with when it was true."""
+    if not facts:
+        return ""
+    lines = [
+        f"- {one.content} ({(one.valid_at or 'unknown')[:10]} - {(one.invalid_at or 'present')[:10]})" for one in facts
+    ]
+    return "\n".join(["Facts about the user, with the dates from and until which they were true:", *lines])
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
