@@ -22,7 +22,7 @@ from typing import Any
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.documents import Document
 from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable
-from perdure.core.facts.extraction import Extractor
+from perdure.core.facts.extraction import Extractor, FindExtractor
 from perdure.core.hooks import Hook
 from perdure.core.ids import AgentId, ConversationId, Ids, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
@@ -40,7 +40,7 @@ from perdure.engine.agent_messages.specs import AGENT_TOOL_SPECS
 from perdure.engine.agent_messages.toolbox import AgentMessages
 from perdure.engine.facts.model_extractor import ModelExtractor
 from perdure.engine.hooks.bus import Hooks
-from perdure.engine.ports import EngineSettings, Ports, SystemClock
+from perdure.engine.ports import EngineSettings, Ports, SystemClock, extract_nothing
 from perdure.engine.run.leases import process_owner
 from perdure.engine.run.runner import Runner
 from perdure.engine.search.search import Search
@@ -241,7 +241,7 @@ async def start(
             settings=_engine_settings(settings),
             cipher=cipher,
             send_report=Reports(settings.web_allowed_hosts.split(",")).send,
-            find_extractor=functools.partial(_find_extractor, settings, registry),
+            find_extractor=_extractors(settings, registry),
         )
         registry.put_stored(await _stored_endpoints(store, cipher))
         registry.choice = choose_offline(settings.model, registry.endpoints)
@@ -270,10 +270,13 @@ async def start(
     )
 
 
-def _find_extractor(settings: Settings, registry: ModelRegistry, setting: str, agent_model: str) -> Extractor | None:
-    """Return what derives facts from what was said; None: facts are off. Raises: ModelNotFound."""
-    if settings.facts == "off":
-        return None
+def _extractors(settings: Settings, registry: ModelRegistry) -> FindExtractor:
+    """Return what finds the extractor of an agent."""
+    return extract_nothing if settings.facts == "off" else functools.partial(_find_extractor, settings, registry)
+
+
+def _find_extractor(settings: Settings, registry: ModelRegistry, setting: str, agent_model: str) -> Extractor:
+    """Return what derives facts from what was said. Raises: ModelNotFound."""
     handle = settings.facts_model or agent_model
     if setting == "patterns" or (setting == "default" and settings.facts == "patterns") or handle in ("", EXTRACTIVE):
         return PatternExtractor()
@@ -324,6 +327,7 @@ def _engine_settings(settings: Settings) -> EngineSettings:
         message_limit_chars=settings.message_limit_chars,
         limits=settings,
         context_window_tokens=settings.context_window_tokens,
+        extract_at_close=settings.facts == "patterns",
     )
 
 

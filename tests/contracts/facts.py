@@ -52,6 +52,12 @@ class FactContract(Contract):
                 assert (after.name, after.settings, after.updated_at) == ("renamed", {"paused": True}, LATER)
                 assert after.version > graph.version
                 assert tx.graphs.counts(graph.id) == GraphCounts(dropped={"no name": 4, "pronoun": 3})
+                for _ in range(2):
+                    tx.graphs.count_calls(graph.id, calls=1, input_tokens=30, output_tokens=4)
+                counts = tx.graphs.counts(graph.id)
+                assert (counts.calls, counts.input_tokens, counts.output_tokens) == (2, 60, 8)
+                with raises(NotFound):
+                    tx.graphs.count_calls(GraphId("graph-none"), calls=1, input_tokens=0, output_tokens=0)
                 with raises(NotFound):
                     tx.graphs.put(replace(graph, id=GraphId("graph-none")))
                 with raises(NotFound):
@@ -421,7 +427,7 @@ class FactContract(Contract):
                 assert tx.episodes.list_by_refs(graph.id, []) == []
                 assert tx.episodes.list_by_seqs(graph.id, [3, 1, 9]) == [x, z]
 
-                tx.episodes.mark_extracted(graph.id, [2], at=LATER)
+                assert [tx.episodes.mark_extracted(graph.id, [2], at=LATER) for _ in range(2)] == [1, 0]
                 assert tx.episodes.list_waiting(graph.id) == [x, z]
                 assert tx.episodes.get(y.id).extracted_at == LATER
                 assert tx.graphs.counts(graph.id) == GraphCounts(episodes=3, waiting=2)
@@ -430,6 +436,14 @@ class FactContract(Contract):
                 listed = tx.episodes.list_by_messages(AgentId("agent-1"), [4, 5])
                 assert [one.ref for one in listed] == ["m"]
                 assert tx.episodes.list_by_messages(AgentId("agent-1"), [5]) == []
+                second = self.add_graph(tx)
+                tx.episodes.add([self.new_episode(second.id, "y")])
+                assert [(one.graph_id, one.ref) for one in tx.episodes.find(["y", "z", "none"])] == sorted(
+                    [(graph.id, "y"), (graph.id, "z"), (second.id, "y")]
+                )
+                assert tx.episodes.find([]) == []
+                tx.episodes.mark_waiting(graph.id, [2])
+                assert tx.episodes.get(y.id).extracted_at is None
                 assert [tx.episodes.delete(graph.id, [1, 9]) for _ in range(2)] == [1, 0]
                 with raises(NotFound):
                     tx.episodes.get(x.id)
@@ -446,6 +460,11 @@ class FactContract(Contract):
                 tx.episodes.put_last_seq(agent.id, 0, 4, at=AT)
                 tx.episodes.put_last_seq(agent.id, 0, 7, at=LATER)
                 assert [tx.episodes.last_seq(agent.id, seq) for seq in (0, 1)] == [7, -1]
+                assert tx.episodes.list_behind(limit=100) == []
+                last = self.say(tx, agent.id, *(f"message {number}" for number in range(9)))[-1].seq
+                assert tx.episodes.list_behind(limit=100) == [(agent.id, 0)]
+                tx.episodes.put_last_seq(agent.id, 0, last, at=LATER)
+                assert tx.episodes.list_behind(limit=100) == []
                 with raises(NotFound):
                     tx.episodes.put_last_seq(AgentId("agent-none"), 0, 1, at=AT)
 

@@ -84,6 +84,7 @@ PLAIN: Mapping[str, Any] = {
     **{"items": [CorrectionItem(kind="block", id="block-x", before="0")]},
     **{"waiting_input": "stolen", "first_char": 0, "chars": 250_000},
     **{"community_seq": 1, "dropped": {"stolen": 1}, "episode_seqs": [1], "first_seqs": [1, 2], "names": ["Ada"]},
+    **{"calls": 1, "input_tokens": 10, "output_tokens": 2},
     **{
         "refs": ["x"],
         "sources": [(2, 1)],

@@ -178,7 +178,7 @@ async def test_what_no_longer_fits_is_not_deleted(tmp_path: Path) -> None:
         await archive.update_passage(kept.id, tags=["new"])
 
         assert seqs == [kept.seq, gone.seq]
-        assert await store.write(delete_selected, archive.id, selection, seqs) == (1, seqs[-1])
+        assert await store.write(delete_selected, archive.id, selection, seqs, at=datetime.now(UTC)) == (1, seqs[-1])
         assert [one.id for one in await archive.passages()] == [kept.id]
 
 

@@ -161,7 +161,7 @@ async def test_an_archive_goes_with_its_passages(monkeypatch: pytest.MonkeyPatch
         await server.patch(f"/v1/agents/{agent['id']}/archives/attach/{archive['id']}")
         store = server.library.app.store
         for _ in range(2):
-            await store.write(delete_archive_rows, archive["id"], limit=2)
+            await store.write(delete_archive_rows, archive["id"], limit=2, at=server.library.app.ports.clock.now())
 
         assert await store.read(lambda tx: tx.archives.list_by_agent(agent["id"])) == []
         assert (await server.get(path))["passage_count"] == 3

@@ -18,6 +18,7 @@ from perdure.core.models import Models
 from perdure.core.ports import Clock, Randomness, TokenCounter, Toolbox
 from perdure.core.runs import Callback, RunKey
 from perdure.core.secrets import Cipher, NoCipher
+from perdure.engine.facts.waiting import Waiting
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.run.interrupts import Interrupt
 from perdure.engine.run.log import Line, Views
@@ -62,6 +63,10 @@ class EngineSettings:
         recall_timeout_s: how long automatic recall may take before a message is answered without it.
         rows_a_step: messages of one transaction of carrying out a reset: everybody else waits for it, about 10 ms.
         keep_deltas, keep_deltas_s: how many of them are kept, and how long.
+        extraction_pause_s: how long nothing has to happen in a conversation until what is left of it is extracted.
+        extraction_timeout_s: how long an extractor may take for a batch.
+        extraction_retry_s: how long a batch waits after its first failure; each time four times as long.
+        extract_at_close: whether a process that ends extracts what waits: it must not take long.
     """
 
     lease_s: float = 15.0
@@ -79,6 +84,10 @@ class EngineSettings:
     rows_a_step: int = 200
     keep_deltas: int = 10_000
     keep_deltas_s: float = 3 * 3_600.0
+    extraction_pause_s: float = 30.0
+    extraction_timeout_s: float = 120.0
+    extraction_retry_s: float = 30.0
+    extract_at_close: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +152,7 @@ class Ports:
         views: of the conversations that this process works on.
         send_report: for the callbacks of runs.
         find_extractor: finds what derives facts from what was said.
+        waiting: the conversations that wait for extraction.
     """
 
     store: Store
@@ -161,6 +171,7 @@ class Ports:
     views: Views = field(default_factory=Views)
     send_report: SendReport = send_nowhere
     find_extractor: FindExtractor = extract_nothing
+    waiting: Waiting = field(default_factory=Waiting)
 
     def inputs(self, line: Line | None = None) -> UnitInputs:
         """What a unit of work that starts now needs; with the cached view of the conversation, if one is given."""

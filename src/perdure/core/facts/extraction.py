@@ -12,6 +12,9 @@ from perdure.core.facts.values import ENTITY_TYPES, Entity, Fact, FactRule, Trus
 USER = "User"
 """The name of an agent's user until it is known."""
 
+NO_ANSWER = "answer is no JSON"
+"""Why a whole answer was dropped: the batch is tried again."""
+
 Decision = Literal["ADD", "UPDATE", "SUPERSEDE", "DELETE", "NONE"]
 """What an extracted fact means for a known one. ADD: it is new. UPDATE: it says the known one better or more fully.
 SUPERSEDE: it is true instead of the known one from its `valid_at` on. DELETE: the known one was never true.
@@ -130,7 +133,7 @@ class Extraction:
         certain: whether the extractor is sure that no entity is missing.
         dropped: what was left out while the answer was read: reason -> how often.
         model: the name of the model or program.
-        calls: how many model calls it took.
+        calls: how many model calls it took, with their `input_tokens` and `output_tokens`.
     """
 
     entities: Sequence[ExtractedEntity] = ()
@@ -139,6 +142,8 @@ class Extraction:
     dropped: Mapping[str, int] = field(default_factory=dict)
     model: str = ""
     calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 class Extractor(Protocol):

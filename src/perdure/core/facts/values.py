@@ -228,13 +228,23 @@ class FactFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphCounts:
-    """What a graph holds now: facts that are believed, entities, episodes, and episodes that wait for extraction."""
+    """What a graph holds now, and what extraction left out and took.
+
+    Attributes:
+        facts: those that are believed.
+        waiting: episodes that wait for extraction.
+        dropped: what extraction left out: reason -> how often.
+        calls: model calls of extraction, with their `input_tokens` and `output_tokens`.
+    """
 
     facts: int = 0
     entities: int = 0
     episodes: int = 0
     waiting: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 Sources = Mapping[int, Sequence[Episode]]

@@ -14,6 +14,7 @@ from perdure.core.ids import AgentId, ArchiveId, Ids, PassageId, is_id
 from perdure.core.limits import Limits
 from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.domain.archives.units import archives_of, check_changeable
+from perdure.domain.facts.retraction import retract_changed, retract_deleted
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
@@ -50,7 +51,7 @@ def own_archive(tx: Tx, agent_id: AgentId, new_id: ArchiveId, *, at: datetime) -
 
     Raises: NotFound.
     """
-    if (first := _first_own_archive(tx, agent_id)) is not None:
+    if (first := find_own_archive(tx, agent_id)) is not None:
         return first
     agent = tx.agents.get(agent_id)
     archive = tx.archives.add(
@@ -58,6 +59,13 @@ def own_archive(tx: Tx, agent_id: AgentId, new_id: ArchiveId, *, at: datetime) -
     )
     tx.archives.attach(agent_id, archive.id)
     return archive
+
+
+def find_own_archive(tx: Tx, agent_id: AgentId) -> Archive | None:
+    """Return the archive that the agent inserts into: its first one that is no folder's; None: it has none."""
+    return next(
+        (one for one in tx.archives.list_by_agent(agent_id) if tx.folders.find_by_archive(one.id) is None), None
+    )
 
 
 def new_passages(
@@ -134,7 +142,7 @@ def check_passage(passage: Passage) -> Passage:
     return replace(passage, tags=tuple(tag.strip() for tag in as_tags(passage.tags) if tag.strip()))
 
 
-def update_passage(tx: Tx, passage: Passage, changes: PassageChanges) -> Passage:
+def update_passage(tx: Tx, passage: Passage, changes: PassageChanges, *, at: datetime) -> Passage:
     """Change a passage and return it; search finds its new text at once. Raises: InvalidInput; NotFound."""
     check_fields("a passage", changes, PassageChanges.__annotations__)
     values: dict[str, Any] = {**changes}
@@ -143,7 +151,11 @@ def update_passage(tx: Tx, passage: Passage, changes: PassageChanges) -> Passage
     check_changeable(tx, passage.archive_id)
     after = check_passage(replace(passage, **values))
     check_item_limits(tx.limits, tags=after.tags, metadata=after.metadata, source=after.source)
-    return passage if after == passage else tx.passages.put(after)
+    if after == passage:
+        return passage
+    if after.text != passage.text:
+        retract_changed(tx, [passage.id], at=at)
+    return tx.passages.put(after)
 
 
 def get_passage(tx: Tx, owner_id: ArchiveId | AgentId, passage_id: PassageId) -> Passage:
@@ -164,15 +176,16 @@ def list_passages(
 ) -> Sequence[Passage]:
     """Return a page of an archive, or of the one that an agent inserts into, oldest first. Raises: NotFound."""
     if is_id("agent", owner_id):
-        archive = _first_own_archive(tx, AgentId(owner_id))
+        archive = find_own_archive(tx, AgentId(owner_id))
     else:
         archive = tx.archives.get(ArchiveId(owner_id))
     return () if archive is None else tx.passages.list(archive.id, where=where, limit=limit, after_seq=after_seq)
 
 
-def delete_passage(tx: Tx, passage: Passage) -> None:
+def delete_passage(tx: Tx, passage: Passage, *, at: datetime) -> None:
     """Delete a passage. Raises: NotFound; InvalidInput: it belongs to a folder's file."""
     check_changeable(tx, passage.archive_id)
+    retract_deleted(tx, [passage.id], at=at)
     tx.passages.delete(passage.archive_id, [passage.seq])
 
 
@@ -182,13 +195,6 @@ def _half_floats(vector: Sequence[float]) -> bytes:
     if not 0 < length < math.inf:
         raise InvalidInput(f"embedding has the length {length}: give numbers that are not all 0")
     return struct.pack(f"<{len(vector)}e", *(number / length for number in vector))
-
-
-def _first_own_archive(tx: Tx, agent_id: AgentId) -> Archive | None:
-    """Return the first archive of the agent that is no folder's."""
-    return next(
-        (one for one in tx.archives.list_by_agent(agent_id) if tx.folders.find_by_archive(one.id) is None), None
-    )
 
 
 def _build_passage(

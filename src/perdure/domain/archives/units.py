@@ -9,8 +9,9 @@ from typing import Any, TypedDict
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ArchiveId
-from perdure.core.passages import Archive, PassageFilter
+from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.domain.batching import batches
+from perdure.domain.facts.retraction import retract_deleted
 from perdure.domain.values import check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
@@ -91,7 +92,7 @@ def detach_archive(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
     tx.archives.detach(agent_id, archive_id)
 
 
-def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int) -> int | None:
+def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int, at: datetime) -> int | None:
     """One step of removing an archive: how many passages went, at most `limit`; None when the archive itself is gone.
 
     The first steps take it from all agents, so that none of them finds what is left. Steps can be repeated after a
@@ -103,7 +104,7 @@ def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int) -> int | N
         return 0
     passages = tx.passages.list(archive_id, limit=limit)
     if passages:
-        return tx.passages.delete(archive_id, [passage.seq for passage in next(batches(passages))])
+        return _delete(tx, archive_id, next(batches(passages)), at=at)
     if not tx.vectors.close(tx.archives.get(archive_id).number, limit=limit):
         return 0
     tx.archives.delete(archive_id)
@@ -123,7 +124,9 @@ def select_seqs(tx: Tx, archive_id: ArchiveId, selection: Selection, *, above: i
     return [passage.seq for passage in passages]
 
 
-def delete_selected(tx: Tx, archive_id: ArchiveId, selection: Selection, seqs: Sequence[int]) -> tuple[int, int]:
+def delete_selected(
+    tx: Tx, archive_id: ArchiveId, selection: Selection, seqs: Sequence[int], *, at: datetime
+) -> tuple[int, int]:
     """Delete the first of these passages that are still selected, one batch; return their count and the last number
     that is done.
 
@@ -134,7 +137,7 @@ def delete_selected(tx: Tx, archive_id: ArchiveId, selection: Selection, seqs: S
         archive_id, where=selection.where, text=selection.text or None, among=seqs, limit=len(seqs)
     )
     batch = next(batches(passages), [])
-    count = tx.passages.delete(archive_id, [passage.seq for passage in batch])
+    count = _delete(tx, archive_id, batch, at=at)
     return count, batch[-1].seq if len(batch) < len(passages) else seqs[-1]
 
 
@@ -159,3 +162,9 @@ def check_archive(archive: Archive) -> Archive:
         raise InvalidInput(f"description is {description!r:.80}: give a text")
     check_json("metadata", archive.metadata)
     return archive
+
+
+def _delete(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage], *, at: datetime) -> int:
+    """Delete passages of an archive with what is known from them alone; return how many there were."""
+    retract_deleted(tx, [passage.id for passage in passages], at=at)
+    return tx.passages.delete(archive_id, [passage.seq for passage in passages])

@@ -6,15 +6,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import cast, get_args
 
 from perdure.core.agents import Agent
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import EPHEMERAL, Conversation
 from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import USER, Batch, Turn
 from perdure.core.facts.values import Entity, Episode, Fact, FactFilter, Graph, Trust
-from perdure.core.ids import AgentId, EpisodeId, Ids
+from perdure.core.ids import AgentId, EpisodeId, Ids, PassageId
 from perdure.core.messages import Message
+from perdure.core.passages import CAPTURED, Passage
 from perdure.domain.agents.automatic import bypasses
+from perdure.domain.archives.passages import find_own_archive
+from perdure.domain.facts.documents import render_json
 from perdure.domain.facts.settings import AgentFacts, load_agent_facts, load_graph_settings
 from perdure.storage.tx import Tx
 
@@ -38,9 +42,9 @@ class LoadedBatch:
     Attributes:
         graph: None: the agent has none yet.
         agent: None: the batch is of a graph's texts, for no agent.
-        line: agent and number of the conversation; None: the batch is of texts that were given.
-        from_seq, upto_seq: after which and up to which row of the conversation it reads.
-        messages: of the turns, in order; `episodes` of texts likewise.
+        line: agent and number of the conversation, or below 0 of the archive; None: the batch is of waiting episodes.
+        from_seq, upto_seq: after which and up to which row of the conversation or archive it reads.
+        messages: of the turns, in order; or else `passages`, or `episodes`.
     """
 
     batch: Batch
@@ -51,51 +55,61 @@ class LoadedBatch:
     from_seq: int = -1
     upto_seq: int = -1
     messages: Sequence[Message] = ()
+    passages: Sequence[Passage] = ()
     episodes: Sequence[Episode] = ()
 
 
-def extraction_due(tx: Tx, agent_id: AgentId, conversation_seq: int, *, rest: bool = False) -> bool:
-    """Return whether the conversation has a batch to extract; `rest`: also one that is not full. Raises: NotFound."""
-    agent = tx.agents.get(agent_id)
-    settings = load_agent_facts(agent.settings)
-    if settings.capture == "off" or bypasses(agent.settings, tx.conversations.get_by_seq(agent_id, conversation_seq)):
-        return False
-    backlog = tx.captures.get_backlog(
-        agent_id,
-        conversation_seq,
-        after_seq=tx.episodes.last_seq(agent_id, conversation_seq),
-        before_seq=_first_open_seq(tx, agent_id, conversation_seq),
-    )
-    if rest:
-        return backlog.turns > 0
-    return backlog.turns >= settings.batch_turns or backlog.tokens >= settings.batch_tokens
+def load_batch(tx: Tx, agent_id: AgentId, conversation_seq: int, *, rest: bool = True) -> LoadedBatch | None:
+    """Load the next turns of a conversation, with what is known about them.
 
-
-def load_batch(tx: Tx, agent_id: AgentId, conversation_seq: int) -> LoadedBatch | None:
-    """Load the next turns of a conversation, with what is known about them; None: nothing waits, or extraction is
-    paused. Raises: NotFound."""
+    With `rest` also fewer than a batch holds; and where the conversation has none, the next passages of the agent's own
+    archive, and then what else waits in its graph. None: nothing is due, or extraction is off, paused or bypassed.
+    Raises: NotFound.
+    """
     agent = tx.agents.get(agent_id)
     settings, graph = load_agent_facts(agent.settings), tx.graphs.find_by_agent(agent_id)
+    conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
+    if settings.capture == "off" or conversation.settings.get(EPHEMERAL):
+        return None
     if graph is not None and load_graph_settings(graph.settings).paused:
         return None
+    if not bypasses(agent.settings, conversation):
+        loaded = _load_turns(tx, agent, settings, graph, conversation, rest=rest)
+        if loaded is not None or not rest:
+            return loaded
+    if not rest:
+        return None
+    loaded = _load_passages(tx, agent, settings, graph)
+    return load_text_batch(tx, graph, agent_id) if loaded is None and graph is not None else loaded
+
+
+def _load_turns(
+    tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | None, conversation: Conversation, *, rest: bool
+) -> LoadedBatch | None:
+    """Load the next turns of a conversation, also those that a reset took out of view; None: none are due."""
+    agent_id, conversation_seq, limit = agent.id, conversation.seq, settings.batch_turns * 10
     last = tx.episodes.last_seq(agent_id, conversation_seq)
     rows = tx.messages.list(
         agent_id,
         conversation_seq=conversation_seq,
         after_seq=last,
         before_seq=_first_open_seq(tx, agent_id, conversation_seq),
-        limit=settings.batch_turns * 10,
+        limit=limit,
+        reset=True,
     )
     messages: list[Message] = []
     tokens = upto = 0
+    full = len(rows) == limit
     for row in rows:
         if is_turn(row):
             if messages and (len(messages) >= settings.batch_turns or tokens + row.tokens > settings.batch_tokens):
+                full = True
                 break
             messages.append(row)
             tokens += row.tokens
         upto = row.seq
-    if not rows:
+    full = full or len(messages) >= settings.batch_turns or tokens >= settings.batch_tokens
+    if not (full or (rest and messages)):
         return None
     before: Sequence[Message] = ()
     if last >= 0:
@@ -105,9 +119,9 @@ def load_batch(tx: Tx, agent_id: AgentId, conversation_seq: int) -> LoadedBatch 
             before_seq=last + 1,
             newest_first=True,
             limit=CONTEXT_TURNS * 3,
+            reset=True,
         )
-    conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
-    user = user_name(tx, agent, conversation)
+    user = user_name(tx, agent)
     trusts = _trusts([*reversed(before), *rows])
     earlier = [row for row in before if is_turn(row)][:CONTEXT_TURNS]
     turns = [_turn(row, number, user, agent.name, trusts[row.seq]) for number, row in enumerate(messages, 1)]
@@ -125,9 +139,42 @@ def load_batch(tx: Tx, agent_id: AgentId, conversation_seq: int) -> LoadedBatch 
     )
 
 
+def _load_passages(tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | None) -> LoadedBatch | None:
+    """Load the next passages that the agent or others put into its own archive; None: there are none."""
+    archive = find_own_archive(tx, agent.id)
+    if archive is None:
+        return None
+    line = (agent.id, -1 - archive.number)  # conversations have the other numbers
+    last = tx.episodes.last_seq(*line)
+    rows = tx.passages.list(archive.id, after_seq=last, limit=settings.batch_turns)
+    passages: list[Passage] = []
+    tokens, upto = 0, last
+    for row in rows:
+        if passages and tokens + len(row.text) // 4 > settings.batch_tokens:
+            break
+        if row.source.get("type") != CAPTURED:  # its messages are read themselves
+            passages.append(row)
+            tokens += len(row.text) // 4
+        upto = row.seq
+    if upto == last:
+        return None
+    user = user_name(tx, agent)
+    turns = [_turn_of_passage(passage, number, user, agent.name) for number, passage in enumerate(passages, 1)]
+    return LoadedBatch(
+        batch=_with_known(tx, graph, Batch(turns=turns), user) if turns else Batch(turns=()),
+        graph=graph,
+        settings=settings,
+        agent=agent,
+        line=line,
+        from_seq=last,
+        upto_seq=upto,
+        passages=passages,
+    )
+
+
 def load_text_batch(tx: Tx, graph: Graph, agent_id: AgentId | None) -> LoadedBatch | None:
-    """Load the oldest texts and JSON documents that wait in a graph, all of one user, agent and run; None: none does,
-    or extraction is paused.
+    """Load the oldest texts, JSON documents, and changed messages and passages that wait in a graph, all of one user,
+    agent and run; None: none does, or extraction is paused.
 
     Raises: NotFound.
     """
@@ -142,7 +189,7 @@ def load_text_batch(tx: Tx, graph: Graph, agent_id: AgentId | None) -> LoadedBat
         waiting.append(episode)
     if not waiting:
         return None
-    turns = [_given_turn(episode, number) for number, episode in enumerate(waiting, 1)]
+    turns = [_given_turn(tx, episode, number) for number, episode in enumerate(waiting, 1)]
     batch = _with_known(tx, graph, Batch(turns=turns), turns[0].speaker, scope=_ids_of(waiting[0]))
     return LoadedBatch(batch=batch, graph=graph, settings=settings, agent=agent, episodes=waiting)
 
@@ -165,11 +212,23 @@ def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) ->
             created_at=at,
             extracted_at=at,
         )
-        for message, turn in zip(loaded.messages, loaded.batch.turns, strict=True)
+        for message, turn in zip(loaded.messages, loaded.batch.turns, strict=bool(loaded.messages))
+    ] + [
+        Episode(
+            id=EpisodeId(ids.new("episode")),
+            graph_id=graph.id,
+            kind="text",
+            ref=passage.id,
+            trust=turn.trust,
+            occurred_at=turn.occurred_at,
+            created_at=at,
+            extracted_at=at,
+        )
+        for passage, turn in zip(loaded.passages, loaded.batch.turns, strict=bool(loaded.passages))
     ]
 
 
-def user_name(tx: Tx, agent: Agent, conversation: Conversation) -> str:
+def user_name(tx: Tx, agent: Agent) -> str:
     """Return the name of the one who talks to the agent: of its identity, else `User`."""
     identities = tx.identities.list_by_agent(agent.id)
     return identities[0].name if len(identities) == 1 else USER
@@ -259,16 +318,32 @@ def _turn(message: Message, number: int, user: str, agent_name: str, trust: Trus
     )
 
 
-def _given_turn(episode: Episode, number: int) -> Turn:
+def _given_turn(tx: Tx, episode: Episode, number: int) -> Turn:
     """Return a text that was given as the extractor reads it. Its scope may name the speaker (`actor_id`)."""
     is_user, scope = episode.trust == "user", episode.scope
     owner = (scope.get("user_id") or USER) if is_user else scope.get("agent_id") or episode.trust
     return Turn(
         number=number,
         speaker=scope.get("actor_id") or owner,
-        text=without_credentials(episode.text or ""),
+        text=without_credentials(_text_of(tx, episode)),
         occurred_at=episode.occurred_at,
         trust=episode.trust,
+        is_user=is_user,
+    )
+
+
+def _turn_of_passage(passage: Passage, number: int, user: str, agent_name: str) -> Turn:
+    """Return a passage as the extractor reads it: what the agent stored in a run, else what somebody gave it."""
+    is_user = not passage.source.get("run_id")
+    trust: Trust = "user" if is_user else "agent"
+    if (kind := passage.source.get("type")) in get_args(Trust):
+        trust = cast(Trust, kind)
+    return Turn(
+        number=number,
+        speaker=user if is_user else agent_name,
+        text=without_credentials(passage.text),
+        occurred_at=passage.occurred_at,
+        trust=trust,
         is_user=is_user,
     )
 
@@ -282,6 +357,17 @@ def _together(waiting: Sequence[Episode], episode: Episode) -> bool:
 def _ids_of(episode: Episode) -> tuple[tuple[str, str], ...]:
     """Return whose facts an episode's are: the part of its scope that names a user, an agent and a run."""
     return tuple((name, episode.scope[name]) for name in SCOPE_IDS if name in episode.scope)
+
+
+def _text_of(tx: Tx, episode: Episode) -> str:
+    """Return what an episode says now; empty: its message or passage is gone."""
+    if episode.text is not None:
+        return render_json(episode.text) if episode.kind == "json" else episode.text
+    if episode.agent_id is not None and episode.message_seq is not None:
+        messages = tx.messages.list_by_seqs(episode.agent_id, [episode.message_seq])
+        return messages[0].text if messages else ""
+    passage_id = PassageId(episode.ref)
+    return tx.passages.get(passage_id).text if tx.passages.find_archives([passage_id]) else ""
 
 
 def _first_open_seq(tx: Tx, agent_id: AgentId, conversation_seq: int) -> int | None:

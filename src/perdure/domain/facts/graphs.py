@@ -205,11 +205,17 @@ def restore_fact(tx: Tx, graph: Graph, fact_id: FactId, *, origin: Mapping[str, 
 
 
 def delete_episodes(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: datetime) -> Sequence[Fact]:
-    """Delete episodes, and retract the facts that have no other support; return these facts. A fact that a person has
-    added, changed or restored has the person's."""
+    """Delete episodes, and retract the facts that have no other support; return these facts."""
+    retracted = retract_facts(tx, graph, episodes, at=at)
+    tx.episodes.delete(graph.id, [episode.seq for episode in episodes])
+    return retracted
+
+
+def retract_facts(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: datetime) -> Sequence[Fact]:
+    """Stop believing the facts that only these episodes support, and return them; the episodes support nothing now. A
+    fact that a person has added, changed or restored has the person's support."""
     seqs = [episode.seq for episode in episodes]
     alone = tx.facts.list_by_firsts(graph.id, tx.facts.remove_sources(graph.id, seqs))
-    tx.episodes.delete(graph.id, seqs)
     return delete_facts(tx, graph, [fact for fact in alone if not _is_of_person(tx, fact)], at=at)
 
 

@@ -14,6 +14,7 @@ from perdure.core.errors import ConversationBusy, EmptyMessage, InvalidInput, Me
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolCall, ToolResult, text_of
 from perdure.core.tools.loops import THINKING
+from perdure.domain.facts.retraction import retract_changed
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.prefixes import dropped_rows
 from perdure.storage.tx import Tx
@@ -74,6 +75,8 @@ def edit_message(
     if len(edit.text) > limit_chars:
         raise MessageTooLarge(size=len(edit.text), limit=limit_chars)
     tx.messages.revise(message_id, edited_parts(before, edit), author=author, at=inputs.now)
+    if edit.part != "reasoning":
+        retract_changed(tx, [message_id], at=inputs.now)
     after = tx.messages.get(message_id)
     count_anew(tx, before, after, inputs)
     return after

@@ -19,6 +19,7 @@ from perdure.domain.agents.automatic import AutoCapture, find_automatic
 from perdure.domain.agents.capture import capture_due
 from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.log import Line
 from perdure.engine.run.rows import engine_drafts
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.engine.workers.capture import capture_rest
@@ -56,6 +57,8 @@ async def reset_conversations(
         if answers.context:
             await ports.store.write(_add_context, reset, answers.context, inputs)
     await _try_to_finish_reset(agent_id, ports)
+    for seq in await ports.store.read(lambda tx: [tx.conversations.get(one.conversation_id).seq for one in resets]):
+        ports.waiting.note((agent_id, seq), now=True)
     return resets
 
 
@@ -69,9 +72,10 @@ async def delete_conversation(conversation_id: ConversationId, ports: Ports, *, 
         lambda tx: tx.resets.count_messages(tx.conversations.get(conversation_id).agent_id)
     )
     inputs = ports.inputs()
-    agent_id = await delete(ports, lambda tx: _delete(tx, conversation_id, inputs, author=author, counted=counted))
+    agent_id, seq = await delete(ports, lambda tx: _delete(tx, conversation_id, inputs, author=author, counted=counted))
     await ports.hooks.fire(hooks.ConversationEnd(agent_id=agent_id, conversation_id=conversation_id))
     await _try_to_finish_reset(agent_id, ports)
+    ports.waiting.note((agent_id, seq), now=True)
 
 
 async def delete(ports: Ports, unit: Callable[[Tx], T]) -> T:
@@ -176,9 +180,9 @@ def _reset(
 
 def _delete(
     tx: Tx, conversation_id: ConversationId, inputs: UnitInputs, *, author: Author, counted: MessageCounts
-) -> AgentId:
-    """Reset a conversation and take it out of every list, an ephemeral one with its agent; the agent's id. Raises:
-    NotFound, InvalidInput, ConversationBusy."""
+) -> Line:
+    """Reset a conversation and take it out of every list, an ephemeral one with its agent; its agent and number.
+    Raises: NotFound, InvalidInput, ConversationBusy."""
     agent_id = tx.conversations.get(conversation_id).agent_id
     tx.agents.lock(agent_id)
     conversation = tx.conversations.get(conversation_id)
@@ -189,7 +193,7 @@ def _delete(
     tx.conversations.remove(conversation, at=inputs.now)
     if conversation.settings.get(EPHEMERAL):
         tx.agents.delete(agent_id)
-    return agent_id
+    return agent_id, conversation.seq
 
 
 def _add_context(tx: Tx, reset: Reset, texts: Sequence[str], inputs: UnitInputs) -> None:

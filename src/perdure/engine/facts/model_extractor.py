@@ -13,9 +13,18 @@ from typing import Any, Final
 from perdure.context.prompts import extraction_prompt
 from perdure.core.errors import ModelReplyEmpty
 from perdure.core.facts.credentials import without_credentials
-from perdure.core.facts.extraction import Batch, CommunityFacts, ExtractedEntity, ExtractedFact, Extraction, Turn
+from perdure.core.facts.extraction import (
+    NO_ANSWER,
+    Batch,
+    CommunityFacts,
+    ExtractedEntity,
+    ExtractedFact,
+    Extraction,
+    Turn,
+)
 from perdure.core.messages import Role, text_of, unlogged_message
 from perdure.core.models import Model, ModelOptions, ModelReply, ModelRequest
+from perdure.core.runs import Usage
 from perdure.core.text.json_encoder import compact_json
 from perdure.core.text.markup import escape_tags
 
@@ -57,13 +66,21 @@ class ModelExtractor:
     async def extract(self, batch: Batch) -> Extraction:
         """Raises: ModelError."""
         text = render_batch(batch)
-        answer = await self._ask(batch, [("user", text)])
+        answer, usage = await self._ask(batch, [("user", text)])
         extraction = parse_extraction(answer)
         calls = 1
         if batch.reflect and not extraction.certain:
-            again = parse_extraction(await self._ask(batch, [("user", text), ("assistant", answer), ("user", _MISSED)]))
-            calls, extraction = 2, again if again.entities else extraction
-        return replace(extraction, model=self._handle, calls=calls)
+            turns: Sequence[tuple[Role, str]] = [("user", text), ("assistant", answer), ("user", _MISSED)]
+            answer, more = await self._ask(batch, turns)
+            again = parse_extraction(answer)
+            calls, usage, extraction = 2, usage + more, again if again.entities else extraction
+        return replace(
+            extraction,
+            model=self._handle,
+            calls=calls,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+        )
 
     async def summarize(self, communities: Sequence[CommunityFacts]) -> Sequence[str]:
         """Return a summary of each community, by one call for all. Raises: ModelError."""
@@ -71,7 +88,7 @@ class ModelExtractor:
             f"{number}. {', '.join(one.members)}: {' '.join(one.texts)}" for number, one in enumerate(communities, 1)
         ]
         request = self._request(_SUMMARIES, [("user", _section("groups", lines))], "summaries", _SUMMARY_SCHEMA)
-        value = _load(await self._answer(replace(request, purpose="summary"))) or {}
+        value = _load((await self._answer(replace(request, purpose="summary")))[0]) or {}
         summaries = {
             number: without_credentials(" ".join(item["summary"].split()))[:SUMMARY_CHARS]
             for item in _list(value, "summaries")
@@ -81,8 +98,8 @@ class ModelExtractor:
         }
         return [summaries.get(number, "") for number in range(1, len(communities) + 1)]
 
-    async def _ask(self, batch: Batch, turns: Sequence[tuple[Role, str]]) -> str:
-        """Return the text of the model's answer. Raises: ModelError."""
+    async def _ask(self, batch: Batch, turns: Sequence[tuple[Role, str]]) -> tuple[str, Usage]:
+        """Return the text of the model's answer, and what it took. Raises: ModelError."""
         system = "\n\n".join(filter(None, (extraction_prompt(), batch.prompt)))
         return await self._answer(self._request(system, turns, "extraction", answer_schema(batch)))
 
@@ -102,11 +119,11 @@ class ModelExtractor:
             purpose="extraction",
         )
 
-    async def _answer(self, request: ModelRequest) -> str:
-        """Return the text of the model's answer. Raises: ModelError."""
+    async def _answer(self, request: ModelRequest) -> tuple[str, Usage]:
+        """Return the text of the model's answer, and what it took. Raises: ModelError."""
         async for piece in self._model.respond(request):
             if isinstance(piece, ModelReply):
-                return text_of(piece.parts)
+                return text_of(piece.parts), piece.usage
         raise ModelReplyEmpty(f"{self._handle} ended its answer without a reply")
 
 
@@ -143,7 +160,7 @@ def parse_extraction(answer: str) -> Extraction:
     dropped: Counter[str] = Counter()
     value = _load(answer)
     if value is None:
-        return Extraction(dropped={"answer is no JSON": 1})
+        return Extraction(dropped={NO_ANSWER: 1})
     entities = [_entity(item, dropped) for item in _list(value, "entities")]
     facts = [_fact(item, dropped) for item in _list(value, "facts")]
     return Extraction(

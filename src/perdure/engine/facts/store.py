@@ -6,16 +6,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from perdure.core.facts.values import TRUSTED, Episode, Fact, Graph
+from perdure.core.facts.extraction import Extraction
+from perdure.core.facts.values import FACT_STATES, TRUSTED, Episode, Fact, FactFilter, Graph
 from perdure.core.ids import Ids
 from perdure.domain.facts.batches import LoadedBatch, episodes_of
 from perdure.domain.facts.graphs import NewFact, add_facts, change_fact, delete_facts, graph_of_agent, store_entities
 from perdure.engine.facts.plan import Plan, PlannedFact
 from perdure.storage.tx import Tx
 
+SAME_MAX = 100
+"""How many facts of an entity and relation are compared with a new one."""
+
 
 def store_plan(
-    tx: Tx, loaded: LoadedBatch, plan: Plan, *, origin: Mapping[str, Any], ids: Ids, at: datetime
+    tx: Tx, loaded: LoadedBatch, plan: Plan, *, extraction: Extraction, ids: Ids, at: datetime
 ) -> Sequence[Fact]:
     """Store a plan and mark its batch as extracted; return the facts that are new. If another process has stored the
     batch, nothing happens.
@@ -24,15 +28,19 @@ def store_plan(
     """
     if not _claim(tx, loaded, at=at):
         return ()
-    if not plan.facts and not plan.dropped and loaded.graph is None:
+    if not (plan.facts or plan.dropped or extraction.calls) and loaded.graph is None:
         return ()
-    graph = loaded.graph
-    if graph is None and loaded.line is not None:
-        graph = graph_of_agent(tx, loaded.line[0], ids=ids, at=at)
-    assert graph is not None  # texts that were given are in a graph
+    graph = _graph_of(tx, loaded, ids=ids, at=at)
+    tx.graphs.count_calls(
+        graph.id,
+        calls=extraction.calls,
+        input_tokens=extraction.input_tokens,
+        output_tokens=extraction.output_tokens,
+    )
     tx.graphs.count_dropped(graph.id, plan.dropped)
     if not plan.facts:
         return ()
+    origin = {"type": "extraction", "model": extraction.model}
     entities = [entity.seq for entity in store_entities(tx, graph, plan.entities, ids=ids, at=at)]
     episodes = tx.episodes.add(episodes_of(loaded, graph, ids=ids, at=at))
     added = []
@@ -44,15 +52,31 @@ def store_plan(
     return added
 
 
+def pass_over(tx: Tx, loaded: LoadedBatch, *, ids: Ids, at: datetime) -> int:
+    """Mark a batch as extracted without its facts, and count its turns as dropped; return how many. If another process
+    has stored the batch, nothing happens.
+
+    Raises: NotFound.
+    """
+    turns = len(loaded.batch.turns)
+    if not _claim(tx, loaded, at=at):
+        return 0
+    tx.graphs.count_dropped(_graph_of(tx, loaded, ids=ids, at=at).id, {"extraction failed": turns})
+    return turns
+
+
+def _graph_of(tx: Tx, loaded: LoadedBatch, *, ids: Ids, at: datetime) -> Graph:
+    """Return the graph of a batch, a new one if its agent has none. Raises: NotFound."""
+    if loaded.line is not None:
+        return graph_of_agent(tx, loaded.line[0], ids=ids, at=at)
+    return tx.graphs.get(loaded.episodes[0].graph_id)
+
+
 def _claim(tx: Tx, loaded: LoadedBatch, *, at: datetime) -> bool:
     """Move the position over the batch; return whether it still was before it."""
     if loaded.line is None:
         seqs = [episode.seq for episode in loaded.episodes]
-        there = tx.episodes.list_by_seqs(loaded.episodes[0].graph_id, seqs)
-        if any(episode.extracted_at is not None for episode in there) or len(there) < len(seqs):
-            return False
-        tx.episodes.mark_extracted(loaded.episodes[0].graph_id, seqs, at=at)
-        return True
+        return tx.episodes.mark_extracted(loaded.episodes[0].graph_id, seqs, at=at) == len(seqs)
     agent_id, conversation_seq = loaded.line
     tx.agents.lock(agent_id)
     if tx.episodes.last_seq(agent_id, conversation_seq) != loaded.from_seq:
@@ -116,6 +140,9 @@ def _store_fact(
         if known.invalid_at is None or known.invalid_at > end:
             ends = {"invalid_at": max(end, known.valid_at or end)}
             change_fact(tx, graph, known, {**ends}, change="supersede", origin=origin, at=at)  # type: ignore[typeddict-item]
+    if planned.decision == "ADD" and (same := _find_same(tx, graph, planned, entities)) is not None:
+        tx.facts.add_sources(graph.id, [(same.first_seq, episode.seq) for episode in supports])
+        return None
     new = NewFact(
         text=planned.text,
         subject=entities[planned.subject],
@@ -130,3 +157,16 @@ def _store_fact(
         scope=supports[0].scope,
     )
     return add_facts(tx, graph, [new], origin=origin, ids=ids, at=at, episodes=[supports])[0]
+
+
+def _find_same(tx: Tx, graph: Graph, planned: PlannedFact, entities: Sequence[int]) -> Fact | None:
+    """Return the believed fact that says the same of the same time: one may have come since the batch was read."""
+    subject, object_ = entities[planned.subject], entities[planned.object]
+    where = FactFilter(entities=(subject,), relations=(planned.relation,), states=FACT_STATES)
+    for fact in tx.facts.page(graph.id, where=where, newest_first=True, limit=SAME_MAX):
+        if (fact.subject, fact.object, fact.trust) == (subject, object_, planned.trust) and (
+            planned.invalid_at in (None, fact.invalid_at)
+            and (planned.valid_at is None or fact.is_true_at(planned.valid_at))
+        ):
+            return fact
+    return None

@@ -20,6 +20,7 @@ from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import AGENT_TABLES, PLACES, Erasure, ForgetResult, Key, Place
 from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, GraphId
 from perdure.core.vectors import OwnerKind
+from perdure.domain.facts.retraction import retract_deleted
 from perdure.engine.conversations.reset import delete
 from perdure.engine.forgetting.facts import erase_entities, erase_episodes, erase_episodes_of, erase_texts
 from perdure.engine.forgetting.find import OWNER_TABLES, Progress, find_mentions
@@ -205,7 +206,7 @@ def _erase_page(
         case "episodes":
             return erase_episodes(tx, GraphId(owner_id), redactor, after, at=inputs.now)
         case "passages":
-            return _erase_passages(tx, ArchiveId(owner_id), redactor, after)
+            return _erase_passages(tx, ArchiveId(owner_id), redactor, after, at=inputs.now)
         case "file_parts":
             following = tx.mentions.mask_parts(FileId(owner_id), redactor, after=-1 if after is None else int(after[0]))
             return 0, None if following is None else (following,)
@@ -215,11 +216,15 @@ def _erase_page(
     return len(page.found), page.after
 
 
-def _erase_passages(tx: Tx, archive_id: ArchiveId, redactor: Redactor, after: Key | None) -> tuple[int, Key | None]:
+def _erase_passages(
+    tx: Tx, archive_id: ArchiveId, redactor: Redactor, after: Key | None, *, at: datetime
+) -> tuple[int, Key | None]:
     """Delete the passages with the text; take it out of tags, metadata and sources of others."""
     page = tx.mentions.scan("passages", archive_id, redactor, after=after, limit=PAGE)
     passages = tx.passages.list_by_seqs(archive_id, [int(found.key[0]) for found in page.found])
-    tx.passages.delete(archive_id, [one.seq for one in passages if redactor.finds(one.text)])
+    deleted = [one for one in passages if redactor.finds(one.text)]
+    retract_deleted(tx, [one.id for one in deleted], at=at)
+    tx.passages.delete(archive_id, [one.seq for one in deleted])
     for passage in passages:
         if not redactor.finds(passage.text):
             tx.passages.put(

@@ -24,6 +24,7 @@ from perdure.core.forgetting.values import (
 from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, MessageId, PassageId
 from perdure.core.messages import Message, Part, parts_from_json, parts_to_json
 from perdure.core.passages import Passage
+from perdure.domain.facts.retraction import retract_changed, retract_deleted
 from perdure.engine.conversations.edit import count_anew
 from perdure.engine.forgetting.facts import forget_episodes, forget_facts, restore_facts
 from perdure.engine.forgetting.find import Spot, resolve_text, scan
@@ -102,7 +103,7 @@ def _forget_spot(
             return None if value == block.value else put_block_value(tx, block.id, value, author=author, at=inputs.now)
         case "passage":
             passages = tx.passages.list_by_seqs(ArchiveId(spot.owner_id), [int(spot.key[0])])
-            return delete_passage(tx, passages[0]) if passages else None
+            return delete_passage(tx, passages[0], at=inputs.now) if passages else None
         case "fact":
             graph = tx.graphs.find_by_archive(ArchiveId(spot.owner_id))
             return None if graph is None else forget_facts(tx, graph, int(spot.key[0]), at=inputs.now)
@@ -158,8 +159,9 @@ def put_block_value(tx: Tx, block_id: BlockId, value: str, *, author: Author, at
     return CorrectionItem(kind="block", id=block_id, before=str(before.version), after=checksum(after.value))
 
 
-def delete_passage(tx: Tx, passage: Passage) -> CorrectionItem:
-    """Delete a passage."""
+def delete_passage(tx: Tx, passage: Passage, *, at: datetime) -> CorrectionItem:
+    """Delete a passage, with what is known from it alone. What is restored is extracted again."""
+    retract_deleted(tx, [passage.id], at=at)
     tx.passages.delete(passage.archive_id, [passage.seq])
     return passage_item(passage, None)
 
@@ -273,7 +275,7 @@ def _restore_block(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: Unit
 
 def _restore_passage(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
     if not item.before:
-        return _remove_passage(tx, item)
+        return _remove_passage(tx, item, at=inputs.now)
     fields = json.loads(item.before)
     for name in ("created_at", "occurred_at"):
         fields[name] = datetime.fromisoformat(fields[name])
@@ -284,16 +286,17 @@ def _restore_passage(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: Un
     if now is None:
         tx.passages.add([passage])
     else:
+        retract_changed(tx, [passage.id], at=inputs.now)
         tx.passages.put(passage)
     return ""
 
 
-def _remove_passage(tx: Tx, item: CorrectionItem) -> str:
+def _remove_passage(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
     """Remove a passage that was added."""
     found = tx.passages.find_archives([PassageId(item.id)])
     if not found or checksum(_fields_of(passage := tx.passages.get(PassageId(item.id)))) != item.after:
         return f"{item.id} was {'changed' if found else 'deleted'} since"
-    tx.passages.delete(passage.archive_id, [passage.seq])
+    delete_passage(tx, passage, at=at)
     return ""
 
 

@@ -6,15 +6,15 @@ from perdure.engine.compaction.make_room import make_room
 from perdure.engine.hooks.points import at_run_end, before_model
 from perdure.engine.ports import Ports
 from perdure.engine.run.finish import finish
-from perdure.engine.run.log import Progress, Tell
+from perdure.engine.run.log import Progress, RunLog, Tell
 from perdure.engine.run.model_call import call_model
 from perdure.engine.run.next_action import CallModel, CallTools, Done, Finish, MakeRequest, next_action
 from perdure.engine.run.request import load_request, record_request
 from perdure.engine.run.tool_calls import call_tools
 
 
-async def run(progress: Progress, ports: Ports, tell: Tell) -> None:
-    """Take a claimed run to its end, one committed action at a time.
+async def run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
+    """Take a claimed run to its end, one committed action at a time, and return its log.
 
     Each round asks `next_action` what to do and does it. Its transaction returns the new log, which the next round
     reads. A streamed run, a plain run and a run continued after a crash take this same path.
@@ -34,7 +34,7 @@ async def run(progress: Progress, ports: Ports, tell: Tell) -> None:
                 ports.views.extend(log)
                 if not end_hooked and "run_end" in hooks.points:
                     await at_run_end(log, ports)
-                return
+                return log
             case Finish() as action:
                 if not end_hooked and "run_end" in hooks.points:
                     end_hooked, progress = True, await at_run_end(log, ports, finish=action)

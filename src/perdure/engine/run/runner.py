@@ -23,16 +23,16 @@ from perdure.core.runs import Batch, Failure, Run, RunKey
 from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.conversations.ephemeral import delete_unused
 from perdure.engine.conversations.reset import finish_removals
-from perdure.engine.facts.extract import extraction_worker
+from perdure.engine.facts.worker import Extractions
 from perdure.engine.forgetting.erase import finish_erasures
 from perdure.engine.hooks.points import at_run_end, at_run_start
-from perdure.engine.ports import Ports, UnitInputs, extract_nothing, in_effect
+from perdure.engine.ports import Ports, UnitInputs, in_effect
 from perdure.engine.run.accept import Accepted, Request, begin_run, check_input, claim_run
 from perdure.engine.run.batch import accept_batch, named_request
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.leases import is_dead
-from perdure.engine.run.log import Line, Progress, run_log_of
+from perdure.engine.run.log import Line, Progress, RunLog, run_log_of
 from perdure.engine.run.loop import run as run_loop
 from perdure.engine.run.next_action import Finish
 from perdure.engine.run.rows import add_waiting_input
@@ -63,7 +63,7 @@ class Runner:
     def __init__(self, ports: Ports, *, is_dead: Callable[[str], bool] = is_dead) -> None:
         self._ports, self._is_dead = ports, is_dead
         self._captures, self._callbacks = capture_worker(ports), Callbacks(ports)
-        self._extractions = extraction_worker(ports)
+        self._extractions = Extractions(ports)
         self._readers: defaultdict[RunKey, list[asyncio.Queue[Publication]]] = defaultdict(list)
         # Of each conversation the runs to drive, by number, with what `accept` began of them.
         self._wanted: dict[Line, dict[int, Progress | None]] = {}
@@ -86,6 +86,7 @@ class Runner:
         for name, (work, every_s) in works.items():
             self._background.append(asyncio.create_task(self._repeat(work, name, every_s)))
         self._background.append(asyncio.create_task(self._callbacks.work()))
+        self._background.append(asyncio.create_task(self._find_left()))
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
@@ -263,6 +264,13 @@ class Runner:
                 log.exception("%s stopped at a defect", name)
             await asyncio.sleep(every_s)
 
+    async def _find_left(self) -> None:
+        """Look once for conversations that wait for extraction."""
+        try:
+            await self._extractions.find_left()
+        except StoreError as error:  # they are found after their next runs
+            log.warning("looking for conversations that wait for extraction failed: %s", error)
+
     def _publish(self, key: RunKey, publications: Sequence[Publication]) -> None:
         """Send to the readers of a run; who listens too late reads the stored events."""
         for queue in self._readers.get(key, ()):
@@ -308,8 +316,8 @@ class Runner:
                     begun, wanted[seq] = wanted[seq], None
                     progress = begun or await self._claim(key) or await self._take_over(key, line)
                     if progress is not None:
-                        await self._run(progress)
-                        await self._after_run(progress.log.run, line)
+                        ended = await self._run(progress)
+                        await self._after_run(ended, line)
                 except StoreClosed:
                     raise
                 except StoreError as error:
@@ -338,13 +346,13 @@ class Runner:
             for seq in wanted:
                 self._publish(RunKey(line[0], seq), (None,))
 
-    async def _run(self, progress: Progress) -> None:
-        """Drive a claimed run to its end, or until it is another process's. Raises: StoreError."""
+    async def _run(self, progress: Progress) -> RunLog:
+        """Drive a claimed run to its end, or until it is another process's; return its log. Raises: StoreError."""
         run = progress.log.run
         try:
-            await run_loop(progress, self._ports, partial(self._publish, run.key))
+            return await run_loop(progress, self._ports, partial(self._publish, run.key))
         except LeaseLost:
-            return
+            return progress.log
         except StoreError:
             raise
         except Exception as error:
@@ -353,14 +361,14 @@ class Runner:
             self._publish(run.key, ended.events if ended else ())
             if ended is not None and "run_end" in self._ports.hooks.points:
                 await at_run_end(ended.log, self._ports)
+            return progress.log
 
-    async def _after_run(self, run: Run, line: Line) -> None:
+    async def _after_run(self, ended: RunLog, line: Line) -> None:
         """Forget a run that this process no longer drives, and start the runs that waited behind it."""
-        parts = self._ports.views.get(line)
+        run, parts = ended.run, self._ports.views.get(line)
         if parts is None or parts.agent.settings.get("auto_capture"):
             self._captures.start(line)
-        if self._ports.find_extractor is not extract_nothing:
-            self._extractions.start(line)
+        self._extractions.note_run(line, None if parts is None else parts.agent.settings, ended.messages)
         if run.background or run.batch_id is not None:  # only those have callbacks
             self._callbacks.wake()
         self._wanted[line].pop(run.key.seq, None)

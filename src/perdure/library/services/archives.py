@@ -104,7 +104,7 @@ class ArchiveService:
     async def delete(self, archive_id: ArchiveId) -> None:
         """Remove the archive with its passages, batch by batch, after taking it from all agents."""
         check_text("archive_id", archive_id)
-        delete_some = partial(delete_archive_rows, archive_id=archive_id, limit=BATCH)
+        delete_some = partial(delete_archive_rows, archive_id=archive_id, limit=BATCH, at=self._ports.clock.now())
         while await delete(self._ports, delete_some) is not None:
             pass
 

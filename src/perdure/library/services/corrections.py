@@ -126,13 +126,15 @@ class CorrectionService:
 
         def write(tx: Tx) -> Passage:
             before = get_passage(tx, agent_id, passage_id)
-            after = update_passage(tx, before, changes)
+            after = update_passage(tx, before, changes, at=now)
             if after != before:
                 item = passage_item(before, after)
                 record(tx, agent_id, "passage", f"passage: {before.text}", [item], at=now)
             return after
 
-        return await self._ports.store.write(write)
+        after = await self._ports.store.write(write)
+        self._ports.waiting.note((agent_id, 0))
+        return after
 
     async def add_passage(self, agent_id: AgentId, new: NewPassage) -> Correction:
         """Store a text in the agent's own archive, as a correction. Raises: NotFound, InvalidInput."""
@@ -144,31 +146,35 @@ class CorrectionService:
             passage = insert_passage(tx, archive.id, new, ids=ports.ids, at=now)
             return record(tx, agent_id, "passage", f"new passage: {new.text}", [passage_item(None, passage)], at=now)
 
-        return await ports.store.write(write)
+        correction = await ports.store.write(write)
+        ports.waiting.note((agent_id, 0))
+        return correction
 
     async def edit_passage(self, agent_id: AgentId, passage_id: PassageId, changes: PassageChanges) -> Correction:
         """Change a passage of the agent, as a correction. Raises: NotFound, InvalidInput."""
-        after = changes_in_utc(changes)
+        after, now = changes_in_utc(changes), self._ports.clock.now()
         return await self._correct_passages(
-            agent_id, [passage_id], lambda tx, before: passage_item(before, update_passage(tx, before, after))
+            agent_id, [passage_id], lambda tx, before: passage_item(before, update_passage(tx, before, after, at=now))
         )
 
     async def delete_passages(self, agent_id: AgentId, ids: Sequence[PassageId]) -> Correction:
         """Delete passages of the agent, as one correction. Raises: NotFound; InvalidInput: one belongs to a file."""
+        now = self._ports.clock.now()
 
         def delete(tx: Tx, passage: Passage) -> CorrectionItem:
             check_changeable(tx, passage.archive_id)
-            return delete_passage(tx, passage)
+            return delete_passage(tx, passage, at=now)
 
         return await self._correct_passages(agent_id, ids, delete)
 
     async def tag_passages(self, agent_id: AgentId, ids: Sequence[PassageId], tag: str) -> Correction:
         """Give passages of the agent one more tag, as one correction. Raises: NotFound, InvalidInput, TooMany."""
         check_text("tag", tag)
+        now = self._ports.clock.now()
 
         def put(tx: Tx, passage: Passage) -> CorrectionItem:
             tags = tuple(dict.fromkeys((*passage.tags, tag)))
-            return passage_item(passage, update_passage(tx, passage, {"tags": tags}))
+            return passage_item(passage, update_passage(tx, passage, {"tags": tags}, at=now))
 
         return await self._correct_passages(agent_id, ids, put)
 
@@ -185,7 +191,9 @@ class CorrectionService:
             what = f"passage: {passages[0].text}" if len(passages) == 1 else f"{len(passages)} passages"
             return record(tx, agent_id, "passage", what, [correct(tx, one) for one in passages], at=now)
 
-        return await self._ports.store.write(write)
+        correction = await self._ports.store.write(write)
+        self._ports.waiting.note((agent_id, 0))
+        return correction
 
 
 def _find_line(block: Block, lines: Sequence[str], line: int | str) -> int:

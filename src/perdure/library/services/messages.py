@@ -282,7 +282,9 @@ class MessageService:
                 record(tx, agent_id, "message", what, [message_item(one, after)], at=inputs.now)
             return load_whole(tx, message_id)
 
-        return await self._ports.store.write(change)
+        after = await self._ports.store.write(change)
+        self._ports.waiting.note((agent_id, after.conversation_seq))
+        return after
 
     async def count(self, agent_id: AgentId) -> int:
         """How many messages all conversations of the agent hold, tool results included."""

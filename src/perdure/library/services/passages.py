@@ -70,7 +70,9 @@ class PassageService:
             archive = own_archive(tx, agent_id, ArchiveId(ports.ids.new("archive")), at=now)
             return insert_passage(tx, archive.id, new, ids=ports.ids, at=now)
 
-        return await ports.store.write(insert)
+        passage = await ports.store.write(insert)
+        ports.waiting.note((agent_id, 0))
+        return passage
 
     async def get(self, archive_id: ArchiveId, passage_id: PassageId) -> Passage:
         """The passage of this id. Raises: NotFound, also for one of another archive."""
@@ -87,7 +89,9 @@ class PassageService:
             if id_ not in tx.passages.find_archives([id_]):
                 return add_passages(tx, [replace(passage, id=id_)], [new.embedding])[0]
             fields: PassageChanges = {"text": passage.text, "tags": passage.tags, "metadata": passage.metadata}
-            return update_passage(tx, tx.passages.get(id_), {**fields, "occurred_at": passage.occurred_at})
+            return update_passage(
+                tx, tx.passages.get(id_), {**fields, "occurred_at": passage.occurred_at}, at=ports.clock.now()
+            )
 
         return await ports.store.write(put)
 
@@ -104,7 +108,7 @@ class PassageService:
 
         def delete(tx: Tx) -> None:
             if id_ in tx.passages.find_archives([id_]):
-                delete_passage(tx, tx.passages.get(id_))
+                delete_passage(tx, tx.passages.get(id_), at=self._ports.clock.now())
 
         await self._ports.store.write(delete)
 
@@ -135,15 +139,16 @@ class PassageService:
     async def update(self, owner_id: ArchiveId | AgentId, passage_id: PassageId, changes: PassageChanges) -> Passage:
         """Change fields of a passage and return it. Raises: InvalidInput; NotFound, also for another owner's."""
         check_text("passage_id", passage_id)
-        changes = changes_in_utc(changes)
+        changes, now = changes_in_utc(changes), self._ports.clock.now()
         return await self._ports.store.write(
-            lambda tx: update_passage(tx, get_passage(tx, owner_id, passage_id), changes)
+            lambda tx: update_passage(tx, get_passage(tx, owner_id, passage_id), changes, at=now)
         )
 
     async def delete(self, owner_id: ArchiveId | AgentId, passage_id: PassageId) -> None:
         """Remove a passage of an archive or agent. Raises: NotFound, also for another's."""
         check_text("passage_id", passage_id)
-        await self._ports.store.write(lambda tx: delete_passage(tx, get_passage(tx, owner_id, passage_id)))
+        now = self._ports.clock.now()
+        await self._ports.store.write(lambda tx: delete_passage(tx, get_passage(tx, owner_id, passage_id), at=now))
 
     async def delete_where(self, archive_id: ArchiveId, selection: Selection, *, dry_run: bool = False) -> int:
         """Delete the selected passages, or only count them; return how many. Each transaction of 500 selects again."""
@@ -153,13 +158,13 @@ class PassageService:
                 "nothing says which passages to delete: give text, tags, since or until; delete the archive to delete"
                 " all of them"
             )
-        store = self._ports.store
+        store, now = self._ports.store, self._ports.clock.now()
         above, count = -1, 0
         while seqs := await store.read(select_seqs, archive_id, selection, above=above, limit=BATCH):
             if dry_run:
                 deleted, above = len(seqs), seqs[-1]
             else:
-                deleted, above = await store.write(delete_selected, archive_id, selection, seqs)
+                deleted, above = await store.write(delete_selected, archive_id, selection, seqs, at=now)
             count += deleted
         return count
 

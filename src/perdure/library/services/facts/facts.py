@@ -24,6 +24,7 @@ from perdure.core.facts.values import (
 )
 from perdure.core.ids import AgentId, EntityId, FactId, GraphId, is_id
 from perdure.core.text.reprs import short_repr
+from perdure.domain.facts.documents import check_json_document
 from perdure.domain.facts.graphs import (
     FactFields,
     NewEntity,
@@ -316,6 +317,8 @@ class FactService:
         check_text("text", text)
         check_choice("kind", kind, ("text", "json"))
         check_choice("trust", trust, get_args(Trust))
+        if kind == "json":
+            check_json_document(text)
         text = without_credentials(text)
         ids, now = self._ports.ids, self._ports.clock.now()
         moment = utc("occurred_at", occurred_at) or now
@@ -330,7 +333,10 @@ class FactService:
         return await self._ports.store.read(with_entities, graph, facts)
 
     async def extract(self, agent_id: AgentId, conversation_seq: int = 0) -> Sequence[FactHit]:
-        """Extract now what a conversation said since, and return the new facts. Raises: NotFound, StoreError."""
+        """Extract now what a conversation said since, and return the new facts.
+
+        Raises: ModelError, ModelNotFound, NotFound, StoreError.
+        """
         facts = await extract_due(self._ports, (agent_id, conversation_seq), rest=True)
 
         def load(tx: Tx) -> Sequence[FactHit]:

@@ -55,6 +55,16 @@ class Episodes(Table):
             found += self._read(str(where), index="episodes_by_ref", graph_id=graph_id, **where.params)
         return sorted(found, key=lambda episode: episode.seq)
 
+    def find(self, refs: Sequence[str]) -> Sequence[Episode]:
+        """The episodes of these messages and passages, in all graphs of the organisation."""
+        found: list[Episode] = []
+        for some in parts(list(dict.fromkeys(refs))):
+            where = Conditions("graph_id IN (SELECT id FROM graphs WHERE org_id = :org_id)")
+            where.among("ref", some)
+            rows = self._rows(f"SELECT {_EPISODE.columns} FROM episodes WHERE {where}", **where.params)
+            found += map(_EPISODE.read, rows)
+        return sorted(found, key=lambda episode: (episode.graph_id, episode.seq))
+
     def list_by_messages(self, agent_id: AgentId, message_seqs: Sequence[int]) -> Sequence[Episode]:
         """The episodes of these messages of an agent, in any graph of the organisation."""
         condition, params = self._db.in_numbers("message_seq", "seqs", message_seqs)
@@ -90,15 +100,22 @@ class Episodes(Table):
         sql = f"{where} ORDER BY seq {order} LIMIT :limit"
         return self._read(sql, graph_id=graph_id, after=after, limit=limit, **where.params)
 
-    def mark_extracted(self, graph_id: GraphId, seqs: Sequence[int], *, at: datetime) -> None:
-        """Set when the facts of these episodes were stored."""
+    def mark_extracted(self, graph_id: GraphId, seqs: Sequence[int], *, at: datetime) -> int:
+        """Set when the facts of these episodes were stored; return how many of them had waited."""
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
-        self._run(
-            f"UPDATE episodes SET extracted_at = :at WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition}",
+        return self._run(
+            "UPDATE episodes SET extracted_at = :at"
+            f" WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition} AND extracted_at IS NULL",
             graph_id=graph_id,
             at=iso(at),
             **params,
         )
+
+    def mark_waiting(self, graph_id: GraphId, seqs: Sequence[int]) -> None:
+        """Have these episodes extracted once more."""
+        condition, params = self._db.in_numbers("seq", "seqs", seqs)
+        sql = f"UPDATE episodes SET extracted_at = NULL WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition}"
+        self._run(sql, graph_id=graph_id, **params)
 
     def delete(self, graph_id: GraphId, seqs: Sequence[int]) -> int:
         """Delete episodes; return how many there were. The links to them are removed by `tx.facts`."""
@@ -115,6 +132,19 @@ class Episodes(Table):
         sql = f"SELECT upto_seq FROM extractions WHERE {_OF_CONVERSATION}"
         rows = self._rows(sql, agent_id=agent_id, conversation_seq=conversation_seq)
         return int(rows[0][0]) if rows else -1
+
+    def list_behind(self, *, limit: int) -> Sequence[tuple[AgentId, int]]:
+        """The conversations, as agent and number, with messages that extraction has not read, as far as these are among
+        the newest `limit` messages of all."""
+        rows = self._rows(
+            "SELECT DISTINCT m.agent_id, m.conversation_seq FROM (SELECT agent_id, conversation_seq, seq, created_at"
+            " FROM messages ORDER BY created_at DESC, agent_id DESC, seq DESC LIMIT :limit) m"
+            " JOIN agents a ON a.id = m.agent_id AND a.org_id = :org_id"
+            " LEFT JOIN extractions e ON e.agent_id = m.agent_id AND e.conversation_seq = m.conversation_seq"
+            " WHERE e.upto_seq IS NULL OR e.upto_seq < m.seq ORDER BY m.agent_id, m.conversation_seq",
+            limit=limit,
+        )
+        return [(AgentId(row[0]), int(row[1])) for row in rows]
 
     def put_last_seq(self, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, at: datetime) -> None:
         """Set the number of the last row that extraction has read. Raises: NotFound: no such agent."""

@@ -127,6 +127,21 @@ class Graphs(Table):
         sql = "UPDATE graphs SET dropped = :dropped WHERE id = :graph_id AND org_id = :org_id"
         self._run(sql, graph_id=graph_id, dropped=dump(total))
 
+    def count_calls(self, graph_id: GraphId, *, calls: int, input_tokens: int, output_tokens: int) -> None:
+        """Add what an extraction took of a model, and keep others from changing the graph until the transaction ends.
+
+        Raises: NotFound.
+        """
+        rows = self._rows(
+            "UPDATE graphs SET extraction_calls = extraction_calls + :calls, input_tokens = input_tokens + :input,"
+            " output_tokens = output_tokens + :output WHERE id = :graph_id AND org_id = :org_id RETURNING id",
+            graph_id=graph_id,
+            calls=calls,
+            input=input_tokens,
+            output=output_tokens,
+        )
+        first(rows, "graph", graph_id)
+
     def counts(self, graph_id: GraphId) -> GraphCounts:
         """Count what a graph holds. Raises: NotFound."""
         believed, waiting = self._db.by_index("facts_believed"), self._db.by_index("episodes_waiting")
@@ -134,12 +149,22 @@ class Graphs(Table):
             f"SELECT (SELECT COUNT(*) FROM facts f{believed} WHERE f.graph_id = g.id AND f.expired_at IS NULL),"
             " (SELECT COUNT(*) FROM entities e WHERE e.graph_id = g.id),"
             " (SELECT COUNT(*) FROM episodes p WHERE p.graph_id = g.id),"
-            f" (SELECT COUNT(*) FROM episodes p{waiting} WHERE p.graph_id = g.id AND p.extracted_at IS NULL), g.dropped"
+            f" (SELECT COUNT(*) FROM episodes p{waiting} WHERE p.graph_id = g.id AND p.extracted_at IS NULL),"
+            " g.dropped, g.extraction_calls, g.input_tokens, g.output_tokens"
             " FROM graphs g WHERE g.id = :graph_id AND g.org_id = :org_id",
             graph_id=graph_id,
         )
-        facts, entities, episodes, waiting, dropped = first(rows, "graph", graph_id)
-        return GraphCounts(facts=facts, entities=entities, episodes=episodes, waiting=waiting, dropped=load(dropped))
+        facts, entities, episodes, waiting, dropped, calls, input_tokens, output_tokens = first(rows, "graph", graph_id)
+        return GraphCounts(
+            facts=facts,
+            entities=entities,
+            episodes=episodes,
+            waiting=waiting,
+            dropped=load(dropped),
+            calls=calls,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
 
     def add_rule(self, rule: FactRule) -> FactRule:
         """Add what must not be remembered, and return it with its number. Raises: NotFound."""

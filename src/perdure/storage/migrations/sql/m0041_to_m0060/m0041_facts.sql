@@ -15,6 +15,9 @@ CREATE TABLE graphs (
     episode_seq BIGINT NOT NULL DEFAULT 0,
     rule_seq BIGINT NOT NULL DEFAULT 0,
     dropped TEXT NOT NULL DEFAULT '{}',
+    input_tokens BIGINT NOT NULL DEFAULT 0,
+    output_tokens BIGINT NOT NULL DEFAULT 0,
+    extraction_calls BIGINT NOT NULL DEFAULT 0,
     created_at TEXT NOT NULL,
     updated_at TEXT NOT NULL
 );
@@ -100,7 +103,7 @@ CREATE TABLE episodes (
     extracted_at TEXT,
     PRIMARY KEY (graph_id, seq)
 ) {clustered};
-CREATE UNIQUE INDEX episodes_by_ref ON episodes (graph_id, ref);
+CREATE UNIQUE INDEX episodes_by_ref ON episodes (ref, graph_id);
 CREATE INDEX episodes_by_message ON episodes (agent_id, message_seq) WHERE agent_id IS NOT NULL;
 CREATE INDEX episodes_waiting ON episodes (graph_id, seq) WHERE extracted_at IS NULL;
 CREATE TABLE extractions (

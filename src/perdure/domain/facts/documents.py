@@ -1,0 +1,48 @@
+"""JSON documents as an extractor reads them: one line for each value, with the path to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from perdure.core.errors import InvalidInput
+
+
+def check_json_document(text: str) -> None:
+    """Check that the text is a JSON object or list. Raises: InvalidInput."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"the document is no JSON ({error}): give an object or a list, or kind='text'") from error
+    if not isinstance(value, dict | list):
+        raise InvalidInput(f"the document is {value!r:.80}: give a JSON object or list, or kind='text'")
+
+
+def render_json(text: str) -> str:
+    """Return a document as lines such as `user, address, city: Turin`; elements of a list are numbered from 1. What is
+    no JSON, since a credential in it was replaced, is returned as it is."""
+    try:
+        return "\n".join(f"{path}: {value}" for path, value in _values(json.loads(text), ()))
+    except (ValueError, RecursionError):
+        return text
+
+
+def _values(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the path and text of each value that is neither empty nor null."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _values(part, (*path, " ".join(name.replace("_", " ").split())))
+    elif isinstance(value, list):
+        if value and all(isinstance(part, str | int | float) for part in value):
+            yield ", ".join(path) or "values", "; ".join(map(_text, value))
+            return
+        for number, part in enumerate(value, 1):
+            yield from _values(part, (*path, str(number)))
+    elif value is not None and value != "":
+        yield ", ".join(path) or "value", _text(value)
+
+
+def _text(value: str | float | bool) -> str:
+    """Return a scalar on one line."""
+    return " ".join(value.split()) if isinstance(value, str) else json.dumps(value)

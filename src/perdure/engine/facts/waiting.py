@@ -1,0 +1,48 @@
+"""The conversations of which this process knows that something waits for extraction.
+
+What they wait with is in the store. Safe to lose: the next process looks for conversations that were left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from perdure.engine.run.log import Line
+
+
+@dataclass(slots=True)
+class Backlog:
+    """What a conversation waits with.
+
+    Attributes:
+        turns, tokens: since it was last looked at.
+        due_at: when all of it is extracted, in seconds of the loop.
+        tries: how often the batch has failed.
+    """
+
+    turns: int = 0
+    tokens: int = 0
+    due_at: float = 0.0
+    tries: int = 0
+
+
+class Waiting:
+    """The backlogs of this process.
+
+    Attributes:
+        wake: called about each change, with whether the rest is due at once; None: nobody extracts here.
+    """
+
+    def __init__(self) -> None:
+        self.lines: dict[Line, Backlog] = {}
+        self.wake: Callable[[Line, bool], None] | None = None
+
+    def note(self, line: Line, *, turns: int = 0, tokens: int = 0, now: bool = False) -> None:
+        """Note that something was said in a conversation, or its agent was given a text; `now`: extract it soon."""
+        if self.wake is None:
+            return
+        backlog = self.lines.setdefault(line, Backlog())
+        backlog.turns += turns
+        backlog.tokens += tokens
+        self.wake(line, now)

@@ -1,0 +1,178 @@
+"""Extraction in the background, for all conversations of a process.
+
+A conversation is looked at when a batch of it is full by this process's count, and at a pause. What fails is tried
+again later, a few times, and then passed over. Nobody waits for any of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perdure.core.errors import NotFound, PerdureError, StoreError
+from perdure.core.messages import Message
+from perdure.domain.facts.batches import is_turn
+from perdure.domain.facts.settings import load_agent_facts
+from perdure.engine.facts.extract import extract_due, pass_over_batch
+from perdure.engine.facts.forgetting import ForgettingWork
+from perdure.engine.facts.waiting import Backlog
+from perdure.engine.ports import Ports, extract_nothing
+from perdure.engine.run.log import Line
+from perdure.engine.workers.lines import LineWorker
+
+log = logging.getLogger(__name__)
+
+TRIES = 5
+LEFT_MESSAGES = 1_000
+"""How many of the newest messages a starting process looks at for conversations that were left waiting."""
+
+
+class Extractions:
+    """The extractions of one process."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports, self._waiting = ports, ports.waiting
+        self._worker = LineWorker(self._work)
+        self._forgetting = ForgettingWork(ports)
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing = False
+        if ports.find_extractor is not extract_nothing:
+            self._waiting.wake = self._wake
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """The tasks that are going on."""
+        return self._worker.tasks
+
+    def note_run(self, line: Line, settings: Mapping[str, Any] | None, messages: Sequence[Message]) -> None:
+        """Note what a run has added to a conversation, and extract in the background if that makes a batch.
+
+        Args:
+            settings: of the agent, if they are known here.
+        """
+        if self._waiting.wake is None:
+            return
+        facts = load_agent_facts(settings or {})
+        if facts.capture == "off":
+            return
+        turns = [message for message in messages if is_turn(message)]
+        self._waiting.note(line, turns=len(turns), tokens=sum(turn.tokens for turn in turns))
+        backlog = self._waiting.lines[line]
+        if not backlog.tries and (backlog.turns >= facts.batch_turns or backlog.tokens >= facts.batch_tokens):
+            self._worker.start(line)
+
+    async def find_left(self) -> None:
+        """Find conversations that an earlier process left waiting; they are extracted at the next pause.
+
+        Raises: StoreError.
+        """
+        if self._waiting.wake is not None:
+            for line in await self._ports.store.read(lambda tx: tx.episodes.list_behind(limit=LEFT_MESSAGES)):
+                self._waiting.note(line)
+
+    async def close(self) -> None:
+        """Let tasks finish for a few seconds, then stop them. Quick extractors extract what waits."""
+        self._closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._ports.settings.extract_at_close:
+            for line, backlog in self._waiting.lines.items():
+                if not backlog.tries:
+                    backlog.due_at = 0.0
+                    self._worker.start(line)
+        await self._worker.close()
+
+    def _wake(self, line: Line, now: bool) -> None:
+        """Have a conversation extracted at its next pause, or at once."""
+        if self._closing:
+            return
+        backlog, time = self._waiting.lines[line], asyncio.get_running_loop().time()
+        if not backlog.tries:  # what failed keeps its time
+            backlog.due_at = time if now else time + self._ports.settings.extraction_pause_s
+            if now:
+                self._worker.start(line)
+        self._set_timer(self._ports.settings.extraction_pause_s)
+
+    def _set_timer(self, seconds: float) -> None:
+        """Look at all conversations after so many seconds, or before, if that is planned already."""
+        if self._timer is None and not self._closing:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        """Start to extract what is due, and plan the next look."""
+        self._timer = None
+        time, pause_s = asyncio.get_running_loop().time(), self._ports.settings.extraction_pause_s
+        for line, backlog in self._waiting.lines.items():
+            if backlog.due_at <= time:
+                self._worker.start(line)
+        later = [backlog.due_at - time for backlog in self._waiting.lines.values() if backlog.due_at > time]
+        if self._waiting.lines:
+            self._set_timer(min(later, default=pause_s))
+
+    async def _work(self, line: Line) -> None:
+        """Extract what is due in a conversation; what fails is due again later."""
+        backlog, time = self._waiting.lines.get(line), asyncio.get_running_loop().time()
+        if backlog is None:
+            return
+        rest = backlog.due_at <= time
+        if backlog.tries and not rest:
+            return
+        backlog.turns = backlog.tokens = 0
+        try:
+            await extract_due(self._ports, line, rest=rest)
+            await self._forgetting.tidy_due(line[0])
+        except NotFound:  # the agent was deleted meanwhile
+            self._waiting.lines.pop(line, None)
+        except StoreError as error:
+            self._retry(line, backlog, error)
+        except Exception as error:
+            backlog.tries += 1
+            if backlog.tries < TRIES:
+                self._retry(line, backlog, error)
+            else:
+                await self._pass_over(line, backlog, error, rest=rest)
+        else:
+            backlog.tries = 0
+            if rest and backlog.due_at <= time:
+                self._waiting.lines.pop(line, None)
+
+    def _retry(self, line: Line, backlog: Backlog, error: Exception) -> None:
+        """Have a conversation that failed extracted later. The first failure is logged."""
+        wait_s = self._ports.settings.extraction_retry_s * 4 ** max(0, backlog.tries - 1)
+        backlog.due_at = asyncio.get_running_loop().time() + wait_s
+        if backlog.tries <= 1:
+            expected = isinstance(error, PerdureError)
+            log.warning(
+                "facts of conversation %s of %s wait, and are tried again in %g s: %s: %s",
+                line[1],
+                line[0],
+                wait_s,
+                type(error).__name__,
+                error,
+                exc_info=None if expected else error,
+            )
+        self._set_timer(wait_s)
+
+    async def _pass_over(self, line: Line, backlog: Backlog, error: Exception, *, rest: bool) -> None:
+        """Go on behind a batch that failed too often."""
+        try:
+            turns = await pass_over_batch(self._ports, line, rest=rest)
+        except NotFound:
+            self._waiting.lines.pop(line, None)
+        except StoreError as trouble:
+            backlog.tries -= 1
+            self._retry(line, backlog, trouble)
+        else:
+            log.warning(
+                "%d turns of conversation %s of %s are left out of facts after %d tries: %s",
+                turns,
+                line[1],
+                line[0],
+                TRIES,
+                error,
+            )
+            backlog.tries = 0
+            backlog.due_at = asyncio.get_running_loop().time()
+            self._worker.start(line)

@@ -1,0 +1,323 @@
+"""When conversations are extracted: a batch at a time, at pauses, resets and closes, and never while a user waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import AsyncPerdure
+from perdure.core.errors import ModelUnreachable
+from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction
+from perdure.core.facts.values import GraphCounts
+from perdure.engine.facts.worker import TRIES
+from perdure.library.agent import AsyncAgent
+from perdure.settings import Settings
+from perdure.testing import InlineStore, ScriptedModel, calls, says
+from tests.support.library import MODEL
+from tests.support.passing_time import time_passes
+
+PAUSE_S = 31.0
+
+
+class Scribe:
+    """`Extractor` that notes each turn as a fact of its speaker, and remembers what it read.
+
+    It fails with `failures`, one after the other, before it answers; it waits until `open` is set.
+    """
+
+    def __init__(self, *failures: Exception, repeat: Exception | None = None) -> None:
+        self.batches: list[Batch] = []
+        self.failures = list(failures)
+        self.repeat = repeat
+        self.open = asyncio.Event()
+        self.open.set()
+
+    @property
+    def texts(self) -> list[list[str]]:
+        return [[turn.text for turn in batch.turns] for batch in self.batches]
+
+    async def extract(self, batch: Batch) -> Extraction:
+        self.batches.append(batch)
+        await self.open.wait()
+        if self.failures or self.repeat:
+            raise self.failures.pop(0) if self.failures else self.repeat  # type: ignore[misc]
+        texts = {turn.number: turn.text for turn in batch.turns}
+        return Extraction(
+            entities=[ExtractedEntity(name=name) for name in ("Ada", *texts.values())],
+            facts=[
+                ExtractedFact(subject="Ada", relation="SAID", object=text, text=f"Ada said {text}.", turns=(number,))
+                for number, text in texts.items()
+            ],
+            model="test/scribe",
+            calls=1,
+            input_tokens=10,
+            output_tokens=2,
+        )
+
+
+@asynccontextmanager
+async def opened(
+    scribe: Scribe, *script: Any, store: Path | None = None, at_close: bool = False, **changes: Any
+) -> AsyncIterator[AsyncPerdure]:
+    """A library whose conversations the scribe extracts."""
+    settings = replace(Settings(model=MODEL, embedding="none"), **changes)
+    own = InlineStore(store or ":memory:")
+    models = {MODEL: ScriptedModel(*script)}
+    async with await AsyncPerdure.open(store=own, models=models, settings=settings) as perdure:
+        ports = perdure.app.ports
+        object.__setattr__(ports, "find_extractor", lambda setting, model: scribe)
+        object.__setattr__(ports, "settings", replace(ports.settings, extract_at_close=at_close))
+        yield perdure
+
+
+async def settled(perdure: AsyncPerdure) -> None:
+    """Return when no extraction goes on."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+    while tasks := perdure.app.runner._extractions.tasks:
+        await asyncio.wait(tasks)
+
+
+async def pause(perdure: AsyncPerdure, seconds: float = PAUSE_S) -> None:
+    """Let so much time pass."""
+    time_passes(seconds)
+    await asyncio.sleep(0.001)
+    await settled(perdure)
+
+
+async def said(agent: AsyncAgent) -> list[str]:
+    """The texts of the agent's facts, the oldest first."""
+    return [hit.fact.text for hit in reversed(await agent.facts.list())]
+
+
+async def test_eight_turns_are_one_call_and_what_is_left_follows_at_a_pause() -> None:
+    scribe = Scribe()
+    async with opened(scribe) as perdure:
+        agent = await perdure.create_agent()
+        for number in range(5):
+            await agent.send(f"message {number}")
+            await settled(perdure)
+            assert len(scribe.batches) == (number >= 3)
+
+        await pause(perdure, 10)
+        assert len(scribe.batches) == 1
+        await pause(perdure)
+
+        assert [len(batch.turns) for batch in scribe.batches] == [8, 2]
+        await pause(perdure)
+        assert len(scribe.batches) == 2
+        counts = await agent.facts.counts()
+        assert (counts.calls, counts.input_tokens, counts.output_tokens) == (2, 20, 4)
+
+
+async def test_two_thousand_tokens_are_a_batch() -> None:
+    scribe = Scribe()
+    async with opened(scribe) as perdure:
+        agent = await perdure.create_agent()
+        await agent.send("word " * 3_000)
+        await settled(perdure)
+
+        assert len(scribe.batches) == 1
+
+
+async def test_a_message_waits_for_no_extraction() -> None:
+    """Also while one hangs, and for the whole of a conversation."""
+    scribe = Scribe()
+    scribe.open.clear()
+    async with opened(scribe) as perdure:
+        agent = await perdure.create_agent()
+        for number in range(12):
+            async with asyncio.timeout(5):
+                await agent.send(f"message {number}")
+        assert len(scribe.batches) == 1
+        assert len(perdure.app.runner._extractions.tasks) == 1
+        scribe.open.set()
+        await settled(perdure)
+
+        assert [len(batch.turns) for batch in scribe.batches] == [8, 8, 8]
+
+
+async def test_runs_below_a_batch_read_nothing() -> None:
+    """The check after a run counts in the process."""
+    async with opened(scribe := Scribe()) as perdure:
+        agent = await perdure.create_agent()
+        for number in range(3):
+            await agent.send(f"message {number}")
+
+            assert perdure.app.runner._extractions.tasks == []
+        assert scribe.batches == []
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_what_was_said_before_a_reset_is_extracted(deleted: bool) -> None:
+    """Also the conversation that is deleted; the facts stay, for they are memory."""
+    async with opened(scribe := Scribe()) as perdure:
+        agent = await perdure.create_agent()
+        conversation = await agent.new_conversation()
+        await agent.send("I moved", conversation=conversation.id)
+        if deleted:
+            await agent.delete_conversation(conversation.id)
+        else:
+            await agent.reset(conversation=conversation.id)
+        await settled(perdure)
+
+        assert scribe.texts == [["I moved", "OK."]]
+        assert await said(agent) == ["Ada said I moved.", "Ada said OK.."]
+
+
+async def test_a_quick_extractor_extracts_what_waits_when_the_program_ends(tmp_path: Path) -> None:
+    scribe = Scribe()
+    async with opened(scribe, store=tmp_path / "store.db", at_close=True) as perdure:
+        await (await perdure.create_agent("ada")).send("I moved")
+
+    assert scribe.texts == [["I moved", "OK."]]
+
+
+async def test_what_a_process_left_is_extracted_by_the_next_one(tmp_path: Path) -> None:
+    """At its first pause, from the newest messages of the store."""
+    async with opened(scribe := Scribe(), store=tmp_path / "store.db") as perdure:
+        await (await perdure.create_agent("ada")).send("I moved")
+    assert scribe.batches == []
+
+    async with opened(scribe, store=tmp_path / "store.db") as perdure:
+        await asyncio.sleep(0.001)
+        await pause(perdure)
+        assert scribe.texts == [["I moved", "OK."]]
+        assert perdure.app.ports.waiting.lines == {}
+
+
+async def test_ephemeral_and_bypassed_conversations_are_not_extracted() -> None:
+    async with opened(scribe := Scribe()) as perdure:
+        agent = await perdure.create_agent(settings={"bypass_session_patterns": ["secret*"]})
+        for summary in ("secret plans", "open plans"):
+            conversation = await agent.new_conversation(summary=summary)
+            await agent.send(summary, conversation=conversation.id)
+        ephemeral = (await perdure.services.conversations.create_ephemeral(MODEL, "Be brief.")).conversation
+        await (await perdure.agent(ephemeral.agent_id)).send("ephemeral", conversation=ephemeral.id)
+        await pause(perdure)
+
+        assert scribe.texts == [["open plans", "OK."]]
+
+
+async def test_capture_is_on_off_or_only_proposes() -> None:
+    """Proposed facts are believed when they are accepted, and gone when they are rejected."""
+    async with opened(scribe := Scribe()) as perdure:
+        off = await perdure.create_agent(settings={"facts": {"capture": "off"}})
+        ask = await perdure.create_agent(settings={"facts": {"capture": "ask"}})
+        await off.send("I moved")
+        await ask.send("I moved")
+        await pause(perdure)
+
+        assert [batch.turns[0].text for batch in scribe.batches] == ["I moved"]
+        assert await said(ask) == []
+        one, other = await ask.facts.list(states=["proposed"])
+        await ask.facts.update(one.fact.id, state="active")
+        await ask.facts.delete(other.fact.id)
+        assert await said(ask) == [one.fact.text]
+        assert await ask.facts.list(states=["proposed"]) == []
+
+
+async def test_a_paused_graph_waits() -> None:
+    """What was said meanwhile is extracted when it goes on."""
+    async with opened(scribe := Scribe()) as perdure:
+        agent = await perdure.create_agent()
+        await agent.facts.pause()
+        await agent.send("I moved")
+        await pause(perdure)
+        assert scribe.batches == []
+        await agent.facts.resume()
+        await agent.send("I am here")
+        await pause(perdure)
+
+        assert scribe.texts == [["I moved", "OK.", "I am here", "OK."]]
+
+
+async def test_what_fails_is_tried_again_later_and_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    """No run starts another try meanwhile; one line of the log says so."""
+    scribe = Scribe(*[ModelUnreachable("the model is down")] * 2)
+    async with opened(scribe) as perdure:
+        agent = await perdure.create_agent()
+        for number in range(4):
+            await agent.send(f"message {number}")
+        await settled(perdure)
+        assert len(scribe.batches) == 1
+        for number in range(4, 12):
+            await agent.send(f"message {number}")
+        await settled(perdure)
+        assert len(scribe.batches) == 1
+        await pause(perdure)
+        assert len(scribe.batches) == 2
+        await pause(perdure)
+        assert len(scribe.batches) == 2
+        await pause(perdure, 120)
+
+        assert len(await agent.facts.list()) == 13  # twelve messages and one answer that is always the same
+        assert [record.levelno for record in caplog.records if "wait" in record.message] == [logging.WARNING]
+
+
+async def test_a_batch_that_fails_too_often_is_passed_over_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    scribe = Scribe(*[RuntimeError("a defect")] * TRIES)
+    async with opened(scribe) as perdure:
+        agent = await perdure.create_agent(settings={"facts": {"batch_turns": 2}})
+        await agent.send("poison")
+        await settled(perdure)
+        for _ in range(TRIES - 1):
+            await pause(perdure, 10_000)
+        assert len(scribe.batches) == TRIES
+        await agent.send("I moved")
+        await settled(perdure)
+
+        assert scribe.texts[TRIES:] == [["I moved", "OK."]]
+        assert await agent.facts.counts() == GraphCounts(
+            facts=2,
+            entities=3,
+            episodes=2,
+            dropped={"extraction failed": 2},
+            calls=1,
+            input_tokens=10,
+            output_tokens=2,
+        )
+        assert len([record for record in caplog.records if "left out" in record.message]) == 1
+
+
+async def test_an_answer_without_json_is_asked_for_again() -> None:
+    """And one that takes too long."""
+    model = ScriptedModel(extracts=says("I can't."))
+    settings = Settings(model=MODEL, embedding="none", facts="model")
+    async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, settings=settings) as perdure:
+        agent = await perdure.create_agent()
+        await agent.send("I moved")
+        for _ in range(TRIES):
+            await pause(perdure, 10_000)
+
+        assert len(model.extraction_requests) == TRIES
+        assert (await agent.facts.counts()).dropped == {"extraction failed": 2}
+
+
+async def test_tool_results_are_no_turns_and_what_follows_them_is_not_the_users() -> None:
+    async with opened(
+        scribe := Scribe(), calls("archival_memory_search", query="rent"), says("The rent is 900.")
+    ) as perdure:
+        agent = await perdure.create_agent(tools=["archival_memory_search"])
+        await agent.archive("The landlord asks for 900.")
+        await agent.send("What is the rent?")
+        await perdure.app.runner._extractions.close()
+        await agent.facts.extract()
+
+        assert scribe.texts[0] == ["What is the rent?", "The rent is 900."]
+        assert [turn.trust == "user" for turn in scribe.batches[0].turns] == [True, False]
+
+
+async def test_what_the_web_says_stays_of_the_web() -> None:
+    async with opened(Scribe()) as perdure:
+        agent = await perdure.create_agent()
+        (hit,) = await agent.facts.ingest("rents rise", trust="web")
+
+        assert hit.fact.trust == "web"
