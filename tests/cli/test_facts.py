@@ -120,3 +120,18 @@ def test_a_profile_a_timeline_and_what_fades(tmp_path: Path) -> None:
     assert len(shown(tmp_path, "restore", "--last")) == 1
     assert len(shown(tmp_path, "list")) == 1
     assert "--last" in run_inside(tmp_path, "fact", "restore").stderr
+
+
+def test_a_search_of_everything_shows_facts(tmp_path: Path) -> None:
+    """With `--why` also why; facts of another time are left out."""
+    fact_id = fill(tmp_path)
+    shown(tmp_path, "edit", fact_id, "--since", "2020-05-03", "--until", "2021-08-01")
+
+    result = json.loads(run_inside(tmp_path, "search", "Turin", "--why", "--json").stdout)
+    lines = run_inside(tmp_path, "search", "Turin", "--why").stdout
+
+    assert [(one["id"], "ended" in one["why"]["parts"]) for one in result["facts"]] == [(fact_id, True)]
+    assert "fact  Ada lives in Turin." in lines
+    assert "facts: searched by words in 1 texts" in lines
+    then = json.loads(run_inside(tmp_path, "search", "Turin", "--since", "2022-01-01", "--json").stdout)
+    assert then["facts"] == []

@@ -9,13 +9,17 @@ from typing import Any
 from rich.text import Text
 
 from perdure.cli.chat.agent_choice import chat_command
+from perdure.cli.views.facts import fact_shape
 from perdure.cli.views.fold import local_time, place, snippet, visible
 from perdure.cli.views.json import message_shape, passage_shape
 from perdure.cli.views.view import View
 from perdure.cli.work import open_store
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.library.services.passages import passage_filter
-from perdure.search.hits import Hits, MessageHit, PassageHit, SearchReport, Why
+from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, SearchReport, Why
+from perdure.search.query.times import parse_time
+
+FACTS_MAX = 5
 
 NO_TEXT = "There is nothing to search yet; `perdure` starts the chat."
 
@@ -32,7 +36,7 @@ async def search(
     limit: int,
     why: bool,
 ) -> None:
-    """Search the history, archives and files of an agent, or one archive, and print the hits."""
+    """Search the history, archives, files and facts of an agent, or one archive, and print the hits."""
     async with open_store(view, empty=NO_TEXT) as perdure:
         if not text.strip():
             raise InvalidInput("there is nothing to look for: perdure search TEXT")
@@ -40,6 +44,7 @@ async def search(
         where = passage_filter(tags=tags or ())
         messages: Hits[MessageHit] | None = None
         passages: Hits[PassageHit]
+        facts: Hits[FactHit] | None = None
         if archive is not None:
             target = await perdure.archives.get(archive)
             passages = await service.passages(
@@ -50,20 +55,34 @@ async def search(
             owner = await perdure.last_agent() if agent is None else await perdure.agent(agent)
             if owner is None:
                 raise NotFound("agent", agent or "", hint=NO_TEXT)
-            if not tags:  # messages have none
+            if not tags:  # messages and facts have none
                 messages = await service.messages_of_agent(
                     owner.id, text, since=since, until=until, limit=limit, explain=why
+                )
+                zone = (await perdure.services.agents.resolve(owner.id)).timezone
+                facts = await owner.facts.search(
+                    text,
+                    limit=min(limit, FACTS_MAX),
+                    explain=why,
+                    since=parse_time(since, timezone=zone),
+                    until=parse_time(until, timezone=zone, end=True),
                 )
             passages = await service.passages(
                 text, where, agent_id=owner.id, since=since, until=until, limit=limit, explain=why
             )
             hint = f"`{chat_command(owner)}` asks the agent about them."
-        show_hits(view, text, messages, passages, why=why)
+        show_hits(view, text, messages, passages, facts, why=why)
         view.hint(hint if why else f"{hint} --why tells why each was found.")
 
 
 def show_hits(
-    view: View, query: str, messages: Hits[MessageHit] | None, passages: Hits[PassageHit], *, why: bool = False
+    view: View,
+    query: str,
+    messages: Hits[MessageHit] | None,
+    passages: Hits[PassageHit],
+    facts: Hits[FactHit] | None = None,
+    *,
+    why: bool = False,
 ) -> None:
     """Show what a search found, best first.
 
@@ -74,9 +93,11 @@ def show_hits(
         "query": query,
         "messages": [message_shape(hit.message) | _score_shape(hit) for hit in messages or ()],
         "passages": [passage_shape(hit.passage) | _score_shape(hit) for hit in passages],
-        "ran": {"messages": None if messages is None else asdict(messages.ran), "passages": asdict(passages.ran)},
+        "facts": [fact_shape(hit, with_score=True) for hit in facts or ()],
+        "ran": {"messages": None if messages is None else asdict(messages.ran), "passages": asdict(passages.ran)}
+        | ({} if facts is None else {"facts": asdict(facts.ran)}),
     }
-    view.show(shape, *_lines(query, messages, passages, why=why))
+    view.show(shape, *_lines(query, messages, passages, facts, why=why))
 
 
 def _score_shape(hit: MessageHit | PassageHit) -> dict[str, Any]:
@@ -84,13 +105,21 @@ def _score_shape(hit: MessageHit | PassageHit) -> dict[str, Any]:
     return {"score": hit.score} | ({"why": asdict(hit.why)} if hit.why is not None else {})
 
 
-def _lines(query: str, messages: Hits[MessageHit] | None, passages: Hits[PassageHit], *, why: bool) -> Iterator[Text]:
+def _lines(
+    query: str,
+    messages: Hits[MessageHit] | None,
+    passages: Hits[PassageHit],
+    facts: Hits[FactHit] | None,
+    *,
+    why: bool,
+) -> Iterator[Text]:
     """Each hit on a line: when, from where, and the part of its text that matches."""
     rows = [
         (hit.message.occurred_at, hit.message.name or hit.message.role, hit.message.text, hit.why)
         for hit in messages or ()
     ]
     rows += [(hit.passage.occurred_at, place(hit.passage), hit.passage.text, hit.why) for hit in passages]
+    rows += [(hit.fact.valid_at or hit.fact.created_at, "fact", hit.fact.text, hit.why) for hit in facts or ()]
     if not rows:
         yield Text(f"Nothing found for {visible(query)!r}.")
     width = max((len(visible(source)) for _, source, _, _ in rows), default=0)
@@ -103,7 +132,7 @@ def _lines(query: str, messages: Hits[MessageHit] | None, passages: Hits[Passage
         if reason is not None:
             yield Text(f"    {_sum_of(reason)}", style="dim")
     if why:
-        for kind, hits in (("messages", messages), ("archive", passages)):
+        for kind, hits in (("messages", messages), ("archive", passages), ("facts", facts or None)):
             if hits is not None:
                 yield Text(f"{kind}: {_arms(hits.ran)}", style="dim")
 
