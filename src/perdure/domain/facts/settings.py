@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 from perdure.core.errors import InvalidInput
 from perdure.core.facts.extraction import FactType, Schema
 from perdure.core.facts.values import ENTITY_TYPES
+from perdure.core.tools.schema_check import check_schema
 from perdure.domain.values import check_range
 
 FACT_SETTINGS = "facts"
@@ -144,6 +145,15 @@ def check_agent_facts(settings: Mapping[str, Any]) -> None:
         raise InvalidInput(f"facts.use_untrusted is {facts.use_untrusted!r:.80}: give true or false")
 
 
+def plain_graph_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a graph's settings as they are stored: a pydantic model as an entity type gives its JSON schema."""
+    types = settings.get("entity_types")
+    if not isinstance(types, Mapping):
+        return settings
+    schemas = {name: getattr(one, "model_json_schema", lambda one=one: one)() for name, one in types.items()}
+    return {**settings, "entity_types": schemas}
+
+
 def check_graph_settings(settings: Mapping[str, Any]) -> GraphSettings:
     """Return the checked settings of a graph. Raises: InvalidInput, naming field and value."""
     _check_names("a graph", settings, GraphSettings)
@@ -153,6 +163,12 @@ def check_graph_settings(settings: Mapping[str, Any]) -> GraphSettings:
     for name in ("entity_types", "fact_types", "slots"):
         if not isinstance(settings.get(name, {}), Mapping):
             raise InvalidInput(f"{name} is {settings[name]!r:.80}: give an object")
+    for name, schema in settings.get("entity_types", {}).items():
+        if not isinstance(schema, Mapping):
+            raise InvalidInput(
+                f"entity_types.{name:.80} is {schema!r:.80}: give a pydantic model, a JSON schema, or an empty object"
+            )
+        check_schema(schema)
     for name, signature in settings.get("fact_types", {}).items():
         if not isinstance(signature, str) or "->" not in signature:
             raise InvalidInput(

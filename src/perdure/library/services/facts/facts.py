@@ -38,7 +38,7 @@ from perdure.domain.facts.graphs import (
     restore_fact,
     store_entities,
 )
-from perdure.domain.facts.settings import check_graph_settings
+from perdure.domain.facts.settings import check_graph_settings, plain_graph_settings
 from perdure.engine.facts.extract import extract_due, extract_texts
 from perdure.library.checks import check_choice, check_limit, check_number, check_page, check_text, utc
 from perdure.library.paging import Page
@@ -103,7 +103,8 @@ class FactService:
     async def create_graph(self, name: str, settings: Mapping[str, Any] | None = None) -> Graph:
         """Create a graph that no agent has yet. Raises: InvalidInput."""
         check_text("name", name)
-        check_graph_settings(settings or {})
+        settings = plain_graph_settings(settings or {})
+        check_graph_settings(settings)
         ids, at = self._ports.ids, self._ports.clock.now()
         return await self._ports.store.write(lambda tx: create_graph(tx, name, ids=ids, at=at, settings=settings))
 
@@ -120,7 +121,7 @@ class FactService:
 
         def update(tx: Tx) -> Graph:
             graph = self._graph(tx, owner)
-            settings = {**graph.settings, **changes}
+            settings = {**graph.settings, **plain_graph_settings(changes)}
             check_graph_settings(settings)
             graph = replace(graph, settings=settings, updated_at=self._ports.clock.now())
             tx.graphs.put(graph)
