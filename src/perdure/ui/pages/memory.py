@@ -14,7 +14,7 @@ from perdure.core.forgetting.redaction import ASCII_MIN
 from perdure.core.ids import AgentId, BlockId
 from perdure.core.passages import Passage, PassageFilter
 from perdure.domain.blocks.units import NewBlock
-from perdure.library.origins import AnswerOrigin
+from perdure.library.origins import MemoryOrigin
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_shape
@@ -122,7 +122,7 @@ async def _writes(library: AsyncPerdure, agent_id: AgentId, blocks: Sequence[Blo
 async def _reasons(library: AsyncPerdure, agent_id: AgentId, block_id: BlockId) -> dict[int | None, Data]:
     """The number of a block's version -> which tool wrote it, and the message that it followed."""
     origin = await library.services.why.find_origin(block_id, agent_id=agent_id)
-    if isinstance(origin, AnswerOrigin):
+    if not isinstance(origin, MemoryOrigin):
         return {}
     return {
         write.version: {"id": block_id, "tool": write.tool, "reason": write.messages[-1].text[:REASON_CHARS]}
