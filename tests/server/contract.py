@@ -55,6 +55,9 @@ RULES: Mapping[str, str] = {
     "callback_url": "an address, where the answer is not the report; a batch has one for all of its requests",
     r"requests.\d+: a batch does not stream": "the same",
     r"\S+ could not be (fetched|resolved)|.* can't be reached|.* was not asked for: it": "public hosts that are there",
+    "the rule is empty": "words, or a relation",
+    "the fact (ends|has one entity)": "a fact ends after it begins, and is about two entities",
+    "fact_types|facts (is|has)|facts\\.": "types with signatures; settings within limits",
     "network (is|lists|has)": "hosts, at most 100",
     "name: a provider keeps its name": "some names are ours",
     "body.limit is": "what the block holds has to fit",
@@ -205,6 +208,8 @@ async def create_things(client: httpx.AsyncClient) -> dict[str, list[str]]:
     tool = await create("/v1/tools/", {"source_code": SOURCE})
     identity = await create("/v1/identities/", {"identifier_key": "ann", "name": "Ann", "identity_type": "user"})
     config = await create("/v1/sandbox-config/local/default")
+    fact = await create("/v1/facts", {"agent_id": agent["id"], "text": "Ada lives in Turin.", "subject": "Ada"})
+    await create("/v1/facts/rules", {"agent_id": agent["id"], "text": "salary"})
     variable = await create(f"/v1/sandbox-config/{config['id']}/environment-variable", {"key": "A", "value": "x"})
     await client.patch(f"{of_agent}/tools/attach/{tool['id']}")
     await client.patch(f"{of_agent}/folders/attach/{folder['id']}")
@@ -227,6 +232,9 @@ async def create_things(client: httpx.AsyncClient) -> dict[str, list[str]]:
         "sandbox_config_id": [config["id"]],
         "env_var_id": [variable["id"]],
         "file_id": [answer.json()["id"]],
+        "fact_id": [fact["id"]],
+        "entity_id": [fact["subject_id"]],
+        "number": ["1"],
         "tool_id": [tool["id"]],
         "tool_name": ["echo"],
     }

@@ -29,6 +29,7 @@ from perdure.server.routes import (
     blocks,
     conversations,
     corrections,
+    facts,
     folders,
     groups,
     health,
@@ -53,7 +54,7 @@ from perdure.server.sse import Streams
 TITLE = "Perdure"
 MODULES = (
     # The paths of jobs precede those of messages, which have an id in the same place.
-    *(health, agents, folders, blocks, archives, search, passages, corrections, jobs, messages),
+    *(health, agents, folders, blocks, archives, search, passages, corrections, facts, jobs, messages),
     *(conversations, runs, steps, identities, groups, sandbox, tools, models, prompts, providers, mcp_servers, why),
 )
 

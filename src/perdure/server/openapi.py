@@ -20,9 +20,10 @@ from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.server.examples import add_examples
 from perdure.server.guards import OPEN_PATHS
 from perdure.server.wire.answers import objects as wire
+from perdure.server.wire.answers.facts import EntityShape, FactSettingsShape, FactShape, FoundFactShape, RuleShape
 from perdure.server.wire.answers.forgetting import CorrectionShape, Forgotten, Mentions, Undone
 from perdure.server.wire.answers.messages import BatchMessages, Chunk
-from perdure.server.wire.answers.origins import AnswerOriginShape, MemoryOriginShape
+from perdure.server.wire.answers.origins import AnswerOriginShape, FactOriginShape, MemoryOriginShape
 from perdure.server.wire.fields import AgentIdIn, ConversationPath, FolderIdIn
 from perdure.server.wire.input import CancelRequest, ResetRequest, ResumeRequest, SendRequest
 from perdure.server.wire.tools import ApprovalChange
@@ -150,7 +151,16 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"POST /v1/agents/{agent_id}/forget", Forgotten),
     (r"POST /v1/agents/{agent_id}/undo", Undone),
     (r"GET /v1/agents/{agent_id}/corrections", list[CorrectionShape]),
-    (r"GET /v1/why", MemoryOriginShape | AnswerOriginShape),
+    (r"GET /v1/why", MemoryOriginShape | FactOriginShape | AnswerOriginShape),
+    (r"GET /v1/facts", list[FactShape]),
+    (r"GET /v1/facts/search", list[FoundFactShape]),
+    (r"POST /v1/facts(/{fact_id}/restore)?|(GET|PATCH) /v1/facts/{fact_id}", FactShape),
+    (r"GET /v1/facts/{fact_id}/history", FactOriginShape),
+    (r"GET /v1/facts/rules", list[RuleShape]),
+    (r"POST /v1/facts/rules", RuleShape),
+    (r"(GET|PATCH) /v1/facts/settings", FactSettingsShape),
+    (r"GET /v1/entities", list[EntityShape]),
+    (r"GET /v1/entities/{entity_id}", EntityShape),
     (r"POST /v1/runs/{run_id}/replay|GET /v1/runs/{run_id}/export", Shape),
     (r"GET /v1/(folders/|agents/{agent_id}/folders)", list[wire.Folder]),
     (r"POST /v1/folders/|(GET|PATCH) /v1/folders/{folder_id}", wire.Folder),

@@ -18,7 +18,7 @@ from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, check_automatic, find_automatic
 from perdure.domain.blocks.units import NewBlock, create_block
-from perdure.domain.facts.settings import check_agent_facts
+from perdure.domain.facts.settings import FACT_SETTINGS, check_agent_facts
 from perdure.domain.tools.specs import DEFAULT_TOOLS
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
@@ -28,6 +28,7 @@ CONTEXT_WINDOW_TOKENS_MIN = 1_000
 
 _SETTINGS = (
     *AUTOMATIC_SETTINGS,
+    FACT_SETTINGS,
     AUTOCLEAR,
     COMPACTION,
     "context_window_tokens",

@@ -20,8 +20,8 @@ async def why(
     of: Annotated[
         str,
         Query(
-            description="An id of a run, step, message, passage or block, or its beginning; with `agent_id` also the"
-            " handle of a summary, or words that only one memory holds.",
+            description="An id of a run, step, message, passage, block or fact, or its beginning; with `agent_id`"
+            " also the handle of a summary, or words that only one memory holds.",
             max_length=1_000,
         ),
     ],

@@ -19,6 +19,7 @@ from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
+from perdure.domain.facts.settings import FACT_SETTINGS
 from perdure.domain.files.views import limits_of
 from perdure.domain.tools.specs import DEFAULT_TOOLS
 from perdure.engine.agent_messages.specs import MULTI_AGENT_TOOLS
@@ -170,6 +171,7 @@ class AgentChangesIn(WireRequest):
     # Perdure's own, beyond the wire; `false` and an empty list remove them.
     auto_recall: bool | JsonObject | None = None
     auto_capture: bool | JsonObject | None = None
+    facts: bool | JsonObject | None = None
     bypass_session_patterns: Items[str] | None = None
     secrets: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
     tool_exec_environment_variables: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
@@ -340,6 +342,8 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
     window = body.context_window_limit or (config and config.context_window)
     if window:
         settings["context_window_tokens"] = window
+    if body.facts is not None:
+        settings[FACT_SETTINGS] = body.facts
     for name, value in body.non_null(*AUTOMATIC_SETTINGS).items():
         settings[name] = value if value or isinstance(value, dict) else None  # a disabled one is not stored
     rules = body.base_rules if isinstance(body, AgentIn) and body.tool_rules is None else body.tool_rules
@@ -426,7 +430,7 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
         "per_file_view_window_char_limit": files.view_chars,
         "hidden": True if agent.hidden else wire_fields.get("hidden"),
         # Only where they are set: Letta's clients don't expect them.
-        **{name: agent.settings[name] for name in AUTOMATIC_SETTINGS if name in agent.settings},
+        **{name: agent.settings[name] for name in (*AUTOMATIC_SETTINGS, FACT_SETTINGS) if name in agent.settings},
     }
 
 

@@ -19,6 +19,8 @@ from perdure.core.ids import (
     ArchiveId,
     BlockId,
     ConversationId,
+    EntityId,
+    FactId,
     FileId,
     FolderId,
     IdentityId,
@@ -81,6 +83,8 @@ AgentIdIn = Annotated[AgentId, IdFormat("agent")]
 ArchiveIdIn = Annotated[ArchiveId, IdFormat("archive")]
 BlockIdIn = Annotated[BlockId, IdFormat("block")]
 ConversationIdIn = Annotated[ConversationId, IdFormat("conversation")]
+EntityIdIn = Annotated[EntityId, IdFormat("entity")]
+FactIdIn = Annotated[FactId, IdFormat("fact")]
 FileIdIn = Annotated[FileId, IdFormat("file")]
 FolderIdIn = Annotated[FolderId, IdFormat("folder")]
 IdentityIdIn = Annotated[IdentityId, IdFormat("identity")]

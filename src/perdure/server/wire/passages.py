@@ -26,7 +26,7 @@ def _utc(moment: datetime) -> datetime:
         raise ValueError("in UTC this is before the year 1 or after 9999") from None
 
 
-_Moment = Annotated[datetime, AfterValidator(_utc)]
+Moment = Annotated[datetime, AfterValidator(_utc)]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -36,7 +36,7 @@ class PassageChangesIn(WireRequest):
     text: Filled | None = None
     tags: Tags | None = None
     metadata: JsonObject | None = None
-    created_at: _Moment | None = None
+    created_at: Moment | None = None
 
     @property
     def changes(self) -> PassageChanges:

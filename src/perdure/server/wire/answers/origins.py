@@ -41,3 +41,14 @@ class AnswerOriginShape(TypedDict):
     messages: list[Object]
     tail: str
     problem: str | None
+
+
+class FactOriginShape(TypedDict):
+    type: Literal["fact"]
+    id: str
+    text: str
+    subject: str
+    relation: str
+    object: str
+    versions: list[Object]
+    sources: list[Object]

@@ -1,0 +1,175 @@
+"""What agents know as facts: list, search, add, correct and forget. These routes are not part of Letta's API."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Path as PathParam
+
+from perdure.core.facts.values import FactState
+from perdure.library.checks import NUMBER_MAX
+from perdure.library.origins import origin_shape
+from perdure.library.paging import Page
+from perdure.library.services.facts.facts import FactConditions
+from perdure.search.hits import HITS_MAX
+from perdure.search.query.times import parse_time
+from perdure.server.http import Library, json_answer, pages
+from perdure.server.wire.answers.facts import (
+    FactChangesIn,
+    FactIn,
+    FactSettingsIn,
+    RuleIn,
+    entity_shape,
+    fact_settings_shape,
+    fact_shape,
+    rule_shape,
+)
+from perdure.server.wire.fields import AgentIdIn, Date, EntityIdIn, FactIdIn, Filled, Tags
+
+router = APIRouter(tags=["facts"])
+
+OfAgent = Annotated[AgentIdIn, Query(description="Whose facts.")]
+
+
+def conditions(
+    entity: Annotated[str | None, Query(description="The name or id of an entity that is subject or object.")] = None,
+    relation: Annotated[Tags | None, Query(description="Such as LIVES_IN; several: any of them.")] = None,
+    fact_type: Annotated[Tags | None, Query(description="Of the graph's fact types.")] = None,
+    at: Annotated[Date | None, Query(description="True at this time.")] = None,
+    since: Annotated[Date | None, Query(description="True then or later.")] = None,
+    until: Annotated[Date | None, Query(description="True then or before; a date is the whole day.")] = None,
+    as_of: Annotated[Date | None, Query(description="Believed then; a date is its end.")] = None,
+    min_rating: Annotated[float, Query(ge=0, le=1)] = 0,
+    state: Annotated[FactState, Query()] = "active",
+) -> FactConditions:
+    """The conditions of a list or search. Dates without an offset are in UTC."""
+    return FactConditions(
+        entity=entity,
+        relations=relation or (),
+        types=fact_type or (),
+        at=parse_time(at),
+        since=parse_time(since),
+        until=parse_time(until, end=True),
+        as_of=parse_time(as_of, end=True),
+        min_rating=min_rating,
+        states=(state,),
+    )
+
+
+Conditions = Annotated[FactConditions, Depends(conditions)]
+
+
+@router.get("/v1/facts")
+async def list_facts(
+    agent_id: OfAgent,
+    where: Conditions,
+    library: Library,
+    page: Annotated[Page, pages("fact", limit=50, order="desc")],
+) -> Response:
+    """List what an agent knows, newest first by default."""
+    return json_answer([fact_shape(hit) for hit in await library.services.facts.page(agent_id, page, conditions=where)])
+
+
+@router.get("/v1/facts/search")
+async def search_facts(
+    agent_id: OfAgent,
+    query: Annotated[Filled, Query(description="What to look for.")],
+    where: Conditions,
+    library: Library,
+    limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 10,
+) -> Response:
+    """Search facts by words, vectors and how near their entities are, best first."""
+    hits = await library.services.facts.search(agent_id, query, limit=limit, conditions=where)
+    return json_answer([fact_shape(hit, with_score=True) for hit in hits])
+
+
+@router.post("/v1/facts")
+async def create_fact(body: FactIn, library: Library) -> Response:
+    """Add a fact that a person states."""
+    hit = await library.services.facts.add(
+        body.agent_id, body.text, subject=body.subject, relation=body.relation, object_=body.object, **body.values
+    )
+    return json_answer(fact_shape(hit))
+
+
+@router.get("/v1/facts/rules")
+async def list_rules(agent_id: OfAgent, library: Library) -> Response:
+    """List what must not be remembered."""
+    return json_answer([rule_shape(rule) for rule in await library.services.facts.list_rules(agent_id)])
+
+
+@router.post("/v1/facts/rules")
+async def create_rule(body: RuleIn, library: Library) -> Response:
+    """Never remember facts with these words, or of this relation."""
+    rule = await library.services.facts.add_rule(body.agent_id, text=body.text, relation=body.relation)
+    return json_answer(rule_shape(rule))
+
+
+@router.delete("/v1/facts/rules/{number}", status_code=204)
+async def delete_rule(
+    number: Annotated[int, PathParam(ge=1, le=NUMBER_MAX)], agent_id: OfAgent, library: Library
+) -> Response:
+    """Lift a rule."""
+    await library.services.facts.delete_rule(agent_id, number)
+    return Response(status_code=204)
+
+
+@router.get("/v1/facts/settings")
+async def get_settings(agent_id: OfAgent, library: Library) -> Response:
+    """Get the settings of an agent's graph, and how much it holds."""
+    graph = await library.services.facts.find_graph(agent_id)
+    return json_answer(fact_settings_shape(graph, await library.services.facts.counts(agent_id)))
+
+
+@router.patch("/v1/facts/settings")
+async def update_settings(body: FactSettingsIn, library: Library) -> Response:
+    """Change settings of an agent's graph; `paused` stops extraction."""
+    changes = {name: value for name, value in body.non_null().items() if name != "agent_id"}
+    graph = await library.services.facts.update_settings(body.agent_id, changes)
+    return json_answer(fact_settings_shape(graph, await library.services.facts.counts(body.agent_id)))
+
+
+@router.get("/v1/facts/{fact_id}")
+async def get_fact(fact_id: FactIdIn, library: Library) -> Response:
+    """Get a fact, as its newest version says."""
+    return json_answer(fact_shape(await library.services.facts.get(fact_id)))
+
+
+@router.patch("/v1/facts/{fact_id}")
+async def update_fact(fact_id: FactIdIn, body: FactChangesIn, library: Library) -> Response:
+    """Correct a fact, as a new version."""
+    return json_answer(fact_shape(await library.services.facts.update(fact_id, body.changes)))
+
+
+@router.delete("/v1/facts/{fact_id}", status_code=204)
+async def delete_fact(fact_id: FactIdIn, library: Library) -> Response:
+    """Stop believing a fact; its versions stay, and `restore` brings it back."""
+    await library.services.facts.delete([fact_id])
+    return Response(status_code=204)
+
+
+@router.post("/v1/facts/{fact_id}/restore")
+async def restore_fact(fact_id: FactIdIn, library: Library) -> Response:
+    """Believe a deleted fact again."""
+    return json_answer(fact_shape(await library.services.facts.restore(fact_id)))
+
+
+@router.get("/v1/facts/{fact_id}/history")
+async def get_history(fact_id: FactIdIn, library: Library) -> Response:
+    """List all versions of a fact with authors and reasons, and the messages and texts that it comes from."""
+    return json_answer(origin_shape(await library.services.why.find_origin(fact_id)))
+
+
+@router.get("/v1/entities")
+async def list_entities(
+    agent_id: OfAgent, library: Library, page: Annotated[Page, pages("entity", limit=50, order="asc")]
+) -> Response:
+    """List the people, places and things that an agent's facts are about, oldest first by default."""
+    return json_answer([entity_shape(one) for one in await library.services.facts.entities(agent_id, page)])
+
+
+@router.get("/v1/entities/{entity_id}")
+async def get_entity(entity_id: EntityIdIn, library: Library) -> Response:
+    """Get an entity."""
+    return json_answer(entity_shape(await library.services.facts.get_entity(entity_id)))

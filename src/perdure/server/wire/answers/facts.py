@@ -1,0 +1,178 @@
+"""Facts, entities and rules: what clients send, and the shapes of answers. No part of Letta's API."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import datetime
+from typing import Annotated, Any, cast
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from perdure.core.facts.values import Entity, FactRule, FactState, Graph, GraphCounts
+from perdure.domain.facts.graphs import FACT_MAX_CHARS, FactFields
+from perdure.domain.facts.settings import GraphSettings, load_graph_settings
+from perdure.library.services.facts.facts import NAME_MAX_CHARS, NewFactFields
+from perdure.search.hits import FactHit
+from perdure.server.wire import fields as ids
+from perdure.server.wire.answers.messages import Object
+from perdure.server.wire.base import WireRequest, stamp
+from perdure.server.wire.fields import FILLED, AgentIdIn, JsonObject, keywords
+from perdure.server.wire.passages import Moment
+
+_Text = Annotated[str, keywords(pattern=FILLED, maxLength=FACT_MAX_CHARS)]
+_Name = Annotated[str, keywords(maxLength=NAME_MAX_CHARS)]
+_Relation = Annotated[str, keywords(pattern="^[A-Z][A-Z0-9_]{1,59}$")]
+_Rating = Annotated[float, Field(ge=0, le=1)]
+
+
+class FactIn(WireRequest):
+    """A fact to add, in a sentence. Without a subject it is about the user, without `valid_at` it is true from now on.
+    Times without a zone are in UTC."""
+
+    agent_id: AgentIdIn
+    text: _Text
+    subject: _Name = ""
+    relation: _Relation = "REMEMBERS"
+    object: _Name = ""
+    valid_at: Moment | None = None
+    invalid_at: Moment | None = None
+    rating: _Rating = 0.8
+
+    @property
+    def values(self) -> NewFactFields:
+        """The fields that are set, by their names in the library."""
+        return cast(NewFactFields, self.model_dump(include={"valid_at", "invalid_at", "rating"}, exclude_unset=True))
+
+
+class FactChangesIn(WireRequest):
+    """Changes of a fact. A missing field stays; null takes a time away. `state` "active" accepts a proposal."""
+
+    text: _Text | None = None
+    relation: _Relation | None = None
+    valid_at: Moment | None = None
+    invalid_at: Moment | None = None
+    rating: _Rating | None = None
+    state: FactState | None = None
+
+    @property
+    def changes(self) -> FactFields:
+        """The changed fields, by their names in the library."""
+        times = {name: getattr(self, name) for name in ("valid_at", "invalid_at") if name in self.model_fields_set}
+        return cast(FactFields, self.non_null("text", "relation", "rating", "state") | times)
+
+
+class RuleIn(WireRequest):
+    """What must not be remembered: facts whose text holds these words, or of this relation; one of both is needed."""
+
+    agent_id: AgentIdIn
+    text: Annotated[str, keywords(maxLength=FACT_MAX_CHARS)] = ""
+    relation: _Relation | None = None
+
+
+class FactSettingsIn(WireRequest):
+    """Changes of a graph's settings. A field that is missing or null stays."""
+
+    agent_id: AgentIdIn
+    paused: bool | None = None
+    entity_types: JsonObject | None = None
+    fact_types: dict[str, str] | None = None
+    prompt: str | None = None
+    reflect: bool | None = None
+    slots: dict[str, list[str]] | None = None
+    strict_slots: bool | None = None
+
+
+class FactShape(TypedDict):
+    id: Annotated[str, ids.IdFormat("fact")]
+    text: str
+    subject: str
+    subject_id: str
+    relation: str
+    object: str
+    object_id: str
+    type: str | None
+    rating: float
+    valid_at: ids.Time | None
+    invalid_at: ids.Time | None
+    created_at: ids.Time
+    expired_at: ids.Time | None
+    state: FactState
+    change: str
+    trust: str
+    scope: Object
+
+
+class FoundFactShape(FactShape):
+    """A fact of a search; the scores of one search can be compared."""
+
+    score: float
+
+
+class EntityShape(TypedDict):
+    id: Annotated[str, ids.IdFormat("entity")]
+    name: str
+    type: str
+    summary: str
+    aliases: list[str]
+    attributes: Object
+    fact_count: int
+    created_at: ids.Time
+    updated_at: ids.Time
+
+
+class RuleShape(TypedDict):
+    number: int
+    text: str
+    relation: str | None
+    created_at: ids.Time
+
+
+class FactSettingsShape(TypedDict):
+    """The settings of a graph and what it holds. `graph_id` is null as long as an agent has no graph."""
+
+    graph_id: str | None
+    settings: Object
+    facts: int
+    entities: int
+    episodes: int
+    waiting: int
+    dropped: dict[str, int]
+
+
+def fact_shape(hit: FactHit, *, with_score: bool = False) -> dict[str, Any]:
+    """A fact with its entities."""
+    fact = hit.fact
+    shape = {name: getattr(fact, name) for name in FactShape.__annotations__ if hasattr(fact, name)} | {
+        "subject": hit.subject.name,
+        "subject_id": hit.subject.id,
+        "object": hit.object.name,
+        "object_id": hit.object.id,
+        "scope": dict(fact.scope),
+    }
+    shape |= {name: stamp(value) for name, value in shape.items() if isinstance(value, datetime)}
+    return shape | ({"score": hit.score} if with_score else {})
+
+
+def entity_shape(entity: Entity) -> dict[str, Any]:
+    """An entity."""
+    shape = {name: getattr(entity, name) for name in EntityShape.__annotations__}
+    times = {name: stamp(shape[name]) for name in ("created_at", "updated_at")}
+    return shape | {"aliases": list(entity.aliases), "attributes": dict(entity.attributes)} | times
+
+
+def rule_shape(rule: FactRule) -> dict[str, Any]:
+    """What must not be remembered."""
+    return {"number": rule.seq, "text": rule.text, "relation": rule.relation, "created_at": stamp(rule.created_at)}
+
+
+def fact_settings_shape(graph: Graph | None, counts: GraphCounts) -> dict[str, Any]:
+    """The settings of a graph, with defaults, and its counts."""
+    settings = load_graph_settings({} if graph is None else graph.settings)
+    names = ("facts", "entities", "episodes", "waiting")
+    return {
+        "graph_id": None if graph is None else graph.id,
+        "settings": {one.name: getattr(settings, one.name) for one in fields(GraphSettings)},
+        **{name: getattr(counts, name) for name in names},
+        "dropped": dict(counts.dropped),
+    }

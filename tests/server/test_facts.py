@@ -1,0 +1,88 @@
+"""Facts over HTTP: listed, searched, added, corrected, forgotten; rules and settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.server.routed import Routed, new_agent, routed
+
+
+async def add(server: Routed, agent_id: str, text: str, **fields: Any) -> dict[str, Any]:
+    """The answer to a new fact."""
+    answer: dict[str, Any] = await server.post("/v1/facts", {"agent_id": agent_id, "text": text, **fields})
+    return answer
+
+
+async def test_a_fact_is_corrected_forgotten_and_restored() -> None:
+    """Its history has each version with author and reason, and so has `why`."""
+    async with routed() as server:
+        agent_id = (await new_agent(server))["id"]
+        fact = await add(server, agent_id, "Ada lives in Turin.", subject="Ada", relation="LIVES_IN", object="Turin")
+        path = f"/v1/facts/{fact['id']}"
+        edited = await server.patch(path, {"text": "Ada lives in Milan.", "valid_at": "2026-05-03"})
+        ended = await server.patch(path, {"invalid_at": "2026-08-01T00:00:00Z"})
+        await server.http.delete(path)
+        gone = await server.get("/v1/facts", agent_id=agent_id)
+        restored = await server.post(f"{path}/restore", {})
+        history = await server.get(f"{path}/history")
+
+        assert (edited["text"], edited["valid_at"]) == ("Ada lives in Milan.", "2026-05-03T00:00:00.000000Z")
+        assert (ended["valid_at"], ended["invalid_at"]) == (edited["valid_at"], "2026-08-01T00:00:00.000000Z")
+        assert (gone, restored["expired_at"]) == ([], None)
+        assert await server.get(path) == restored
+        assert (await server.patch(path, {"invalid_at": None}))["invalid_at"] is None
+        assert [(one["change"], one["author"]) for one in history["versions"]] == [
+            ("add", "person"),
+            ("edit", "person"),
+            ("edit", "person"),
+            ("restore", "person"),
+        ]
+        assert [one["text"] for one in history["sources"]] == ["Ada lives in Turin."]
+        assert await server.get("/v1/why", of=fact["id"][:13]) == await server.get(f"{path}/history")
+        other = await new_agent(server, "ben")
+        assert (await server.refused("GET", "/v1/why", of=fact["id"], agent_id=other["id"]))[0] == 404
+
+
+async def test_lists_have_pages_and_conditions() -> None:
+    """By entity, time and relation; a search has scores; entities are listed with their facts."""
+    async with routed() as server:
+        agent_id = (await new_agent(server))["id"]
+        assert await server.get("/v1/facts", agent_id=agent_id) == []
+        for year in (2019, 2020, 2021):
+            since, until = f"{year}-01-01T00:00:00Z", f"{year + 1}-01-01T00:00:00Z"
+            text = f"Ada played chess in {year}."
+            await add(server, agent_id, text, subject="Ada", relation="PLAYED", valid_at=since, invalid_at=until)
+        newest = await server.get("/v1/facts", agent_id=agent_id, limit=2)
+        rest = await server.get("/v1/facts", agent_id=agent_id, limit=2, after=newest[1]["id"])
+        at = await server.get("/v1/facts", agent_id=agent_id, at="2020-06-01", entity="Ada", relation="PLAYED")
+        found = await server.get("/v1/facts/search", agent_id=agent_id, query="chess 2021", limit=1)
+        entities = await server.get("/v1/entities", agent_id=agent_id, order="desc", limit=1)
+
+        assert [one["text"][-5:-1] for one in (*newest, *rest)] == ["2021", "2020", "2019"]
+        assert [one["text"] for one in at] == ["Ada played chess in 2020."]
+        assert found[0]["text"] == "Ada played chess in 2021." and found[0]["score"] > 0
+        assert await server.get("/v1/facts", agent_id=agent_id, as_of="2019-01-01") == []
+        assert [(one["name"], one["fact_count"]) for one in entities] == [("Memory", 3)]
+        assert await server.get(f"/v1/entities/{entities[0]['id']}") == entities[0]
+        assert (await server.refused("GET", "/v1/facts", agent_id=agent_id, entity="Eve"))[0] == 404
+        assert (await server.refused("GET", "/v1/facts", agent_id=agent_id, at="soon"))[0] == 422
+
+
+async def test_rules_and_settings() -> None:
+    """Of the agent's graph; the agent's own setting is a field of the agent."""
+    async with routed() as server:
+        agent_id = (await new_agent(server))["id"]
+        assert (await server.get("/v1/facts/settings", agent_id=agent_id))["graph_id"] is None
+        rule = await server.post("/v1/facts/rules", {"agent_id": agent_id, "text": "salary"})
+        assert await server.get("/v1/facts/rules", agent_id=agent_id) == [rule]
+        lifted = await server.http.delete(f"/v1/facts/rules/{rule['number']}", params={"agent_id": agent_id})
+        assert (lifted.status_code, await server.get("/v1/facts/rules", agent_id=agent_id)) == (204, [])
+        paused = await server.patch("/v1/facts/settings", {"agent_id": agent_id, "paused": True})
+        assert (paused["settings"]["paused"], paused["facts"]) == (True, 0)
+        wrong = {"agent_id": agent_id, "fact_types": {"EMPLOYMENT": "Person"}}
+        assert (await server.refused("PATCH", "/v1/facts/settings", wrong))[0] == 422
+
+        for facts in (False, {"capture": "ask"}):
+            assert (await server.patch(f"/v1/agents/{agent_id}", {"facts": facts}))["facts"] == facts
+        status, detail = await server.refused("PATCH", f"/v1/agents/{agent_id}", {"facts": {"capture": "maybe"}})
+        assert (status, "facts.capture is 'maybe'" in detail) == (422, True)
