@@ -8,7 +8,7 @@ import re
 import httpx
 
 _LEAKS = {
-    "an actor": r"actor|org-0000|user-0000",
+    "an actor": r"(?<!extr)actor|org-0000|user-0000",
     "SQL": r"\b(SELECT .+ FROM|INSERT INTO|UPDATE \w+ SET|DELETE FROM|constraint failed|sqlite3?|psycopg)\b",
     "Python": r"<[\w.]+ (object )?at 0x|<(class|function) |Traceback|\b[A-Za-z]+Error\(|\b(set|datetime)\(",
     "a value of Python": r"(?<![\w.'\"`/-])(None|True|False|nan|inf)(?![\w.'\"`/-])|(?<![\w/])b'(?=\w)",
