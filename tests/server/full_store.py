@@ -60,7 +60,8 @@ class FullStore:
         if "/attach/" in operation.path or "/detach/" in operation.path:  # others are asked for afterwards
             paths |= {"folder_id": self.folders[-1], "archive_id": self.archives[-1]}
         path = operation.path.format_map(paths)
-        return f"{path}?agent_id={self.paths['agent_id']}" if path == "/v1/conversations/" else path
+        of_agent = path == "/v1/conversations/" or operation.path.startswith(("/v1/facts", "/v1/entities"))
+        return f"{path}?agent_id={self.paths['agent_id']}" if of_agent else path
 
     def largest(self, document: Mapping[str, Any], size: int, items: int = 20_000) -> Largest:
         """What makes bodies that this store takes."""
@@ -119,6 +120,10 @@ class FullStore:
                     *("max_reasoning_tokens", "max_files_open", "per_file_view_window_char_limit", "conversation_ids"),
                 )
             ),
+            **dict.fromkeys(("facts", "valid_at", "invalid_at", "entity_types", "fact_types", "slots")),
+            **dict.fromkeys(("FactIn.agent_id", "RuleIn.agent_id", "FactSettingsIn.agent_id"), self.paths["agent_id"]),
+            **dict.fromkeys(("FactIn.text", "FactChangesIn.text", "RuleIn.text"), Text(2_000)),
+            **{"subject": "Ada", "object": "Turin", "relation": "LIVES_IN", "prompt": Text(10_000)},
             "model": self.model,
             "CompletionRequest.model": self.paths["agent_id"],
             "block_ids[]": lambda number: self.blocks[number % len(self.blocks)],
@@ -295,6 +300,8 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
         for number in range(500)
     ]
     await ports.store.write(register_server, server, ToolListing(definitions=definitions), ids=ports.ids, at=now)
+    fact = await full.facts.add("Ada lives in Turin.", subject="Ada", object="Turin")
+    rule = await full.facts.add_rule("salary")
     return FullStore(
         model=model,
         limits=limits,
@@ -317,6 +324,9 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
             "tool_name": tool_names[1],
             "identity_id": identity_id,
             "provider_id": provider.id,
+            "fact_id": fact.fact.id,
+            "entity_id": fact.subject.id,
+            "number": str(rule.seq),
             "sandbox_config_id": config.id,
             "env_var_id": variable.id,
             "mcp_server_id": server.id,

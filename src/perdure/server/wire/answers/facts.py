@@ -76,10 +76,10 @@ class FactSettingsIn(WireRequest):
     agent_id: AgentIdIn
     paused: bool | None = None
     entity_types: JsonObject | None = None
-    fact_types: dict[str, str] | None = None
+    fact_types: ids.ItemsByName[str] | None = None
     prompt: str | None = None
     reflect: bool | None = None
-    slots: dict[str, list[str]] | None = None
+    slots: ids.ItemsByName[ids.Items[str]] | None = None
     strict_slots: bool | None = None
 
 
