@@ -52,7 +52,7 @@ async def test_a_model_and_its_answers_make_the_facts_of_a_dialogue(dialogue: Ma
             assert await answer(agent, question) == question["objects"], question
 
 
-@pytest.mark.parametrize("dialogue", [one for one in DIALOGUES if "patterns" in one.values[0]["expect"]])  # type: ignore[index,call-overload]
+@pytest.mark.parametrize("dialogue", [one for one in DIALOGUES if "patterns" in one.values[0]["expect"]])  # type: ignore[index]
 async def test_the_built_in_patterns_make_the_facts_of_a_dialogue(dialogue: Mapping[str, Any]) -> None:
     async with await open_library(dialogue, "patterns") as perdure:
         agent = await hold(perdure, dialogue)

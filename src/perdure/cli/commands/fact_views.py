@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.text import Text
 
-from perdure.cli.commands.facts import owner_of
+from perdure.cli.commands.facts import named_facts, owner_of, short_id
 from perdure.cli.views.facts import SHORT_CHARS, fact_shape, facts_view
 from perdure.cli.views.fold import plural, visible
 from perdure.cli.views.json import fields
@@ -12,6 +14,7 @@ from perdure.cli.views.table import new_table
 from perdure.cli.views.view import View
 from perdure.cli.views.why import day
 from perdure.cli.work import confirm
+from perdure.core.errors import InvalidInput
 from perdure.domain.facts.forgetting import TidyItem
 from perdure.search.query.times import parse_time
 
@@ -70,7 +73,20 @@ async def tidy(view: View, *, agent: str | None, dry_run: bool, yes: bool) -> No
             view.hint(f"`perdure fact restore --last {owner.name}` brings all of them back.")
 
 
-async def restore_last(view: View, *, agent: str | None) -> None:
+async def restore(view: View, *, facts: Sequence[str] | None, last: bool) -> None:
+    """Bring forgotten facts back, or all that the latest `tidy` let fade."""
+    if last:
+        await _restore_last(view, agent=facts[0] if facts else None)
+        return
+    if not facts:
+        raise InvalidInput("name the facts: perdure fact restore ID; or give --last for what `tidy` let fade")
+    async with named_facts(view, *facts) as (perdure, fact_ids):
+        hits = [await perdure.services.facts.restore(fact_id) for fact_id in fact_ids]
+        view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
+        view.hint(f"`perdure fact history {short_id(fact_ids[0])}` shows what happened to it.")
+
+
+async def _restore_last(view: View, *, agent: str | None) -> None:
     """Bring back what the latest `tidy` let fade."""
     async with owner_of(view, agent) as owner:
         hits = await owner.facts.restore_last()

@@ -82,17 +82,17 @@ async def search_facts(
 
 async def show_fact(view: View, *, fact: str) -> None:
     """Print a fact."""
-    async with _facts(view, fact) as (perdure, [fact_id]):
+    async with named_facts(view, fact) as (perdure, [fact_id]):
         hit = await perdure.services.facts.get(fact_id)
         view.show(fact_shape(hit), *fact_view(hit))
-        view.hint(f"`perdure fact edit {_short(fact_id)} TEXT` corrects it, `history` shows where it comes from.")
+        view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `history` shows where it comes from.")
 
 
 async def history(view: View, *, fact: str) -> None:
     """Print the versions of a fact and its sources."""
-    async with _facts(view, fact) as (perdure, [fact_id]):
+    async with named_facts(view, fact) as (perdure, [fact_id]):
         show_origin(view, await perdure.services.why.find_origin(fact_id))
-        view.hint(f"`perdure fact edit {_short(fact_id)} TEXT` corrects it, `forget` has it believed no longer.")
+        view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `forget` has it believed no longer.")
 
 
 async def add(
@@ -111,7 +111,7 @@ async def add(
         times = {name: parse_time(value) for name, value in (("valid_at", since), ("invalid_at", until)) if value}
         hit = await owner.facts.add(text, subject=subject, relation=relation, object=object_, **times)
         view.show(fact_shape(hit), *fact_view(hit))
-        view.hint(f"The agent finds it: `{chat_command(owner)}`. `perdure fact forget {_short(hit.fact.id)}` undoes.")
+        view.hint(f"The agent finds it: `{chat_command(owner)}`. `perdure fact forget {short_id(hit.fact.id)}` undoes.")
 
 
 async def edit(
@@ -129,15 +129,15 @@ async def edit(
         changes["rating"] = rating
     if not changes:
         raise InvalidInput("nothing changes: give the new text, --since, --until or --rating")
-    async with _facts(view, fact) as (perdure, [fact_id]):
+    async with named_facts(view, fact) as (perdure, [fact_id]):
         hit = await perdure.services.facts.update(fact_id, changes)
         view.show(fact_shape(hit), *fact_view(hit))
-        view.hint(f"`perdure fact history {_short(fact_id)}` shows the version before.")
+        view.hint(f"`perdure fact history {short_id(fact_id)}` shows the version before.")
 
 
 async def forget(view: View, *, facts: Sequence[str], yes: bool) -> None:
     """Forget facts after a question."""
-    async with _facts(view, *facts) as (perdure, fact_ids):
+    async with named_facts(view, *facts) as (perdure, fact_ids):
         hits = [await perdure.services.facts.get(fact_id) for fact_id in fact_ids]
         what = plural(len(hits), "fact")
         confirm(
@@ -148,28 +148,13 @@ async def forget(view: View, *, facts: Sequence[str], yes: bool) -> None:
         )
         gone = await perdure.services.facts.delete(fact_ids)
         view.show({"forgotten": [fact.id for fact in gone]}, *(Text(f"Forgotten: {visible(f.text)}") for f in gone))
-        command = " ".join(("perdure fact restore", *map(_short, fact_ids)))
+        command = " ".join(("perdure fact restore", *map(short_id, fact_ids)))
         view.hint(f"`{command}` brings {'it' if len(hits) == 1 else 'them'} back.")
-
-
-async def restore(view: View, *, facts: Sequence[str] | None, last: bool) -> None:
-    """Bring forgotten facts back, or all that the latest `tidy` let fade."""
-    if last:
-        from perdure.cli.commands.fact_views import restore_last
-
-        await restore_last(view, agent=facts[0] if facts else None)
-        return
-    if not facts:
-        raise InvalidInput("name the facts: perdure fact restore ID; or give --last for what `tidy` let fade")
-    async with _facts(view, *facts) as (perdure, fact_ids):
-        hits = [await perdure.services.facts.restore(fact_id) for fact_id in fact_ids]
-        view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
-        view.hint(f"`perdure fact history {_short(fact_ids[0])}` shows what happened to it.")
 
 
 async def accept(view: View, *, facts: Sequence[str]) -> None:
     """Accept proposed facts."""
-    async with _facts(view, *facts) as (perdure, fact_ids):
+    async with named_facts(view, *facts) as (perdure, fact_ids):
         hits = [await perdure.services.facts.update(fact_id, {"state": "active"}) for fact_id in fact_ids]
         view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
         view.hint("`perdure fact list --state proposed` shows what else waits.")
@@ -266,12 +251,12 @@ async def owner_of(view: View, name: str | None) -> AsyncIterator[AsyncAgent]:
 
 
 @asynccontextmanager
-async def _facts(view: View, *starts: str) -> AsyncIterator[tuple[AsyncPerdure, Sequence[FactId]]]:
+async def named_facts(view: View, *starts: str) -> AsyncIterator[tuple[AsyncPerdure, Sequence[FactId]]]:
     """The open store, and the facts whose ids begin so."""
     async with open_store(view, empty=none_yet("fact", starts[0])) as perdure:
         yield perdure, [FactId(await perdure.services.why.find_id(start, "fact")) for start in starts]
 
 
-def _short(fact_id: FactId) -> str:
+def short_id(fact_id: FactId) -> str:
     """The beginning of an id, as lists show it."""
     return fact_id[:SHORT_CHARS]

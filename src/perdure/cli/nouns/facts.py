@@ -108,7 +108,7 @@ def forget(facts: FactNames, yes: Yes = False, as_json: AsJson = False) -> None:
     """Forget facts; `perdure fact restore` brings each back."""
 
 
-@command(fact, "facts.restore")
+@command(fact, "fact_views.restore")
 def restore(
     facts: Annotated[
         list[str] | None,
