@@ -106,7 +106,7 @@ async def test_a_packed_answer_is_unpacked_no_further() -> None:
 
 
 def test_a_line_in_many_pieces_is_put_together_once() -> None:
-    """Twice as many pieces cost twice the time, not four times."""
+    """Sixteen times as many pieces cost about as many times the time, not 256 times."""
 
     def seconds(pieces: int) -> float:
         decoder = SseDecoder()
@@ -117,7 +117,7 @@ def test_a_line_in_many_pieces_is_put_together_once() -> None:
         return time.thread_time() - began
 
     seconds(1_000)
-    assert seconds(16_000) < 40 * max(seconds(1_000), 0.001)
+    assert seconds(16_000) < 100 * max(seconds(1_000), 0.001)
 
 
 def test_tool_calls_that_are_none_are_refused() -> None:

@@ -297,7 +297,7 @@ async def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -
 
 async def test_a_full_disk_is_usable_again_once_something_is_deleted(tmp_path: Path) -> None:
     """Deleting an agent needs no more room than there is, and makes some."""
-    store = open_store(tmp_path / "perdure.db", max_pages=200)
+    store = open_store(tmp_path / "perdure.db", max_pages=300)
     big, small = await store.write(units.add_agent, "big"), await store.write(units.add_agent, "small")
     with pytest.raises(StoreFull):
         for _ in range(1000):

@@ -190,7 +190,7 @@ def load_text_batch(tx: Tx, graph: Graph, agent_id: AgentId | None) -> LoadedBat
     if not waiting:
         return None
     turns = [_given_turn(tx, episode, number) for number, episode in enumerate(waiting, 1)]
-    batch = _with_known(tx, graph, Batch(turns=turns), turns[0].speaker, scope=_ids_of(waiting[0]))
+    batch = _with_known(tx, graph, Batch(turns=turns), turns[0].speaker, scope=scope_of(waiting[0]))
     return LoadedBatch(batch=batch, graph=graph, settings=settings, agent=agent, episodes=waiting)
 
 
@@ -351,10 +351,10 @@ def _turn_of_passage(passage: Passage, number: int, user: str, agent_name: str) 
 def _together(waiting: Sequence[Episode], episode: Episode) -> bool:
     """Return whether a text may be in one batch with those that wait before it."""
     size = sum(len(one.text or "") for one in (*waiting, episode))
-    return _ids_of(episode) == _ids_of(waiting[0]) and size <= BATCH_CHARS
+    return scope_of(episode) == scope_of(waiting[0]) and size <= BATCH_CHARS
 
 
-def _ids_of(episode: Episode) -> tuple[tuple[str, str], ...]:
+def scope_of(episode: Episode) -> tuple[tuple[str, str], ...]:
     """Return whose facts an episode's are: the part of its scope that names a user, an agent and a run."""
     return tuple((name, episode.scope[name]) for name in SCOPE_IDS if name in episode.scope)
 

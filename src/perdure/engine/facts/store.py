@@ -9,7 +9,7 @@ from typing import Any
 from perdure.core.facts.extraction import Extraction
 from perdure.core.facts.values import FACT_STATES, TRUSTED, Episode, Fact, FactFilter, Graph
 from perdure.core.ids import Ids
-from perdure.domain.facts.batches import LoadedBatch, episodes_of
+from perdure.domain.facts.batches import LoadedBatch, episodes_of, scope_of
 from perdure.domain.facts.graphs import NewFact, add_facts, change_fact, delete_facts, graph_of_agent, store_entities
 from perdure.engine.facts.plan import Plan, PlannedFact
 from perdure.storage.tx import Tx
@@ -140,7 +140,10 @@ def _store_fact(
         if known.invalid_at is None or known.invalid_at > end:
             ends = {"invalid_at": max(end, known.valid_at or end)}
             change_fact(tx, graph, known, {**ends}, change="supersede", origin=origin, at=at)  # type: ignore[typeddict-item]
-    if planned.decision == "ADD" and (same := _find_same(tx, graph, planned, entities)) is not None:
+    if (
+        planned.decision == "ADD"
+        and (same := _find_same(tx, graph, planned, entities, scope_of(supports[0]))) is not None
+    ):
         tx.facts.add_sources(graph.id, [(same.first_seq, episode.seq) for episode in supports])
         return None
     new = NewFact(
@@ -159,10 +162,13 @@ def _store_fact(
     return add_facts(tx, graph, [new], origin=origin, ids=ids, at=at, episodes=[supports])[0]
 
 
-def _find_same(tx: Tx, graph: Graph, planned: PlannedFact, entities: Sequence[int]) -> Fact | None:
-    """Return the believed fact that says the same of the same time: one may have come since the batch was read."""
+def _find_same(
+    tx: Tx, graph: Graph, planned: PlannedFact, entities: Sequence[int], scope: tuple[tuple[str, str], ...]
+) -> Fact | None:
+    """Return the believed fact of a scope that says the same of the same time: one may have come since the batch was
+    read."""
     subject, object_ = entities[planned.subject], entities[planned.object]
-    where = FactFilter(entities=(subject,), relations=(planned.relation,), states=FACT_STATES)
+    where = FactFilter(entities=(subject,), relations=(planned.relation,), states=FACT_STATES, scope=scope)
     for fact in tx.facts.page(graph.id, where=where, newest_first=True, limit=SAME_MAX):
         if (fact.subject, fact.object, fact.trust) == (subject, object_, planned.trust) and (
             planned.invalid_at in (None, fact.invalid_at)
