@@ -8,6 +8,7 @@ Each time is the median of five requests of the application itself, of all threa
 from __future__ import annotations
 
 import asyncio
+import re
 import statistics
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from typing import Literal
 import httpx
 
 from perdure import AsyncAgent, AsyncPerdure
+from perdure.core.ids import PREFIXES
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
@@ -106,7 +108,7 @@ async def _page_ms(client: httpx.AsyncClient, path: str) -> float:
 
 def _name(path: str) -> str:
     """The path, with the kind of each id in its place."""
-    return "/".join(part.split("-")[0] if part.startswith(("agent-", "run-")) else part for part in path.split("/"))
+    return re.sub(rf"\b({'|'.join(PREFIXES.values())})-[0-9a-f]{{8}}[0-9a-f-]{{28}}", r"\1", path)
 
 
 def main() -> int:
