@@ -81,11 +81,15 @@ def free_port() -> int:
 
 @dataclass
 class Server:
-    """`perdure serve` as a process of its own, which may be killed and started again on the same files."""
+    """`perdure serve` as a process of its own, which may be killed and started again on the same files.
+
+    `settings` are environment variables.
+    """
 
     home: Path
     model_url: str
     port: int = field(default_factory=free_port)
+    settings: Mapping[str, str] = field(default_factory=dict)
     process: asyncio.subprocess.Process | None = None
 
     @property
@@ -111,6 +115,7 @@ class Server:
             "PERDURE_EMBEDDING": "none",
             "OPENAI_BASE_URL": self.model_url,
             "OPENAI_API_KEY": "none",
+            **self.settings,
         }
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
