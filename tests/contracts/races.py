@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from perdure.core.ids import AgentId
+from perdure.core.ids import AgentId, GraphId
 from perdure.storage.tx import Tx
 from tests.contracts.base import Contract, list_texts
 
@@ -52,6 +52,22 @@ class RaceContract(Contract):
             added = await asyncio.gather(one.write(add_the_only_ada, 0), other.write(add_the_only_ada, 1))
 
             assert sorted(added) == [False, True]
+
+    async def test_who_locks_the_names_of_graphs_decides_alone(self) -> None:
+        """Of two who add a graph if there is none of its name, one does."""
+        async with self.open_store() as one, self.open_store() as other:
+            looked = (threading.Event(), threading.Event())
+
+            def add_the_only_graph(tx: Tx, index: int) -> GraphId:
+                tx.graphs.lock_names()
+                graph = tx.graphs.find_by_name("shared")
+                looked[index].set()
+                looked[1 - index].wait(WAIT_S)
+                return (graph or self.add_graph(tx, "shared")).id
+
+            first, second = await asyncio.gather(one.write(add_the_only_graph, 0), other.write(add_the_only_graph, 1))
+
+            assert first == second
 
     async def test_units_that_lock_each_other_out_are_both_carried_out(self) -> None:
         """Each holds what the other wants next: one is given up and run again, and its caller learns nothing of it."""

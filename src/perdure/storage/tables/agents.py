@@ -24,7 +24,7 @@ from perdure.storage.database.row_format import (
     storable,
 )
 from perdure.storage.tables.identities import add_identity_conditions
-from perdure.storage.tables.table import OwnId, Table, first, next_number, own_agent
+from perdure.storage.tables.table import OwnId, Table, first, lock_numbers, next_number, own_agent
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import hide_agent
 
@@ -100,8 +100,7 @@ class Agents(Table):
 
     def lock_names(self) -> None:
         """Keep others from adding agents until the end of this transaction, in a database with concurrent writers."""
-        if self._db.for_update:
-            self._db.rows(f"SELECT value FROM counters WHERE name = 'number'{self._db.for_update}", {})
+        lock_numbers(self._db)
 
     def find_by_name(self, name: str) -> Agent | None:
         """The newest agent of this name."""

@@ -105,6 +105,12 @@ def revise_settings(db: Database, agent_id: OwnId) -> None:
     db.run("UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id", {"id": agent_id})
 
 
+def lock_numbers(db: Database) -> None:
+    """Keep others from taking a number until the end of this transaction, in a database with concurrent writers."""
+    if db.for_update:
+        db.rows(f"SELECT value FROM counters WHERE name = 'number'{db.for_update}", {})
+
+
 def next_number(db: Database) -> int:
     """A new number for a root row, from 1: its order of creation, and its scope in full-text indexes."""
     return int(db.rows("UPDATE counters SET value = value + 1 WHERE name = 'number' RETURNING value", {})[0][0])

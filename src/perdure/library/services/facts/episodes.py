@@ -50,6 +50,7 @@ class EpisodeService:
         ids, at = self._ports.ids, self._ports.clock.now()
 
         def find_or_create(tx: Tx) -> Graph:
+            tx.graphs.lock_names()
             return tx.graphs.find_by_name(name) or create_graph(tx, name, ids=ids, at=at)
 
         return await self._ports.store.write(find_or_create)

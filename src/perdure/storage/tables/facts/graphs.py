@@ -20,7 +20,7 @@ from perdure.storage.database.row_format import (
     load,
     storable,
 )
-from perdure.storage.tables.table import OWN_AGENT, OwnId, Table, first, next_number, own_agent
+from perdure.storage.tables.table import OWN_AGENT, OwnId, Table, first, lock_numbers, next_number, own_agent
 from perdure.storage.upkeep.deleted import delete_graph
 
 _GRAPH = RowFormat(
@@ -56,6 +56,10 @@ class Graphs(Table):
         """The graph whose texts are in this archive."""
         where = "(fact_archive_id = :archive_id OR entity_archive_id = :archive_id)"
         return next(iter(self._read(where, archive_id=storable(archive_id))), None)
+
+    def lock_names(self) -> None:
+        """Keep others from adding graphs until the end of this transaction, in a database with concurrent writers."""
+        lock_numbers(self._db)
 
     def find_by_name(self, name: str) -> Graph | None:
         """The oldest graph of this name."""
