@@ -46,7 +46,7 @@ def test_a_fact_is_added_edited_forgotten_and_restored(tmp_path: Path) -> None:
     assert history == run_inside(tmp_path, "why", start).stdout
     assert "version 1  add by a person: it was new" in history
     assert "version 2  edit by a person: a person corrected it" in history
-    assert "version 4  restore by a person: its deletion was taken back" in history
+    assert "version 5  restore by a person: its deletion was taken back" in history
 
 
 def test_facts_are_listed_by_time_entity_and_what_was_believed(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def nothing(tx: Tx, graph: Graph, fact: Fact) -> None:
 
 
 def restore(tx: Tx, graph: Graph, fact: Fact) -> None:
-    delete_facts(tx, graph, [fact], at=AT)
+    delete_facts(tx, graph, [fact], origin=PERSON, at=AT)
     restore_fact(tx, graph, fact.id, origin=PERSON, at=AT)
 
 

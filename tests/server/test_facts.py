@@ -35,6 +35,7 @@ async def test_a_fact_is_corrected_forgotten_and_restored() -> None:
             ("add", "person"),
             ("edit", "person"),
             ("edit", "person"),
+            ("delete", "person"),
             ("restore", "person"),
         ]
         assert [one["text"] for one in history["sources"]] == ["Ada lives in Turin."]

@@ -20,7 +20,8 @@ class Conversation:
 
     Args:
         seen: block id -> the version that the log shows the model: in its prefix, a memory delta, or the result of the
-            agent's own edit. So the edit of a shared block gets into every log once.
+            agent's own edit. So the edit of a shared block gets into every log once. Likewise for folders and files,
+            and graph id -> the newest change of a fact by a person.
         view_tokens: the estimated tokens of the rows since the prefix, in their visible form.
         stubs: row number -> characters, of rows in view that are shown in part.
         overcount: by how much the estimate of prefix and view is too high, from the provider's count of the last
@@ -208,6 +209,7 @@ class ConversationState:
         embedded: whether the agent's messages get vectors.
         blocks: the agent's blocks, id -> version.
         passages: how many passages its archives hold.
+        facts: the agent's graph -> the newest version of a fact that a person wrote; empty: none.
         has_folders: whether folders are attached: then `agent_files.list_versions` is part of its memory.
     """
 
@@ -221,6 +223,7 @@ class ConversationState:
     blocks: Mapping[str, int]
     passages: int
     has_folders: bool
+    facts: Mapping[str, int] = field(default_factory=dict)
 
     def with_messages(self, messages: Sequence[Message]) -> ConversationState:
         """Return the state after these messages were appended to the conversation."""

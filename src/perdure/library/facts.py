@@ -13,7 +13,8 @@ from perdure.domain.facts.forgetting import TidyItem
 from perdure.domain.facts.graphs import FactFields
 from perdure.library.paging import Page
 from perdure.library.services import Services
-from perdure.library.services.facts.facts import FactConditions, FactHistory, NewFactFields
+from perdure.library.services.facts.conditions import FactConditions
+from perdure.library.services.facts.facts import FactHistory, NewFactFields
 from perdure.library.services.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS
 from perdure.search.hits import FactHit, Hits
 

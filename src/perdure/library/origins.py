@@ -106,7 +106,9 @@ class FactVersionText:
 
     Args:
         change: why it was written, in one word; `reason` says it in a sentence.
-        author: who wrote it; `model` and `run_id` of an extraction or an agent, where they are known.
+        author: who wrote it: extraction, person, program, policy, correction or system.
+        model, run_id, step_id, message_id: of an extraction: who read, and the last message from which the version
+            comes, with its run.
         expired_at: until when it was believed; None: it still is.
     """
 
@@ -116,6 +118,8 @@ class FactVersionText:
     author: str
     model: str | None = None
     run_id: str | None = None
+    step_id: str | None = None
+    message_id: str | None = None
     rating: float
     state: FactState
     valid_at: datetime | None
@@ -129,6 +133,7 @@ class FactSource:
     """What a fact was derived from. `id` is of the message or passage, or of the episode that is a text of its own.
 
     Args:
+        run_id, step_id: of the message: the run in which it was said, and the step by which the model said it.
         text: None: it is gone.
     """
 
@@ -139,6 +144,8 @@ class FactSource:
     name: str | None = None
     trust: Trust
     at: datetime
+    run_id: RunId | None = None
+    step_id: StepId | None = None
     text: str | None
 
 

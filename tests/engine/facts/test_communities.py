@@ -86,9 +86,9 @@ async def test_an_entity_moves_with_its_facts() -> None:
         others = add(tx, graph, (3, 4), (3, 5))
         assert labels(tx, graph)[2] == 4
         check(tx, graph)
-        delete_facts(tx, graph, others, at=START)
+        delete_facts(tx, graph, others, origin={}, at=START)
         assert labels(tx, graph)[2] == 1
-        delete_facts(tx, graph, [first, moving], at=START)
+        delete_facts(tx, graph, [first, moving], origin={}, at=START)
         assert labels(tx, graph)[:3] == [None, None, None]
         check(tx, graph)
         restore_fact(tx, graph, first.id, origin={}, at=START)

@@ -62,6 +62,8 @@ def history_items(versions: Sequence[Fact]) -> list[Result]:
     items: list[Result] = []
     before: Fact | None = None
     for version in versions:
+        if version.is_deletion:  # the version before says until when it was believed
+            continue
         if before is None:
             items.append(_change(version, "ADD", None, version.text, version.created_at))
         elif version.change == "restore":

@@ -29,7 +29,7 @@ from perdure.domain.facts.graphs import FactFields
 from perdure.library.agent import AsyncAgent
 from perdure.library.facts import AsyncFacts
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.facts.facts import FactConditions
+from perdure.library.services.facts.conditions import FactConditions
 from perdure.search.query.times import parse_time
 
 

@@ -58,7 +58,13 @@ def _write_view(write: Write, *, with_text: bool) -> Iterator[RenderableType]:
     yield from (_message_line(message) for message in write.messages)
 
 
-AUTHORS = {"person": "a person", "agent": "the agent", "extraction": "extraction", "policy": "Perdure"}
+AUTHORS = {
+    "person": "a person",
+    "correction": "a person",
+    "program": "a program",
+    "policy": "Perdure",
+    "system": "Perdure",
+}
 
 
 def _fact_view(origin: FactOrigin) -> Iterator[RenderableType]:
@@ -70,6 +76,8 @@ def _fact_view(origin: FactOrigin) -> Iterator[RenderableType]:
         model = f" with {version.model}" if version.model else ""
         head = f"version {number}  {version.change} by {visible(author)}{visible(model)}: {version.reason}"
         yield Text.assemble((head, "bold"), (f"  {local_time(version.created_at)}", "dim"))
+        if version.expired_at == version.created_at:  # nobody believed it, as a version that says who deleted a fact
+            continue
         yield _indented(version.text)
         believed = "" if version.expired_at is None else f"; believed until {local_time(version.expired_at)}"
         state = "" if version.state == "active" else f"; {version.state}"
@@ -77,6 +85,8 @@ def _fact_view(origin: FactOrigin) -> Iterator[RenderableType]:
     for source in origin.sources:
         who = source.name or source.role or source.kind
         yield _line(f"from {who}, {local_time(source.at)}", source.id, source.text)
+        if source.run_id is not None:
+            yield Text(f"    {'  '.join(filter(None, (source.run_id, source.step_id)))}", style="dim")
 
 
 def true_times(valid_at: datetime | None, invalid_at: datetime | None) -> str:

@@ -28,8 +28,9 @@ FactState = Literal["active", "proposed", "archived"]
 FACT_STATES: Final[tuple[FactState, ...]] = ("active", "proposed", "archived")
 
 FactChange = Literal["add", "update", "supersede", "delete", "retract", "restore", "edit", "archive", "merge", "accept"]
-"""Why a version was written. `supersede`: another fact ended it. `retract`: its last source was deleted. `edit`: a
-person corrected it. `merge`: near-duplicates became one sentence."""
+"""Why a version was written. `supersede`: another fact ended it. `delete`: it is believed no longer, and `retract`: its
+last source was deleted; such a version ends as it begins. `edit`: a person corrected it. `merge`: near-duplicates
+became one sentence."""
 
 RELATION: Final = re.compile(r"[A-Z][A-Z0-9_]{1,59}")
 """The form of relations, SCREAMING_SNAKE_CASE."""
@@ -107,7 +108,8 @@ class Fact:
         valid_at, invalid_at: from when until when it was true; None: unknown, or still true.
         created_at, expired_at: from when until when it was believed; `expired_at` None: it still is.
         scope: such as `user_id`, `agent_id` and `run_id`, for programs that keep several users in one graph.
-        origin: who wrote the version: `type` (extraction, agent, person, policy), model, run_id, step_id, call_id.
+        origin: who wrote the version: `type` (extraction, person, program, policy, system), `id` of a person, `model`,
+            and the `run_id`, `step_id` and `message_id` of what an extraction read.
     """
 
     __repr__ = short_repr("id", "text", "valid_at", "invalid_at", "expired_at", "state")
@@ -132,6 +134,16 @@ class Fact:
     trust: Trust = "user"
     scope: Mapping[str, str] = field(default_factory=dict)
     origin: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_of_person(self) -> bool:
+        """Whether a person wrote this version."""
+        return self.origin.get("type") == "person"
+
+    @property
+    def is_deletion(self) -> bool:
+        """Whether this version only says that the fact was deleted, when and by whom. It was never believed."""
+        return self.change in ("delete", "retract")
 
     def is_true_at(self, at: datetime) -> bool:
         """Return whether the fact was true at this time, as far as is known."""

@@ -29,7 +29,7 @@ def pack_context(
         numbers = {fact_id: place for place, fact_id in enumerate(_ids(chosen, latest), 1)}
         parts = [
             ("Profile", profile.text),
-            ("Facts", "\n".join(f"- {_line(fact)} [{numbers[fact.id]}]" for fact in chosen)),
+            ("Facts", "\n".join(f"- {fact_line(fact)} [{numbers[fact.id]}]" for fact in chosen)),
             ("Events", "\n".join(f"- {_event(event)} [{numbers[event.fact.id]}]" for event in latest)),
         ]
         text = "\n\n".join(f"# {title}\n{body}" for title, body in parts if body)
@@ -74,7 +74,7 @@ def _ids(facts: Sequence[Fact], events: Sequence[FactEvent]) -> Sequence[str]:
     return list(dict.fromkeys([*(fact.id for fact in facts), *(event.fact.id for event in events)]))
 
 
-def _line(fact: Fact) -> str:
+def fact_line(fact: Fact) -> str:
     """Return a fact with the times at which it was true."""
     text = " ".join(fact.text.split())
     if fact.valid_at is None and fact.invalid_at is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from perdure.core.errors import InvalidInput, NotFound, VersionConflict
 from perdure.core.facts.extraction import USER
@@ -188,10 +188,26 @@ def change_fact(
     return changed
 
 
-def delete_facts(tx: Tx, graph: Graph, facts: Sequence[Fact], *, at: datetime) -> Sequence[Fact]:
-    """Stop believing these facts; return those that were believed. Their versions stay, and `restore_fact` brings them
-    back."""
+def delete_facts(
+    tx: Tx,
+    graph: Graph,
+    facts: Sequence[Fact],
+    *,
+    origin: Mapping[str, Any],
+    change: Literal["delete", "retract"] = "delete",
+    at: datetime,
+) -> Sequence[Fact]:
+    """Stop believing these facts; return those that were believed. Their versions stay, a last one says who deleted
+    them, and `restore_fact` brings them back."""
     expired = tx.facts.expire(graph.id, [fact.seq for fact in facts], at=at)
+    ends = [max(at, fact.created_at) for fact in expired]
+    tx.facts.add(
+        graph,
+        [
+            replace(fact, seq=0, created_at=end, expired_at=end, change=change, origin=origin)
+            for fact, end in zip(expired, ends, strict=True)
+        ],
+    )
     update_communities(tx, graph, expired, at=at, is_removal=True)
     return expired
 
@@ -216,12 +232,13 @@ def retract_facts(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: date
     fact that a person has added, changed or restored has the person's support."""
     seqs = [episode.seq for episode in episodes]
     alone = tx.facts.list_by_firsts(graph.id, tx.facts.remove_sources(graph.id, seqs))
-    return delete_facts(tx, graph, [fact for fact in alone if not _is_of_person(tx, fact)], at=at)
+    lost = [fact for fact in alone if not _is_of_person(tx, fact)]
+    return delete_facts(tx, graph, lost, origin={"type": "system"}, change="retract", at=at)
 
 
 def _is_of_person(tx: Tx, fact: Fact) -> bool:
-    """Return whether a person wrote one of a fact's versions."""
-    return any(version.origin.get("type") == "person" for version in tx.facts.versions(fact.id))
+    """Return whether a person wrote one of a fact's versions, other than its deletion."""
+    return any(version.is_of_person and not version.is_deletion for version in tx.facts.versions(fact.id))
 
 
 def add_episode(

@@ -40,16 +40,25 @@ def store_plan(
     tx.graphs.count_dropped(graph.id, plan.dropped)
     if not plan.facts:
         return ()
-    origin = {"type": "extraction", "model": extraction.model}
     entities = [entity.seq for entity in store_entities(tx, graph, plan.entities, ids=ids, at=at)]
     episodes = tx.episodes.add(episodes_of(loaded, graph, ids=ids, at=at))
     added = []
     for planned in plan.facts:
         supports = [episodes[number - 1] for number in planned.turns]
+        origin = _origin(loaded, planned, extraction)
         fact = _store_fact(tx, graph, planned, entities, loaded, supports, origin=origin, ids=ids, at=at)
         if fact is not None:
             added.append(fact)
     return added
+
+
+def _origin(loaded: LoadedBatch, planned: PlannedFact, extraction: Extraction) -> Mapping[str, Any]:
+    """Return who found a fact, and in which message of which run; none of a passage or a text that was given."""
+    origin: dict[str, Any] = {"type": "extraction", "model": extraction.model}
+    if loaded.messages:
+        message = loaded.messages[max(planned.turns) - 1]
+        origin |= {"message_id": message.id, "run_id": message.run_id, "step_id": message.step_id}
+    return {name: value for name, value in origin.items() if value is not None}
 
 
 def pass_over(tx: Tx, loaded: LoadedBatch, *, ids: Ids, at: datetime) -> int:
@@ -105,7 +114,7 @@ def _store_fact(
             return None
     pairs = [(known.first_seq, episode.seq) for episode in supports] if known else []
     if known is not None and planned.decision == "DELETE":
-        delete_facts(tx, graph, [known], at=at)
+        delete_facts(tx, graph, [known], origin=origin, at=at)
         return None
     if known is not None and planned.decision == "NONE":
         tx.facts.add_sources(graph.id, pairs)

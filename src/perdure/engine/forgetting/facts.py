@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
+from typing import Any
 
 from perdure.core.facts.values import FACT_STATES, Episode, Fact, FactFilter, Graph
 from perdure.core.forgetting.redaction import Redactor
@@ -15,6 +16,8 @@ from perdure.domain.facts.graphs import delete_episodes, delete_facts, restore_f
 from perdure.storage.tx import Tx
 
 PAGE = 200
+CORRECTION: Mapping[str, Any] = {"type": "correction"}
+"""Who deletes facts when a person takes a text out. No agent is told of it, for the text must not come back."""
 
 
 def believed_facts(tx: Tx, graph: Graph, text_seq: int) -> Sequence[Fact]:
@@ -24,7 +27,7 @@ def believed_facts(tx: Tx, graph: Graph, text_seq: int) -> Sequence[Fact]:
 
 def forget_facts(tx: Tx, graph: Graph, text_seq: int, *, at: datetime) -> CorrectionItem | None:
     """Stop believing the facts with this text; None: nobody does."""
-    deleted = delete_facts(tx, graph, believed_facts(tx, graph, text_seq), at=at)
+    deleted = delete_facts(tx, graph, believed_facts(tx, graph, text_seq), origin=CORRECTION, at=at)
     if not deleted:
         return None
     return _facts_item(graph, deleted)
@@ -49,7 +52,8 @@ def restore_facts(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
         if fact.expired_at is None:
             problem = f"{id_} was changed again"
         else:
-            restore_fact(tx, graph, fact.id, origin=fact.origin, at=at)
+            before_it = [version for version in tx.facts.versions(fact.id) if not version.is_deletion][-1]
+            restore_fact(tx, graph, fact.id, origin=before_it.origin, at=at)
     if before["episode"] is not None:
         times = {name: datetime.fromisoformat(before["episode"][name]) for name in _TIMES if before["episode"][name]}
         (episode,) = tx.episodes.add([Episode(**{**before["episode"], **times})])
@@ -80,7 +84,7 @@ def erase_texts(
     for passage in tx.passages.list_by_seqs(archive_id, [int(found.key[0]) for found in page.found]):
         text = redactor.redact(passage.text)
         if archive_id == graph.fact_archive_id:
-            delete_facts(tx, graph, believed_facts(tx, graph, passage.seq), at=at)
+            delete_facts(tx, graph, believed_facts(tx, graph, passage.seq), origin=CORRECTION, at=at)
             tx.facts.put_text(graph, passage.seq, text)
         else:
             source = redactor.redact_value(dict(passage.source))

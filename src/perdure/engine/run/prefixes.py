@@ -37,6 +37,7 @@ from perdure.core.runs import Prefix, Run
 from perdure.core.text.zones import zone
 from perdure.core.tools.loops import loop_of
 from perdure.core.tools.rules import rules_in
+from perdure.domain.facts.deltas import build_fact_deltas, is_graph_key
 from perdure.domain.files.section import build_file_deltas, build_file_section, is_file_key
 from perdure.domain.files.views import limits_of
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
@@ -59,8 +60,8 @@ SEAM_TOKENS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """The memory of an agent at one moment: the version of each block, folder and open file by its id, and how much is
-    out of view."""
+    """The memory of an agent at one moment: the version of each block, folder and open file by its id, that of the
+    newest change of a fact by a person, and how much is out of view."""
 
     versions: Mapping[str, int]
     counts: Counts
@@ -90,7 +91,7 @@ def prefix_of_run(prefix: Prefix, run: Run, counter: TokenCounter | None = None)
 
 def read_memory(tx: Tx, opening: ConversationState) -> Memory:
     """The memory of the agent now."""
-    versions = opening.blocks
+    versions = {**opening.blocks, **opening.facts} if opening.facts else opening.blocks
     if opening.has_folders:
         versions = {**versions, **tx.agent_files.list_versions(opening.agent.id)}
     return Memory(versions=versions, counts=Counts(messages=opening.message_count, passages=opening.passages))
@@ -121,11 +122,16 @@ def rewrite_reason(
         return "tools"
     if not current.marker:
         return "marker"
-    if current.seen != memory.versions:  # a rewrite would bring it up to date
+    if current.seen != _in_prefix(memory.versions):  # a rewrite would bring it up to date
         last_used_at = tx.steps.find_last_time(agent.id)
         if last_used_at is None or now - last_used_at > COLD_AFTER:
             return "cache_cold"
     return None
+
+
+def _in_prefix(versions: Mapping[str, int]) -> Mapping[str, int]:
+    """The versions of what stands in a prefix. Facts don't."""
+    return {key: version for key, version in versions.items() if not is_graph_key(key)}
 
 
 def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Prefix) -> Prefix:
@@ -216,7 +222,7 @@ def compile_prefix(
         reason=reason,
         system=system,
         tools=tools,
-        seen=memory.versions,
+        seen=_in_prefix(memory.versions),
         from_message_seq=from_seq,
         settings_revision=agent.settings_revision,
         tokens=counter.count(system) + counter.count(tools_text(tools)) + summary_tokens(summary, counter),
@@ -284,9 +290,10 @@ def delta_texts(
         folded: the prefix shows the new values already, so the deltas only say that these hold now.
     """
     blocks = tx.blocks.list_by_agent(agent.id, prefix.conversation_seq)
-    seen_blocks = {key: version for key, version in seen.items() if not is_file_key(key)}
+    seen_blocks = {key: version for key, version in seen.items() if not is_file_key(key) and not is_graph_key(key)}
     texts = memory_deltas(seen_blocks, blocks, labels=_seen_labels(tx, seen_blocks, blocks), folded=folded)
     window, _ = inputs.window(agent)
+    texts += build_fact_deltas(tx, agent.id, seen, memory.versions, counter=inputs.counter)
     return texts + build_file_deltas(
         tx,
         agent.id,

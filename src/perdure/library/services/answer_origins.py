@@ -163,6 +163,8 @@ def _delta(tx: Tx, view: View, row: Message) -> list[BlockText]:
         fields: dict[str, Any] = json.loads(row.text)
     except ValueError:  # a row of an older store
         return []
+    if fields.get("op") == "facts":  # of no block
+        return []
     version = fields.get("version")
     block_id = fields.get("block") or _block_of(tx, view, row, fields)
     text = fields.get("value")

@@ -11,7 +11,7 @@ from perdure.core.facts.values import FactState
 from perdure.library.checks import NUMBER_MAX
 from perdure.library.origins import origin_shape
 from perdure.library.paging import Page
-from perdure.library.services.facts.facts import FactConditions
+from perdure.library.services.facts.conditions import FactConditions
 from perdure.search.hits import HITS_MAX
 from perdure.search.query.times import parse_time
 from perdure.server.http import Library, json_answer, pages

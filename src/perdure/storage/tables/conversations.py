@@ -74,7 +74,9 @@ _AGENT_STATE = (
     " (SELECT COALESCE(SUM(p.passage_count), 0) FROM agent_archives y JOIN archives p ON p.id = y.archive_id"
     " WHERE y.agent_id = a.id AND p.org_id = a.org_id),"
     " EXISTS (SELECT 1 FROM agent_folders f JOIN folders d ON d.id = f.folder_id WHERE f.agent_id = a.id"
-    f" AND d.org_id = a.org_id) FROM {AGENT_SOURCE} WHERE a.id = :agent_id AND a.org_id = :org_id"
+    " AND d.org_id = a.org_id), (SELECT g.id || ':' || g.person_seq FROM agent_graphs h JOIN graphs g ON"
+    " g.id = h.graph_id WHERE h.agent_id = a.id AND g.org_id = a.org_id AND g.person_seq > 0)"
+    f" FROM {AGENT_SOURCE} WHERE a.id = :agent_id AND a.org_id = :org_id"
 )
 # In the order of the index: by number, the many that wait in a batch would all be read.
 _CONVERSATION_STATE = (
@@ -223,7 +225,7 @@ class Conversations(Table):
         Raises: NotFound: also for a conversation that was removed.
         """
         state = first(self._rows(_AGENT_STATE, agent_id=storable(agent_id)), "agent", agent_id)
-        *_, next_run_seq, next_message_seq, embedded, passages, has_folders = state
+        *_, next_run_seq, next_message_seq, embedded, passages, has_folders, facts = state
         agent = AGENT.read(state)
         rows = self._rows(_CONVERSATION_STATE, agent_id=agent.id, seq=seq)
         row = first(rows, "conversation", f"{seq} of {agent_id}")
@@ -239,6 +241,7 @@ class Conversations(Table):
             blocks={row[0]: row[1] for row in self._rows(_BLOCK_VERSIONS, agent_id=agent.id, conversation_seq=seq)},
             passages=int(passages),
             has_folders=bool(has_folders),
+            facts={(parts := facts.split(":"))[0]: int(parts[1])} if facts else {},
         )
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:

@@ -42,33 +42,12 @@ from perdure.domain.facts.settings import check_graph_settings, plain_graph_sett
 from perdure.engine.facts.extract import extract_due, extract_texts
 from perdure.library.checks import check_choice, check_limit, check_number, check_page, check_text, utc
 from perdure.library.paging import Page
+from perdure.library.services.facts.conditions import FactConditions, Owner, fact_filter, find_graph, with_entities
 from perdure.search.hits import FactHit, Hits
 from perdure.storage.tx import Tx
 
-Owner = AgentId | GraphId
-"""An agent, for its graph, or a graph."""
-
 PERSON: Mapping[str, Any] = {"type": "person"}
 NAME_MAX_CHARS = 200
-
-
-class FactConditions(TypedDict, total=False):
-    """Which facts. Times have a zone; `entity` is a name or an id.
-
-    `at`: true at this time; `since` and `until`: true at some time between; `as_of`: believed on that day.
-    """
-
-    at: datetime | None
-    since: datetime | None
-    until: datetime | None
-    as_of: datetime | None
-    entity: str | None
-    relations: Sequence[str]
-    types: Sequence[str]
-    min_rating: float
-    states: Sequence[FactState]
-    trust: Sequence[Trust] | None
-    scope: Mapping[str, str]
 
 
 class NewFactFields(TypedDict, total=False):
@@ -266,6 +245,8 @@ class FactService:
         if "text" in changes:
             check_text("text", changes["text"])
             times["text"] = without_credentials(changes["text"].strip())
+            if origin["type"] == "person":
+                times["trust"] = changes.get("trust", "user")
 
         def change(tx: Tx) -> FactHit:
             fact = tx.facts.get(fact_id)
@@ -277,7 +258,7 @@ class FactService:
 
         return await self._ports.store.write(change)
 
-    async def delete(self, fact_ids: Sequence[FactId]) -> Sequence[Fact]:
+    async def delete(self, fact_ids: Sequence[FactId], *, origin: Mapping[str, Any] = PERSON) -> Sequence[Fact]:
         """Stop believing these facts; return those that were believed. `restore` brings each back. Raises: NotFound."""
 
         def delete(tx: Tx) -> Sequence[Fact]:
@@ -286,7 +267,7 @@ class FactService:
             deleted: list[Fact] = []
             for graph_id in dict.fromkeys(fact.graph_id for fact in facts):
                 own = [fact for fact in facts if fact.graph_id == graph_id]
-                deleted += delete_facts(tx, tx.graphs.get(graph_id), own, at=at)
+                deleted += delete_facts(tx, tx.graphs.get(graph_id), own, origin=origin, at=at)
             return deleted
 
         return await self._ports.store.write(delete)
@@ -403,51 +384,6 @@ class FactService:
         if is_id("graph", owner):
             return tx.graphs.get(GraphId(owner))
         return graph_of_agent(tx, AgentId(owner), ids=self._ports.ids, at=self._ports.clock.now())
-
-
-def fact_filter(tx: Tx, graph: Graph, conditions: FactConditions) -> FactFilter:
-    """Return the filter of these conditions. Raises: InvalidInput, NotFound."""
-    times: dict[str, Any] = {
-        name: utc(name, conditions.get(name))  # type: ignore[arg-type]
-        for name in ("at", "since", "until", "as_of")
-    }
-    return FactFilter(
-        **times,
-        entities=_entity_seqs(tx, graph, conditions.get("entity")),
-        relations=tuple(conditions.get("relations") or ()),
-        types=tuple(conditions.get("types") or ()),
-        min_rating=conditions.get("min_rating", 0.0),
-        states=tuple(conditions.get("states") or ("active",)),
-        trust=None if conditions.get("trust") is None else tuple(conditions["trust"] or ()),
-        scope=tuple(sorted((conditions.get("scope") or {}).items())),
-    )
-
-
-def with_entities(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> Sequence[FactHit]:
-    """Return facts with their entities, without a score."""
-    seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
-    entities = {entity.seq: entity for entity in tx.entities.list_by_seqs(graph.id, seqs)}
-    return [FactHit(fact, 0.0, entities[fact.subject], entities[fact.object]) for fact in facts]
-
-
-def find_graph(tx: Tx, owner: Owner) -> Graph | None:
-    """Return the graph; None: the agent has none yet. Raises: NotFound."""
-    if is_id("graph", owner):
-        return tx.graphs.get(GraphId(owner))
-    tx.agents.get(AgentId(owner))
-    return tx.graphs.find_by_agent(AgentId(owner))
-
-
-def _entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]:
-    """Return the numbers of the entities of a name or id; empty: none was given. Raises: NotFound."""
-    if not name_or_id:
-        return ()
-    if is_id("entity", name_or_id):
-        return (tx.entities.get(EntityId(name_or_id)).seq,)
-    seqs = tuple(tx.entities.find_by_names(graph.id, [name_or_id])[name_or_id])
-    if not seqs:
-        raise NotFound("entity", name_or_id)
-    return seqs
 
 
 def _user(tx: Tx, graph: Graph) -> str:

@@ -56,6 +56,8 @@ def _version(fact: Fact) -> FactVersionText:
         author=str(fact.origin.get("type", "extraction")),
         model=fact.origin.get("model"),
         run_id=fact.origin.get("run_id"),
+        step_id=fact.origin.get("step_id"),
+        message_id=fact.origin.get("message_id"),
         rating=fact.rating,
         state=fact.state,
         valid_at=fact.valid_at,
@@ -67,12 +69,13 @@ def _version(fact: Fact) -> FactVersionText:
 
 def _source(tx: Tx, episode: Episode) -> FactSource:
     """Return an episode with its text, which a message or passage has."""
-    role, name, text = None, None, episode.text
+    role, name, text, run_id, step_id = None, None, episode.text, None, None
     if text is None:
         with suppress(NotFound):  # it was deleted
             if is_id("message", episode.ref):
                 message = find_message(tx, MessageId(episode.ref))
                 role, name, text = message.role, message.name, message.text
+                run_id, step_id = message.run_id, message.step_id
             else:
                 text = tx.passages.get(PassageId(episode.ref)).text
     return FactSource(
@@ -83,5 +86,7 @@ def _source(tx: Tx, episode: Episode) -> FactSource:
         name=name,
         trust=episode.trust,
         at=episode.occurred_at,
+        run_id=run_id,
+        step_id=step_id,
         text=text,
     )

@@ -19,7 +19,7 @@ from perdure.domain.facts.profile import load_profile, trust_filter
 from perdure.domain.facts.settings import Forgetting, load_agent_facts
 from perdure.engine.facts.forgetting import restore_last, tidy_graph
 from perdure.library.checks import check_limit, utc
-from perdure.library.services.facts.facts import FactConditions, Owner, fact_filter, find_graph, with_entities
+from perdure.library.services.facts.conditions import FactConditions, Owner, fact_filter, find_graph, with_entities
 from perdure.library.services.search import check_budget
 from perdure.search.hits import FactHit
 from perdure.storage.tx import Tx

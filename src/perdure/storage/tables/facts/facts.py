@@ -53,7 +53,10 @@ class Facts(Table):
         new = [(version.id, version.seq) for version in added if version.first_seq == version.seq]
         register(self._db, self._org_id, graph.id, new)
         self._db.run_many(insert_into("facts", _ROW), list(map(_STORED.params, added)))
-        self._count(graph.id, added, 1)
+        self._count(graph.id, [version for version in added if version.expired_at is None], 1)
+        if of_people := [version.seq for version in added if version.is_of_person]:
+            sql = "UPDATE graphs SET person_seq = :seq WHERE id = :graph_id AND org_id = :org_id"
+            self._run(sql, graph_id=graph.id, seq=of_people[-1])
         return added
 
     def expire(self, graph_id: GraphId, seqs: Sequence[int], *, at: datetime) -> Sequence[Fact]:
@@ -103,6 +106,12 @@ class Facts(Table):
         versions = self._read(f"{condition} ORDER BY f.seq", index="facts_by_first", graph_id=graph_id, **params)
         newest = {fact.first_seq: fact for fact in versions}
         return sorted(newest.values(), key=lambda fact: fact.seq)
+
+    def list_of_people(self, graph_id: GraphId, *, after: int, limit: int) -> Sequence[Fact]:
+        """The newest versions that people wrote, with numbers above `after`, newest first."""
+        sql = "f.origin LIKE '%\"person\"%' AND f.seq > :after ORDER BY f.seq DESC LIMIT :limit"
+        found = self._read(sql, index="facts_of_people", graph_id=graph_id, after=after, limit=limit)
+        return [version for version in found if version.is_of_person]
 
     def list_by_texts(self, graph_id: GraphId, text_seqs: Sequence[int], *, where: FactFilter) -> Sequence[Fact]:
         """The versions with these texts that match, in order of number."""

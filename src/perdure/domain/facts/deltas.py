@@ -1,0 +1,78 @@
+"""What an agent is told of facts that a person has changed since its last request.
+
+Only what facts say now and said when the log was told last: a fact that was added and deleted between is no news.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perdure.context.sections.envelopes import envelope
+from perdure.core.facts.values import Fact, FactFilter
+from perdure.core.ids import AgentId, GraphId
+from perdure.core.ports import TokenCounter
+from perdure.domain.facts.context import fact_line
+from perdure.domain.facts.profile import trust_filter
+from perdure.storage.tx import Tx
+
+CHANGES_MAX = 50
+"""The newest changes that are looked at."""
+DELTA_TOKENS = 500
+"""The most tokens of the facts in a message; the newest go first."""
+
+
+def is_graph_key(key: str) -> bool:
+    """Return whether a key of a conversation's seen versions is a graph, not a block, folder or file."""
+    return key.startswith("graph-")
+
+
+def build_fact_deltas(
+    tx: Tx, agent_id: AgentId, seen: Mapping[str, int], versions: Mapping[str, int], *, counter: TokenCounter
+) -> tuple[str, ...]:
+    """Build the message about facts that people changed between the versions `seen` by a log and these; empty when
+    there is nothing to say. Facts of untrusted sources are left out, as they are in recall."""
+    for key in filter(is_graph_key, versions):
+        if seen.get(key, 0) < versions[key]:
+            return _build(tx, agent_id, GraphId(key), seen.get(key, 0), counter)
+    return ()
+
+
+def _build(tx: Tx, agent_id: AgentId, graph_id: GraphId, after: int, counter: TokenCounter) -> tuple[str, ...]:
+    changed = tx.facts.list_of_people(graph_id, after=after, limit=CHANGES_MAX + 1)
+    trusts = trust_filter(tx, agent_id, FactFilter()).trust
+    said: dict[str, list[Any]] = {"added": [], "changed": [], "deleted": []}
+    tokens, more = 0, len(changed) > CHANGES_MAX
+    for fact_id in dict.fromkeys(fact.id for fact in changed[:CHANGES_MAX]):
+        before, now = _ends(tx.facts.versions(fact_id), after)
+        was, says = (
+            fact_line(fact) if fact and (trusts is None or fact.trust in trusts) else None for fact in (before, now)
+        )
+        if was == says:
+            continue
+        cost = counter.count(f"{was}{says}")
+        if tokens + cost > DELTA_TOKENS:
+            more = True
+            continue
+        tokens += cost
+        if says is None:
+            said["deleted"].append(was)
+        elif was is None:
+            said["added"].append(says)
+        else:
+            said["changed"].append({"was": was, "is": says})
+    if not any(said.values()) and not more:
+        return ()
+    hint = "search_facts finds the others" if more else None
+    return (envelope("memory_delta", op="facts", by="a person", **{k: v or None for k, v in said.items()}, more=hint),)
+
+
+def _ends(versions: Sequence[Fact], after: int) -> tuple[Fact | None, Fact | None]:
+    """Return the version of a fact that was known at a version's number, and the one now; None: none was."""
+    earlier = [version for version in versions if version.seq <= after]
+    later = [version for version in versions if version.seq > after]
+    # A fact that was deleted by an older Perdure has no version that says so.
+    is_back = bool(later) and later[0].change == "restore"
+    before = earlier[-1] if earlier and not earlier[-1].is_deletion and not is_back else None
+    now = versions[-1] if versions[-1].expired_at is None else None
+    return tuple(fact if fact and fact.state == "active" else None for fact in (before, now))  # type: ignore[return-value]
