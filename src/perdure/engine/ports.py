@@ -64,6 +64,9 @@ class EngineSettings:
         rows_a_step: messages of one transaction of carrying out a reset: everybody else waits for it, about 10 ms.
         keep_deltas, keep_deltas_s: how many of them are kept, and how long.
         extraction_pause_s: how long nothing has to happen in a conversation until what is left of it is extracted.
+        extraction_quiet_s: how long no run has to go on in this process until extraction may.
+        extraction_wait_s: how long runs may follow each other without such a pause until extraction takes a small share
+            of the time beside them.
         extraction_timeout_s: how long an extractor may take for a batch.
         extraction_retry_s: how long a batch waits after its first failure; each time four times as long.
         extract_at_close: whether a process that ends extracts what waits: it must not take long.
@@ -85,6 +88,8 @@ class EngineSettings:
     keep_deltas: int = 10_000
     keep_deltas_s: float = 3 * 3_600.0
     extraction_pause_s: float = 30.0
+    extraction_quiet_s: float = 0.2
+    extraction_wait_s: float = 10.0
     extraction_timeout_s: float = 120.0
     extraction_retry_s: float = 30.0
     extract_at_close: bool = False

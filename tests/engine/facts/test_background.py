@@ -20,10 +20,11 @@ from perdure.engine.facts.worker import TRIES
 from perdure.library.agent import AsyncAgent
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
-from tests.support.library import MODEL
+from tests.support.library import MODEL, SlowSpeaker
 from tests.support.passing_time import time_passes
 
-PAUSE_S = 31.0
+PAUSE_S, QUIET_S = 31.0, 0.2
+SLOW = "test/slow"
 
 
 class Scribe:
@@ -64,12 +65,17 @@ class Scribe:
 
 @asynccontextmanager
 async def opened(
-    scribe: Scribe, *script: Any, store: Path | None = None, at_close: bool = False, **changes: Any
+    scribe: Scribe,
+    *script: Any,
+    speaker: SlowSpeaker | None = None,
+    store: Path | None = None,
+    at_close: bool = False,
+    **changes: Any,
 ) -> AsyncIterator[AsyncPerdure]:
-    """A library whose conversations the scribe extracts."""
+    """A library whose conversations the scribe extracts; `speaker` is the model `SLOW`."""
     settings = replace(Settings(model=MODEL, embedding="none"), **changes)
     own = InlineStore(store or ":memory:")
-    models = {MODEL: ScriptedModel(*script)}
+    models = {MODEL: ScriptedModel(*script), SLOW: speaker or ScriptedModel()}
     async with await AsyncPerdure.open(store=own, models=models, settings=settings) as perdure:
         ports = perdure.app.ports
         object.__setattr__(ports, "find_extractor", lambda setting, model: scribe)
@@ -78,11 +84,17 @@ async def opened(
 
 
 async def settled(perdure: AsyncPerdure) -> None:
-    """Return when no extraction goes on."""
+    """Let nobody be answered until no extraction goes on; return then."""
+    await steps()
+    while perdure.app.runner._extractions.tasks:
+        time_passes(QUIET_S)
+        await steps()
+
+
+async def steps() -> None:
+    """Let the loop take some steps."""
     for _ in range(20):
         await asyncio.sleep(0)
-    while tasks := perdure.app.runner._extractions.tasks:
-        await asyncio.wait(tasks)
 
 
 async def pause(perdure: AsyncPerdure, seconds: float = PAUSE_S) -> None:
@@ -128,20 +140,47 @@ async def test_two_thousand_tokens_are_a_batch() -> None:
 
 
 async def test_a_message_waits_for_no_extraction() -> None:
-    """Also while one hangs, and for the whole of a conversation."""
+    """None begins while messages follow each other, and one that hangs keeps none waiting."""
     scribe = Scribe()
     scribe.open.clear()
     async with opened(scribe) as perdure:
         agent = await perdure.create_agent()
-        for number in range(12):
+        for number in range(6):
+            await agent.send(f"message {number}")
+            await steps()
+        assert scribe.batches == []
+        time_passes(QUIET_S)
+        await steps()
+        assert len(scribe.batches) == 1
+        for number in range(6, 12):
             async with asyncio.timeout(5):
                 await agent.send(f"message {number}")
-        assert len(scribe.batches) == 1
         assert len(perdure.app.runner._extractions.tasks) == 1
         scribe.open.set()
         await settled(perdure)
 
         assert [len(batch.turns) for batch in scribe.batches] == [8, 8, 8]
+
+
+async def test_a_process_that_never_pauses_extracts_too() -> None:
+    """Another agent's run goes on, and somebody waits for it; and what was extracted makes the next one wait."""
+    speaker = SlowSpeaker("Done.")
+    async with opened(scribe := Scribe(), speaker=speaker) as perdure:
+        busy, agent = await perdure.create_agent("busy", model=SLOW), await perdure.create_agent("ada")
+        running = asyncio.create_task(busy.send("take your time"))
+        await speaker.speaking.wait()
+        for number in range(4):
+            await agent.send(f"message {number}")
+        time_passes(9)
+        await steps()
+        assert scribe.batches == []
+        for _ in range(5):
+            time_passes(2)
+            await steps()
+
+        assert [len(batch.turns) for batch in scribe.batches] == [8]
+        speaker.go.set()
+        await running
 
 
 async def test_runs_below_a_batch_read_nothing() -> None:

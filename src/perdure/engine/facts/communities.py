@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ from perdure.core.ids import AgentId
 from perdure.domain.facts.communities import SIZE_MIN, best_facts_summary, store_summary, summary_facts
 from perdure.domain.facts.settings import load_agent_facts
 from perdure.engine.ports import Ports, in_effect
+from perdure.engine.workers.pauses import Piece
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -22,9 +24,10 @@ SUMMARIES_MAX = 10
 Due = Sequence[tuple[Community, CommunityFacts]]
 
 
-async def summarize_due(ports: Ports, agent_id: AgentId) -> int:
+async def summarize_due(ports: Ports, agent_id: AgentId, piece: Piece = contextlib.nullcontext) -> int:
     """Summarize communities of the agent's graph that have changed; return how many. Raises: NotFound, StoreError."""
-    graph, due, extractor = await ports.store.read(_load_due, ports, agent_id)
+    async with piece():
+        graph, due, extractor = await ports.store.read(_load_due, ports, agent_id)
     if graph is None or not due:
         return 0
     summaries = [best_facts_summary(facts.texts) for _, facts in due]
@@ -44,7 +47,8 @@ async def summarize_due(ports: Ports, agent_id: AgentId) -> int:
             for (community, facts), summary in zip(due, summaries, strict=True)
         )
 
-    return await ports.store.write(store)
+    async with piece():
+        return await ports.store.write(store)
 
 
 def _load_due(tx: Tx, ports: Ports, agent_id: AgentId) -> tuple[Graph | None, Due, Extractor | None]:

@@ -7,6 +7,7 @@ up to which was read. So a crash at any moment repeats a call at most: nothing i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 
 from perdure.core.errors import ModelReplyInvalid, ModelTimeout
@@ -19,25 +20,31 @@ from perdure.engine.facts.plan import plan_extraction
 from perdure.engine.facts.store import pass_over, store_plan
 from perdure.engine.ports import Ports, in_effect
 from perdure.engine.run.log import Line
+from perdure.engine.workers.pauses import Piece
 
 BATCHES_MAX = 1_000
 """The most batches of one conversation that are extracted at once; the rest follows at the next pause."""
 
 
-async def extract_due(ports: Ports, line: Line, *, rest: bool = False) -> Sequence[Fact]:
+async def extract_due(
+    ports: Ports, line: Line, *, rest: bool = False, piece: Piece = contextlib.nullcontext
+) -> Sequence[Fact]:
     """Extract the batches of a conversation that are due, with `rest` also one that is not full, the passages of the
     agent's own archive, and what else waits in its graph; return the new facts.
 
+    Args:
+        piece: opens a piece of the work; the extractor is called outside of it.
     Raises: ModelError, ModelNotFound, NotFound, StoreError.
     """
     facts: list[Fact] = []
     for _ in range(BATCHES_MAX):
-        loaded = await ports.store.read(load_batch, *line, rest=rest)
-        found = None if loaded is None else await _extract(ports, loaded)
+        async with piece():
+            loaded = await ports.store.read(load_batch, *line, rest=rest)
+        found = None if loaded is None else await _extract(ports, loaded, piece)
         if found is None:
             break
         facts += found
-    await summarize_due(ports, line[0])
+    await summarize_due(ports, line[0], piece)
     return facts
 
 
@@ -65,7 +72,7 @@ async def pass_over_batch(ports: Ports, line: Line, *, rest: bool) -> int:
     return await ports.store.write(pass_over, loaded, ids=ports.ids, at=ports.clock.now())
 
 
-async def _extract(ports: Ports, loaded: LoadedBatch) -> Sequence[Fact] | None:
+async def _extract(ports: Ports, loaded: LoadedBatch, piece: Piece = contextlib.nullcontext) -> Sequence[Fact] | None:
     """Extract one batch and store what it says; return the new facts. None: facts are off.
 
     Raises: ModelError, ModelNotFound, NotFound, StoreError.
@@ -84,11 +91,12 @@ async def _extract(ports: Ports, loaded: LoadedBatch) -> Sequence[Fact] | None:
             raise ModelTimeout(f"the extractor took longer than {limit_s:g} s") from error
         if NO_ANSWER in extraction.dropped and not extraction.entities:
             raise ModelReplyInvalid(f"{extraction.model} answered the extraction with no JSON")
-    return await ports.store.write(
-        store_plan,
-        loaded,
-        plan_extraction(loaded.batch, extraction),
-        extraction=extraction,
-        ids=ports.ids,
-        at=ports.clock.now(),
-    )
+    async with piece():
+        return await ports.store.write(
+            store_plan,
+            loaded,
+            plan_extraction(loaded.batch, extraction),
+            extraction=extraction,
+            ids=ports.ids,
+            at=ports.clock.now(),
+        )

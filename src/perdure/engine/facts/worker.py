@@ -1,7 +1,7 @@
 """Extraction in the background, for all conversations of a process.
 
-A conversation is looked at when a batch of it is full by this process's count, and at a pause. What fails is tried
-again later, a few times, and then passed over. Nobody waits for any of it.
+A conversation is looked at when a batch of it is full by this process's count, and at a pause. Then it waits for a
+moment in which this process answers nobody. What fails is tried again later, a few times, and then passed over.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from perdure.engine.facts.waiting import Backlog
 from perdure.engine.ports import Ports, extract_nothing
 from perdure.engine.run.log import Line
 from perdure.engine.workers.lines import LineWorker
+from perdure.engine.workers.pauses import Pauses
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +33,8 @@ LEFT_MESSAGES = 1_000
 class Extractions:
     """The extractions of one process."""
 
-    def __init__(self, ports: Ports) -> None:
-        self._ports, self._waiting = ports, ports.waiting
+    def __init__(self, ports: Ports, pauses: Pauses) -> None:
+        self._ports, self._waiting, self._pauses = ports, ports.waiting, pauses
         self._worker = LineWorker(self._work)
         self._forgetting = ForgettingWork(ports)
         self._timer: asyncio.TimerHandle | None = None
@@ -75,6 +76,7 @@ class Extractions:
     async def close(self) -> None:
         """Let tasks finish for a few seconds, then stop them. Quick extractors extract what waits."""
         self._closing = True
+        self._pauses.end()
         if self._timer is not None:
             self._timer.cancel()
         if self._ports.settings.extract_at_close:
@@ -121,7 +123,7 @@ class Extractions:
             return
         backlog.turns = backlog.tokens = 0
         try:
-            await extract_due(self._ports, line, rest=rest)
+            await extract_due(self._ports, line, rest=rest, piece=self._pauses.piece)
             await self._forgetting.tidy_due(line[0])
         except NotFound:  # the agent was deleted meanwhile
             self._waiting.lines.pop(line, None)

@@ -38,6 +38,7 @@ from perdure.engine.run.next_action import Finish
 from perdure.engine.run.rows import add_waiting_input
 from perdure.engine.workers.callbacks import Callbacks
 from perdure.engine.workers.capture import capture_worker
+from perdure.engine.workers.pauses import Pauses
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,12 @@ class Runner:
     def __init__(self, ports: Ports, *, is_dead: Callable[[str], bool] = is_dead) -> None:
         self._ports, self._is_dead = ports, is_dead
         self._captures, self._callbacks = capture_worker(ports), Callbacks(ports)
-        self._extractions = Extractions(ports)
+        self.pauses = Pauses(
+            lambda: bool(self._accepting or self._drivers),
+            quiet_s=ports.settings.extraction_quiet_s,
+            wait_s=ports.settings.extraction_wait_s,
+        )
+        self._extractions = Extractions(ports, self.pauses)
         self._readers: defaultdict[RunKey, list[asyncio.Queue[Publication]]] = defaultdict(list)
         # Of each conversation the runs to drive, by number, with what `accept` began of them.
         self._wanted: dict[Line, dict[int, Progress | None]] = {}
@@ -117,6 +123,7 @@ class Runner:
         request = await self._checked(request)
         if self._closing:
             raise StoreClosed
+        self.pauses.note_begin()
         # In a task of its own: a caller who leaves early must not leave a run behind that nobody drives.
         task = asyncio.create_task(begin_run(request, self._ports))
         self._accepting[task] = (request.agent_id, request.conversation_seq)
@@ -341,6 +348,7 @@ class Runner:
         finally:
             # No await since the last look at `wanted`, so nothing can have been added that nobody drives.
             del self._drivers[line], self._wanted[line]
+            self.pauses.note_end()
             self._places.discard(line)
             self._fill_places()
             for seq in wanted:
