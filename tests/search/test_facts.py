@@ -13,8 +13,9 @@ import pytest
 
 from perdure import AsyncPerdure, FactHit, Hits
 from perdure.core.facts.values import Fact, FactFilter
+from perdure.core.ids import FactId
 from perdure.library import AsyncAgent
-from perdure.search.fact_columns import FAR, load_fact_columns
+from perdure.search.fact_columns import FAR, FactColumns, load_fact_columns
 from perdure.settings import Settings
 from perdure.testing import FakeClock
 
@@ -205,6 +206,40 @@ async def test_columns_filter_as_the_database_does(world: _World) -> None:
     pairs = await world.perdure.app.store.read(both)
     assert [of_columns for _, of_columns in pairs] == [of_database for of_database, _ in pairs]
     assert sum(bool(found) for found, _ in pairs) > 20
+
+
+async def test_columns_that_follow_changes_equal_those_that_are_loaded_anew(world: _World) -> None:
+    """Facts are added, changed, deleted, restored and get other texts; only rows that changed are read."""
+    rng = np.random.default_rng(5)
+    facts: list[FactId] = []
+    store, agent = world.perdure.app.store, world.agent
+    graph_id = (await world.know("Ada likes tea.", "Ada", "tea")).graph_id
+    columns = await store.read(load_fact_columns, graph_id)
+    for number in range(60):
+        world.clock.advance(3_600)
+        choice, some = rng.integers(5), facts[rng.integers(len(facts))] if facts else None
+        if some is None or choice < 2:
+            scope = {"user_id": f"u{number}"} if choice else {}
+            facts.append((await world.know(f"fact {number}", f"s{rng.integers(9)}", "o", scope=scope)).id)
+        elif choice == 2:
+            await agent.facts.update(some, text=f"changed {number}", rating=float(rng.random()))
+        elif choice == 3:
+            await agent.facts.delete(some)
+        else:
+            await agent.facts.restore(some)
+        rows = len(await store.read(lambda tx, at: tx.facts.columns(graph_id, after_version=at), columns.version))
+        columns = await store.read(load_fact_columns, graph_id, columns)
+
+        assert rows <= 2
+        assert plain(columns) == plain(await store.read(load_fact_columns, graph_id))
+
+
+def plain(columns: FactColumns) -> list[tuple[Any, ...]]:
+    """The rows of columns, with their labels."""
+    names = ("seq", "text_seq", "subject", "object", "rating", "valid_at", "invalid_at", "created_at", "expired_at")
+    labels = {name: {code: value for value, code in of_value.items()} for name, of_value in columns.labels.items()}
+    coded = [[of_code[code] for code in columns.codes[name].tolist()] for name, of_code in labels.items()]
+    return list(zip(*(getattr(columns, name).tolist() for name in names), *coded, strict=True))
 
 
 async def test_distances_follow_the_facts_that_match_alone(world: _World) -> None:

@@ -56,7 +56,7 @@ class ArchiveCache:
             if columns is not None and version == archive.version:
                 self._facts.move_to_end(archive.id)
                 return columns
-        columns = load_fact_columns(tx, graph.id)
+        columns = load_fact_columns(tx, graph.id, columns if version < archive.version else None)
         with self._lock:
             if version < archive.version:
                 self._facts[archive.id] = (archive.version, columns)

@@ -19,6 +19,9 @@ FAR = 9
 """The distance of an entity that no path of interest reaches."""
 STEPS = 1
 """How many facts away an entity may be from one that a query names."""
+_NUMBERS = ("seq", "text_seq", "subject", "object")
+_TIMES = ("valid_at", "invalid_at", "created_at", "expired_at")
+_LABELS = ("relation", "type", "state", "trust", "scope")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +32,7 @@ class FactColumns:
         valid_at, invalid_at, created_at, expired_at: epoch seconds; minus infinity: unknown, infinity: not yet.
         labels: column (relation, type, state, trust, scope) -> value -> its code in `codes`.
         codes: column -> (n) the code of each row.
+        version: of the graph, with which the row was written that was written last.
     """
 
     seq: NDArray[np.int64]
@@ -42,6 +46,7 @@ class FactColumns:
     expired_at: NDArray[np.float64]
     labels: Mapping[str, Mapping[str | None, int]]
     codes: Mapping[str, NDArray[np.int32]]
+    version: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -90,6 +95,24 @@ class FactColumns:
         found: NDArray[np.int64] = np.minimum(away[subject], away[object_])
         return found
 
+    def replace_rows(self, rows: FactColumns) -> FactColumns:
+        """Return these columns with other rows: those of numbers that are here in their place, those of higher numbers
+        behind them. `rows` has the codes of these columns, and may have more."""
+        is_new = rows.seq > self.seq.max(initial=0)
+        places = self.seq.searchsorted(rows.seq[~is_new])
+
+        def merge(own: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+            merged = np.concatenate([own, other[is_new]])
+            merged[places] = other[~is_new]
+            return merged
+
+        return FactColumns(
+            **{name: merge(getattr(self, name), getattr(rows, name)) for name in (*_NUMBERS, "rating", *_TIMES)},
+            labels=rows.labels,
+            codes={name: merge(codes, rows.codes[name]) for name, codes in self.codes.items()},
+            version=rows.version,
+        )
+
     def _is_among(self, column: str, values: Sequence[str | None]) -> NDArray[np.bool_]:
         """Return (n) which rows have one of these values."""
         labels = self.labels[column]
@@ -98,31 +121,32 @@ class FactColumns:
         return is_wanted[self.codes[column]]
 
 
-def load_fact_columns(tx: Tx, graph_id: GraphId) -> FactColumns:
-    """Load the columns of all versions that the transaction sees. Raises: NotFound."""
-    rows = tx.facts.columns(graph_id)
-    seq, text_seq, subject, object_, rating, *others = zip(*rows, strict=True) if rows else ((),) * 14
-    names = ("valid_at", "invalid_at", "created_at", "expired_at")
-    times = {
-        name: _times(column, -np.inf if name == "valid_at" else np.inf)
-        for name, column in zip(names, others[:4], strict=True)
-    }
-    labels: dict[str, Mapping[str | None, int]] = {}
-    codes = {}
-    for name, column in zip(("relation", "type", "state", "trust", "scope"), others[4:], strict=True):
-        of_value: dict[str | None, int] = {}
-        codes[name] = np.array([of_value.setdefault(value, len(of_value)) for value in column], np.int32)
-        labels[name] = of_value
-    return FactColumns(
-        seq=np.array(seq, np.int64),
-        text_seq=np.array(text_seq, np.int64),
-        subject=np.array(subject, np.int64),
-        object=np.array(object_, np.int64),
-        rating=np.array(rating, np.float64),
-        **times,
+def load_fact_columns(tx: Tx, graph_id: GraphId, before: FactColumns | None = None) -> FactColumns:
+    """Load the columns of all versions that the transaction sees, of those in `before` only what has changed since.
+
+    Raises: NotFound.
+    """
+    rows = tx.facts.columns(graph_id, after_version=-1 if before is None else before.version)
+    if before is not None and not rows:
+        return before
+    *columns, versions = zip(*rows, strict=True) if rows else ((),) * 14
+    values = dict(zip((*_NUMBERS, "rating", *_TIMES, *_LABELS), columns, strict=True))
+    labels = {name: {} if before is None else dict(before.labels[name]) for name in _LABELS}
+    arrays: dict[str, Any] = {name: np.array(values[name], np.int64) for name in _NUMBERS}
+    arrays |= {name: _times(values[name], -np.inf if name == "valid_at" else np.inf) for name in _TIMES}
+    loaded = FactColumns(
+        **arrays,
+        rating=np.array(values["rating"], np.float64),
         labels=labels,
-        codes=codes,
+        codes={name: _codes(values[name], labels[name]) for name in _LABELS},
+        version=max(versions, default=0),
     )
+    return loaded if before is None else before.replace_rows(loaded)
+
+
+def _codes(column: Sequence[str | None], labels: dict[str | None, int]) -> NDArray[np.int32]:
+    """Return the codes of values; new values get the next ones in `labels`."""
+    return np.array([labels.setdefault(value, len(labels)) for value in column], np.int32)
 
 
 def _times(column: Sequence[Any], nothing: float) -> NDArray[np.float64]:

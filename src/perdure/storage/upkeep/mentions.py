@@ -11,11 +11,12 @@ from typing import Any
 
 from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.forgetting.values import Found, FoundPage, Key
-from perdure.core.ids import AgentId, ArchiveId, FileId
+from perdure.core.ids import AgentId, ArchiveId, FileId, GraphId
 from perdure.core.messages import is_embedded
 from perdure.storage.database.row_format import ChecksumColumns, Row, restore, storable
 from perdure.storage.full_text import index as word_index
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
+from perdure.storage.tables.facts.graphs import Graphs
 from perdure.storage.tables.message_rows import MESSAGE_CHECKSUMS, REVISION_CHECKSUMS, read_rows
 from perdure.storage.tables.messages import indexed_words_of
 from perdure.storage.tables.table import OWN_AGENT, Table, first
@@ -140,12 +141,15 @@ class Mentions(Table):
         if table == "events" and after is None:
             self._drop_deltas(owner_id)
         page = self.scan(table, owner_id, redactor, after=after, limit=limit)
+        stamp: dict[str, int] = {}
+        if table == "facts" and page.found:  # searches keep facts in memory, and read again what has a new version
+            _, stamp["graph_version"] = Graphs(self._db, self._org_id).take_numbers(GraphId(owner_id), "fact", 0)
         for row in page.found:
             seqs = [int(row.key[0])] if table in ("messages", "message_revisions") else []
             words = self._indexed_words(owner_id, seqs)
             changes = {name: _redacted(table, name, text, redactor) for name, text in row.texts.items()}
             changed = {name: storable(text) for name, text in changes.items() if text != row.texts[name]}
-            self._update(table, what, owner_id, row.key, changed)
+            self._update(table, what, owner_id, row.key, changed, stamp)
             self._reindex(owner_id, seqs, words)
         return page
 
@@ -258,14 +262,22 @@ class Mentions(Table):
             agent_id=agent_id,
         )
 
-    def _update(self, table: str, what: TextTable, owner_id: str, key: Key, changed: Mapping[str, str]) -> None:
-        """Store the texts of a row, and its checksum."""
+    def _update(
+        self,
+        table: str,
+        what: TextTable,
+        owner_id: str,
+        key: Key,
+        changed: Mapping[str, str],
+        stamp: Mapping[str, int],
+    ) -> None:
+        """Store the texts of a row, its checksum, and what marks it as changed."""
         where = " AND ".join((what.of_owner, *(f"{name} = :key_{name}" for name in what.key)))
         params: dict[str, Any] = {"owner": owner_id, **{f"key_{n}": v for n, v in zip(what.key, key, strict=True)}}
-        values = ", ".join(f"{name} = :{name}" for name in changed)
+        values = ", ".join(f"{name} = :{name}" for name in (*changed, *stamp))
         if table == "messages":
             values += f", tokens = tokens + {_REDACTED_TOKENS * ''.join(changed.values()).count(REDACTED)}"
-        self._db.run(f"UPDATE {table} SET {values} WHERE {where}", {**params, **changed})
+        self._db.run(f"UPDATE {table} SET {values} WHERE {where}", {**params, **changed, **stamp})
         if what.checksums is not None:
             columns = what.checksums.columns
             (row,) = self._db.rows(f"SELECT {', '.join(columns)} FROM {table} WHERE {where}", params)

@@ -46,7 +46,7 @@ class Entities(Table):
         if not entities:
             return ()
         graph_id = entities[0].graph_id
-        number = Graphs(self._db, self._org_id).take_numbers(graph_id, "entity", len(entities))
+        number, _ = Graphs(self._db, self._org_id).take_numbers(graph_id, "entity", len(entities))
         added = [replace(entity, seq=number + index, fact_count=0) for index, entity in enumerate(entities)]
         register(self._db, self._org_id, graph_id, [(entity.id, entity.seq) for entity in added])
         self._db.run_many(insert_into("entities", _ENTITY.columns), list(map(_ENTITY.params, added)))

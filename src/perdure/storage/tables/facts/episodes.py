@@ -33,7 +33,7 @@ class Episodes(Table):
         graph_id = episodes[0].graph_id
         there = {one.ref: one for one in self.list_by_refs(graph_id, [episode.ref for episode in episodes])}
         new = {episode.ref: episode for episode in episodes if episode.ref not in there}
-        number = Graphs(self._db, self._org_id).take_numbers(graph_id, "episode", len(new))
+        number, _ = Graphs(self._db, self._org_id).take_numbers(graph_id, "episode", len(new))
         for index, (ref, episode) in enumerate(new.items()):
             there[ref] = replace(episode, seq=number + index)
         added = [there[ref] for ref in new]

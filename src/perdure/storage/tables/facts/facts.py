@@ -43,7 +43,7 @@ class Facts(Table):
         """
         if not versions:
             return ()
-        seq = Graphs(self._db, self._org_id).take_numbers(graph.id, "fact", len(versions))
+        seq, graph_version = Graphs(self._db, self._org_id).take_numbers(graph.id, "fact", len(versions))
         texts = self._texts(graph, versions)
         added = [
             replace(version, graph_id=graph.id, seq=seq + index, text_seq=texts[version.text])
@@ -52,7 +52,8 @@ class Facts(Table):
         added = [replace(version, first_seq=version.first_seq or version.seq) for version in added]
         new = [(version.id, version.seq) for version in added if version.first_seq == version.seq]
         register(self._db, self._org_id, graph.id, new)
-        self._db.run_many(insert_into("facts", _ROW), list(map(_STORED.params, added)))
+        rows = [{**_STORED.params(version), "graph_version": graph_version} for version in added]
+        self._db.run_many(insert_into("facts", f"{_ROW}, graph_version"), rows)
         self._count(graph.id, [version for version in added if version.expired_at is None], 1)
         if of_people := [version.seq for version in added if version.is_of_person]:
             sql = "UPDATE graphs SET person_seq = :seq WHERE id = :graph_id AND org_id = :org_id"
@@ -62,11 +63,15 @@ class Facts(Table):
     def expire(self, graph_id: GraphId, seqs: Sequence[int], *, at: datetime) -> Sequence[Fact]:
         """Expire those of these versions that are believed; return them as they were."""
         expired = [fact for fact in self.list_by_seqs(graph_id, seqs) if fact.expired_at is None]
-        if expired:
-            Graphs(self._db, self._org_id).take_numbers(graph_id, "fact", 0)
+        if not expired:
+            return expired
+        _, version = Graphs(self._db, self._org_id).take_numbers(graph_id, "fact", 0)
         self._db.run_many(
-            "UPDATE facts SET expired_at = :at WHERE graph_id = :graph_id AND seq = :seq",
-            [{"at": iso(max(at, fact.created_at)), "graph_id": graph_id, "seq": fact.seq} for fact in expired],
+            "UPDATE facts SET expired_at = :at, graph_version = :version WHERE graph_id = :graph_id AND seq = :seq",
+            [
+                {"at": iso(max(at, fact.created_at)), "version": version, "graph_id": graph_id, "seq": fact.seq}
+                for fact in expired
+            ],
         )
         self._count(graph_id, expired, -1)
         return expired
@@ -185,13 +190,14 @@ class Facts(Table):
         for version in self._read(where, index=by_text, graph_id=graph.id, text_seq=text_seq):
             if version.text == text:
                 return
-            Graphs(self._db, self._org_id).take_numbers(graph.id, "fact", 0)
+            _, graph_version = Graphs(self._db, self._org_id).take_numbers(graph.id, "fact", 0)
             new_seq = self._texts(graph, [replace(version, text=text)])[text]
             self._run(
-                f"UPDATE facts{self._db.by_index(by_text)} SET text_seq = :new_seq"
+                f"UPDATE facts{self._db.by_index(by_text)} SET text_seq = :new_seq, graph_version = :version"
                 " WHERE graph_id = :graph_id AND text_seq = :text_seq",
                 graph_id=graph.id,
                 new_seq=new_seq,
+                version=graph_version,
                 text_seq=text_seq,
             )
         Passages(self._db, self._org_id).delete(graph.fact_archive_id, [text_seq])
@@ -213,16 +219,22 @@ class Facts(Table):
                 rows.update((row[0], row[1], row[2]) for row in found)
         return [(subject, object_) for _, subject, object_ in sorted(rows, reverse=True)[:limit]]
 
-    def columns(self, graph_id: GraphId) -> Sequence[Row]:
+    def columns(self, graph_id: GraphId, *, after_version: int = -1) -> Sequence[Row]:
         """(seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, relation, type, state,
-        trust, scope) of all versions, in order; times as they are stored, `scope` as JSON."""
+        trust, scope, graph_version) of the versions that were written or changed after this version of the graph, in
+        order; times as they are stored, `scope` as JSON."""
+        which, index = "", ""
+        if after_version >= 0:
+            which, index = " AND graph_version > :after_version", self._db.by_index("facts_by_version")
         rows = self._rows(
             "SELECT seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, relation,"
-            f" type, state, trust, scope FROM facts WHERE graph_id = :graph_id AND {OWN_GRAPH} ORDER BY seq",
+            f" type, state, trust, scope, graph_version FROM facts{index} WHERE graph_id = :graph_id AND {OWN_GRAPH}"
+            f"{which} ORDER BY seq",
             graph_id=graph_id,
+            **({"after_version": after_version} if which else {}),
         )
         return [
-            (*row[:9], restore(row[9]), row[10] and restore(row[10]), row[11], row[12], restore(row[13]))
+            (*row[:9], restore(row[9]), row[10] and restore(row[10]), row[11], row[12], restore(row[13]), row[14])
             for row in rows
         ]
 

@@ -104,8 +104,8 @@ class Graphs(Table):
         )
         return [AgentId(row[0]) for row in rows]
 
-    def take_numbers(self, graph_id: GraphId, kind: str, count: int) -> int:
-        """Reserve `count` numbers of `entity`, `fact`, `episode` or `rule`; return the first.
+    def take_numbers(self, graph_id: GraphId, kind: str, count: int) -> tuple[int, int]:
+        """Reserve `count` numbers of `entity`, `fact`, `episode` or `rule`; return the first, and the graph's version.
 
         The graph has a new version, and for facts the archive of their texts, so that caches of searches are renewed.
         Raises: NotFound.
@@ -113,14 +113,14 @@ class Graphs(Table):
         column = {"entity": "entity_seq", "fact": "fact_seq", "episode": "episode_seq", "rule": "rule_seq"}[kind]
         rows = self._rows(
             f"UPDATE graphs SET {column} = {column} + :count, version = version + 1"
-            f" WHERE id = :graph_id AND org_id = :org_id RETURNING {column}, fact_archive_id",
+            f" WHERE id = :graph_id AND org_id = :org_id RETURNING {column}, version, fact_archive_id",
             graph_id=graph_id,
             count=count,
         )
-        last, archive_id = first(rows, "graph", graph_id)
+        last, version, archive_id = first(rows, "graph", graph_id)
         if kind == "fact":
             self._run("UPDATE archives SET version = version + 1 WHERE id = :id AND org_id = :org_id", id=archive_id)
-        return int(last) - count + 1
+        return int(last) - count + 1, int(version)
 
     def count_dropped(self, graph_id: GraphId, dropped: Mapping[str, int]) -> None:
         """Add to the counts of what extraction left out: reason -> how often. Raises: NotFound."""
@@ -172,7 +172,7 @@ class Graphs(Table):
 
     def add_rule(self, rule: FactRule) -> FactRule:
         """Add what must not be remembered, and return it with its number. Raises: NotFound."""
-        rule = replace(rule, seq=self.take_numbers(rule.graph_id, "rule", 1))
+        rule = replace(rule, seq=self.take_numbers(rule.graph_id, "rule", 1)[0])
         self._run(insert_into("fact_rules", _RULE.columns), **_RULE.params(rule))
         return rule
 
