@@ -387,9 +387,8 @@ def check_file(name: str, head: bytes) -> str:
 
     Raises: FileNameInvalid; FileTypeUnsupported: such files can't be converted to text.
     """
-    from perdure.converters.kinds import kind_of
+    from perdure.converters.kinds import kind_of, safe_path
     from perdure.converters.limits import Refusal
-    from perdure.converters.names import safe_path
 
     safe = safe_path(name)
     with contextlib.suppress(Refusal):  # a damaged file gets its error when it is read

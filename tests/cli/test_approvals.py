@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Perdure, tool
-from perdure.cli.views.pending import argument_lines
+from perdure.cli.views.text import argument_lines
 from perdure.core.messages import ToolCall
 from perdure.core.tools.rules import RequiresApproval
 from perdure.settings import Settings

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.old_forms import OLD_FORMS, new_form
+from perdure.cli.root import OLD_FORMS, new_form
 from tests.support.library import open_sync
 from tests.support.programs import run_inside
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from perdure.cli.chat.wrap import LineWrapper
+from perdure.cli.chat.terminal import LineWrapper
 
 PIECES = st.lists(st.text("ab, \n我。（é", max_size=6), max_size=20)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.converters.names import safe_path
+from perdure.converters.kinds import safe_path
 from perdure.core.errors import FileNameInvalid
 
 

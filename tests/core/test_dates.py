@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.text.dates import EARLIEST, LATEST, SPANS_MAX, spans
-from perdure.core.text.dates.grammar import rules
-from perdure.core.text.dates.languages import LANGUAGES
+from perdure.core.text.dates.grammar import LANGUAGES, rules
 from perdure.core.text.dates.spans import patterns
 from tests.support.strategies import any_text, effort
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.text.json_encoder import compact_json, spaced_json
+from perdure.core.text.json_strings import compact_json, spaced_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

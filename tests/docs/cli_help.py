@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from perdure.cli.app import app
 from perdure.cli.chat.slash import COMMANDS
-from perdure.cli.old_forms import OLD_FORMS
-from perdure.cli.root import Root
+from perdure.cli.root import OLD_FORMS, Root
 from tests.docs.markdown import ROOT
 
 PAGE = ROOT / "docs" / "cli.md"

@@ -11,7 +11,7 @@ from perdure.core.ids import MessageId
 from perdure.core.messages import Draft, Text
 from perdure.core.passages import Passage
 from perdure.domain.blocks.units import NewBlock
-from perdure.domain.tools.voice_tools import transcript_lines
+from perdure.domain.tools.memory_tools import transcript_lines
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.support.agents import AgentInRun, agent_in_run

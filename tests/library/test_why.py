@@ -10,7 +10,7 @@ import pytest
 from perdure import AsyncPerdure, InvalidInput, NotFound
 from perdure.core.ids import id_beginning, id_in_run
 from perdure.core.messages import ToolCall
-from perdure.core.text.line_history import find_line_before
+from perdure.core.text.line_diff import find_line_before
 from perdure.library.agent import AsyncAgent
 from perdure.library.origins import AnswerOrigin, MemoryOrigin, origin_shape
 from perdure.settings import Settings

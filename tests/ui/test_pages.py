@@ -7,7 +7,7 @@ import json
 import re
 
 from benchmarks.dashboard import paths_of
-from perdure.core.text.plural import plural
+from perdure.core.text.reprs import plural
 from perdure.server.config import ServerConfig
 from perdure.testing import calls, says
 from perdure.ui.routes import PAGES

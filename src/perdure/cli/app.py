@@ -88,7 +88,7 @@ def chat(
     )
 
 
-@command(app, "history.history")
+@command(app, "conversations.history")
 def history(
     agent: LastAgent = None,
     since: Annotated[

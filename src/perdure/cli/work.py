@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import typer
 
@@ -18,6 +18,9 @@ from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 PAGE = 100
 MAKERS = {
@@ -140,3 +143,23 @@ def confirm(view: View, question: str, *, action: str, yes: bool) -> None:
 def deleted(what: str, more: str = "") -> str:
     """The line about a deletion that nothing takes back; `more`: what stays, or what helps."""
     return f"Deleted {what}. This can't be undone{f'; {more}' if more else ''}."
+
+
+@contextmanager
+def progress_bars() -> Iterator[Progress]:
+    """A bar for each task on stderr, which vanishes at the end; nothing where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bars:
+        yield bars
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """One such bar: a function of the current step, how much of it is done, and how much there is."""
+    with progress_bars() as bars:
+        task = bars.add_task("", total=None)
+        yield lambda step, done, total: bars.update(task, description=step, completed=done, total=total)

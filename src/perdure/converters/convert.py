@@ -8,11 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from perdure.converters.child import read_document
-from perdure.converters.child_process import read_in_child
-from perdure.converters.kinds import HEAD_BYTES, kind_of
+from perdure.converters.kinds import HEAD_BYTES, kind_of, safe_path
 from perdure.converters.limits import Limits, Refusal
-from perdure.converters.names import safe_path
-from perdure.converters.sandbox import read_in_sandbox
+from perdure.converters.sandbox import read_in_child, read_in_sandbox
 from perdure.core.documents import Document, FileKind
 from perdure.core.errors import ConversionFailed, FileTooLarge, SandboxUnavailable
 from perdure.core.tools.sandbox import Sandbox

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
 from perdure.core.messages import Image, ImageLink, ToolCall, ToolDecision, ToolStatus
-from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.json_strings import compact_json
 
 
 @dataclass(frozen=True, slots=True)

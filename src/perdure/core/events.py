@@ -19,7 +19,7 @@ from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
 from perdure.core.messages import Message, Waits
 from perdure.core.nodes import MadeBy
 from perdure.core.runs import Failure, StopReason, Usage, usage_to_dict
-from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.json_strings import compact_json
 
 
 @dataclass(frozen=True, slots=True)

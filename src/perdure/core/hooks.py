@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol, get_args
 
 from perdure.core.ids import AgentId, ConversationId, RunId
-from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.json_strings import compact_json
 
 HookPoint = Literal[
     "conversation_start",

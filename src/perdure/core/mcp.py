@@ -16,7 +16,7 @@ from perdure.core.errors import DataTooLarge, InvalidInput
 from perdure.core.ids import McpServerId, OrgId, ToolId
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.secrets import Cipher
-from perdure.core.text.json_encoder import compact_json, sorted_json
+from perdure.core.text.json_strings import compact_json, sorted_json
 from perdure.core.tools.schema_check import check_schema
 
 Transport = Literal["stdio", "streamable_http", "sse"]

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, MessageId, RunId, StepId
-from perdure.core.text.json_encoder import compact_json
-from perdure.core.text.json_strings import read_string
+from perdure.core.text.json_strings import compact_json, read_string
 from perdure.core.text.reprs import short_repr
 from perdure.core.tools.loops import HEARTBEAT, THINKING, split_arguments
 

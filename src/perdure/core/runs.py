@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, get_args
 
 from perdure.core.ids import AgentId, BatchId, ConversationId, RunId, StepId
-from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.json_strings import compact_json
 from perdure.core.text.reprs import short_repr
 
 RunStatus = Literal["queued", "running", "completed", "failed", "cancelled"]

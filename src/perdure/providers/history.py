@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Image, Message
-from perdure.core.text.json_encoder import compact_json, encodable
+from perdure.core.text.json_strings import compact_json, encodable
 from perdure.core.tools.arguments import ARGUMENTS
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from perdure.cli.chat.source import Source
-from perdure.cli.views.pending import plain_json
+from perdure.cli.views.text import plain_json
 from perdure.cli.views.view import View
 from perdure.core.answers import PendingCall
 from perdure.core.errors import AnswerInvalid

@@ -8,8 +8,7 @@ from perdure.cli.chat.agent_choice import chat_command, check_first_model, greet
 from perdure.cli.chat.session import WAITING, Session
 from perdure.cli.chat.slash import command_help, run_command
 from perdure.cli.chat.source import ListedLines, Source, StdinLines
-from perdure.cli.commands.conversations import conversation_named
-from perdure.cli.commands.history import show_last_turns
+from perdure.cli.commands.conversations import conversation_named, show_last_turns
 from perdure.cli.work import NO_AGENT, standard_view
 from perdure.core.errors import NotFound, PerdureError
 from perdure.library.perdure import AsyncPerdure

@@ -13,15 +13,13 @@ from rich.text import Text
 from perdure.cli.chat.agent_choice import ModelElsewhere, shell_word
 from perdure.cli.chat.approvals import ask_decisions
 from perdure.cli.chat.source import Source
-from perdure.cli.chat.turn import Turn
-from perdure.cli.views.pending import pending_shape
-from perdure.cli.views.text import pending_view
+from perdure.cli.views.text import pending_shape, pending_view
 from perdure.cli.views.view import View
 from perdure.core.answers import PendingCall
 from perdure.core.conversations import Reset
 from perdure.core.errors import AnswerInvalid, ApprovalPending, PerdureError
-from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import ConversationId
+from perdure.core.events import Delta, RunQueued, StoredEvent
+from perdure.core.ids import ConversationId, RunId
 from perdure.core.messages import ToolDecision
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
@@ -294,3 +292,60 @@ class Session:
             yield
         finally:
             loop.remove_signal_handler(signal.SIGINT)
+
+
+class Turn:
+    """One message or answer and its run.
+
+    Args:
+        events: of the run, with previews, as they come.
+    """
+
+    def __init__(self, agent: AsyncAgent, events: AsyncIterator[StoredEvent | Delta]) -> None:
+        self._agent, self._events = agent, events
+        self._run_id: RunId | None = None
+        self._interruptions = 0
+        self._follow_task: asyncio.Task[Reply | None] | None = None
+        self._cancel_task: asyncio.Task[object] | None = None
+        self.abandoned = False
+        """A second interruption ended the waiting; the run ends by itself."""
+
+    async def follow(self, show: Callable[[StoredEvent | Delta], None]) -> Reply | None:
+        """Give each event to `show` and return the reply; None if the turn is abandoned or no run began.
+
+        Raises: PerdureError.
+        """
+        self._follow_task = asyncio.create_task(self._follow(show))
+        try:
+            await asyncio.wait([self._follow_task])
+        finally:
+            self._follow_task.cancel()
+        if self._cancel_task is not None:
+            await self._cancel_task
+        self.abandoned = self._follow_task.cancelled()
+        return None if self.abandoned else self._follow_task.result()
+
+    def interrupt(self) -> None:
+        """Cancel the run; the second time, stop waiting for it."""
+        self._interruptions += 1
+        if self._interruptions == 1:
+            self._cancel()
+        elif self._follow_task is not None:
+            self._follow_task.cancel()
+
+    async def _follow(self, show: Callable[[StoredEvent | Delta], None]) -> Reply | None:
+        """Show the events, and build the reply of them; None if no run began."""
+        stored: list[StoredEvent] = []
+        async for event in self._events:
+            show(event)
+            if isinstance(event, StoredEvent):
+                stored.append(event)
+                if isinstance(event.event, RunQueued):
+                    self._run_id = event.event.run_id
+                    self._cancel()
+        return Reply.of(stored) if stored else None
+
+    def _cancel(self) -> None:
+        """Cancel the run once it is both interrupted and known; these come in any order."""
+        if self._interruptions and self._run_id is not None and self._cancel_task is None:
+            self._cancel_task = asyncio.create_task(self._agent.cancel(self._run_id))

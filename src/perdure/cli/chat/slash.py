@@ -12,9 +12,14 @@ from perdure.cli.chat.agent_choice import context_command
 from perdure.cli.chat.models import known_models, model_row, set_model
 from perdure.cli.chat.session import Session
 from perdure.cli.commands.agents import load_agents
-from perdure.cli.commands.conversations import conversation_named, show_conversation, show_conversations
+from perdure.cli.commands.conversations import (
+    LAST_TURNS,
+    conversation_named,
+    show_conversation,
+    show_conversations,
+    show_last_turns,
+)
 from perdure.cli.commands.forget import forget_shape, forget_view, preview_view, undo_shape, undo_view
-from perdure.cli.commands.history import LAST_TURNS, show_last_turns
 from perdure.cli.commands.memory import restore_version, show_blocks, show_versions
 from perdure.cli.commands.search import show_hits
 from perdure.cli.commands.why import show_origin
@@ -22,8 +27,8 @@ from perdure.cli.views.context import context_view
 from perdure.cli.views.facts import fact_shape, facts_view
 from perdure.cli.views.fold import fold, visible
 from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape
-from perdure.cli.views.table import new_table
 from perdure.cli.views.text import ABOUT_CHARS, agents_view, model_view, reset_view
+from perdure.cli.views.view import new_table
 from perdure.core.errors import InvalidInput
 from perdure.domain.agents.automatic import AutoRecall, find_automatic
 

@@ -9,7 +9,7 @@ from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.chat.session import Session
 from perdure.cli.chat.source import ListedLines
 from perdure.cli.commands.conversations import conversation_named
-from perdure.cli.views.pending import pending_shape, pending_text
+from perdure.cli.views.text import pending_shape, pending_text
 from perdure.cli.views.view import View
 from perdure.cli.work import none_yet, open_store
 from perdure.core.answers import PendingCall

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.views.fold import local_time, plural, visible
 from perdure.cli.views.json import fields
-from perdure.cli.views.table import new_table
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, new_table
 from perdure.cli.work import confirm, deleted, get_agent, load_all, none_yet, open_store
 from perdure.core.ids import ArchiveId
 from perdure.core.passages import Archive

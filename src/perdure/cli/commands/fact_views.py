@@ -10,8 +10,7 @@ from perdure.cli.commands.facts import named_facts, owner_of, short_id
 from perdure.cli.views.facts import SHORT_CHARS, fact_shape, facts_view
 from perdure.cli.views.fold import plural, visible
 from perdure.cli.views.json import fields
-from perdure.cli.views.table import new_table
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, new_table
 from perdure.cli.views.why import day
 from perdure.cli.work import confirm
 from perdure.core.errors import InvalidInput

@@ -19,8 +19,7 @@ from perdure.cli.views.facts import (
     rule_shape,
 )
 from perdure.cli.views.fold import plural, visible
-from perdure.cli.views.table import new_table
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, new_table
 from perdure.cli.work import confirm, get_agent, no_store, none_yet, open_store
 from perdure.core.errors import InvalidInput
 from perdure.core.facts.values import FACT_STATES

@@ -11,11 +11,10 @@ from pathlib import Path
 from rich.progress import Progress, TaskID
 
 from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.progress import progress_bars
 from perdure.cli.tree import Selected, Skipped, select_files
 from perdure.cli.views.fold import fold, plural, visible
 from perdure.cli.views.view import View
-from perdure.cli.work import confirm, deleted, get_agent, load_all, no_store, none_yet, open_store
+from perdure.cli.work import confirm, deleted, get_agent, load_all, no_store, none_yet, open_store, progress_bars
 from perdure.core.errors import InvalidInput, NotFound, StoreError
 from perdure.core.files import AgentFile, File
 from perdure.core.ids import FileId

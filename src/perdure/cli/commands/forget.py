@@ -9,11 +9,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from perdure.cli.chat.agent_choice import chat_command, shell_word
-from perdure.cli.progress import progress_bar
 from perdure.cli.views.fold import fold, plural, visible
-from perdure.cli.views.table import new_table
-from perdure.cli.views.view import View
-from perdure.cli.work import confirm, none_yet, open_store
+from perdure.cli.views.view import View, new_table
+from perdure.cli.work import confirm, none_yet, open_store, progress_bar
 from perdure.core.errors import NotFound
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, Place, UndoResult
 from perdure.library.agent import AsyncAgent

@@ -15,9 +15,8 @@ from perdure.cli.lines import InputLines
 from perdure.cli.views.context import cost, steps_view
 from perdure.cli.views.fold import local_time, visible
 from perdure.cli.views.json import fields, message_shape, step_shape
-from perdure.cli.views.table import new_table
-from perdure.cli.views.transcript import transcript_view
-from perdure.cli.views.view import View
+from perdure.cli.views.text import transcript_view
+from perdure.cli.views.view import View, new_table
 from perdure.cli.work import NO_AGENT, open_store
 from perdure.core.errors import NotFound
 from perdure.core.ids import MessageId, RunId

@@ -15,8 +15,7 @@ from rich.table import Table
 from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.views.fold import fold, visible
 from perdure.cli.views.json import fields
-from perdure.cli.views.table import new_table
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, new_table
 from perdure.cli.work import confirm, deleted, get_agent, load_all, none_yet, open_store
 from perdure.core.errors import InvalidInput
 from perdure.core.tools.arguments import read_json

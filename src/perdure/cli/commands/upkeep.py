@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from perdure.app import accept_loss as accept_lost_log
-from perdure.cli.progress import progress_bar
 from perdure.cli.views.fold import plural, visible
 from perdure.cli.views.view import View
-from perdure.cli.work import no_store, open_store
+from perdure.cli.work import no_store, open_store, progress_bar
 from perdure.core.errors import PerdureError
 from perdure.library.services.upkeep import Comparison, EmbeddingReport
 from perdure.settings import Settings

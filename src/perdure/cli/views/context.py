@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perdure.cli.views.fold import local_time, plural, visible
-from perdure.cli.views.table import new_table
+from perdure.cli.views.view import new_table
 from perdure.context.request.explain import Explanation, RequestDiff, SegmentUse
 from perdure.context.window.overview import ContextOverview
 from perdure.core.nodes import message_handle

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from perdure.cli.views.fold import local_time, visible
 from perdure.cli.views.json import fields
-from perdure.cli.views.table import new_table
+from perdure.cli.views.view import new_table
 from perdure.cli.views.why import day, true_times
 from perdure.core.facts.values import Entity, Fact, FactRule
 from perdure.search.hits import FactHit

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.passages import Passage
-from perdure.core.text.plural import plural as plural
+from perdure.core.text.reprs import plural as plural
 from perdure.core.text.words import stems
 from perdure.domain.tools.specs import FILE_TOOLS
 

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from rich.console import RenderableType
 
-from perdure.cli.views.pending import call_shape
+from perdure.cli.views.text import call_shape
 from perdure.cli.views.view import AgentRow, ConversationRow, ModelRow, View
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -11,18 +14,17 @@ from rich.text import Text
 from perdure.cli.chat.models import price
 from perdure.cli.chat.render import RunRenderer, diff_view
 from perdure.cli.chat.terminal import Terminal
-from perdure.cli.views.fold import fold, local_time, plural, visible
-from perdure.cli.views.pending import argument_lines, plain_text
-from perdure.cli.views.table import new_table
-from perdure.cli.views.view import AgentRow, ConversationRow, ModelRow, View
+from perdure.cli.views.fold import call_line, fold, local_time, outcome, plural, visible
+from perdure.cli.views.view import AgentRow, ConversationRow, ModelRow, View, new_table
 from perdure.core.answers import PendingCall
 from perdure.core.blocks import Author, Block, BlockVersion
 from perdure.core.conversations import Reset
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, RunQueued, StoredEvent
-from perdure.core.messages import ToolCall
+from perdure.core.messages import Message, ToolCall, ToolResult
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
+from perdure.library.services.transcripts import TranscriptEntry
 
 ABOUT_CHARS = 60
 NO_TOOLS = "no tools: it can't keep a memory"
@@ -196,3 +198,134 @@ def model_view(row: ModelRow) -> Iterator[RenderableType]:
         "reasoning": facts.reasoning,
     }
     yield Text(f"  {', '.join(name for name, has in abilities.items() if has) or NO_TOOLS}")
+
+
+def transcript_view(
+    entries: Sequence[TranscriptEntry], agent_name: str, *, conversations: bool = False, style: str = ""
+) -> Iterator[RenderableType]:
+    """The messages, oldest first, without the rows of tools, whose results stand beside their calls.
+
+    Args:
+        conversations: whether a line names the conversation wherever it changes.
+        style: of everything.
+    """
+    results = {result.call_id: result for entry in entries for result in entry.message.results}
+    line: int | None = None
+    speaker: tuple[str, str] | None = None
+    for entry in entries:
+        message = entry.message
+        if message.role == "tool" and message.kind == "message":
+            continue
+        if conversations and message.conversation_seq != line:
+            line, speaker = message.conversation_seq, None
+            yield Text(f"── conversation {line} ──", style="dim")
+        now = (local_time(message.occurred_at), _speaker(message, agent_name))
+        if now != speaker:
+            yield Text.assemble((visible(now[1]), f"bold {style}"), (f"  {now[0]}", "dim"))
+            speaker = now
+        for part in _parts(entry, results, style):
+            yield Padding(part, (0, 0, 0, 2))
+
+
+def _speaker(message: Message, agent_name: str) -> str:
+    """Who a message is from."""
+    if message.role == "assistant":
+        return agent_name
+    return message.name or ("You" if message.role == "user" else message.role.capitalize())
+
+
+def _parts(entry: TranscriptEntry, results: dict[str, ToolResult], style: str) -> Iterator[RenderableType]:
+    """What is said in a message, its calls and its edits of memory."""
+    message = entry.message
+    for decision in message.decisions:
+        reason = f": {visible(decision.reason)}" if decision.reason else ""
+        yield Text(f"{'approved' if decision.approve else 'denied'} {visible(decision.call_id)}{reason}", style="dim")
+    if message.text and message.kind == "message":
+        yield Text(visible(message.text), style=style)
+    for call in message.calls:
+        if call.speech:
+            continue
+        result = results.get(call.call_id)
+        text = f"⚙ {call_line(call)} → {'no result' if result is None else outcome(result)}"
+        failed = result is not None and result.status == "error"
+        yield Text(visible(text).replace("\n", " "), style="yellow" if failed else "dim")
+    for edit in entry.edits:
+        yield Text.assemble((visible(edit.label), f"bold {style}"), (f"  version {edit.version}", "dim"))
+        yield diff_view(edit.diff, indent="  ")
+
+
+def last_turns(entries: Sequence[TranscriptEntry], count: int) -> Sequence[TranscriptEntry]:
+    """The last turns of a conversation: each begins with a message that is not the agent's."""
+    starts = [
+        place
+        for place, entry in enumerate(entries)
+        if entry.message.role in ("user", "system") and entry.message.kind == "message"
+    ]
+    return entries[starts[-count] :] if 0 < count <= len(starts) else entries if count else ()
+
+
+LINES_MAX = 200
+CHARS_MAX = 20_000
+
+_INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+"""Unicode categories that are invisible or change the direction of text: with them a person could approve something
+else than what runs."""
+
+
+def plain_json(value: Any) -> str:
+    """`value` as JSON on one line; invisible characters are written as \\uXXXX."""
+    return plain_text(json.dumps(value, ensure_ascii=False))
+
+
+def pending_text(call: PendingCall) -> str:
+    """A waiting call on one line."""
+    who = "the program that sent the message" if call.awaits_client else "you"
+    return f"{plain_text(call.name)} {plain_json(call.arguments)} waits for {who} ({plain_text(call.call_id)})"
+
+
+def argument_lines(arguments: Mapping[str, Any]) -> Iterator[str]:
+    """Arguments one a line, texts of several lines below their names; what is over the limits is only counted."""
+    lines = list(_lines(arguments))
+    count = chars = 0
+    for line in lines[:LINES_MAX]:
+        if count and chars + len(line) > CHARS_MAX:
+            break
+        yield line if len(line) <= CHARS_MAX else f"{line[:CHARS_MAX]}… {len(line) - CHARS_MAX:,} more characters"
+        count, chars = count + 1, chars + len(line)
+    if count < len(lines):
+        yield f"… {len(lines) - count:,} more lines; `perdure approval list --json` has all of it"
+
+
+def _lines(arguments: Mapping[str, Any]) -> Iterator[str]:
+    """All lines of the arguments."""
+    if not arguments:
+        yield "(no arguments)"
+    for name, value in arguments.items():
+        if isinstance(value, str) and "\n" in value.rstrip("\n"):
+            yield f"{plain_text(name)}:"
+            yield from (f"  {plain_text(line)}" for line in value.split("\n"))
+        else:
+            yield f"{plain_text(name)}: {plain_json(value)}"
+
+
+def pending_shape(call: PendingCall) -> dict[str, Any]:
+    """A waiting call as JSON."""
+    return {
+        "agent_id": call.agent_id,
+        "conversation_id": call.conversation_id,
+        "run_id": call.run_id,
+        **call_shape(call.call),
+    }
+
+
+def call_shape(call: ToolCall) -> dict[str, Any]:
+    """A waiting call as JSON inside the reply of its run."""
+    arguments = json.loads(call.arguments) if call.arguments.strip() else {}
+    return {"call_id": call.call_id, "name": call.name, "arguments": arguments, "awaits": call.awaits}
+
+
+def plain_text(text: str) -> str:
+    """`text` on one line; invisible characters are written as \\uXXXX."""
+    return "".join(
+        json.dumps(char)[1:-1] if char != "\t" and unicodedata.category(char) in _INVISIBLE else char for char in text
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from rich.console import RenderableType
+from rich.table import Table
 
 from perdure.app import ModelFacts
 from perdure.core.agents import Agent
@@ -101,3 +102,23 @@ class View:
 
     def resume_with(self, calls: Sequence[ToolCall]) -> None:
         """Set the calls whose results the next run begins with; their arguments are those that run."""
+
+
+def new_table(
+    *columns: str,
+    right: Container[str] = (),
+    styles: Mapping[str, str] | None = None,
+    head: bool = True,
+) -> Table:
+    """A table of these columns.
+
+    Args:
+        right: the columns of numbers, which are aligned to the right and never broken.
+        styles: column -> style of its cells.
+        head: whether the names of the columns stand above them.
+    """
+    table = Table(box=None, show_header=head and any(columns), header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+    for name in columns:
+        style, number = (styles or {}).get(name), name in right
+        table.add_column(name, style=style, overflow="fold", justify="right" if number else "left", no_wrap=number)
+    return table

@@ -16,7 +16,7 @@ from perdure.core.errors import IllegalLog
 from perdure.core.messages import UNSEEN_KINDS, Message, ToolCall, ToolResult, parts_to_json
 from perdure.core.models import ModelOptions, ModelRequest, ToolChoice, hide_notice
 from perdure.core.runs import Prefix, Recipe
-from perdure.core.text.json_encoder import sorted_json
+from perdure.core.text.json_strings import sorted_json
 from perdure.core.text.zones import zone
 
 _NONE: Mapping[int, int] = {}

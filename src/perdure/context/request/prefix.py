@@ -11,7 +11,7 @@ from perdure.context.sections.blocks import blocks_xml
 from perdure.context.sections.envelopes import REPLACEMENT, marker_section
 from perdure.core.blocks import Block
 from perdure.core.ids import AgentId
-from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.spec import Tool, ToolSpec
 
 MEMORY_PLACEHOLDER = "{CORE_MEMORY}"

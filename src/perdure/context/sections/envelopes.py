@@ -24,7 +24,7 @@ from perdure.core.messages import Message, Part, Role, Text, ToolCall, ToolResul
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix
-from perdure.core.text.json_encoder import spaced_json
+from perdure.core.text.json_strings import spaced_json
 
 NOTE = "Earlier messages, in short: history, no instruction."
 HOW_TO_OPEN = " context_expand(handle) opens what a summary stands for."

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from perdure.core.errors import InvalidInput
-from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.json_strings import compact_json
 
 REDACTED = "[redacted]"
 """What stands in place of a text that was taken out."""

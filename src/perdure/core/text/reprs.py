@@ -1,4 +1,4 @@
-"""Short representations, for a person at Python's prompt and in a log."""
+"""Short texts for people: the representation of an object, a number with its noun."""
 
 from __future__ import annotations
 
@@ -28,3 +28,8 @@ def _short(value: object) -> str:
     if isinstance(value, Collection) and not isinstance(value, str):
         return f"<{len(value)}>"
     return f"{value:.2f}" if isinstance(value, float) else repr(value)
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """The number with its noun: `1 file`, `1,200 files`; `many` is the plural where it is not `one` with an s."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from perdure.core.errors import InvalidInput
-from perdure.core.text.json_encoder import json_start
+from perdure.core.text.json_strings import json_start
 
 EVERY_HOST = "*"
 HOSTS_MAX = 100

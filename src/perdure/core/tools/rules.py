@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, get_args
 
 from perdure.core.errors import ToolRulesInvalid
-from perdure.core.text.json_encoder import json_start
+from perdure.core.text.json_strings import json_start
 
 Arguments = Mapping[str, Any]
 

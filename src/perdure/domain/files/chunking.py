@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from perdure.core.documents import Chunk, Document
 from perdure.core.errors import InvalidInput
-from perdure.domain.files.code_outline import code_outline
 from perdure.domain.files.document_outline import (
     ITEM,
     NEVER,
     PAGE,
     Outline,
+    code_outline,
     json_outline,
     markdown_outline,
     text_outline,

@@ -25,7 +25,7 @@ from perdure.core.facts.extraction import (
 from perdure.core.messages import Role, text_of, unlogged_message
 from perdure.core.models import Model, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Usage
-from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.json_strings import compact_json
 from perdure.core.text.markup import escape_tags
 
 OUTPUT_TOKENS = 4_000

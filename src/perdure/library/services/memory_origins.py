@@ -16,7 +16,7 @@ from perdure.core.messages import CompactionNote, Message
 from perdure.core.nodes import SummaryNode, node_handle
 from perdure.core.passages import CAPTURED, Passage
 from perdure.core.runs import RunKey
-from perdure.core.text.line_history import find_line_before
+from perdure.core.text.line_diff import find_line_before
 from perdure.library.origins import MemoryOrigin, MessageText, Write
 from perdure.library.services.answer_origins import find_message
 from perdure.storage.tx import Tx

@@ -13,7 +13,7 @@ import httpx
 from perdure.core.errors import BodyUnreadable, DataTooLarge, ModelOverflow, ModelReplyInvalid
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.ports import EmbedPurpose
-from perdure.core.text.json_encoder import encodable
+from perdure.core.text.json_strings import encodable
 from perdure.providers.bounded import WHOLE, read_answer
 from perdure.providers.embeddings.vectors import prefix_of, unit_rows
 from perdure.providers.openai_chat.endpoint import Connections, api_url, is_openai, request_headers

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from perdure.core.errors import ModelRequestRefused
 from perdure.core.ports import EmbedPurpose
-from perdure.core.text.json_encoder import encodable
+from perdure.core.text.json_strings import encodable
 from perdure.providers.embeddings.weights import WeightsFolder, load
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 from perdure.core.messages import Part, Text, ToolCall, ToolResult
 from perdure.core.models import EXTRACTIVE, NOTICES, ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import Usage
-from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.json_strings import compact_json
 from perdure.providers.extractive.answers import answer_from_blocks, best_quotes, notes_in, read_hits, say
 from perdure.providers.extractive.facts import Edit, Fact, facts_in, holds, plan_edits
 from perdure.providers.extractive.language import (

@@ -30,7 +30,7 @@ from perdure.core.messages import (
     text_of,
 )
 from perdure.core.models import ModelOptions, ModelRequest, ReasoningEffort
-from perdure.core.text.json_encoder import encodable
+from perdure.core.text.json_strings import encodable
 from perdure.providers.history import legal_arguments, turn_start, unseen_text
 from perdure.providers.openai_chat.endpoint import Dialect
 

@@ -15,7 +15,7 @@ from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelReply
 from perdure.core.runs import StopReason, Usage
-from perdure.core.text.json_encoder import encodable
+from perdure.core.text.json_strings import encodable
 from perdure.providers.bounded import EVENT, WHOLE
 from perdure.providers.masking import mask_text
 from perdure.providers.openai_chat.tool_calls import ToolCalls, is_object, string_of

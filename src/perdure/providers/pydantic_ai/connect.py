@@ -129,7 +129,7 @@ def _http_client(timeout_s: float, guard: Guard | None) -> httpx2.AsyncClient:
     it uses no proxy."""
     import httpx2
 
-    from perdure.core.incoming.http_answers import bound_body
+    from perdure.core.incoming.bodies import bound_body
 
     async def note_request(request: httpx2.Request) -> None:
         if (wire := WIRE.get()) is not None:

@@ -11,7 +11,7 @@ from perdure.core.errors import ModelRefused, ModelReplyEmpty, ModelReplyInvalid
 from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta
 from perdure.core.runs import StopReason, Usage
-from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.json_strings import compact_json
 
 if TYPE_CHECKING:
     from pydantic_ai import messages as pa

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import ModelRequest
-from perdure.core.text.json_encoder import encodable
+from perdure.core.text.json_strings import encodable
 from perdure.providers.history import legal_arguments, mark_positions, unseen_text
 from perdure.providers.pydantic_ai.dialects import Dialect
 from perdure.providers.pydantic_ai.from_provider import unpack

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from perdure.core.errors import StoreDamaged
-from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.json_strings import compact_json
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.limits import DEFAULT_LIMITS
 from perdure.core.messages import IMAGE_TYPES, Image, ToolStatus
-from perdure.core.text.json_encoder import compact_json
+from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.spec import ToolOutcome
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import McpServerId, ProviderId
 from perdure.core.mcp import Definition, McpTool
 from perdure.core.providers import ProviderFilter
-from perdure.core.text.plural import plural
+from perdure.core.text.reprs import plural
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.providers import ProviderFields

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ArchiveId, FolderId
-from perdure.core.text.plural import plural
+from perdure.core.text.reprs import plural
 from perdure.domain.files.folders import FolderChanges
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure

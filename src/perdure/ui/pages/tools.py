@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
-from perdure.core.text.plural import plural
+from perdure.core.text.reprs import plural
 from perdure.core.tools.rules import (
     RULE_TYPES,
     ChildTools,

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
 from perdure.core.text.dates.calendar import EARLIEST, LATEST, Clock, Period, Resolve, part_of
-from perdure.core.text.dates.grammar import Phrase, alternatives, rules
-from perdure.core.text.dates.languages import LANGUAGES
+from perdure.core.text.dates.grammar import LANGUAGES, Phrase, alternatives, rules
 
 SPANS_MAX = 8
 """Of one query, the first ones: a text with more dates is a log, not a question."""
