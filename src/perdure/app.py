@@ -36,8 +36,7 @@ from perdure.domain.mcp import StoredMcpRegistry
 from perdure.domain.tools.environment import load_inputs
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
-from perdure.engine.agent_messages.specs import AGENT_TOOL_SPECS
-from perdure.engine.agent_messages.toolbox import AgentMessages
+from perdure.engine.agent_messages.toolbox import AGENT_TOOL_SPECS, AgentMessages
 from perdure.engine.facts.model_extractor import ModelExtractor
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import EngineSettings, Ports, SystemClock, extract_nothing

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.commands import serve as serving
-from perdure.server.config import ServerConfig
-from perdure.server.key import load_key
+from perdure.server.config import ServerConfig, load_key
 from tests.support.programs import environment, run_inside
 from tests.support.warm import warm
 

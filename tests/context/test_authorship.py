@@ -34,7 +34,7 @@ from perdure.core.runs import Prefix, Recipe
 from perdure.core.text.markup import SECTION_TAGS, escape_tags, unescape_tags
 from perdure.providers.openai_chat.endpoint import Dialect
 from perdure.providers.openai_chat.request import build_body
-from perdure.providers.pydantic_ai.dialects import dialect_of
+from perdure.providers.pydantic_ai.options import dialect_of
 from perdure.providers.pydantic_ai.to_provider import to_messages
 from perdure.testing.clock import START, SequentialIds
 from tests.support.strategies import any_text, build_log, effort

@@ -17,8 +17,7 @@ from perdure.core.errors import CircularWait, TooManyHops
 from perdure.core.messages import ToolResult
 from perdure.core.models import Model
 from perdure.core.runs import Run, RunFilter
-from perdure.engine.agent_messages.specs import ALL_TAGS_TOOL, ASYNC_TOOL, TAGS_TOOL, WAIT_TOOL
-from perdure.engine.agent_messages.toolbox import HOPS_MAX
+from perdure.engine.agent_messages.toolbox import ALL_TAGS_TOOL, ASYNC_TOOL, HOPS_MAX, TAGS_TOOL, WAIT_TOOL
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, fails, says
 from tests.support.library import SlowSpeaker

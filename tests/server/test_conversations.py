@@ -11,7 +11,7 @@ import pytest
 
 from perdure.core.messages import ToolCall
 from perdure.core.models import ModelRequest
-from perdure.engine.conversations.ephemeral import MAX_AGE, delete_unused
+from perdure.engine.conversations.reset import MAX_AGE, delete_unused
 from perdure.testing import calls, says
 from perdure.testing.clock import FakeClock
 from tests.server.routed import GPT, MODEL, Routed, keys, new_agent, routed

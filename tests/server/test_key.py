@@ -11,8 +11,7 @@ from threading import Barrier
 import pytest
 
 from perdure import InvalidInput
-from perdure.server.config import ServerConfig
-from perdure.server.key import KEY_FILE, load_key, make_key
+from perdure.server.config import KEY_FILE, ServerConfig, load_key, make_key
 
 KEY = "a-key-that-is-long-enough"
 

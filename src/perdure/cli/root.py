@@ -35,6 +35,45 @@ NOUNS: Mapping[str, tuple[str, str]] = {
 """Noun -> (module of `nouns` that declares its verbs, help)."""
 
 ALIASES = {"facts": "fact"}
+REST = "..."
+OLD_FORMS: Mapping[str, str] = {
+    "agents --delete AGENT": "agent delete AGENT ...",
+    "agents": "agent list ...",
+    "reset": "agent reset ...",
+    "cancel": "agent cancel ...",
+    "approvals": "approval list ...",
+    "approve": "approval approve ...",
+    "deny": "approval deny ...",
+    "conversations --rename NUMBER NAME": "conversation rename NUMBER NAME ...",
+    "conversations --delete NUMBER": "conversation delete NUMBER ...",
+    "conversations": "conversation list ...",
+    "import-messages": "conversation import ...",
+    "archives --attach ARCHIVE AGENT": "archive attach ARCHIVE AGENT ...",
+    "archives --detach ARCHIVE AGENT": "archive detach ARCHIVE AGENT ...",
+    "archives --delete ARCHIVE": "archive delete ARCHIVE ...",
+    "archives": "archive list ...",
+    "export": "archive export ...",
+    "import": "archive import ...",
+    "folders --attach FOLDER AGENT": "folder attach FOLDER AGENT ...",
+    "folders --detach FOLDER AGENT": "folder detach FOLDER AGENT ...",
+    "folders --delete FOLDER": "folder delete FOLDER ...",
+    "folders": "folder list ...",
+    "files --delete FILE": "file delete FILE ...",
+    "files": "file list ...",
+    "upload": "file upload ...",
+    "tool attach --agent AGENT": "tool attach ... AGENT",
+    "tool detach --agent AGENT": "tool detach ... AGENT",
+    "tool remove": "tool delete ...",
+    "mcp tools": "mcp show ...",
+    "mcp remove": "mcp delete ...",
+    "secret remove": "secret delete ...",
+    "hooks": "hook list ...",
+    "key": "key show",
+    "reindex": "store reindex ...",
+    "verify": "store verify ...",
+}
+"""Old form -> new form, for one version. Capitals are values of the option before them; `...` is all the rest, and
+without it there may be none. The first form that fits is taken."""
 
 
 def is_word(text: str) -> bool:
@@ -78,48 +117,6 @@ class Root(TyperGroup):
             formatter.write_dl([(name, self.commands[name].get_short_help_str(80)) for name in verbs])
         with formatter.section("Nouns, with verbs as in `perdure agent list`"):
             formatter.write_dl([(name, help) for name, (_, help) in NOUNS.items()])
-
-
-REST = "..."
-
-OLD_FORMS: Mapping[str, str] = {
-    "agents --delete AGENT": "agent delete AGENT ...",
-    "agents": "agent list ...",
-    "reset": "agent reset ...",
-    "cancel": "agent cancel ...",
-    "approvals": "approval list ...",
-    "approve": "approval approve ...",
-    "deny": "approval deny ...",
-    "conversations --rename NUMBER NAME": "conversation rename NUMBER NAME ...",
-    "conversations --delete NUMBER": "conversation delete NUMBER ...",
-    "conversations": "conversation list ...",
-    "import-messages": "conversation import ...",
-    "archives --attach ARCHIVE AGENT": "archive attach ARCHIVE AGENT ...",
-    "archives --detach ARCHIVE AGENT": "archive detach ARCHIVE AGENT ...",
-    "archives --delete ARCHIVE": "archive delete ARCHIVE ...",
-    "archives": "archive list ...",
-    "export": "archive export ...",
-    "import": "archive import ...",
-    "folders --attach FOLDER AGENT": "folder attach FOLDER AGENT ...",
-    "folders --detach FOLDER AGENT": "folder detach FOLDER AGENT ...",
-    "folders --delete FOLDER": "folder delete FOLDER ...",
-    "folders": "folder list ...",
-    "files --delete FILE": "file delete FILE ...",
-    "files": "file list ...",
-    "upload": "file upload ...",
-    "tool attach --agent AGENT": "tool attach ... AGENT",
-    "tool detach --agent AGENT": "tool detach ... AGENT",
-    "tool remove": "tool delete ...",
-    "mcp tools": "mcp show ...",
-    "mcp remove": "mcp delete ...",
-    "secret remove": "secret delete ...",
-    "hooks": "hook list ...",
-    "key": "key show",
-    "reindex": "store reindex ...",
-    "verify": "store verify ...",
-}
-"""Old form -> new form. Capitals are values of the option before them; `...` is all the rest, and without it there
-may be none. The first form that fits is taken."""
 
 
 def new_form(arguments: Sequence[str]) -> list[str] | None:

@@ -74,6 +74,12 @@ _SIGNATURES = (
     (b"ID3", "a recording"),
 )
 
+NAME_BYTES = 255  # the limit of file systems
+PATH_PARTS = 32
+_DRIVE = re.compile(r"[A-Za-z]:")
+# Characters that turn the reading direction: `exe.txt` can be shown for a name that ends with `.exe`.
+_DIRECTION_MARKS = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
 
 def kind_of(name: str, head: bytes) -> FileKind:
     """The kind of a file with this name and these first bytes. Without a known ending it is text, or by its bytes a
@@ -125,14 +131,6 @@ def _unsupported(name: str, format_name: str) -> FileTypeUnsupported:
         found=format_name,
         supported=("text", "Markdown", "HTML", "CSV", "JSON", "source code", "PDF", "DOCX", "XLSX"),
     )
-
-
-NAME_BYTES = 255  # the limit of file systems
-PATH_PARTS = 32
-
-_DRIVE = re.compile(r"[A-Za-z]:")
-# Characters that turn the reading direction: `exe.txt` can be shown for a name that ends with `.exe`.
-_DIRECTION_MARKS = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def safe_path(path: str) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Unpack
 
 from perdure.core.facts.views import FactEvent, Profile
+from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import Role
 from perdure.core.text.reprs import short_repr
@@ -15,7 +16,6 @@ from perdure.library.archives import AsyncAgentArchives, AsyncArchival
 from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.checks import utc
 from perdure.library.conversations import AsyncConversations
-from perdure.library.corrections import AsyncCorrections
 from perdure.library.facts import AsyncFacts
 from perdure.library.folders import AsyncAgentFiles
 from perdure.library.history import AsyncHistory
@@ -30,9 +30,7 @@ from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled
 
 
-class AsyncAgent(
-    AsyncSending, AsyncHistory, AsyncConversations, AsyncArchival, AsyncCorrections, AsyncSteps, AsyncRuns
-):
+class AsyncAgent(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchival, AsyncSteps, AsyncRuns):
     """One agent. `info` holds its values at look-up time; everything else is read anew."""
 
     __repr__ = short_repr("id", "name", "info.model")
@@ -167,3 +165,37 @@ class AsyncAgent(
         beginning; `block-...:3` is a line; a summary's handle; or words of only one memory. Raises: InvalidInput: of
         several; NotFound, also for another agent's."""
         return await self._services.why.find_origin(of, agent_id=self.id, conversation=conversation)
+
+    async def find_mentions(self, text_or_id: str) -> ForgetPreview:
+        """Where a text stands: in blocks, archives, history, summaries, old versions, recorded requests.
+
+        Args:
+            text_or_id: a text, found in any letter case; or the id of a message or passage, for all of its text.
+        Raises: NotFound; InvalidInput: the text is too short to look for everywhere, or too long.
+        """
+        return await self._services.corrections.find_mentions(self.id, text_or_id)
+
+    async def forget(self, text_or_id: str, *, erase: bool = False) -> ForgetResult:
+        """Take a text out of what the agent sees and finds; `undo` brings it back.
+
+        A block loses the line, an archive the passage; messages and summaries read "[redacted]".
+
+        Args:
+            erase: remove it from the store's file instead: also from old versions, recorded requests, files, indexes
+                and free space. This can't be undone, and others wait while the file is written anew.
+        Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended; Conflict: a file is still being read;
+            StoreError.
+        """
+        return await self._services.corrections.forget(self.id, text_or_id, erase_text=erase)
+
+    async def corrections(self, *, limit: int = 20) -> Sequence[Correction]:
+        """What was corrected or forgotten, the newest first. Raises: InvalidInput, NotFound."""
+        return await self._services.corrections.list(self.id, limit=limit)
+
+    async def undo(self, number: int | None = None) -> UndoResult:
+        """Undo a correction by its number, or the last. What was changed again since stays, and is named in
+        `conflicts`.
+
+        Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended.
+        """
+        return await self._services.corrections.undo(self.id, number)

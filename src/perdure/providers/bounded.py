@@ -1,18 +1,21 @@
-"""Limits on answers: a provider may be anybody's server."""
+"""Limits on answers, and on addresses: a provider may be anybody's server, and a client may have chosen it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.core.errors import BodyUnreadable, DataTooLarge
 from perdure.core.incoming.bodies import read_body, unpack
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
+    import httpx2
 
 ANSWER_BYTES = 64 << 20
 """One answer, all its events together: about 200,000 tokens, each in an event of its own."""
@@ -58,3 +61,13 @@ async def error_body(response: httpx.Response, deadline: float | None = None) ->
             async for piece in answer_pieces(response, ERROR_BYTES):
                 body += piece
     return body.decode("utf-8", "replace")
+
+
+class Guard(Protocol):
+    """Makes transports that connect only where a provider may be that a client registered."""
+
+    def transport(self, verify: ssl.SSLContext) -> httpx.AsyncBaseTransport:
+        """A transport for clients of `httpx`. It raises AddressRefused."""
+
+    def transport2(self, verify: ssl.SSLContext) -> httpx2.AsyncBaseTransport:
+        """A transport for clients of `httpx2`. It raises AddressRefused."""

@@ -16,8 +16,7 @@ from typing import Any, Literal
 
 from perdure.core.errors import AddressRefused, InvalidInput
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
-from perdure.providers.bounded import LISTING, error_body, json_of
-from perdure.providers.guard import Guard
+from perdure.providers.bounded import LISTING, Guard, error_body, json_of
 from perdure.providers.masking import mask_text
 
 Kind = Literal["openai_chat", "direct"]

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from perdure.core.text.dates import Span
 from perdure.core.text.words import Matches, Query, parse_query
-from perdure.search.hits import SearchReport
-from perdure.search.request import SearchRequest
+from perdure.search.hits import SearchReport, SearchRequest
 from perdure.storage.tx import Tx
 
 

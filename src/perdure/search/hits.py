@@ -1,15 +1,24 @@
-"""The result of a search: hits, the explanation of each, and a report of what the search did."""
+"""A search: its request, its hits, the explanation of each, and a report of what the search did."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from perdure.core.facts.values import Entity, Fact
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.core.text.reprs import short_repr
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from perdure.search.archive_cache import ArchiveCache
+    from perdure.search.history import Histories
+    from perdure.search.vectors.index import VectorIndexes
 
 T = TypeVar("T")
 
@@ -123,3 +132,25 @@ class Hits(list[T]):
     def page(self, offset: int, limit: int) -> Hits[T]:
         """Return `limit` hits after the first `offset`."""
         return Hits(self[offset : offset + limit], self.ran)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SearchRequest:
+    """A query with all that its search needs beside the store: a unit of work has no clock and no model.
+
+    Args:
+        text: the query as the user wrote it.
+        now: the clock, for what has no log of its own; a history is searched by its newest message's time.
+        timezone: where days begin that the query names.
+        vectors: embedding model -> the query's vector, of length 1.
+        without: arm -> in plain words, why it can't run.
+    """
+
+    text: str
+    now: datetime
+    histories: Histories
+    archives: ArchiveCache
+    indexes: VectorIndexes | None = None
+    timezone: str = "UTC"
+    vectors: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    without: Mapping[Arm, str] = field(default_factory=dict)

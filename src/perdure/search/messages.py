@@ -15,7 +15,7 @@ from perdure.core.text.dates import Span, spans
 from perdure.core.text.words import Matches, Query
 from perdure.search.arms import VectorMatches, match_vectors, match_words, report_search
 from perdure.search.history import History
-from perdure.search.hits import HITS_MAX, Hits, MessageHit, SearchReport, Why
+from perdure.search.hits import HITS_MAX, Hits, MessageHit, SearchReport, SearchRequest, Why
 from perdure.search.query.names import without_names
 from perdure.search.ranking.fuse import Ranking, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
@@ -23,7 +23,6 @@ from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Pool, Scope
 from perdure.search.ranking.thin import merge_duplicates
 from perdure.search.ranking.weights import HYBRID, LEXICAL
-from perdure.search.request import SearchRequest
 from perdure.storage.tx import Tx
 
 FEWEST_CANDIDATES, MOST_CANDIDATES, WORDS_CANDIDATES = 50, 120, 100

@@ -22,14 +22,13 @@ from perdure.core.text.words import parse_query
 from perdure.domain.archives.units import archives_of
 from perdure.domain.facts.graphs import fact_sources
 from perdure.search.facts import recall_facts
-from perdure.search.hits import SearchReport
+from perdure.search.hits import SearchReport, SearchRequest
 from perdure.search.messages import RankedMessages, rank_messages, why_message
 from perdure.search.packing.packing import Candidate, PackedText, pack
 from perdure.search.passages import RankedPassages, rank_passages, why_passage
 from perdure.search.ranking.fuse import Ranking
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.recalled import Recalled, RecallScope, Source
-from perdure.search.request import SearchRequest
 from perdure.storage.tx import Tx
 
 TOKENS_A_HIT = 25  # the number of candidates of each kind is the budget divided by this

@@ -15,8 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from perdure.server.errors import NotSupported, error_answer
-from perdure.server.methods import METHODS
+from perdure.server.errors import METHODS, NotSupported, error_answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import functools
+import hashlib
+import re
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -18,11 +23,9 @@ from starlette.types import Receive, Scope, Send
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.absent import absent_routes, unknown_path_detail
 from perdure.server.config import ServerConfig
-from perdure.server.errors import add_error_handlers
+from perdure.server.errors import add_error_handlers, method_not_allowed_routes
 from perdure.server.guards import Guard
 from perdure.server.http import json_answer
-from perdure.server.methods import method_not_allowed_routes
-from perdure.server.page import docs
 from perdure.server.routes import (
     agents,
     archives,
@@ -144,3 +147,27 @@ class _EitherSlash:
             "perdure.path": path,
         }
         await self._router.app(other, receive, send)
+
+
+async def docs(request: Request) -> Response:
+    """Answer with the page. It holds nothing of the server; it asks for the key if the document needs one."""
+    page, headers = _page()
+    return Response(page, headers=headers, media_type="text/html")
+
+
+@functools.cache
+def _page() -> tuple[str, dict[str, str]]:
+    """The page and its headers: only its own script and style may run, and only this server is asked."""
+    page = Path(__file__).with_name("docs.html").read_text(encoding="utf-8")
+    hashes = {}
+    for kind in ("script", "style"):
+        (text,) = re.findall(rf"<{kind}>(.*?)</{kind}>", page, re.DOTALL)
+        hashes[kind] = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            *(f"{kind}-src 'sha256-{value}'" for kind, value in hashes.items()),
+            "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
+        )
+    )
+    return page, {"content-security-policy": policy, "x-content-type-options": "nosniff"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from types import UnionType
@@ -15,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Match, Route
 
 from perdure.core.errors import (
     AnswerInvalid,
@@ -56,7 +58,6 @@ from perdure.core.runs import Failure
 from perdure.library.reply import Reply
 from perdure.server.http import json_bytes
 from perdure.server.log import TRACE_HEADER, trace_id
-from perdure.server.methods import methods_at
 from perdure.server.problems import problems_text
 
 log = logging.getLogger(__name__)
@@ -84,6 +85,9 @@ FAILURES: Mapping[str, tuple[int, str]] = {
     "mcp_connection_error": (502, "The run failed."),
 }
 """Kind of a failure -> status and short sentence; `detail` holds the provider's own text. All others are 500."""
+
+_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 
 
 class NotSupported(PerdureError):
@@ -256,3 +260,56 @@ def _answer(status: int, shape: Mapping[str, Any], headers: Mapping[str, str] | 
         trace = headers[TRACE_HEADER] = trace_id()
         shape = {**shape, "trace_id": trace}
     return Response(json_bytes(shape), status, headers, "application/json")
+
+
+def methods_at(request: Request) -> Sequence[str]:
+    """The methods of the request's path, sorted. Each method may have a route of its own."""
+    routes = [route for route in request.app.routes if isinstance(route, Route) and route.endpoint is not _refuse]
+    path = request.scope["path"].rstrip("/")
+    scopes = [{**request.scope, "path": form} for form in (path, f"{path}/")]
+    paths = [route.path for route in routes if any(route.matches(scope)[0] is not Match.NONE for scope in scopes)]
+    if not paths:
+        return ()
+    first = min(paths, key=_parameters)  # `.../passages/delete` rather than `.../passages/{passage_id}`
+    return sorted(_methods_of(routes, first))
+
+
+def method_not_allowed_routes(routes: Sequence[BaseRoute]) -> list[Route]:
+    """Build the routes that answer 405 for other methods of a literal path, such as `/v1/agents/count`.
+
+    Without them, a route with an id, such as `/v1/agents/{agent_id}`, would answer 422. They must precede those.
+    """
+    plain = [route for route in routes if isinstance(route, Route)]
+    patterns = {route.path: (route.path_regex, _PARAMETER.findall(route.path)) for route in plain}
+    return [
+        Route(path, _refuse, methods=METHODS - _methods_of(plain, path) - {"HEAD"}, include_in_schema=False)
+        for path, (_, names) in patterns.items()
+        if any(_shadows(other, path, names) for other in patterns.values())
+    ]
+
+
+async def _refuse(request: Request) -> Response:
+    """Answer 405."""
+    raise HTTPException(405)
+
+
+def _shadows(other: tuple[re.Pattern[str], Sequence[str]], path: str, names: Sequence[str]) -> bool:
+    """Whether another route matches this path with these parameters, one of its words taken as an id.
+
+    A parameter that is no id, such as a name, may be any word.
+    """
+    pattern, others = other
+    if len(others) <= len(names) or not pattern.match(_PARAMETER.sub("x", path)):
+        return False
+    return all(name.endswith("_id") for name in others if name not in names)
+
+
+def _methods_of(routes: Sequence[Route], path: str) -> set[str]:
+    """The methods of all routes of this path."""
+    same = [route for route in routes if route.path.rstrip("/") == path.rstrip("/")]
+    return {method for route in same for method in route.methods or ()}
+
+
+def _parameters(path: str) -> int:
+    """How many parameters a path has."""
+    return len(_PARAMETER.findall(path))

@@ -12,8 +12,7 @@ from perdure.storage.database.base import Database
 from perdure.storage.tables.agent_files import AgentFiles
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.archives import Archives
-from perdure.storage.tables.background.batches import Batches
-from perdure.storage.tables.background.callbacks import Callbacks
+from perdure.storage.tables.background.batches import Batches, Callbacks
 from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.captures import Captures
 from perdure.storage.tables.conversations import Conversations
@@ -26,7 +25,7 @@ from perdure.storage.tables.files import Files
 from perdure.storage.tables.folders import Folders
 from perdure.storage.tables.identities import Identities
 from perdure.storage.tables.mcp import Mcp
-from perdure.storage.tables.message_ids import IdStarts
+from perdure.storage.tables.message_rows import IdStarts
 from perdure.storage.tables.messages import Messages
 from perdure.storage.tables.nodes import Nodes
 from perdure.storage.tables.passages import Passages

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import ModelUnreachable
 from perdure.core.ports import WordEmbedder
-from perdure.providers.embeddings.cache import with_cache
+from perdure.providers.embeddings.vectors import with_cache
 from perdure.testing import HttpModel, ScriptedEmbedder
 
 

@@ -12,7 +12,7 @@ from perdure.core.errors import ModelRequestRefused
 from perdure.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import ModelRequest
 from perdure.providers.pydantic_ai import DirectModel
-from perdure.providers.pydantic_ai.dialects import dialect_of
+from perdure.providers.pydantic_ai.options import dialect_of
 from perdure.providers.pydantic_ai.to_provider import to_messages
 from tests.providers.pydantic_ai.support import ENGINE, MODELS, TAIL, answer, asking, log, sse, two_turns
 from tests.support.http_payloads import PayloadServer

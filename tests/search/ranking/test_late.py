@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perdure.search.ranking.late import ROWS_AT_ONCE, late_scores, pack_signs
+from perdure.search.ranking.fuse import ROWS_AT_ONCE, late_scores, pack_signs
 from perdure.search.ranking.pool import Column
 
 EYE = np.eye(4, dtype=np.float32)

@@ -18,6 +18,14 @@ STATUS_AFTER_S = 0.5
 PIPE_WIDTH = 1_000  # lines for a pipe are not wrapped
 
 ERASE_LINE = "\r\x1b[2K"
+TAB_CELLS = 8
+# Scripts without spaces may break after each character, but not before what closes nor after what opens.
+_WIDE = "\u2e80-\u30ff\u3100-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
+_WIDE += "\U00020000-\U0003fffd"
+_CLOSING = "、。，．：；！？）］｝」』】》〉〕〗〙〛ー・々ぁぃぅぇぉっゃゅょァィゥェォッャュョ…—’”％"
+_CLOSING += "\u3099\u309a\ufe00-\ufe0f"  # marks on the character before
+_OPENING = "（［｛「『【《〈〔〖〘〚“‘"
+_TOKEN = re.compile(rf"\n|[^\S\n]+|[{_OPENING}]*[{_WIDE}][{_CLOSING},.!?;:)\]}}%]*|[^\s{_WIDE}]+[{_CLOSING}]*")
 
 
 def standard_streams() -> tuple[TextIO, TextIO]:
@@ -201,17 +209,6 @@ def _console(stream: TextIO, coloured: bool | None) -> Console:
         highlight=False,
         width=None if terminal else PIPE_WIDTH,
     )
-
-
-TAB_CELLS = 8
-
-# Scripts without spaces may break after each character, but not before what closes nor after what opens.
-_WIDE = "\u2e80-\u30ff\u3100-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
-_WIDE += "\U00020000-\U0003fffd"
-_CLOSING = "、。，．：；！？）］｝」』】》〉〕〗〙〛ー・々ぁぃぅぇぉっゃゅょァィゥェォッャュョ…—’”％"
-_CLOSING += "\u3099\u309a\ufe00-\ufe0f"  # marks on the character before
-_OPENING = "（［｛「『【《〈〔〖〘〚“‘"
-_TOKEN = re.compile(rf"\n|[^\S\n]+|[{_OPENING}]*[{_WIDE}][{_CLOSING},.!?;:)\]}}%]*|[^\s{_WIDE}]+[{_CLOSING}]*")
 
 
 class LineWrapper:

@@ -19,6 +19,10 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.checks import LIMIT_MAX
 from perdure.library.services.transcripts import TranscriptEntry
 
+MESSAGES = 100
+TURN_MESSAGES_MAX = 50
+LAST_TURNS = 3
+
 
 async def list_conversations(view: View, *, agent: str | None) -> None:
     """Print the conversations of an agent. No store is made."""
@@ -95,11 +99,6 @@ async def _row(agent: AsyncAgent, conversation: Conversation, current: Conversat
     first = () if conversation.summary else await agent.messages(conversation=conversation.id, limit=1)
     is_current = conversation.id == current if current is not None else conversation.seq == 0
     return ConversationRow(conversation, first[0].text if first else "", is_current)
-
-
-MESSAGES = 100
-TURN_MESSAGES_MAX = 50
-LAST_TURNS = 3
 
 
 async def history(

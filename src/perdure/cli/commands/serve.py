@@ -18,8 +18,7 @@ from perdure.cli.views.view import View
 from perdure.core.errors import InvalidInput, ModelNotFound, PerdureError
 from perdure.engine.ports import SystemClock
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.config import ServerConfig
-from perdure.server.key import key_path, load_key
+from perdure.server.config import ServerConfig, key_path, load_key
 from perdure.server.log import log_to
 from perdure.server.session import make_token
 from perdure.settings import Settings

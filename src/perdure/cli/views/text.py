@@ -28,6 +28,11 @@ from perdure.library.services.transcripts import TranscriptEntry
 
 ABOUT_CHARS = 60
 NO_TOOLS = "no tools: it can't keep a memory"
+LINES_MAX = 200
+CHARS_MAX = 20_000
+_INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+"""Unicode categories that are invisible or change the direction of text: with them a person could approve something
+else than what runs."""
 
 
 class TextView(View):
@@ -262,14 +267,6 @@ def last_turns(entries: Sequence[TranscriptEntry], count: int) -> Sequence[Trans
         if entry.message.role in ("user", "system") and entry.message.kind == "message"
     ]
     return entries[starts[-count] :] if 0 < count <= len(starts) else entries if count else ()
-
-
-LINES_MAX = 200
-CHARS_MAX = 20_000
-
-_INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
-"""Unicode categories that are invisible or change the direction of text: with them a person could approve something
-else than what runs."""
 
 
 def plain_json(value: Any) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 DIFF_STEPS = 2_000_000
 """How many steps the library may take for a diff, about 0.1 s: for values of shuffled or repeated lines it takes a
 number of steps that grows with their cube, and an edit is made where everybody else waits for it."""
+SIMILAR = 0.5
+"""From this ratio on, a line is a changed form of the one it replaced, and not a new one."""
 
 
 def diff_steps(old: Sequence[str], new: Sequence[str]) -> int:
@@ -44,10 +46,6 @@ def _one_hunk(old: Sequence[str], new: Sequence[str]) -> str:
 def _range(first: int, count: int) -> str:
     """Lines from `first`, counted from 0, as a hunk's head has them."""
     return f"{first + 1}" if count == 1 else f"{first + (count > 0)},{count}"
-
-
-SIMILAR = 0.5
-"""From this ratio on, a line is a changed form of the one it replaced, and not a new one."""
 
 
 def find_line_before(before: str, after: str, line: int) -> int | None:

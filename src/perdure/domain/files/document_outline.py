@@ -33,6 +33,9 @@ _ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s")
 _KEY = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*:\s*[\[{]\s*$')
 _SENTENCE_END = re.compile(r"""[.!?;:。！？；：…]["'”’」』）)\]]*\s*$""")
 _RULER = frozenset("|:- \t")
+PYTHON = (".py", ".pyi")
+PYTHON_CHARS = 1_000_000  # a syntax tree takes about 100 times its text
+_filters = threading.Lock()
 
 
 @dataclass(slots=True)
@@ -196,12 +199,6 @@ def json_outline(document: Document) -> Outline:
                 keys.append((indent, match[1][:TITLE_CHARS]))
                 path = tuple(key for _, key in keys[:PATH_DEPTH])
     return outline
-
-
-PYTHON = (".py", ".pyi")
-PYTHON_CHARS = 1_000_000  # a syntax tree takes about 100 times its text
-
-_filters = threading.Lock()
 
 
 def code_outline(document: Document) -> Outline:

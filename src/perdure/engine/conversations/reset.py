@@ -6,14 +6,17 @@ the index and vectors, is removed behind it, some rows at a time; a process that
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 from perdure.core import hooks
 from perdure.core.blocks import Author
 from perdure.core.conversations import EPHEMERAL, Conversation, MessageCounts, Reset
-from perdure.core.errors import ConversationBusy, InvalidInput, StoreDamaged, StoreError
+from perdure.core.errors import ConversationBusy, InvalidInput, NotFound, StoreDamaged, StoreError
 from perdure.core.ids import AgentId, ConversationId
 from perdure.domain.agents.automatic import AutoCapture, find_automatic
 from perdure.domain.agents.capture import capture_due
@@ -30,6 +33,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PAGE = 500
+MAX_AGE = timedelta(days=1)
+"""An ephemeral conversation in which nothing was said for so long is deleted with its agent."""
+ENGINE = Author(kind="system", id="perdure")
 
 
 async def reset_conversations(
@@ -217,3 +223,16 @@ def _conversations(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> S
     while page := tx.conversations.list(agent_id, limit=PAGE, after_seq=found[-1].seq if found else -1):
         found += page
     return found
+
+
+async def delete_unused(ports: Ports) -> None:
+    """Delete the ephemeral conversations that were not used for a day. Raises: StoreError."""
+    store, before, after = ports.store, ports.clock.now() - MAX_AGE, -1
+    while found := await store.read(partial(_find_unused, before=before, after=after)):
+        conversation_id, after = found
+        with contextlib.suppress(NotFound, ConversationBusy):  # another process was first, or it is in use again
+            await delete_conversation(conversation_id, ports, author=ENGINE)
+
+
+def _find_unused(tx: Tx, *, before: datetime, after: int) -> tuple[ConversationId, int] | None:
+    return tx.conversations.find_unused(before=before, after=after)

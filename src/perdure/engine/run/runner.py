@@ -21,8 +21,7 @@ from perdure.core.events import Delta, Event, MessageAdded, RunCancelRequested, 
 from perdure.core.ids import RunId, StepId
 from perdure.core.runs import Batch, Failure, Run, RunKey
 from perdure.engine.approvals.answers import give_up_pending
-from perdure.engine.conversations.ephemeral import delete_unused
-from perdure.engine.conversations.reset import finish_removals
+from perdure.engine.conversations.reset import delete_unused, finish_removals
 from perdure.engine.facts.worker import Extractions
 from perdure.engine.forgetting.erase import finish_erasures
 from perdure.engine.hooks.points import at_run_end, at_run_start

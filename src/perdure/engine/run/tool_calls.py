@@ -16,20 +16,24 @@ from typing import Any
 
 from perdure.context.retrieval.expand import Budget
 from perdure.core.agents import Agent
+from perdure.core.blocks import Author
 from perdure.core.errors import Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
+from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.messages import ToolCall, Waits
 from perdure.core.ports import CallContext
-from perdure.core.runs import Run
-from perdure.core.tools.arguments import parse_arguments
+from perdure.core.runs import Run, RunKey
+from perdure.core.tools.arguments import fit_arguments, parse_arguments
 from perdure.core.tools.spec import Tool, ToolOutcome
+from perdure.domain.tools.calls import MemoryCall
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, tools_of, waits_by_tool
 from perdure.engine.hooks.bus import HookOutcome
 from perdure.engine.hooks.points import after_memory_tool, after_tool, before_tool, store_answers
-from perdure.engine.ports import Ports
+from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.interrupts import Interrupted, is_cancelled
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import OpenCall, Progress, RunLog, Tell, load_run_log
+from perdure.engine.run.system_messages import renew_system_message
 from perdure.engine.run.tool_results import result_tokens, store_edit, store_outcome, store_started
 from perdure.engine.run.tool_rules import prefill, rule_state
 from perdure.engine.search.tools import SEARCH_TOOLS, SearchCall
@@ -281,3 +285,63 @@ def _refusal(text: str) -> ToolOutcome:
 def error_outcome(name: str, error: PerdureError) -> ToolOutcome:
     """The result of a call that a tool refused with this error."""
     return _refusal(str(error)) if isinstance(error, InvalidArguments) else ToolOutcome.failure(name, str(error))
+
+
+async def call_by_hand(
+    tool: Tool, arguments: Mapping[str, Any], agent_id: AgentId, ports: Ports, *, author: Author
+) -> ToolOutcome:
+    """The outcome of a memory tool for this agent, in its first conversation. What it edits, the agent reads with its
+    next message. Raises: NotFound, StoreError."""
+    name, inputs = tool.spec.name, ports.inputs()
+    try:
+        fitted = fit_arguments(name, tool.spec.parameters, arguments)
+        if name in MEMORY_TOOLS:
+            return await ports.store.write(_edit, name, fitted, agent_id, inputs, author)
+        agent, run = await ports.store.read(_load, agent_id, inputs)
+        call = SearchCall(
+            run=run,
+            timezone=agent.timezone,
+            now=inputs.now,
+            search=ports.search,
+            store=ports.store,
+            budget=Budget(ports.counter, result_tokens(inputs.window(agent)[0])),
+        )
+        return await SEARCH_TOOLS[name](call, **fitted)
+    except REFUSALS as error:
+        return error_outcome(name, error)
+
+
+def _load(tx: Tx, agent_id: AgentId, inputs: UnitInputs) -> tuple[Agent, Run]:
+    """The agent, and a run that stands for the call and is not stored."""
+    run = Run(
+        id=RunId(""),
+        key=RunKey(agent_id, -1),
+        conversation_seq=0,
+        conversation_id=tx.conversations.get_by_seq(agent_id, 0).id,
+        status="running",
+        created_at=inputs.now,
+    )
+    return tx.agents.get(agent_id), run
+
+
+def _edit(
+    tx: Tx, name: str, arguments: Mapping[str, Any], agent_id: AgentId, inputs: UnitInputs, author: Author
+) -> ToolOutcome:
+    """Run a tool that edits memory or reads the log. Raises: REFUSALS."""
+    agent, run = _load(tx, agent_id, inputs)
+    window, _ = inputs.window(agent)
+    call = MemoryCall(
+        agent=agent,
+        run=run,
+        message_id=MessageId(""),
+        now=inputs.now,
+        ids=inputs.ids,
+        counter=inputs.counter,
+        result_tokens=result_tokens(window),
+        window_tokens=window,
+        person=author,
+    )
+    outcome = MEMORY_TOOLS[name](tx, call, **arguments)
+    if outcome.edits:
+        renew_system_message(tx, agent_id, 0, inputs)
+    return outcome

@@ -39,8 +39,7 @@ class LateInteraction:
         """
         import numpy as np
 
-        from perdure.search.ranking.fuse import add_late
-        from perdure.search.ranking.late import late_scores
+        from perdure.search.ranking.fuse import add_late, late_scores
 
         until = time.monotonic() + self._deadline_s
         texts = texts[:POOL_ROWS]
@@ -60,7 +59,7 @@ class LateInteraction:
     async def _embed(self, texts: Sequence[str], until: float) -> str:
         """Embed the words of these texts, the first texts first, as far as there is time; what was left out, in plain
         words."""
-        from perdure.search.ranking.late import pack_signs
+        from perdure.search.ranking.fuse import pack_signs
 
         for text in texts:
             if text in self._words:

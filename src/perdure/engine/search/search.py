@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 
     from perdure.search.archive_cache import ArchiveCache
     from perdure.search.history import Histories
-    from perdure.search.hits import FactHit
+    from perdure.search.hits import FactHit, SearchRequest
     from perdure.search.messages import RankedMessages
     from perdure.search.passages import RankedPassages
-    from perdure.search.request import SearchRequest
     from perdure.search.vectors.index import VectorIndexes
 
 Ranked = TypeVar("Ranked", "RankedMessages", "RankedPassages")
@@ -269,8 +268,8 @@ class Search:
         Args:
             names: left out of the vector.
         """
+        from perdure.search.hits import SearchRequest
         from perdure.search.query.names import without_names
-        from perdure.search.request import SearchRequest
 
         vectors: dict[str, NDArray[np.float32]] = {}
         reason = self._reason or "no embedder is set up"

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Unpack
 
 from perdure.core.facts.views import FactEvent, Profile
+from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import Role
 from perdure.domain.agents.units import AgentChanges
@@ -18,7 +19,6 @@ from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.sync.archives import AgentArchives, Archival
 from perdure.library.sync.blocks import AgentBlocks
 from perdure.library.sync.conversations import Conversations
-from perdure.library.sync.corrections import Corrections
 from perdure.library.sync.facts import Facts
 from perdure.library.sync.folders import AgentFiles
 from perdure.library.sync.history import History
@@ -32,7 +32,7 @@ from perdure.search.recalled import Recalled
 __all__ = ["Agent"]
 
 
-class Agent(Sending, History, Conversations, Archival, Corrections, Steps, Runs):
+class Agent(Sending, History, Conversations, Archival, Steps, Runs):
     """One agent. `info` holds its values at look-up time; everything else is read anew."""
 
     _inner: AsyncAgent
@@ -162,3 +162,37 @@ class Agent(Sending, History, Conversations, Archival, Corrections, Steps, Runs)
         beginning; `block-...:3` is a line; a summary's handle; or words of only one memory. Raises: InvalidInput: of
         several; NotFound, also for another agent's."""
         return self._portal.run(self._inner.why(of, conversation=conversation))
+
+    def find_mentions(self, text_or_id: str) -> ForgetPreview:
+        """Where a text stands: in blocks, archives, history, summaries, old versions, recorded requests.
+
+        Args:
+            text_or_id: a text, found in any letter case; or the id of a message or passage, for all of its text.
+        Raises: NotFound; InvalidInput: the text is too short to look for everywhere, or too long.
+        """
+        return self._portal.run(self._inner.find_mentions(text_or_id))
+
+    def forget(self, text_or_id: str, *, erase: bool = False) -> ForgetResult:
+        """Take a text out of what the agent sees and finds; `undo` brings it back.
+
+        A block loses the line, an archive the passage; messages and summaries read "[redacted]".
+
+        Args:
+            erase: remove it from the store's file instead: also from old versions, recorded requests, files, indexes
+                and free space. This can't be undone, and others wait while the file is written anew.
+        Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended; Conflict: a file is still being read;
+            StoreError.
+        """
+        return self._portal.run(self._inner.forget(text_or_id, erase=erase))
+
+    def corrections(self, *, limit: int = 20) -> Sequence[Correction]:
+        """What was corrected or forgotten, the newest first. Raises: InvalidInput, NotFound."""
+        return self._portal.run(self._inner.corrections(limit=limit))
+
+    def undo(self, number: int | None = None) -> UndoResult:
+        """Undo a correction by its number, or the last. What was changed again since stays, and is named in
+        `conflicts`.
+
+        Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended.
+        """
+        return self._portal.run(self._inner.undo(number))

@@ -10,9 +10,8 @@ from perdure.core.ids import ConversationId
 from perdure.core.runs import IfBusy
 from perdure.engine.run.accept import Accepted
 from perdure.library.client_tools import ClientTool
-from perdure.library.images import Picture
 from perdure.library.reply import Reply
-from perdure.library.sending import AsyncSending
+from perdure.library.sending import AsyncSending, Picture
 from perdure.library.sync.approval import Approval
 
 __all__ = ["Sending"]

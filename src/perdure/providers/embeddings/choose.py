@@ -14,7 +14,7 @@ from perdure.core.errors import ExtraMissing, InvalidInput
 from perdure.core.pip_line import pip_line
 from perdure.core.ports import Embedder
 from perdure.providers.discovery import ALIASES, PROVIDERS, Endpoint, find_providers, local_providers
-from perdure.providers.embeddings.cache import with_cache
+from perdure.providers.embeddings.vectors import with_cache
 
 if TYPE_CHECKING:
     from perdure.providers.embeddings.minilm import MiniLM

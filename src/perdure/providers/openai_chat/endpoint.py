@@ -15,8 +15,8 @@ import httpx
 
 from perdure.core.errors import InvalidInput, ModelError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
+from perdure.providers.bounded import Guard
 from perdure.providers.discovery import api_path
-from perdure.providers.guard import Guard
 from perdure.providers.masking import mask_text
 
 CONNECT_S = 10.0

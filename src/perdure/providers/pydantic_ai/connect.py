@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ModelRequestRefused
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
-from perdure.providers.bounded import ANSWER_BYTES, EVENT, WHOLE
-from perdure.providers.guard import Guard
-from perdure.providers.pydantic_ai.dialects import dialect_of
+from perdure.providers.bounded import ANSWER_BYTES, EVENT, WHOLE, Guard
 from perdure.providers.pydantic_ai.faults import missing
+from perdure.providers.pydantic_ai.options import dialect_of
 
 if TYPE_CHECKING:
     import httpx
@@ -129,7 +128,7 @@ def _http_client(timeout_s: float, guard: Guard | None) -> httpx2.AsyncClient:
     it uses no proxy."""
     import httpx2
 
-    from perdure.core.incoming.bodies import bound_body
+    from perdure.core.incoming.http_answers import bound_body
 
     async def note_request(request: httpx2.Request) -> None:
         if (wire := WIRE.get()) is not None:

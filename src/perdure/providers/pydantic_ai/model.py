@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from perdure.core.errors import InvalidInput, ModelError, ModelReplyInvalid
 from perdure.core.messages import parts_to_json
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
-from perdure.providers.guard import Guard
+from perdure.providers.bounded import Guard
 from perdure.providers.masking import mask_fields, mask_text
 from perdure.providers.pydantic_ai.connect import NO_KEY, WIRE, Connection, Recorder, connect, key_of
-from perdure.providers.pydantic_ai.dialects import dialect_of
 from perdure.providers.pydantic_ai.faults import fault, redirected
 from perdure.providers.pydantic_ai.from_provider import Deltas, to_parts, to_stop_reason, to_usage
-from perdure.providers.pydantic_ai.options import to_parameters, to_settings
+from perdure.providers.pydantic_ai.options import dialect_of, to_parameters, to_settings
 from perdure.providers.pydantic_ai.to_provider import to_messages
 
 if TYPE_CHECKING:

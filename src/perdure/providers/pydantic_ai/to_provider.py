@@ -12,8 +12,8 @@ from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, Too
 from perdure.core.models import ModelRequest
 from perdure.core.text.json_strings import encodable
 from perdure.providers.history import legal_arguments, mark_positions, unseen_text
-from perdure.providers.pydantic_ai.dialects import Dialect
 from perdure.providers.pydantic_ai.from_provider import unpack
+from perdure.providers.pydantic_ai.options import Dialect
 
 if TYPE_CHECKING:
     from pydantic_ai import messages as pa

@@ -22,7 +22,7 @@ from perdure.domain.blocks.units import NewBlock
 from perdure.domain.facts.settings import FACT_SETTINGS
 from perdure.domain.files.views import limits_of
 from perdure.domain.tools.specs import DEFAULT_TOOLS
-from perdure.engine.agent_messages.specs import MULTI_AGENT_TOOLS
+from perdure.engine.agent_messages.toolbox import MULTI_AGENT_TOOLS
 from perdure.library.services.agents import AgentState, Belongings
 from perdure.library.services.messages import NewMessage
 from perdure.server.errors import NotSupported

@@ -39,7 +39,6 @@ from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import from_iso, insert_into, iso, restore, storable
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.candidates import matches
-from perdure.storage.tables.message_ids import place_of, places_of
 from perdure.storage.tables.message_rows import (
     BEFORE_NEXT_RUN,
     IN_VIEW,
@@ -51,6 +50,8 @@ from perdure.storage.tables.message_rows import (
     in_view,
     load_revision,
     parts_of,
+    place_of,
+    places_of,
     read_rows,
     reset_pending,
     revised_parts,

@@ -42,7 +42,7 @@ from perdure.storage.database.row_format import (
     restore,
     storable,
 )
-from perdure.storage.tables.background.callbacks import CALLBACK
+from perdure.storage.tables.background.batches import CALLBACK
 from perdure.storage.tables.table import OWN_AGENT, OwnId, Table, first, locate, register
 
 USAGE = Codec(usage_to_json, lambda text: Usage(**load(text)), null=NO_USAGE)

@@ -7,21 +7,24 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from perdure.core.errors import NotFound
+from perdure.core.errors import InvalidArguments, NotFound
+from perdure.core.messages import Question
 from perdure.core.ports import CallContext, Converter
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import Tool, ToolOutcome
-from perdure.toolbox.builtin.ask_user import ask_user
 from perdure.toolbox.builtin.run_code import run_code
 
 if TYPE_CHECKING:
     from perdure.toolbox.builtin.fetch_webpage import WebPages
     from perdure.toolbox.builtin.web_search import WebSearch
 
-
 NO_TOOLS_IN_CODE = (
     "code that calls tools is not run here: call the tools one by one, or run code without them by run_code"
 )
+
+OPTIONS_MAX = 20
+OPTION_CHARS = 300
+QUESTION_CHARS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,3 +94,14 @@ class Builtins:
 
         web = self._web
         return WebSearch(choose_engine(web.environment, name=web.search, searxng_url=web.searxng_url))
+
+
+def ask_user(arguments: Mapping[str, Any]) -> ToolOutcome:
+    """An outcome with the question. Raises: InvalidArguments: it is empty or too long."""
+    text = str(arguments["question"]).strip()
+    options = tuple(" ".join(str(option).split()) for option in arguments.get("options") or ())
+    if not text or len(text) > QUESTION_CHARS:
+        raise InvalidArguments("ask_user", f"'question' needs 1 to {QUESTION_CHARS:,} characters, not {len(text):,}")
+    if len(options) > OPTIONS_MAX or not all(0 < len(option) <= OPTION_CHARS for option in options):
+        raise InvalidArguments("ask_user", f"'options' are up to {OPTIONS_MAX} texts of 1 to {OPTION_CHARS} characters")
+    return ToolOutcome(text="Asked. The user's next message is the answer.", question=Question(text, options))

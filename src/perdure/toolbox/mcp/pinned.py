@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import httpx2
 
-from perdure.core.incoming.bodies import bound_body
+from perdure.core.incoming.http_answers import bound_body
 from perdure.toolbox.mcp.limits import ANSWER
 from perdure.toolbox.mcp.places import is_inside, resolve_host
 from perdure.toolbox.web_guard import ADDRESSES_MAX, Resolve, pin_request, resolve

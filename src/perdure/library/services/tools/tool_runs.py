@@ -17,7 +17,7 @@ from perdure.core.tools.source import needs_agent
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.domain.blocks.units import change_blocks
 from perdure.domain.tools.environment import load_inputs
-from perdure.engine.run.by_hand import call_by_hand
+from perdure.engine.run.tool_calls import call_by_hand
 
 TIMEOUT_S = 30.0
 
