@@ -135,3 +135,17 @@ def test_a_search_of_everything_shows_facts(tmp_path: Path) -> None:
     assert "facts: searched by words in 1 texts" in lines
     then = json.loads(run_inside(tmp_path, "search", "Turin", "--since", "2022-01-01", "--json").stdout)
     assert then["facts"] == []
+
+
+def test_views_and_rules_about_entities(tmp_path: Path) -> None:
+    """One text with the ids of its sources, groups of entities, a timeline by tags, and a rule about somebody."""
+    fill(tmp_path)
+
+    context = shown(tmp_path, "context", "Turin", "--budget", "200")
+    assert "Ada lives in Turin." in context["text"] and context["tokens"] <= 200
+    assert [len(ids) for ids in context["sources"].values()] == [1]
+    assert [one["size"] for one in shown(tmp_path, "communities")] == [2]
+    assert len(shown(tmp_path, "timeline", "--tag", "LIVES_IN")) == 1
+    assert shown(tmp_path, "timeline", "--tag", "LIKES") == []
+    assert shown(tmp_path, "rule", "", "--entity", "Ada")["entity"] == "Ada"
+    assert "Ada" in run_inside(tmp_path, "fact", "rules").stdout

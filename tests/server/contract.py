@@ -55,7 +55,8 @@ RULES: Mapping[str, str] = {
     "callback_url": "an address, where the answer is not the report; a batch has one for all of its requests",
     "a batch does not stream": "the same",
     r"\S+ could not be (fetched|resolved)|.* can't be reached|.* was not asked for: it": "public hosts that are there",
-    "the rule is empty": "words, or a relation",
+    "the rule is empty": "words, an entity, or a relation",
+    "agent_id: name an agent or": "an agent or a graph, one of both",
     "the fact (ends|has one entity)": "a fact ends after it begins, and is about two entities",
     "fact_types|facts (is|has)|facts\\.": "types with signatures; settings within limits",
     "network (is|lists|has)": "hosts, at most 100",
@@ -218,6 +219,7 @@ async def create_things(client: httpx.AsyncClient) -> dict[str, list[str]]:
     config = await create("/v1/sandbox-config/local/default")
     fact = await create("/v1/facts", {"agent_id": agent["id"], "text": "Ada lives in Turin.", "subject": "Ada"})
     await create("/v1/facts/rules", {"agent_id": agent["id"], "text": "salary"})
+    settings = (await client.get(f"/v1/facts/settings?agent_id={agent['id']}")).json()
     variable = await create(f"/v1/sandbox-config/{config['id']}/environment-variable", {"key": "A", "value": "x"})
     await client.patch(f"{of_agent}/tools/attach/{tool['id']}")
     await client.patch(f"{of_agent}/folders/attach/{folder['id']}")
@@ -242,6 +244,7 @@ async def create_things(client: httpx.AsyncClient) -> dict[str, list[str]]:
         "file_id": [answer.json()["id"]],
         "fact_id": [fact["id"]],
         "entity_id": [fact["subject_id"]],
+        "graph_id": [settings["graph_id"]],
         "number": ["1"],
         "tool_id": [tool["id"]],
         "tool_name": ["echo"],

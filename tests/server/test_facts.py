@@ -87,3 +87,74 @@ async def test_rules_and_settings() -> None:
             assert (await server.patch(f"/v1/agents/{agent_id}", {"facts": facts}))["facts"] == facts
         status, detail = await server.refused("PATCH", f"/v1/agents/{agent_id}", {"facts": {"capture": "maybe"}})
         assert (status, "facts.capture is 'maybe'" in detail) == (422, True)
+
+
+async def test_what_is_derived_from_facts() -> None:
+    """A profile within a budget, a timeline by tags and times, one text with sources, and communities."""
+    async with routed() as server:
+        agent_id = (await new_agent(server))["id"]
+        assert (await server.get("/v1/profiles", agent_id=agent_id))["slots"] == {}
+        turin = await add(server, agent_id, "The user lives in Turin.", relation="LIVES_IN", object="Turin")
+        await server.patch(f"/v1/facts/{turin['id']}", {"valid_at": "2026-03-01", "invalid_at": "2026-05-01"})
+        oslo = await add(server, agent_id, "The user lives in Oslo.", relation="LIVES_IN", object="Oslo")
+        await server.patch(f"/v1/facts/{oslo['id']}", {"valid_at": "2026-05-01"})
+        await add(server, agent_id, "The user likes tea.", relation="LIKES", object="tea")
+        graph_id = (await server.get("/v1/facts/settings", agent_id=agent_id))["graph_id"]
+
+        profile = await server.get("/v1/profiles", graph_id=graph_id)
+        assert profile["slots"] == {"basic_info.location": ["Oslo"], "interest.likes": ["tea"]}
+        assert profile["entries"][0]["fact_id"] == oslo["id"]
+        small = await server.get("/v1/profiles", agent_id=agent_id, budget_tokens=profile["tokens"] - 1)
+        assert (small["left_out"], small["tokens"] < profile["tokens"]) == (1, True)
+        moves = await server.get("/v1/facts/timeline", agent_id=agent_id, tag="LIVES_IN", since="2026-04-01")
+        assert [(one["kind"], one["fact_id"]) for one in moves] == [("end", turin["id"]), ("begin", oslo["id"])]
+        newest = await server.get("/v1/facts/timeline", agent_id=agent_id, order="desc", limit=1)
+        assert [one["tags"] for one in newest] == [["LIKES"]]
+        context = await server.get("/v1/facts/context", agent_id=agent_id, query="tea", budget_tokens=200)
+        assert "[1]" in context["text"] and context["tokens"] <= 200
+        assert context["facts"][0]["sources"]
+        (community,) = await server.get("/v1/facts/communities", agent_id=agent_id)
+        assert community["size"] == len(community["members"]) == 4
+        assert await server.get("/v1/facts/communities", agent_id=agent_id, query="zebra") == []
+        for path in ("/v1/profiles", "/v1/facts/context"):
+            assert (await server.refused("GET", path, agent_id=agent_id, budget_tokens=0))[0] == 422
+        status, detail = await server.refused("GET", "/v1/profiles")
+        assert (status, "name an agent" in detail) == (422, True)
+        assert (await server.refused("GET", "/v1/profiles", agent_id=agent_id, graph_id=graph_id))[0] == 422
+
+
+async def test_facts_fade_and_come_back() -> None:
+    """A dry run only lists them; facts of several states, sources and scopes are listed by these."""
+    async with routed() as server:
+        of_agent = {"agent_id": (await new_agent(server))["id"]}
+        await add(server, of_agent["agent_id"], "Ada likes green tea.", subject="Ada", relation="LIKES", object="tea")
+        await add(server, of_agent["agent_id"], "Ada likes tea.", subject="Ada", relation="LIKES", object="tea")
+        planned = await server.post("/v1/facts/tidy", of_agent | {"dry_run": True})
+        assert len(await server.get("/v1/facts", **of_agent)) == 2
+        done = await server.post("/v1/facts/tidy", of_agent)
+        assert [(one["text"], one["reason"]) for one in done] == [("Ada likes tea.", "duplicate")]
+        assert [one["fact_id"] for one in planned] == [one["fact_id"] for one in done]
+        archived = await server.get("/v1/facts", state="archived", **of_agent)
+        assert [one["id"] for one in archived] == [done[0]["fact_id"]]
+        assert len(await server.get("/v1/facts", state=["active", "archived"], **of_agent)) == 2
+        assert [one["id"] for one in await server.post("/v1/facts/tidy/undo", of_agent)] == [done[0]["fact_id"]]
+
+        assert len(await server.get("/v1/facts", trust=["user", "web"], **of_agent)) == 2
+        assert await server.get("/v1/facts", trust="web", **of_agent) == []
+        assert await server.get("/v1/facts", scope="user_id=ann", **of_agent) == []
+        assert (await server.refused("GET", "/v1/facts", scope="ann", **of_agent))[0] == 422
+        assert (await server.refused("POST", "/v1/facts/tidy", {"dry_run": True}))[0] == 422
+
+
+async def test_nothing_is_remembered_about_an_entity() -> None:
+    """The rule names it; an entity that is not there is refused."""
+    async with routed() as server:
+        agent_id = (await new_agent(server))["id"]
+        fact = await add(server, agent_id, "Ada likes tea.", subject="Ada", relation="LIKES", object="tea")
+        rule = await server.post("/v1/facts/rules", {"agent_id": agent_id, "entity": "Ada"})
+        by_id = await server.post("/v1/facts/rules", {"agent_id": agent_id, "entity": fact["subject_id"]})
+
+        assert (rule["entity"], by_id["entity"]) == ("Ada", "Ada")
+        assert await server.get("/v1/facts/rules", agent_id=agent_id) == [rule, by_id]
+        wrong = {"agent_id": agent_id, "entity": "Eve"}
+        assert (await server.refused("POST", "/v1/facts/rules", wrong))[0] == 404

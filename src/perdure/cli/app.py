@@ -50,7 +50,7 @@ def root(
 ) -> None:
     """Agents that remember. Without a command: chat with the agent used last.
 
-    `perdure "TEXT"` sends one message. When stdin is no terminal, each of its lines is a message.
+    `perdure "TEXT"` sends one message. A pipe sends each line as a message.
     """
     if context.invoked_subcommand is None:
         chat(message=message, as_json=as_json, model=model)

@@ -55,10 +55,15 @@ class AsyncAgent(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchival, 
         return await self.facts.profile(budget_tokens=budget_tokens, user=user)
 
     async def timeline(
-        self, since: datetime | None = None, until: datetime | None = None, *, limit: int = 100
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        limit: int = 100,
+        tags: Sequence[str] = (),
     ) -> Sequence[FactEvent]:
         """When facts began and ceased to be true: `facts.timeline`. Raises: InvalidInput."""
-        return await self.facts.timeline(since, until, limit=limit)
+        return await self.facts.timeline(since, until, limit=limit, tags=tags)
 
     @property
     def files(self) -> AsyncAgentFiles:

@@ -136,9 +136,10 @@ class AsyncFacts:
         `slots`, `strict_slots`, `paused`. Raises: InvalidInput."""
         await self._services.facts.update_settings(self._agent_id, changes)
 
-    async def add_rule(self, text: str = "", *, relation: str | None = None) -> FactRule:
-        """Never remember facts with these words, or of this relation. Raises: InvalidInput."""
-        return await self._services.facts.add_rule(self._agent_id, text=text, relation=relation)
+    async def add_rule(self, text: str = "", *, relation: str | None = None, entity: str | None = None) -> FactRule:
+        """Never remember facts with these words, of this relation, or about this entity, by its name or id; of several
+        conditions all have to hold. Raises: InvalidInput; NotFound: an unknown entity."""
+        return await self._services.facts.add_rule(self._agent_id, text=text, relation=relation, entity=entity)
 
     async def rules(self) -> Sequence[FactRule]:
         """What must not be remembered."""
@@ -174,15 +175,23 @@ class AsyncFacts:
         limit: int = 100,
         newest_first: bool = False,
         entity: str | None = None,
+        tags: Sequence[str] = (),
     ) -> Sequence[FactEvent]:
         """When facts began and ceased to be true, from `since` until before `until`, in order of time.
 
         Args:
             entity: the name or id of an entity that the facts are about.
+            tags: relations and types of facts; empty: all.
         Raises: InvalidInput, NotFound.
         """
         return await self._services.fact_views.timeline(
-            self._agent_id, since, until, limit=limit, newest_first=newest_first, conditions={"entity": entity}
+            self._agent_id,
+            since,
+            until,
+            limit=limit,
+            newest_first=newest_first,
+            tags=tags,
+            conditions={"entity": entity},
         )
 
     async def context(self, query: str = "", *, budget_tokens: int = CONTEXT_TOKENS) -> FactContext:

@@ -32,6 +32,7 @@ from perdure.server.routes import (
     blocks,
     conversations,
     corrections,
+    fact_views,
     facts,
     folders,
     groups,
@@ -57,7 +58,7 @@ from perdure.server.sse import Streams
 TITLE = "Perdure"
 MODULES = (
     # The paths of jobs precede those of messages, which have an id in the same place.
-    *(health, agents, folders, blocks, archives, search, passages, corrections, facts, jobs, messages),
+    *(health, agents, folders, blocks, archives, search, passages, corrections, fact_views, facts, jobs, messages),
     *(conversations, runs, steps, identities, groups, sandbox, tools, models, prompts, providers, mcp_servers, why),
 )
 

@@ -55,6 +55,8 @@ BODIES: Mapping[str, Any] = {
     "PassageChangesIn": {"text": "Io has more than 400 volcanoes."},
     "FactIn": {"agent_id": f"agent-{_UUID}", "text": "Bob likes tea.", "subject": "Bob", "relation": "LIKES"},
     "FactChangesIn": {"text": "Bob likes green tea.", "valid_at": "2026-05-03T00:00:00Z"},
+    "TidyIn": {"agent_id": f"agent-{_UUID}", "dry_run": True},
+    "TidyUndoIn": {"agent_id": f"agent-{_UUID}"},
     "RuleIn": {"agent_id": f"agent-{_UUID}", "text": "salary"},
     "FactSettingsIn": {"agent_id": f"agent-{_UUID}", "paused": False},
     "PassageSearch": {"query": "volcanoes", "limit": 5},

@@ -20,6 +20,13 @@ from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.server.examples import add_examples
 from perdure.server.guards import OPEN_PATHS
 from perdure.server.wire.answers import objects as wire
+from perdure.server.wire.answers.fact_views import (
+    CommunityShape,
+    EventShape,
+    FactContextShape,
+    ProfileShape,
+    TidyShape,
+)
 from perdure.server.wire.answers.facts import EntityShape, FactSettingsShape, FactShape, FoundFactShape, RuleShape
 from perdure.server.wire.answers.forgetting import CorrectionShape, Forgotten, Mentions, Undone
 from perdure.server.wire.answers.messages import BatchMessages, Chunk
@@ -152,7 +159,12 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"POST /v1/agents/{agent_id}/undo", Undone),
     (r"GET /v1/agents/{agent_id}/corrections", list[CorrectionShape]),
     (r"GET /v1/why", MemoryOriginShape | FactOriginShape | AnswerOriginShape),
-    (r"GET /v1/facts", list[FactShape]),
+    (r"GET /v1/profiles", ProfileShape),
+    (r"GET /v1/facts/timeline", list[EventShape]),
+    (r"GET /v1/facts/context", FactContextShape),
+    (r"GET /v1/facts/communities", list[CommunityShape]),
+    (r"POST /v1/facts/tidy", list[TidyShape]),
+    (r"GET /v1/facts|POST /v1/facts/tidy/undo", list[FactShape]),
     (r"GET /v1/facts/search", list[FoundFactShape]),
     (r"POST /v1/facts(/{fact_id}/restore)?|(GET|PATCH) /v1/facts/{fact_id}", FactShape),
     (r"GET /v1/facts/{fact_id}/history", FactOriginShape),

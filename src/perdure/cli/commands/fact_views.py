@@ -14,6 +14,7 @@ from perdure.cli.views.view import View, new_table
 from perdure.cli.views.why import day
 from perdure.cli.work import confirm
 from perdure.core.errors import InvalidInput
+from perdure.domain.facts.context import context_facts
 from perdure.domain.facts.forgetting import TidyItem
 from perdure.search.query.times import parse_time
 
@@ -34,11 +35,19 @@ async def profile(view: View, *, agent: str | None, user: str, budget: int) -> N
 
 
 async def timeline(
-    view: View, *, agent: str | None, entity: str | None, since: str | None, until: str | None, limit: int
+    view: View,
+    *,
+    agent: str | None,
+    entity: str | None,
+    since: str | None,
+    until: str | None,
+    tags: Sequence[str] | None,
+    limit: int,
 ) -> None:
     """Print when facts began and ceased to be true."""
     async with owner_of(view, agent) as owner:
-        events = await owner.facts.timeline(parse_time(since), parse_time(until, end=True), entity=entity, limit=limit)
+        start, end = parse_time(since), parse_time(until, end=True)
+        events = await owner.facts.timeline(start, end, entity=entity, tags=tags or (), limit=limit)
         table = new_table("day", "", "fact", "id", styles={"fact": "bold", "id": "dim"})
         for event in events:
             table.add_row(day(event.at), event.kind, visible(event.fact.text), event.fact.id[:SHORT_CHARS])
@@ -48,6 +57,34 @@ async def timeline(
         ]
         view.show(shape, *([table] if events else [Text("No facts with a time.")]))
         view.hint("`perdure fact history ID` shows where one comes from.")
+
+
+async def context(view: View, *, query: str, agent: str | None, budget: int) -> None:
+    """Print what is known as one text."""
+    async with owner_of(view, agent) as owner:
+        packed = await owner.facts.context(query, budget_tokens=budget)
+        facts = context_facts(packed)
+        sources = {fact.id: [one.ref for one in packed.sources.get(fact.id, ())] for fact in facts}
+        shape = {**fields(packed, "text", "tokens"), "facts": [{**fields(fact, "id", "text")} for fact in facts]}
+        view.show(shape | {"sources": sources}, Text(visible(packed.text) or "Nothing is known yet."))
+        view.hint(f"{packed.tokens} tokens. `perdure why ID` shows where a fact comes from; --json has the ids.")
+
+
+async def communities(view: View, *, query: str, agent: str | None, limit: int) -> None:
+    """Print groups of entities, those that match a query or the largest."""
+    async with owner_of(view, agent) as owner:
+        found = await owner.facts.communities(query, limit=limit)
+        table = new_table("name", "entities", "summary", right=("entities",), styles={"name": "bold"})
+        for one in found:
+            table.add_row(visible(one.community.name), str(one.community.size), visible(one.community.summary) or "-")
+        shape = [
+            {**fields(one.community, "name", "size", "summary"), "members": [entity.name for entity in one.members]}
+            for one in found
+        ]
+        view.show(shape, *([table] if found else [Text("No communities.")]))
+        view.hint(
+            "`perdure fact list --entity NAME` shows the facts of one entity. Summaries follow in the background."
+        )
 
 
 async def tidy(view: View, *, agent: str | None, dry_run: bool, yes: bool) -> None:

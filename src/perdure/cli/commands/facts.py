@@ -176,10 +176,10 @@ async def resume(view: View, *, agent: str | None) -> None:
         view.hint(f"`perdure fact list {owner.name}` shows them.")
 
 
-async def rule(view: View, *, text: str, agent: str | None, relation: str | None) -> None:
+async def rule(view: View, *, text: str, agent: str | None, entity: str | None, relation: str | None) -> None:
     """Add a rule about what must not be remembered."""
     async with owner_of(view, agent) as owner:
-        added = await owner.facts.add_rule(text, relation=relation)
+        added = await owner.facts.add_rule(text, relation=relation, entity=entity)
         view.show(rule_shape(added), Text(f"Rule {added.seq}: such facts are not stored from now on."))
         view.hint(f"What is stored already stays: `perdure fact search TEXT {owner.name}` finds it, `forget` takes it.")
 
@@ -190,9 +190,9 @@ async def rules(view: View, *, agent: str | None, lift: int | None) -> None:
         if lift is not None:
             await owner.facts.delete_rule(lift)
         found = await owner.facts.rules()
-        table = new_table("number", "words", "relation", right=("number",))
+        table = new_table("number", "words", "entity", "relation", right=("number",))
         for one in found:
-            table.add_row(str(one.seq), visible(one.text) or "-", one.relation or "-")
+            table.add_row(str(one.seq), visible(one.text) or "-", visible(one.entity_name) or "-", one.relation or "-")
         parts = [table] if found else [Text("Everything may be remembered.")]
         view.show([rule_shape(one) for one in found], *parts)
         view.hint("`perdure fact rule TEXT` adds one, `perdure fact rules --lift NUMBER` lifts one.")

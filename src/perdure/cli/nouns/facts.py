@@ -139,6 +139,9 @@ def resume(agent: LastAgent = None, as_json: AsJson = False) -> None:
 def rule(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Words; facts that hold them are not stored.")],
     agent: LastAgent = None,
+    entity: Annotated[
+        str | None, typer.Option("--entity", metavar="NAME", help="Only about it; TEXT can be ''.")
+    ] = None,
     relation: Annotated[
         str | None, typer.Option("--relation", metavar="NAME", help="Only of this relation; TEXT can be ''.")
     ] = None,
@@ -181,10 +184,33 @@ def timeline(
     entity: AboutEntity = None,
     since: Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only then or later.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="DATE", help="Only then or before.")] = None,
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="NAME", help="Only of this relation or type; several: any.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """Show when facts began and ceased to be true."""
+
+
+@command(fact, "fact_views.context")
+def context(
+    query: Annotated[str, typer.Argument(metavar="[TEXT]", help="What the facts should match.")] = "",
+    agent: LastAgent = None,
+    budget: Annotated[int, typer.Option("--budget", min=1, max=200_000, help="The most tokens.")] = 1_000,
+    as_json: AsJson = False,
+) -> None:
+    """Print what is known as one text, for any program."""
+
+
+@command(fact, "fact_views.communities")
+def communities(
+    query: Annotated[str, typer.Argument(metavar="[TEXT]", help="Search their summaries; '' lists the largest.")] = "",
+    agent: LastAgent = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show groups of entities that many facts connect."""
 
 
 @command(fact, "fact_views.tidy")

@@ -38,7 +38,7 @@ def entity_shape(entity: Entity) -> dict[str, Any]:
 
 def rule_shape(rule: FactRule) -> dict[str, Any]:
     """What must not be remembered."""
-    return {"number": rule.seq, **fields(rule, "text", "relation", "created_at")}
+    return {"number": rule.seq, **fields(rule, "text", "relation", "created_at"), "entity": rule.entity_name or None}
 
 
 def facts_view(hits: Sequence[FactHit]) -> Sequence[RenderableType]:

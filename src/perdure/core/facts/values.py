@@ -181,14 +181,19 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactRule:
-    """What must not be remembered: facts whose text holds these words, or that are about an entity or a relation."""
+    """What must not be remembered: facts for which all holds that is given: these words, an entity, a relation.
 
-    __repr__ = short_repr("seq", "text", "relation")
+    Attributes:
+        entity: its number; `entity_name` is read with it.
+    """
+
+    __repr__ = short_repr("seq", "text", "entity_name", "relation")
 
     graph_id: GraphId
     seq: int = 0
     text: str = ""
     entity: int | None = None
+    entity_name: str = ""
     relation: str | None = None
     created_at: datetime
 

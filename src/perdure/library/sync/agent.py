@@ -60,10 +60,15 @@ class Agent(Sending, History, Conversations, Archival, Steps, Runs):
         return self._portal.run(self._inner.profile(budget_tokens=budget_tokens, user=user))
 
     def timeline(
-        self, since: datetime | None = None, until: datetime | None = None, *, limit: int = 100
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        limit: int = 100,
+        tags: Sequence[str] = (),
     ) -> Sequence[FactEvent]:
         """When facts began and ceased to be true: `facts.timeline`. Raises: InvalidInput."""
-        return self._portal.run(self._inner.timeline(since, until, limit=limit))
+        return self._portal.run(self._inner.timeline(since, until, limit=limit, tags=tags))
 
     @property
     def files(self) -> AgentFiles:

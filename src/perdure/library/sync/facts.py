@@ -134,9 +134,10 @@ class Facts:
         `slots`, `strict_slots`, `paused`. Raises: InvalidInput."""
         self._portal.run(self._inner.update_settings(**changes))
 
-    def add_rule(self, text: str = "", *, relation: str | None = None) -> FactRule:
-        """Never remember facts with these words, or of this relation. Raises: InvalidInput."""
-        return self._portal.run(self._inner.add_rule(text, relation=relation))
+    def add_rule(self, text: str = "", *, relation: str | None = None, entity: str | None = None) -> FactRule:
+        """Never remember facts with these words, of this relation, or about this entity, by its name or id; of several
+        conditions all have to hold. Raises: InvalidInput; NotFound: an unknown entity."""
+        return self._portal.run(self._inner.add_rule(text, relation=relation, entity=entity))
 
     def rules(self) -> Sequence[FactRule]:
         """What must not be remembered."""
@@ -172,15 +173,17 @@ class Facts:
         limit: int = 100,
         newest_first: bool = False,
         entity: str | None = None,
+        tags: Sequence[str] = (),
     ) -> Sequence[FactEvent]:
         """When facts began and ceased to be true, from `since` until before `until`, in order of time.
 
         Args:
             entity: the name or id of an entity that the facts are about.
+            tags: relations and types of facts; empty: all.
         Raises: InvalidInput, NotFound.
         """
         return self._portal.run(
-            self._inner.timeline(since, until, limit=limit, newest_first=newest_first, entity=entity)
+            self._inner.timeline(since, until, limit=limit, newest_first=newest_first, entity=entity, tags=tags)
         )
 
     def context(self, query: str = "", *, budget_tokens: int = CONTEXT_TOKENS) -> FactContext:

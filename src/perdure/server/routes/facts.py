@@ -6,34 +6,52 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi import Path as PathParam
+from pydantic import Field
 
-from perdure.core.facts.values import FactState
+from perdure.core.facts.values import FactState, Trust
 from perdure.library.checks import NUMBER_MAX
 from perdure.library.origins import origin_shape
 from perdure.library.paging import Page
-from perdure.library.services.facts.conditions import FactConditions
+from perdure.library.services.facts.conditions import FactConditions, Owner
 from perdure.search.hits import HITS_MAX
 from perdure.search.query.times import parse_time
 from perdure.server.http import Library, json_answer, pages
 from perdure.server.wire.answers.facts import (
+    SCOPE_MAX_CHARS,
     FactChangesIn,
     FactIn,
     FactSettingsIn,
+    OwnerIn,
     RuleIn,
     entity_shape,
     fact_settings_shape,
     fact_shape,
+    owner_of,
     rule_shape,
 )
-from perdure.server.wire.fields import AgentIdIn, Date, EntityIdIn, FactIdIn, Filled, Tags
+from perdure.server.wire.fields import AgentIdIn, Date, EntityIdIn, FactIdIn, Filled, GraphIdIn, Items, Tags
 
 router = APIRouter(tags=["facts"])
 
-OfAgent = Annotated[AgentIdIn, Query(description="Whose facts.")]
+Pair = Annotated[str, Field(pattern="^[^=]+=", max_length=SCOPE_MAX_CHARS)]
+"""A name and a value."""
+
+AboutEntity = Annotated[str | None, Query(description="The name or id of an entity that is subject or object.")]
+
+
+def whose(
+    agent_id: Annotated[AgentIdIn | None, Query(description="What this agent knows.")] = None,
+    graph_id: Annotated[GraphIdIn | None, Query(description="What this graph holds, in place of an agent's.")] = None,
+) -> Owner:
+    """The agent or the graph. Raises: InvalidInput: neither is named, or both."""
+    return owner_of(agent_id, graph_id)
+
+
+Whose = Annotated[Owner, Depends(whose)]
 
 
 def conditions(
-    entity: Annotated[str | None, Query(description="The name or id of an entity that is subject or object.")] = None,
+    entity: AboutEntity = None,
     relation: Annotated[Tags | None, Query(description="Such as LIVES_IN; several: any of them.")] = None,
     fact_type: Annotated[Tags | None, Query(description="Of the graph's fact types.")] = None,
     at: Annotated[Date | None, Query(description="True at this time.")] = None,
@@ -41,9 +59,12 @@ def conditions(
     until: Annotated[Date | None, Query(description="True then or before; a date is the whole day.")] = None,
     as_of: Annotated[Date | None, Query(description="Believed then; a date is its end.")] = None,
     min_rating: Annotated[float, Query(ge=0, le=1)] = 0,
-    state: Annotated[FactState, Query()] = "active",
+    state: Annotated[Items[FactState] | None, Query(description="Several: any of them; without it, active.")] = None,
+    trust: Annotated[Items[Trust] | None, Query(description="Who said it; several: any of them.")] = None,
+    scope: Annotated[Items[Pair] | None, Query(description="Such as user_id=ann; several: all of them.")] = None,
 ) -> FactConditions:
     """The conditions of a list or search. Dates without an offset are in UTC."""
+    pairs = [one.partition("=") for one in scope or ()]
     return FactConditions(
         entity=entity,
         relations=relation or (),
@@ -53,7 +74,9 @@ def conditions(
         until=parse_time(until, end=True),
         as_of=parse_time(as_of, end=True),
         min_rating=min_rating,
-        states=(state,),
+        states=state or ("active",),
+        trust=trust,
+        scope={name: value for name, _, value in pairs},
     )
 
 
@@ -62,25 +85,25 @@ Conditions = Annotated[FactConditions, Depends(conditions)]
 
 @router.get("/v1/facts")
 async def list_facts(
-    agent_id: OfAgent,
+    owner: Whose,
     where: Conditions,
     library: Library,
     page: Annotated[Page, pages("fact", limit=50, order="desc")],
 ) -> Response:
     """List what an agent knows, newest first by default."""
-    return json_answer([fact_shape(hit) for hit in await library.services.facts.page(agent_id, page, conditions=where)])
+    return json_answer([fact_shape(hit) for hit in await library.services.facts.page(owner, page, conditions=where)])
 
 
 @router.get("/v1/facts/search")
 async def search_facts(
-    agent_id: OfAgent,
+    owner: Whose,
     query: Annotated[Filled, Query(description="What to look for.")],
     where: Conditions,
     library: Library,
     limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 10,
 ) -> Response:
     """Search facts by words, vectors and how near their entities are, best first."""
-    hits = await library.services.facts.search(agent_id, query, limit=limit, conditions=where)
+    hits = await library.services.facts.search(owner, query, limit=limit, conditions=where)
     return json_answer([fact_shape(hit, with_score=True) for hit in hits])
 
 
@@ -88,46 +111,46 @@ async def search_facts(
 async def create_fact(body: FactIn, library: Library) -> Response:
     """Add a fact that a person states."""
     hit = await library.services.facts.add(
-        body.agent_id, body.text, subject=body.subject, relation=body.relation, object_=body.object, **body.values
+        body.owner, body.text, subject=body.subject, relation=body.relation, object_=body.object, **body.values
     )
     return json_answer(fact_shape(hit))
 
 
 @router.get("/v1/facts/rules")
-async def list_rules(agent_id: OfAgent, library: Library) -> Response:
+async def list_rules(owner: Whose, library: Library) -> Response:
     """List what must not be remembered."""
-    return json_answer([rule_shape(rule) for rule in await library.services.facts.list_rules(agent_id)])
+    return json_answer([rule_shape(rule) for rule in await library.services.facts.list_rules(owner)])
 
 
 @router.post("/v1/facts/rules")
 async def create_rule(body: RuleIn, library: Library) -> Response:
-    """Never remember facts with these words, or of this relation."""
-    rule = await library.services.facts.add_rule(body.agent_id, text=body.text, relation=body.relation)
+    """Never remember facts with these words, about this entity, or of this relation."""
+    rule = await library.services.facts.add_rule(body.owner, text=body.text, relation=body.relation, entity=body.entity)
     return json_answer(rule_shape(rule))
 
 
 @router.delete("/v1/facts/rules/{number}", status_code=204)
 async def delete_rule(
-    number: Annotated[int, PathParam(ge=1, le=NUMBER_MAX)], agent_id: OfAgent, library: Library
+    number: Annotated[int, PathParam(ge=1, le=NUMBER_MAX)], owner: Whose, library: Library
 ) -> Response:
     """Lift a rule."""
-    await library.services.facts.delete_rule(agent_id, number)
+    await library.services.facts.delete_rule(owner, number)
     return Response(status_code=204)
 
 
 @router.get("/v1/facts/settings")
-async def get_settings(agent_id: OfAgent, library: Library) -> Response:
-    """Get the settings of an agent's graph, and how much it holds."""
-    graph = await library.services.facts.find_graph(agent_id)
-    return json_answer(fact_settings_shape(graph, await library.services.facts.counts(agent_id)))
+async def get_settings(owner: Whose, library: Library) -> Response:
+    """Get the settings of a graph, and how much it holds."""
+    graph = await library.services.facts.find_graph(owner)
+    return json_answer(fact_settings_shape(graph, await library.services.facts.counts(owner)))
 
 
 @router.patch("/v1/facts/settings")
 async def update_settings(body: FactSettingsIn, library: Library) -> Response:
-    """Change settings of an agent's graph; `paused` stops extraction."""
-    changes = {name: value for name, value in body.non_null().items() if name != "agent_id"}
-    graph = await library.services.facts.update_settings(body.agent_id, changes)
-    return json_answer(fact_settings_shape(graph, await library.services.facts.counts(body.agent_id)))
+    """Change settings of a graph; `paused` stops extraction."""
+    changes = {name: value for name, value in body.non_null().items() if name not in OwnerIn.model_fields}
+    graph = await library.services.facts.update_settings(body.owner, changes)
+    return json_answer(fact_settings_shape(graph, await library.services.facts.counts(body.owner)))
 
 
 @router.get("/v1/facts/{fact_id}")
@@ -163,10 +186,10 @@ async def get_history(fact_id: FactIdIn, library: Library) -> Response:
 
 @router.get("/v1/entities")
 async def list_entities(
-    agent_id: OfAgent, library: Library, page: Annotated[Page, pages("entity", limit=50, order="asc")]
+    owner: Whose, library: Library, page: Annotated[Page, pages("entity", limit=50, order="asc")]
 ) -> Response:
     """List the people, places and things that an agent's facts are about, oldest first by default."""
-    return json_answer([entity_shape(one) for one in await library.services.facts.entities(agent_id, page)])
+    return json_answer([entity_shape(one) for one in await library.services.facts.entities(owner, page)])
 
 
 @router.get("/v1/entities/{entity_id}")

@@ -23,6 +23,7 @@ from perdure.core.ids import (
     FactId,
     FileId,
     FolderId,
+    GraphId,
     IdentityId,
     McpServerId,
     MessageId,
@@ -87,6 +88,7 @@ EntityIdIn = Annotated[EntityId, IdFormat("entity")]
 FactIdIn = Annotated[FactId, IdFormat("fact")]
 FileIdIn = Annotated[FileId, IdFormat("file")]
 FolderIdIn = Annotated[FolderId, IdFormat("folder")]
+GraphIdIn = Annotated[GraphId, IdFormat("graph")]
 IdentityIdIn = Annotated[IdentityId, IdFormat("identity")]
 McpServerIdIn = Annotated[McpServerId, IdFormat("mcp_server")]
 MessageIdIn = Annotated[MessageId, IdFormat("message")]

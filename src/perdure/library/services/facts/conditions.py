@@ -44,7 +44,7 @@ def fact_filter(tx: Tx, graph: Graph, conditions: FactConditions) -> FactFilter:
     }
     return FactFilter(
         **times,
-        entities=_entity_seqs(tx, graph, conditions.get("entity")),
+        entities=entity_seqs(tx, graph, conditions.get("entity")),
         relations=tuple(conditions.get("relations") or ()),
         types=tuple(conditions.get("types") or ()),
         min_rating=conditions.get("min_rating", 0.0),
@@ -69,7 +69,7 @@ def find_graph(tx: Tx, owner: Owner) -> Graph | None:
     return tx.graphs.find_by_agent(AgentId(owner))
 
 
-def _entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]:
+def entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]:
     """Return the numbers of the entities of a name or id; empty: none was given. Raises: NotFound."""
     if not name_or_id:
         return ()

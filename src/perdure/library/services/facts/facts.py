@@ -12,6 +12,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import USER
 from perdure.core.facts.values import (
+    RELATION,
     Entity,
     Episode,
     Fact,
@@ -42,7 +43,14 @@ from perdure.domain.facts.settings import check_graph_settings, plain_graph_sett
 from perdure.engine.facts.extract import extract_due, extract_texts
 from perdure.library.checks import check_choice, check_limit, check_number, check_page, check_text, utc
 from perdure.library.paging import Page
-from perdure.library.services.facts.conditions import FactConditions, Owner, fact_filter, find_graph, with_entities
+from perdure.library.services.facts.conditions import (
+    FactConditions,
+    Owner,
+    entity_seqs,
+    fact_filter,
+    find_graph,
+    with_entities,
+)
 from perdure.search.hits import FactHit, Hits
 from perdure.storage.tx import Tx
 
@@ -327,15 +335,23 @@ class FactService:
 
         return await self._ports.store.read(load)
 
-    async def add_rule(self, owner: Owner, *, text: str = "", relation: str | None = None) -> FactRule:
-        """Never remember facts with these words, or of this relation. Raises: InvalidInput, NotFound."""
-        if not text.strip() and not relation:
-            raise InvalidInput("the rule is empty: give words, or a relation such as LIVES_IN")
+    async def add_rule(
+        self, owner: Owner, *, text: str = "", relation: str | None = None, entity: str | None = None
+    ) -> FactRule:
+        """Never remember facts with these words, of this relation, or about this entity, by its name or id; of several
+        conditions all have to hold. Raises: InvalidInput, NotFound."""
+        if not text.strip() and not relation and not entity:
+            raise InvalidInput("the rule is empty: give words, an entity, or a relation such as LIVES_IN")
+        if relation and RELATION.fullmatch(relation) is None:
+            raise InvalidInput(f"relation is {relation!r:.80}: write it in capitals, such as LIVES_IN")
 
         def add(tx: Tx) -> FactRule:
             graph = self._graph(tx, owner)
             at = self._ports.clock.now()
-            return tx.graphs.add_rule(FactRule(graph_id=graph.id, text=text.strip(), relation=relation, created_at=at))
+            about = (entity_seqs(tx, graph, entity) or (None,))[0]
+            rule = FactRule(graph_id=graph.id, text=text.strip(), entity=about, relation=relation, created_at=at)
+            number = tx.graphs.add_rule(rule).seq
+            return next(one for one in tx.graphs.list_rules(graph.id) if one.seq == number)
 
         return await self._ports.store.write(add)
 

@@ -55,6 +55,7 @@ class FactViewService:
         *,
         limit: int = 100,
         newest_first: bool = False,
+        tags: Sequence[str] = (),
         conditions: FactConditions,
     ) -> Sequence[FactEvent]:
         """List when facts began and ceased to be true, in order of time. Raises: InvalidInput, NotFound."""
@@ -67,7 +68,7 @@ class FactViewService:
                 return ()
             where = fact_filter(tx, graph, conditions)
             return tx.facts.timeline(
-                graph.id, where=where, since=start, until=end, newest_first=newest_first, limit=limit
+                graph.id, where=where, since=start, until=end, tags=tags, newest_first=newest_first, limit=limit
             )
 
         return await self._ports.store.read(load)

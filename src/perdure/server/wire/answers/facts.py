@@ -9,15 +9,18 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from perdure.core.errors import InvalidInput
 from perdure.core.facts.values import Entity, FactRule, FactState, Graph, GraphCounts
+from perdure.core.ids import AgentId, GraphId
 from perdure.domain.facts.graphs import FACT_MAX_CHARS, FactFields
 from perdure.domain.facts.settings import GraphSettings, load_graph_settings
+from perdure.library.services.facts.conditions import Owner
 from perdure.library.services.facts.facts import NAME_MAX_CHARS, NewFactFields
 from perdure.search.hits import FactHit
 from perdure.server.wire import fields as ids
 from perdure.server.wire.answers.messages import Object
 from perdure.server.wire.base import WireRequest, stamp
-from perdure.server.wire.fields import FILLED, AgentIdIn, JsonObject, keywords
+from perdure.server.wire.fields import FILLED, AgentIdIn, GraphIdIn, JsonObject, keywords
 from perdure.server.wire.passages import Moment
 
 _Text = Annotated[str, keywords(pattern=FILLED, maxLength=FACT_MAX_CHARS)]
@@ -26,11 +29,32 @@ _Relation = Annotated[str, keywords(pattern="^[A-Z][A-Z0-9_]{1,59}$")]
 _Rating = Annotated[float, Field(ge=0, le=1)]
 
 
-class FactIn(WireRequest):
+SCOPE_MAX_CHARS = 500
+
+
+def owner_of(agent_id: AgentId | None, graph_id: GraphId | None) -> Owner:
+    """The agent or the graph. Raises: InvalidInput: neither is named, or both."""
+    if (agent_id is None) == (graph_id is None):
+        raise InvalidInput("agent_id: name an agent or, by graph_id, a graph, and not both")
+    return agent_id or graph_id or AgentId("")
+
+
+class OwnerIn(WireRequest):
+    """An agent, for its graph, or a graph; one of both is needed."""
+
+    agent_id: AgentIdIn | None = None
+    graph_id: GraphIdIn | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """The agent or the graph. Raises: InvalidInput."""
+        return owner_of(self.agent_id, self.graph_id)
+
+
+class FactIn(OwnerIn):
     """A fact to add, in a sentence. Without a subject it is about the user, without `valid_at` it is true from now on.
     Times without a zone are in UTC."""
 
-    agent_id: AgentIdIn
     text: _Text
     subject: _Name = ""
     relation: _Relation = "REMEMBERS"
@@ -62,18 +86,18 @@ class FactChangesIn(WireRequest):
         return cast(FactFields, self.non_null("text", "relation", "rating", "state") | times)
 
 
-class RuleIn(WireRequest):
-    """What must not be remembered: facts whose text holds these words, or of this relation; one of both is needed."""
+class RuleIn(OwnerIn):
+    """What must not be remembered: facts whose text holds these words, about this entity (a name or an id), or of this
+    relation. One of them is needed; of several all have to hold."""
 
-    agent_id: AgentIdIn
     text: Annotated[str, keywords(maxLength=FACT_MAX_CHARS)] = ""
     relation: _Relation | None = None
+    entity: _Name | None = None
 
 
-class FactSettingsIn(WireRequest):
+class FactSettingsIn(OwnerIn):
     """Changes of a graph's settings. A field that is missing or null stays."""
 
-    agent_id: AgentIdIn
     paused: bool | None = None
     entity_types: JsonObject | None = None
     fact_types: ids.ItemsByName[str] | None = None
@@ -125,6 +149,7 @@ class RuleShape(TypedDict):
     number: int
     text: str
     relation: str | None
+    entity: str | None
     created_at: ids.Time
 
 
@@ -163,7 +188,8 @@ def entity_shape(entity: Entity) -> dict[str, Any]:
 
 def rule_shape(rule: FactRule) -> dict[str, Any]:
     """What must not be remembered."""
-    return {"number": rule.seq, "text": rule.text, "relation": rule.relation, "created_at": stamp(rule.created_at)}
+    shape = {"number": rule.seq, "text": rule.text, "relation": rule.relation, "entity": rule.entity_name or None}
+    return shape | {"created_at": stamp(rule.created_at)}
 
 
 def fact_settings_shape(graph: Graph | None, counts: GraphCounts) -> dict[str, Any]:

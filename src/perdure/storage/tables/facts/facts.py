@@ -14,7 +14,7 @@ from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.facts.views import EventKind, FactEvent
 from perdure.core.ids import FactId, GraphId, PassageId, derived_id
 from perdure.core.passages import Passage
-from perdure.storage.database.row_format import JSON, TEXT, TIME, Row, RowFormat, insert_into, iso, restore
+from perdure.storage.database.row_format import JSON, TEXT, TIME, Row, RowFormat, insert_into, iso, restore, storable
 from perdure.storage.tables.facts.conditions import fact_conditions
 from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
 from perdure.storage.tables.passages import Passages
@@ -159,12 +159,17 @@ class Facts(Table):
         where: FactFilter,
         since: datetime | None = None,
         until: datetime | None = None,
+        tags: Sequence[str] = (),
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[FactEvent]:
-        """The beginnings and ends of the versions that match, from `since` until before `until`, in order of time; of
-        those in excess of `limit` the last ones are left out."""
+        """The beginnings and ends of the versions that match, and whose relation or type is one of `tags`, from `since`
+        until before `until`, in order of time; of those in excess of `limit` the last ones are left out."""
         conditions, order = fact_conditions(where), "DESC" if newest_first else "ASC"
+        if tags:
+            marks = ", ".join("?" * len(tags))
+            values = [storable(tag) for tag in tags]
+            conditions.add(f"(f.relation IN ({marks}) OR f.type IN ({marks}))", *values, *values)
         events: list[FactEvent] = []
         kinds: tuple[tuple[EventKind, str], ...] = (("begin", "valid_at"), ("end", "invalid_at"))
         for kind, column in kinds:

@@ -178,8 +178,13 @@ class Graphs(Table):
 
     def list_rules(self, graph_id: GraphId) -> Sequence[FactRule]:
         """What must not be remembered in a graph, in order."""
-        sql = f"SELECT {_RULE.columns} FROM fact_rules WHERE graph_id = :graph_id AND {OWN_GRAPH} ORDER BY seq"
-        return [_RULE.read(row) for row in self._rows(sql, graph_id=graph_id)]
+        sql = (
+            f"SELECT {_RULE.columns_of('r')}, e.name FROM fact_rules r LEFT JOIN entities e"
+            f" ON e.graph_id = r.graph_id AND e.seq = r.entity WHERE r.graph_id = :graph_id AND {OWN_GRAPH}"
+            " ORDER BY r.seq"
+        )
+        rows = self._rows(sql, graph_id=graph_id)
+        return [replace(_RULE.read(row), entity_name=TEXT.load(row[-1]) if row[-1] else "") for row in rows]
 
     def delete_rule(self, graph_id: GraphId, seq: int) -> bool:
         """Delete a rule; return whether there was one."""

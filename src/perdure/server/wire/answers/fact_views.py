@@ -1,0 +1,156 @@
+"""What is derived from facts: profiles, timelines, texts, communities and what fades. No part of Letta's API."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from typing_extensions import TypedDict
+
+from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile
+from perdure.domain.facts.context import context_facts
+from perdure.domain.facts.forgetting import TidyItem
+from perdure.server.wire import fields as ids
+from perdure.server.wire.answers.facts import OwnerIn
+from perdure.server.wire.base import stamp
+
+
+class TidyIn(OwnerIn):
+    """Whose facts fade, by the agent's policy; of a graph without an agent, by the defaults."""
+
+    dry_run: bool = False
+
+
+class TidyUndoIn(OwnerIn):
+    """Whose latest pass is taken back."""
+
+
+class ProfileEntryShape(TypedDict):
+    slot: str
+    value: str
+    fact_id: str | None
+
+
+class ProfileShape(TypedDict):
+    """What is known about a user now. `text` has a line for each slot and takes `tokens`; `left_out` entries did not
+    fit the budget."""
+
+    user: str | None
+    user_id: str | None
+    slots: dict[str, list[str]]
+    entries: list[ProfileEntryShape]
+    text: str
+    tokens: int
+    left_out: int
+
+
+class EventShape(TypedDict):
+    at: ids.Time
+    kind: Literal["begin", "end"]
+    tags: list[str]
+    fact_id: Annotated[str, ids.IdFormat("fact")]
+    text: str
+
+
+class ContextSourceShape(TypedDict):
+    """Number n of the text is the n-th of these. `sources` are the ids of messages, passages and texts."""
+
+    fact_id: Annotated[str, ids.IdFormat("fact")]
+    text: str
+    sources: list[str]
+
+
+class FactContextShape(TypedDict):
+    text: str
+    tokens: int
+    facts: list[ContextSourceShape]
+
+
+class CommunityMemberShape(TypedDict):
+    id: Annotated[str, ids.IdFormat("entity")]
+    name: str
+    type: str
+
+
+class CommunityShape(TypedDict):
+    """Entities that many facts connect. `score` is 0 without a query."""
+
+    number: int
+    name: str
+    summary: str
+    size: int
+    members: list[CommunityMemberShape]
+    score: float
+
+
+class TidyShape(TypedDict):
+    """A fact that fades. `into` is the id of the fact that a near-duplicate becomes."""
+
+    fact_id: Annotated[str, ids.IdFormat("fact")]
+    text: str
+    reason: Literal["faded", "duplicate"]
+    score: float
+    into: str | None
+
+
+def profile_shape(profile: Profile) -> dict[str, Any]:
+    """A profile with its entries, and as text."""
+    return {
+        "user": profile.user and profile.user.name,
+        "user_id": profile.user and profile.user.id,
+        "slots": {slot: list(values) for slot, values in profile.slots.items()},
+        "entries": [
+            {"slot": one.slot, "value": one.value, "fact_id": one.fact and one.fact.id} for one in profile.entries
+        ],
+        "text": profile.text,
+        "tokens": profile.tokens,
+        "left_out": profile.left_out,
+    }
+
+
+def event_shape(event: FactEvent) -> dict[str, Any]:
+    """The beginning or end of a fact."""
+    fact = event.fact
+    return {
+        "at": stamp(event.at),
+        "kind": event.kind,
+        "tags": list(event.tags),
+        "fact_id": fact.id,
+        "text": fact.text,
+    }
+
+
+def context_shape(context: FactContext) -> dict[str, Any]:
+    """A text with the sources of its facts, by their numbers."""
+    facts = [
+        {
+            "fact_id": fact.id,
+            "text": fact.text,
+            "sources": [episode.ref for episode in context.sources.get(fact.id, ())],
+        }
+        for fact in context_facts(context)
+    ]
+    return {"text": context.text, "tokens": context.tokens, "facts": facts}
+
+
+def community_shape(hit: CommunityHit) -> dict[str, Any]:
+    """A community with some of its entities."""
+    community = hit.community
+    return {
+        "number": community.seq,
+        "name": community.name,
+        "summary": community.summary,
+        "size": community.size,
+        "members": [{"id": one.id, "name": one.name, "type": one.type} for one in hit.members],
+        "score": hit.score,
+    }
+
+
+def tidy_shape(item: TidyItem) -> dict[str, Any]:
+    """A fact that fades, and why."""
+    return {
+        "fact_id": item.fact.id,
+        "text": item.fact.text,
+        "reason": item.reason,
+        "score": item.score,
+        "into": item.into and item.into.id,
+    }
