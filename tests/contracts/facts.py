@@ -159,6 +159,7 @@ class FactContract(Contract):
                 tx.entities.set_community(graph.id, 2, None)
                 assert [one.name for one in tx.entities.list_members(graph.id, 1)] == ["Ada", "Oslo"]
                 assert tx.entities.list_members(graph.id, 2) == []
+                assert tx.entities.communities_of(graph.id, [1, 2, 9]) == {1: 1, 2: None}
 
                 one = Community(graph_id=graph.id, seq=1, name="Ada", size=2, updated_at=AT)
                 other = replace(one, seq=3, summary_due=False)
@@ -410,6 +411,11 @@ class FactContract(Contract):
 
                 assert tx.facts.neighbours(graph.id, [1], limit=9) == [(1, 2), (3, 1)]
                 assert tx.facts.neighbours(graph.id, [2, 3], limit=2) == [(1, 2), (3, 1)]
+
+                between = tx.facts.list_between(graph.id, 1, 2, new[0].relation)
+                assert [fact.seq for fact in between] == [4]
+                assert tx.facts.list_between(graph.id, 2, 1, new[0].relation) == []
+                assert tx.facts.list_between(graph.id, 1, 2, "OTHER") == []
 
             await store.write(unit)
 

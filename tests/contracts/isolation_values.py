@@ -218,6 +218,9 @@ class Values:
                 replace(of.fact, id=FactId(f"fact-{NEW[:-1]}0"), first_seq=0),
             ],
             "facts.list_by_ids.ids": [of.fact.id],
+            "facts.list_between.subject": of.fact.subject,
+            "facts.list_between.object_": of.fact.object,
+            "facts.list_between.relation": of.fact.relation,
             "callbacks.put.due": of.due,
             "callbacks.put.callback": replace(of.due.callback, url="https://stolen.example"),
         }

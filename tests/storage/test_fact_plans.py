@@ -20,6 +20,8 @@ UNITS: dict[str, Callable[[Tx, Graph], Any]] = {
     "several facts": lambda tx, graph: tx.facts.list_by_ids([tx.facts.list_by_seqs(graph.id, [1])[0].id]),
     "texts": lambda tx, graph: tx.facts.list_by_texts(graph.id, [0, 1], where=FactFilter(at=AT)),
     "neighbours": lambda tx, graph: tx.facts.neighbours(graph.id, [1, 2], limit=9),
+    "same": lambda tx, graph: tx.facts.list_between(graph.id, 1, 2, "LIKES"),
+    "communities": lambda tx, graph: tx.entities.communities_of(graph.id, [1, 2]),
     "episodes": lambda tx, graph: tx.facts.list_by_episodes(graph.id, [1, 2]),
     "sources": lambda tx, graph: tx.facts.sources(graph.id, [1, 2]),
     "lost sources": lambda tx, graph: tx.facts.remove_sources(graph.id, [1, 2]),

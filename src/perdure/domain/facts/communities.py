@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from perdure.core.errors import NotFound
@@ -41,6 +41,23 @@ def update_communities(tx: Tx, graph: Graph, facts: Sequence[Fact], *, at: datet
         visits += 1
         waiting.extend(seq for seq in moves.visit(waiting.popleft()) if seq not in waiting)
     moves.store(seqs, at=at, is_removal=is_removal)
+
+
+@dataclass(slots=True)
+class Changes:
+    """The facts that a unit of work adds and expires, whose entities move into communities together at its end."""
+
+    added: Sequence[Fact] = ()
+    expired: Sequence[Fact] = ()
+
+    def extend(self, new: Changes) -> None:
+        """Add further changes."""
+        self.added, self.expired = [*self.added, *new.added], [*self.expired, *new.expired]
+
+    def update_communities(self, tx: Tx, graph: Graph, *, at: datetime) -> None:
+        """Move the entities of all of these facts, as `update_communities` does of some."""
+        update_communities(tx, graph, self.expired, at=at, is_removal=True)
+        update_communities(tx, graph, self.added, at=at)
 
 
 class _Moves:
@@ -89,8 +106,9 @@ class _Moves:
     def _load(self, seqs: Sequence[int]) -> None:
         """Load the communities of entities that are not loaded yet."""
         missing = [seq for seq in dict.fromkeys(seqs) if seq not in self._now]
-        for entity in self._tx.entities.list_by_seqs(self._graph.id, missing) if missing else ():
-            self._before[entity.seq] = self._now[entity.seq] = entity.community_seq
+        communities = self._tx.entities.communities_of(self._graph.id, missing) if missing else {}
+        self._before.update(communities)
+        self._now.update(communities)
 
 
 def choose_label(seq: int, label: int | None, neighbours: Sequence[tuple[int, int | None]]) -> int | None:

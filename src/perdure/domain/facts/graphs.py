@@ -15,7 +15,7 @@ from perdure.core.facts.extraction import USER
 from perdure.core.facts.values import RELATION, Entity, Episode, Fact, FactChange, FactState, Graph, Trust
 from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, Ids, PassageId, derived_id
 from perdure.core.passages import Archive, Passage
-from perdure.domain.facts.communities import update_communities
+from perdure.domain.facts.communities import Changes
 from perdure.storage.tx import Tx
 
 
@@ -137,8 +137,14 @@ def add_facts(
     ids: Ids,
     at: datetime,
     episodes: Sequence[Sequence[Episode]] = (),
+    together: Changes | None = None,
 ) -> Sequence[Fact]:
-    """Add facts, and the episodes that support each; return them. Raises: InvalidInput, NotFound."""
+    """Add facts, and the episodes that support each; return them.
+
+    Args:
+        together: the changes whose communities the caller updates together; None: they are updated here.
+    Raises: InvalidInput, NotFound.
+    """
     versions = [
         check_fact(
             Fact(
@@ -158,7 +164,7 @@ def add_facts(
     ]
     if pairs:
         tx.facts.add_sources(graph.id, pairs)
-    update_communities(tx, graph, facts, at=at)
+    _note(tx, graph, together, Changes(added=facts), at=at)
     return facts
 
 
@@ -171,9 +177,12 @@ def change_fact(
     change: FactChange,
     origin: Mapping[str, Any],
     at: datetime,
+    together: Changes | None = None,
 ) -> Fact:
     """Write a new version of a fact with these fields, believed from now on; return it.
 
+    Args:
+        together: as of `add_facts`.
     Raises: InvalidInput, NotFound; VersionConflict: `fact` is not its newest version.
     """
     if (newest := tx.facts.get(fact.id)).seq != fact.seq:
@@ -184,7 +193,8 @@ def change_fact(
     _check_entities(tx, graph, [version])
     expired = tx.facts.expire(graph.id, [fact.seq], at=at)
     changed = tx.facts.add(graph, [version])[0]
-    update_communities(tx, graph, [*expired, changed], at=at, is_removal=bool(expired))
+    new = Changes(expired=[*expired, changed]) if expired else Changes(added=[changed])
+    _note(tx, graph, together, new, at=at)
     return changed
 
 
@@ -196,6 +206,7 @@ def delete_facts(
     origin: Mapping[str, Any],
     change: Literal["delete", "retract"] = "delete",
     at: datetime,
+    together: Changes | None = None,
 ) -> Sequence[Fact]:
     """Stop believing these facts; return those that were believed. Their versions stay, a last one says who deleted
     them, and `restore_fact` brings them back."""
@@ -208,8 +219,16 @@ def delete_facts(
             for fact, end in zip(expired, ends, strict=True)
         ],
     )
-    update_communities(tx, graph, expired, at=at, is_removal=True)
+    _note(tx, graph, together, Changes(expired=expired), at=at)
     return expired
+
+
+def _note(tx: Tx, graph: Graph, together: Changes | None, new: Changes, *, at: datetime) -> None:
+    """Update the communities of changes now, or add them to those whose communities are updated together."""
+    if together is None:
+        new.update_communities(tx, graph, at=at)
+    else:
+        together.extend(new)
 
 
 def restore_fact(tx: Tx, graph: Graph, fact_id: FactId, *, origin: Mapping[str, Any], at: datetime) -> Fact:

@@ -7,15 +7,24 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.facts.extraction import Extraction
-from perdure.core.facts.values import FACT_STATES, TRUSTED, Episode, Fact, FactFilter, Graph
+from perdure.core.facts.values import TRUSTED, Episode, Fact, FactChange, Graph
 from perdure.core.ids import Ids
 from perdure.domain.facts.batches import LoadedBatch, episodes_of, scope_of
-from perdure.domain.facts.graphs import NewFact, add_facts, change_fact, delete_facts, graph_of_agent, store_entities
+from perdure.domain.facts.communities import Changes
+from perdure.domain.facts.graphs import (
+    FactFields,
+    NewFact,
+    add_facts,
+    change_fact,
+    delete_facts,
+    graph_of_agent,
+    store_entities,
+)
 from perdure.engine.facts.plan import Plan, PlannedFact
 from perdure.storage.tx import Tx
 
 SAME_MAX = 100
-"""How many facts of an entity and relation are compared with a new one."""
+"""How many facts of two entities and a relation are compared with a new one."""
 
 
 def store_plan(
@@ -42,13 +51,15 @@ def store_plan(
         return ()
     entities = [entity.seq for entity in store_entities(tx, graph, plan.entities, ids=ids, at=at)]
     episodes = tx.episodes.add(episodes_of(loaded, graph, ids=ids, at=at))
+    known = tx.facts.list_by_ids(list(dict.fromkeys(planned.known.id for planned in plan.facts if planned.known)))
+    storing = _Storing(tx, graph, loaded, entities, known, ids=ids, at=at)
     added = []
     for planned in plan.facts:
         supports = [episodes[number - 1] for number in planned.turns]
-        origin = _origin(loaded, planned, extraction)
-        fact = _store_fact(tx, graph, planned, entities, loaded, supports, origin=origin, ids=ids, at=at)
+        fact = storing.store(planned, supports, _origin(loaded, planned, extraction))
         if fact is not None:
             added.append(fact)
+    storing.end()
     return added
 
 
@@ -94,94 +105,119 @@ def _claim(tx: Tx, loaded: LoadedBatch, *, at: datetime) -> bool:
     return True
 
 
-def _store_fact(
-    tx: Tx,
-    graph: Graph,
-    planned: PlannedFact,
-    entities: Sequence[int],
-    loaded: LoadedBatch,
-    supports: Sequence[Episode],
-    *,
-    origin: Mapping[str, Any],
-    ids: Ids,
-    at: datetime,
-) -> Fact | None:
-    """Carry out the decision about one fact; return it if it is new."""
-    known = planned.known and tx.facts.get(planned.known.id)
-    if known is not None and known.expired_at is not None and planned.decision != "SUPERSEDE":
-        known = None  # it was deleted since the batch was read: what was said stands by itself
-        if planned.decision in ("DELETE", "NONE"):
+class _Storing:
+    """The facts of a plan while they are stored, in order. Sources and communities of all are written at the end.
+
+    Args:
+        entities: the numbers of the plan's entities.
+        known: the newest versions of the facts that the plan decides about.
+    """
+
+    def __init__(
+        self,
+        tx: Tx,
+        graph: Graph,
+        loaded: LoadedBatch,
+        entities: Sequence[int],
+        known: Sequence[Fact],
+        *,
+        ids: Ids,
+        at: datetime,
+    ) -> None:
+        self._tx, self._graph, self._loaded, self._ids, self._at = tx, graph, loaded, ids, at
+        self._entities, self._known = entities, {fact.id: fact for fact in known}
+        self._sources: list[tuple[int, int]] = []
+        self._changes = Changes()
+
+    def end(self) -> None:
+        """Write what the facts have in common."""
+        self._tx.facts.add_sources(self._graph.id, self._sources)
+        self._changes.update_communities(self._tx, self._graph, at=self._at)
+
+    def store(self, planned: PlannedFact, supports: Sequence[Episode], origin: Mapping[str, Any]) -> Fact | None:
+        """Carry out the decision about one fact; return it if it is new."""
+        known = self._known[planned.known.id] if planned.known else None
+        if known is not None and known.expired_at is not None and planned.decision != "SUPERSEDE":
+            known = None  # it was deleted since the batch was read: what was said stands by itself
+            if planned.decision in ("DELETE", "NONE"):
+                return None
+        if known is not None and planned.decision == "DELETE":
+            delete_facts(self._tx, self._graph, [known], origin=origin, at=self._at, together=self._changes)
+            self._known[known.id] = self._tx.facts.get(known.id)
             return None
-    pairs = [(known.first_seq, episode.seq) for episode in supports] if known else []
-    if known is not None and planned.decision == "DELETE":
-        delete_facts(tx, graph, [known], origin=origin, at=at)
-        return None
-    if known is not None and planned.decision == "NONE":
-        tx.facts.add_sources(graph.id, pairs)
-        return None
-    if entities[planned.subject] == entities[planned.object]:
-        tx.graphs.count_dropped(graph.id, {"subject is object": 1})
-        return None
-    if known is not None and planned.decision == "UPDATE":
-        changed = change_fact(
-            tx,
-            graph,
-            known,
-            {
-                "text": planned.text,
-                "subject": entities[planned.subject],
-                "relation": planned.relation,
-                "object": entities[planned.object],
-                "type": planned.type or known.type,
-                "rating": max(planned.rating, known.rating),
-                "valid_at": planned.valid_at or known.valid_at,
-                "invalid_at": planned.invalid_at or known.invalid_at,
-                "trust": known.trust if known.trust in TRUSTED else planned.trust,
-            },
-            change="update",
-            origin=origin,
-            at=at,
+        if known is not None and planned.decision == "NONE":
+            self._support(known, supports)
+            return None
+        subject, object_ = self._entities[planned.subject], self._entities[planned.object]
+        if subject == object_:
+            self._tx.graphs.count_dropped(self._graph.id, {"subject is object": 1})
+            return None
+        if known is not None and planned.decision == "UPDATE":
+            self._support(known, supports)
+            return self._change(known, self._better(known, planned), "update", origin)
+        if known is not None and known.expired_at is None:
+            turns = self._loaded.batch.turns
+            end = planned.valid_at or max(turn.occurred_at for turn in turns if turn.number in planned.turns)
+            if known.invalid_at is None or known.invalid_at > end:
+                self._change(known, {"invalid_at": max(end, known.valid_at or end)}, "supersede", origin)
+        if planned.decision == "ADD" and (same := self._find_same(planned, scope_of(supports[0]))) is not None:
+            self._support(same, supports)
+            return None
+        new = NewFact(
+            text=planned.text,
+            subject=subject,
+            relation=planned.relation,
+            object=object_,
+            type=planned.type,
+            rating=planned.rating,
+            valid_at=planned.valid_at,
+            invalid_at=planned.invalid_at,
+            state="proposed" if self._loaded.settings.capture == "ask" else "active",
+            trust=planned.trust,
+            scope=supports[0].scope,
         )
-        tx.facts.add_sources(graph.id, pairs)
+        (fact,) = add_facts(
+            self._tx, self._graph, [new], origin=origin, ids=self._ids, at=self._at, together=self._changes
+        )
+        self._support(fact, supports)
+        return fact
+
+    def _better(self, known: Fact, planned: PlannedFact) -> FactFields:
+        """Return what a fact that says a known one better changes of it."""
+        return {
+            "text": planned.text,
+            "subject": self._entities[planned.subject],
+            "relation": planned.relation,
+            "object": self._entities[planned.object],
+            "type": planned.type or known.type,
+            "rating": max(planned.rating, known.rating),
+            "valid_at": planned.valid_at or known.valid_at,
+            "invalid_at": planned.invalid_at or known.invalid_at,
+            "trust": known.trust if known.trust in TRUSTED else planned.trust,
+        }
+
+    def _change(self, known: Fact, fields: FactFields, change: FactChange, origin: Mapping[str, Any]) -> Fact:
+        """Write a new version of a known fact."""
+        changed = change_fact(
+            self._tx, self._graph, known, fields, change=change, origin=origin, at=self._at, together=self._changes
+        )
+        self._known[known.id] = changed
         return changed
-    if known is not None and known.expired_at is None:
-        end = planned.valid_at or max(turn.occurred_at for turn in loaded.batch.turns if turn.number in planned.turns)
-        if known.invalid_at is None or known.invalid_at > end:
-            ends = {"invalid_at": max(end, known.valid_at or end)}
-            change_fact(tx, graph, known, {**ends}, change="supersede", origin=origin, at=at)  # type: ignore[typeddict-item]
-    if (
-        planned.decision == "ADD"
-        and (same := _find_same(tx, graph, planned, entities, scope_of(supports[0]))) is not None
-    ):
-        tx.facts.add_sources(graph.id, [(same.first_seq, episode.seq) for episode in supports])
+
+    def _support(self, fact: Fact, supports: Sequence[Episode]) -> None:
+        """Link a fact with the episodes that say it."""
+        self._sources += [(fact.first_seq, episode.seq) for episode in supports]
+
+    def _find_same(self, planned: PlannedFact, scope: tuple[tuple[str, str], ...]) -> Fact | None:
+        """Return the believed fact of a scope that says the same of the same time: one may have come since the batch
+        was read."""
+        ends = self._entities[planned.subject], self._entities[planned.object]
+        for fact in self._tx.facts.list_between(self._graph.id, *ends, planned.relation, limit=SAME_MAX):
+            if (
+                fact.trust == planned.trust
+                and set(scope) <= set(fact.scope.items())
+                and planned.invalid_at in (None, fact.invalid_at)
+                and (planned.valid_at is None or fact.is_true_at(planned.valid_at))
+            ):
+                return fact
         return None
-    new = NewFact(
-        text=planned.text,
-        subject=entities[planned.subject],
-        relation=planned.relation,
-        object=entities[planned.object],
-        type=planned.type,
-        rating=planned.rating,
-        valid_at=planned.valid_at,
-        invalid_at=planned.invalid_at,
-        state="proposed" if loaded.settings.capture == "ask" else "active",
-        trust=planned.trust,
-        scope=supports[0].scope,
-    )
-    return add_facts(tx, graph, [new], origin=origin, ids=ids, at=at, episodes=[supports])[0]
-
-
-def _find_same(
-    tx: Tx, graph: Graph, planned: PlannedFact, entities: Sequence[int], scope: tuple[tuple[str, str], ...]
-) -> Fact | None:
-    """Return the believed fact of a scope that says the same of the same time: one may have come since the batch was
-    read."""
-    subject, object_ = entities[planned.subject], entities[planned.object]
-    where = FactFilter(entities=(subject,), relations=(planned.relation,), states=FACT_STATES, scope=scope)
-    for fact in tx.facts.page(graph.id, where=where, newest_first=True, limit=SAME_MAX):
-        if (fact.subject, fact.object, fact.trust) == (subject, object_, planned.trust) and (
-            planned.invalid_at in (None, fact.invalid_at)
-            and (planned.valid_at is None or fact.is_true_at(planned.valid_at))
-        ):
-            return fact
-    return None

@@ -32,8 +32,8 @@ def fact_conditions(where: FactFilter, alias: str = "f") -> Conditions:
         add("(~invalid_at IS NULL OR ~invalid_at > ?)", start and iso(start))
         add("(~valid_at IS NULL OR ~valid_at <= ?)", end and iso(end))
     if where.entities:
-        listed = ", ".join(str(int(seq)) for seq in where.entities)
-        add(f"(~subject IN ({listed}) OR ~object IN ({listed}))")
+        listed = ", ".join("?" * len(where.entities))  # numbers in the text would make each statement a new one
+        add(f"(~subject IN ({listed}) OR ~object IN ({listed}))", *where.entities, *where.entities)
     for column, allowed in (("relation", where.relations), ("type", where.types)):
         if allowed:
             among(column, allowed)

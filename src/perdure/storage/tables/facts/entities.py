@@ -107,6 +107,12 @@ class Entities(Table):
         index = "entities_by_community"
         return self._read(where, index=index, graph_id=graph_id, community_seq=community_seq, limit=limit)
 
+    def communities_of(self, graph_id: GraphId, seqs: Sequence[int]) -> Mapping[int, int | None]:
+        """The number of an entity -> the number of its community, if it has one; of those that exist."""
+        condition, params = self._db.in_numbers("seq", "seqs", seqs)
+        sql = f"SELECT seq, community_seq FROM entities WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition}"
+        return {row[0]: row[1] for row in self._rows(sql, graph_id=graph_id, **params)}
+
     def set_community(self, graph_id: GraphId, seq: int, community_seq: int | None) -> None:
         """Move an entity into a community, or out of all."""
         sql = f"UPDATE entities SET community_seq = :to WHERE graph_id = :graph_id AND seq = :seq AND {OWN_GRAPH}"

@@ -143,7 +143,9 @@ class Facts(Table):
         sql = f"{conditions} {order}"
         if where.entities:
             # Each index is read in order up to the limit, so that an entity of many facts costs no more than a page.
-            listed, index = ", ".join(str(int(seq)) for seq in where.entities), ""
+            numbers, index = {f"entity_{place}": int(seq) for place, seq in enumerate(where.entities)}, ""
+            listed = ", ".join(f":{name}" for name in numbers)
+            conditions.params.update(numbers)
             named = (
                 f"SELECT seq FROM (SELECT f.seq FROM facts f{self._db.by_index(f'facts_by_{column}')} WHERE"
                 f" f.graph_id = :graph_id AND f.{column} IN ({listed}) AND {sql}) AS {column}s"
@@ -188,6 +190,17 @@ class Facts(Table):
         # What ends at the moment at which another begins ends before it.
         events.sort(key=lambda event: (event.at, event.kind == "begin", event.fact.seq), reverse=newest_first)
         return events[:limit]
+
+    def list_between(
+        self, graph_id: GraphId, subject: int, object_: int, relation: str, *, limit: int = 100
+    ) -> Sequence[Fact]:
+        """The believed versions with these entities and relation, newest first."""
+        where = (
+            "f.object = :object AND f.subject = :subject AND f.relation = :relation AND f.expired_at IS NULL"
+            " ORDER BY f.first_seq DESC LIMIT :limit"
+        )
+        params = {"subject": subject, "relation": storable(relation), "object": object_, "limit": limit}
+        return self._read(where, index="facts_by_object", graph_id=graph_id, **params)
 
     def put_text(self, graph: Graph, text_seq: int, text: str) -> None:
         """Replace a text in all versions that have it; the old one is gone from the store. Raises: NotFound."""
