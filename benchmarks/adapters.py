@@ -7,16 +7,20 @@ has `id`, `conversation`, `speaker`, `when` (ISO date and time) and `body`.
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import tempfile
 import threading
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar
 
 from perdure import AsyncPerdure
+from perdure.context import Compressed, Level, compress, decode, expand
 from perdure.core.errors import PerdureError
 from perdure.core.messages import Role
 from perdure.library import AsyncAgent
@@ -146,3 +150,45 @@ def make_retriever() -> Retriever:
     if choose_embedder("").embedder is not None:
         return Retriever("")
     return Retriever(str(WEIGHTS) if WEIGHTS.is_dir() else "none")
+
+
+class Measured(Protocol):
+    @property
+    def text(self) -> str: ...
+
+
+class PerdureLossless:
+    """`perdure.context` at the level `lossless`, for programs that measure compressors of tool output."""
+
+    name = "perdure_lossless"
+    level: Level = "lossless"
+
+    def __init__(self) -> None:
+        self._originals: dict[str, Compressed] = {}
+
+    def compress(self, text: str, ctx: object) -> Any:
+        handle = f"out-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+        compressed = compress(text, level=self.level, handle=handle)
+        if compressed.handle is not None:
+            self._originals[handle] = compressed
+        return SimpleNamespace(
+            text=compressed.text, handles=[handle] if compressed.handle else [], note=compressed.kind
+        )
+
+    def restore(self, compressed: Measured) -> str | None:
+        try:
+            value = decode(compressed.text)
+        except ValueError:
+            return None
+        return value if isinstance(value, str) else json.dumps(value)
+
+    def retrieve(self, handle: str, query: str | None = None) -> str | None:
+        original = self._originals[handle]
+        return original.original if query is None else expand(original, query=query)
+
+
+class PerdureFull(PerdureLossless):
+    """The same at the level `full`, the default."""
+
+    name = "perdure_full"
+    level: Level = "full"

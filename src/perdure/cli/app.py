@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -197,6 +197,22 @@ def context(
         raise typer.BadParameter("it names its two steps itself: leave --step and --raw out", param_hint="--diff")
     if raw and as_json:
         raise typer.BadParameter("it prints JSON lines already: leave --json out", param_hint="--raw")
+
+
+@command(app, "compress.compress_file")
+def compress(
+    file: Annotated[str, typer.Argument(help="What a tool printed; -: stdin.")],
+    level: Annotated[
+        Literal["lossless", "full"],
+        typer.Option("--level", help="lossless keeps everything; full also leaves out what is typical."),
+    ] = "full",
+    budget: Annotated[
+        int | None,
+        typer.Option("--budget", metavar="TOKENS", min=0, help="Above this, full leaves something out."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a tool's output in fewer tokens, as an agent sees it."""
 
 
 @app.command()

@@ -1,0 +1,38 @@
+"""`perdure compress`: the output of a tool as a model would see it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from perdure.cli.views.view import View
+from perdure.context import Level, compress
+from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.core.errors import InvalidInput
+
+
+async def compress_file(view: View, *, file: str, level: Level, budget: int | None) -> None:
+    """Print the text of a file, or of stdin, compressed; what that saves goes to stderr."""
+    try:
+        text = _read(file).decode()
+    except OSError as error:
+        raise InvalidInput(f"{file!r} can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{file!r} is no text in UTF-8: byte {error.start + 1} is none") from error
+    compressed = compress(text, level=level, budget=budget, handle=file)
+    count = ScriptTokenCounter().count
+    before, after = count(text), count(compressed.text)
+    shape = {
+        "text": compressed.text,
+        "kind": compressed.kind,
+        "form": compressed.form,
+        "tokens_before": before,
+        "tokens_after": after,
+    }
+    view.show(shape, compressed.text)
+    kind = f", {compressed.kind}" if compressed.kind else ""
+    view.hint(f"{compressed.form}{kind}: about {after:,} of {before:,} tokens")
+
+
+def _read(file: str) -> bytes:
+    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()

@@ -1,0 +1,209 @@
+"""JSON documents: compact JSON, with each list of like objects as a table and each long string as a text of its own.
+
+    {"kind":"List","items":"@1"}
+    @1 rows 300
+    cols name,status.phase
+    web-1,Running
+
+Kinds of blocks: `rows` (a list of objects), `map` (an object of objects, under the column `(key)`), `matrix` (a list of
+lists), `text` (a string), `json` (a string that is JSON itself).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.context.tool_output.constants import MAP_LEAST, MATRIX_WIDTH, ROWS_LEAST, SURE_SHARE_JSON, TEXT_CHARS
+from perdure.context.tool_output.json_style import find_style, write_style
+from perdure.context.tool_output.records import columns_of, is_table, rows_of
+from perdure.context.tool_output.shorten import Room, shorten_table
+from perdure.context.tool_output.table import (
+    TABLE_NOTE,
+    Columns,
+    dump,
+    has_odd_signs,
+    read,
+    read_values,
+    write,
+    write_values,
+)
+
+KEY = "(key)"
+_REFERENCE = re.compile(r"@\d+")
+
+
+@dataclass(slots=True)
+class Document:
+    """A parsed document: its value, its root, in which `@1` stands for the first block, and the blocks.
+
+    A block is (kind, content): a table, or lines. `keep_order`: the order of keys counts, as a string holds JSON.
+    """
+
+    value: Any
+    root: Any = None
+    blocks: list[tuple[str, Columns | str]] = field(default_factory=list)
+    keep_order: bool = False
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON document that is an object or a list. Raises: ValueError."""
+    if text.lstrip()[:1] not in ("{", "["):
+        raise ValueError("no JSON object or list")
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _take(node: Any, document: Document) -> Any:
+    """Return a node with references in place of its tables and long strings, which become blocks."""
+    if isinstance(node, (dict, list)) and _is_flat(node.values() if isinstance(node, dict) else node):
+        return node
+    if isinstance(node, dict):
+        values = list(node.values())
+        if len(values) >= MAP_LEAST and is_table(values) and not any(KEY in value for value in values):
+            return _add(document, "map", columns_of([{KEY: key, **value} for key, value in node.items()]))
+        return {key: _take(value, document) for key, value in node.items()}
+    if isinstance(node, list):
+        if is_table(node):
+            return _add(document, "rows", columns_of(node))
+        if _is_matrix(node):
+            names = [f"c{number}" for number in range(1, len(node[0]) + 1)]
+            return _add(
+                document, "matrix", Columns(names, [write_values(column) for column in zip(*node, strict=True)])
+            )
+        return [_take(value, document) for value in node]
+    if isinstance(node, str) and node[:1] == "@" and _REFERENCE.fullmatch(node):
+        raise ReferenceError(node)
+    if isinstance(node, str) and len(node) > TEXT_CHARS:
+        if node[0] in "[{" and (inner := _json_string(node, document)) is not None:
+            return inner
+        if "\n" in node and not has_odd_signs(node.replace("\n", "")):
+            return _add(document, "text", node)
+    return node
+
+
+def _is_flat(values: Collection[Any]) -> bool:
+    """Return whether none of the values is or holds a block, or looks like a reference to one."""
+    kinds = set(map(type, values))
+    if dict in kinds or list in kinds:
+        return False
+    strings = values if kinds == {str} else [value for value in values if isinstance(value, str)]
+    return max(map(len, strings), default=0) <= TEXT_CHARS and "@" not in "".join(strings)
+
+
+def _is_matrix(node: list[Any]) -> bool:
+    if len(node) < ROWS_LEAST or set(map(type, node)) != {list} or not 1 < len(node[0]) <= MATRIX_WIDTH:
+        return False
+    return len(set(map(len, node))) == 1 and not any(isinstance(cell, (dict, list)) for row in node for cell in row)
+
+
+def _json_string(text: str, document: Document) -> str | None:
+    """Add a string that is JSON as blocks; None: it is none, or of an unknown style."""
+    try:
+        value = parse_json(text)
+    except ValueError:
+        return None
+    style = find_style(value, text)
+    if style is None:
+        return None
+    document.keep_order = True
+    return _add(document, f"json-{style}", dump(_take(value, document)))
+
+
+def _add(document: Document, kind: str, content: Columns | str) -> str:
+    document.blocks.append((kind, content))
+    return f"@{len(document.blocks)}"
+
+
+def read_document(body: str, read_text: Callable[[str], str]) -> Any:
+    """Return the value that `JsonFamily.encode` made this text of."""
+    lines = iter(body.split("\n"))
+    root = json.loads(next(lines))
+    blocks: dict[str, Any] = {}
+    for line in lines:
+        name, kind, count = line.split(" ")
+        if kind == "text":
+            blocks[name] = read_text("\n".join([next(lines) for _ in range(int(count))]))
+        elif kind.startswith("json-"):
+            blocks[name] = write_style(_put(json.loads(next(lines)), blocks), int(kind.removeprefix("json-")))
+        else:
+            table = read(lines, int(count))
+            if kind == "matrix":
+                blocks[name] = list(map(list, zip(*map(read_values, table.cells), strict=True)))
+            elif kind == "map":
+                blocks[name] = {row.pop(KEY): row for row in rows_of(table)}
+            else:
+                blocks[name] = rows_of(table)
+    return _put(root, blocks) if blocks else root
+
+
+def _put(node: Any, blocks: dict[str, Any]) -> Any:
+    """Return a node with the blocks in place of their references."""
+    if isinstance(node, dict):
+        return {key: _put(value, blocks) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_put(value, blocks) for value in node]
+    return blocks.get(node, node) if isinstance(node, str) else node
+
+
+class JsonFamily:
+    """JSON documents. `write_text` and `read_text` compress a long string without loss, `shorten_text` with."""
+
+    name = "json"
+    note = f"@n stands for the table or text below; {TABLE_NOTE}"
+    repeats = True
+    sure_share = SURE_SHARE_JSON
+
+    def __init__(
+        self,
+        write_text: Callable[[str], str],
+        read_text: Callable[[str], str],
+        shorten_text: Callable[[str, Room], str],
+    ) -> None:
+        self._write_text, self._read_text, self._shorten_text = write_text, read_text, shorten_text
+
+    def parse(self, text: str) -> Document | None:
+        try:
+            document = Document(parse_json(text))
+            document.root = _take(document.value, document)
+        except (ValueError, ReferenceError, RecursionError):
+            return None
+        return document
+
+    def encode(self, parsed: Document) -> str:
+        lines = [dump(parsed.root)]
+        for number, (kind, content) in enumerate(parsed.blocks, start=1):
+            if isinstance(content, Columns):
+                lines += [f"@{number} {kind} {len(content)}", *write(content, keep_order=parsed.keep_order)]
+            else:
+                body = self._write_text(content) if kind == "text" else content
+                lines += [f"@{number} {kind} {body.count(chr(10)) + 1}", body]
+        return "\n".join(lines)
+
+    def decode(self, body: str) -> Any:
+        return read_document(body, self._read_text)
+
+    def equals(self, text: str, parsed: Document, decoded: Any) -> bool:
+        return bool(parsed.value == decoded)
+
+    def shorten(self, parsed: Document, room: Room) -> str | None:
+        sizes = [
+            sum(sum(map(len, cells)) for cells in content.cells) if isinstance(content, Columns) else len(content)
+            for _, content in parsed.blocks
+        ]
+        root = dump(parsed.root)
+        lines = [root]
+        for number, ((kind, content), size) in enumerate(zip(parsed.blocks, sizes, strict=True), start=1):
+            part = room.part((size + 1) / (sum(sizes) + len(root) + 1))
+            if isinstance(content, Columns):
+                shown = shorten_table(content, part) or write(content)
+                lines += [f"@{number} {kind} {len(content)}", *shown]
+            else:
+                body = self._shorten_text(content, part) if kind == "text" else content
+                lines += [f"@{number} {kind} {body.count(chr(10)) + 1}", body]
+        return "\n".join(lines)

@@ -1,0 +1,273 @@
+"""Bounded answers from the original of a result: by lines, rows, a path, conditions, a pattern or words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.context.retrieval.expand import Span, parse_rows
+from perdure.context.tool_output.constants import EXPAND_TOKENS
+from perdure.context.tool_output.csv_text import parse_csv
+from perdure.context.tool_output.json_document import parse_json
+from perdure.context.tool_output.records import parse_path, path_name
+from perdure.context.tool_output.table import dump
+from perdure.context.window.tokens import ScriptTokenCounter
+from perdure.core.errors import ToolError
+
+PIECE_CHARS = 1_200
+"""Larger values of a JSON document, and longer lines, are shown in parts."""
+SMALL_CHARS = 200
+_WORD = re.compile(r"[\w.@+-]*\w")
+_CONDITION = re.compile(r"\s*(?P<name>.+?)\s*(?P<sign>==|!=|>=|<=|=|>|<|~)\s*(?P<value>.*?)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of the original, with what it is called: `17` (line or row), `items[3].name`."""
+
+    name: str
+    text: str
+
+
+def look_up(
+    text: str,
+    *,
+    grep: str | None = None,
+    lines: str | None = None,
+    rows: str | None = None,
+    path: str | None = None,
+    where: str | None = None,
+    query: str | None = None,
+    max_tokens: int = EXPAND_TOKENS,
+    count: Callable[[str], int] | None = None,
+    search: Callable[[str], Callable[[str], bool]] | None = None,
+) -> str:
+    """Return what was asked for, as much as `max_tokens` allows, and how many pieces there are.
+
+    Args:
+        grep: a regular expression; the lines, rows or values that match.
+        lines: `120..180`, from 1.
+        rows: `3..5`, from 1, of the list at `path`, or of the largest one.
+        path: `items[3].status`, in a JSON document.
+        where: `status=Pending and restarts>3`; the rows for which all of it holds. `~` means contains.
+        query: words; what has the rarest of them comes first.
+        search: compiles `grep`; None: `re`.
+    Raises: ToolError: an argument can't be used, or there is no such place.
+    """
+    counter = count or ScriptTokenCounter().count
+    if lines is not None:
+        pieces = _span(_lines(text), parse_rows(lines), "lines")
+    elif rows is not None or where is not None:
+        pieces = _rows(text, path)
+        if rows is not None:
+            pieces = _span(pieces, parse_rows(rows), "rows")
+        if where is not None:
+            pieces = _where(pieces, where)
+        pieces = [Piece(piece.name, dump(value)) for piece, value in pieces]
+    elif path is not None:
+        pieces = list(_json_pieces(_at(_parsed(text), path), path))
+    else:
+        pieces = pieces_of(text)
+    if grep is not None:
+        matches = (search or _compile)(grep)
+        pieces = [piece for piece in pieces if matches(piece.text)]
+    if query is not None:
+        pieces = _ranked(pieces, query)
+    return _fit(pieces, max_tokens, counter)
+
+
+def pieces_of(text: str) -> list[Piece]:
+    """Return the pieces of a text: the values of a JSON document, else lines."""
+    try:
+        value = parse_json(text)
+    except ValueError:
+        return _lines(text)
+    return list(_json_pieces(value, ""))
+
+
+def _lines(text: str) -> list[Piece]:
+    pieces = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if len(line) <= PIECE_CHARS:
+            pieces.append(Piece(str(number), line))
+            continue
+        starts = range(0, len(line), PIECE_CHARS)
+        pieces += [Piece(f"{number}:{start + 1}", line[start : start + PIECE_CHARS]) for start in starts]
+    return pieces
+
+
+def _json_pieces(value: Any, name: str) -> Iterator[Piece]:
+    """Yield a value whole if it is small, else its parts."""
+    whole = dump(value)
+    if not isinstance(value, (dict, list)) or len(whole) <= SMALL_CHARS:
+        if isinstance(value, str) and len(value) > PIECE_CHARS:
+            for piece in _lines(value):
+                yield Piece(f"{name}, line {piece.name}", piece.text)
+        else:
+            yield Piece(name, whole)
+    elif isinstance(value, dict):
+        if len(whole) <= PIECE_CHARS and name.endswith("]"):
+            yield Piece(name, whole)
+            return
+        for key, inner in value.items():
+            yield from _json_pieces(inner, name + path_name((".", key))[1:] if name else path_name((key,)))
+    else:
+        for index, inner in enumerate(value):
+            yield from _json_pieces(inner, f"{name}[{index}]")
+
+
+def _parsed(text: str) -> Any:
+    """Return the value of a JSON document, of lines of JSON, or of CSV, as rows. Raises: ToolError: it is none."""
+    try:
+        return parse_json(text)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return [json.loads(line) for line in text.split("\n") if line.strip()]
+    except (ValueError, RecursionError):
+        pass
+    if (table := parse_csv(text)) is not None:
+        return [dict(zip(table.names, row, strict=True)) for row in table.rows]
+    raise ToolError("this text has no rows and no paths: use lines, or a pattern")
+
+
+def _at(value: Any, path: str) -> Any:
+    """Return the value at a path. Raises: ToolError."""
+    for step in parse_path(path):
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            keys = (
+                ", ".join(map(str, value))
+                if isinstance(value, dict)
+                else f"0..{len(value) - 1}"
+                if isinstance(value, list)
+                else "nothing"
+            )
+            raise ToolError(f"path={path[:60]!r}: there is no {step!r}; there is {keys[:300]}") from None
+    return value
+
+
+def _rows(text: str, path: str | None) -> list[tuple[Piece, Any]]:
+    """Return the items of the list at a path, or of the largest list. Raises: ToolError."""
+    value = _parsed(text)
+    if path:
+        value, name = _at(value, path), path
+    else:
+        value, name = max(_lists(value, ""), key=lambda found: len(found[0]), default=(None, ""))
+    if isinstance(value, dict):
+        return [(Piece(key, ""), item) for key, item in value.items()]
+    if not isinstance(value, list):
+        raise ToolError("there is no list here: give the path of one")
+    return [(Piece(f"{name} row {number}".strip(), ""), item) for number, item in enumerate(value, start=1)]
+
+
+def _lists(value: Any, name: str) -> Iterator[tuple[list[Any], str]]:
+    """Yield the lists in a value, but for those in lists."""
+    if isinstance(value, list):
+        yield value, name
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _lists(inner, f"{name}.{key}" if name else key)
+
+
+def _span(pieces: Sequence[Any], span: Span, argument: str) -> list[Any]:
+    first, last = span.within(1, len(pieces))
+    if first > last:
+        raise ToolError(f"there are {argument} 1..{len(pieces)}")
+    return list(pieces[first - 1 : last])
+
+
+def _where(rows: Sequence[tuple[Piece, Any]], conditions: str) -> list[tuple[Piece, Any]]:
+    """Return the rows for which all conditions hold. Raises: ToolError: one can't be read."""
+    tests = []
+    for condition in re.split(r"\s+(?:and|AND)\s+|\s*&&\s*", conditions):
+        match = _CONDITION.fullmatch(condition)
+        if match is None:
+            raise ToolError(f"where={condition[:60]!r} can't be used: write status=Pending, restarts>3 or name~web")
+        tests.append((match["name"], match["sign"], match["value"].strip("\"'")))
+    return [row for row in rows if all(_holds(row[1], *test) for test in tests)]
+
+
+def _holds(row: Any, name: str, sign: str, wanted: str) -> bool:
+    values = [value for path, value in _leaves(row, "") if path == name or path.endswith(f".{name}")]
+    return any(_compare(value, sign, wanted) for value in values)
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    yield name, value
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name}.{key}" if name else key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner, name)
+
+
+def _compare(value: Any, sign: str, wanted: str) -> bool:
+    text = value if isinstance(value, str) else dump(value)
+    if sign == "~":
+        return wanted.lower() in text.lower()
+    try:
+        left, right = float(text), float(wanted)
+    except ValueError:
+        if sign in ("=", "=="):
+            return text == wanted
+        return (
+            text != wanted
+            if sign == "!="
+            else (text > wanted) is (sign[0] == ">") and (text != wanted or len(sign) > 1)
+        )
+    return {
+        "=": left == right,
+        "==": left == right,
+        "!=": left != right,
+        ">": left > right,
+        "<": left < right,
+        ">=": left >= right,
+        "<=": left <= right,
+    }[sign]
+
+
+def _ranked(pieces: Sequence[Piece], query: str) -> list[Piece]:
+    """Return the pieces with words of the query, those with the rarest first."""
+    words = {word.lower() for word in _WORD.findall(query)}
+    lowered = [f"{piece.name} {piece.text}".lower() for piece in pieces]
+    counts = {word: sum(word in text for text in lowered) for word in words}
+    scored = []
+    for place, text in enumerate(lowered):
+        score = sum(1 / counts[word] for word in words if counts[word] and word in text)
+        if score:
+            scored.append((-score, place))
+    return [pieces[place] for _, place in sorted(scored)]
+
+
+def _compile(pattern: str) -> Callable[[str], bool]:
+    try:
+        compiled = re.compile(pattern, re.IGNORECASE)
+    except re.error as error:
+        raise ToolError(f"the pattern is no regular expression: {error.msg}") from error
+    return lambda text: compiled.search(text) is not None
+
+
+def _fit(pieces: Sequence[Piece], max_tokens: int, count: Callable[[str], int]) -> str:
+    """Return as many pieces as fit, after a line that counts them."""
+    if not pieces:
+        return "nothing matches"
+    shown: list[str] = []
+    used = 30
+    for piece in pieces:
+        line = f"{piece.name}| {piece.text}"
+        size = count(line) + 1
+        if used + size > max_tokens:
+            if not shown:
+                shown.append(line[: max(20, (max_tokens - used) * 2)])
+            break
+        shown.append(line)
+        used += size
+    if len(shown) == len(pieces):
+        return "\n".join(shown)
+    return "\n".join([*shown, f"[{len(shown)} of {len(pieces)} are shown: narrow the call]"])

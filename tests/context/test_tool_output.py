@@ -1,0 +1,145 @@
+"""Compression of tool output: each kind of text loses nothing, and shows what matters when it is shortened."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from perdure.context import Compressed, compress, decode, expand
+from perdure.context.tool_output.interest import tells_error
+from perdure.core.errors import ToolError
+from tests.support.real_tokens import real_tokens
+from tests.support.tool_outputs import MARKS, OUTPUTS, pods, records, syslog, text_table
+
+KINDS = {
+    "records": "json", "pods": "json", "issues": "json", "json_string": "json", "ndjson": "ndjson", "csv_table": "csv",
+    "text_table": "lines", "syslog": "lines", "test_report": "lines", "build_log": "lines", "search_results": "search",
+    "mixed": "mixed",
+}  # fmt: skip
+
+
+def same(text: str, decoded: object) -> bool:
+    """Whether a decoded text is the text, or its JSON value."""
+    return decoded == text if isinstance(decoded, str) else decoded == json.loads(text)
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_each_kind_is_restored_and_never_larger(name: str) -> None:
+    """At every level, with the tokens of a real tokenizer; and compressing again changes nothing."""
+    text, count = OUTPUTS[name](), real_tokens
+    lossless = compress(text, level="lossless")
+
+    assert same(text, decode(lossless.text))
+    for how in ({"level": "lossless"}, {}, {"budget": 300}):
+        compressed = compress(text, **how)
+        assert count(compressed.text) <= count(text)
+        assert compress(compressed.text, **how).text == compressed.text
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_what_matters_is_shown_in_the_shortest_form(name: str) -> None:
+    """Errors, outliers and rare values, however deep they stand and however small the budget is."""
+    shown = compress(OUTPUTS[name](), budget=300).text
+
+    assert [mark for mark in MARKS[name] if mark not in shown] == []
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS.items())
+def test_the_kind_is_found_by_looking(name: str, kind: str) -> None:
+    """No name of a tool is needed."""
+    assert compress(OUTPUTS[name](), budget=300).kind == kind
+
+
+@pytest.mark.parametrize(("name", "share"), [("records", 0.4), ("pods", 0.3), ("issues", 0.4), ("syslog", 0.55)])
+def test_repetition_is_written_once(name: str, share: float) -> None:
+    """Keys, constant columns and the words of log lines are most of these texts."""
+    text, count = OUTPUTS[name](), real_tokens
+
+    assert count(compress(text, level="lossless").text) < share * count(text)
+
+
+def test_words_stand_as_in_the_original() -> None:
+    """Nothing is cut inside a word, so a word of the original can be searched in the lossless form."""
+    text = records()
+    words = set(re.findall(r"[\w.@+-]{7,}", text))
+    shown = compress(text, level="lossless").text
+
+    assert {word for word in words if word not in shown} == set()
+
+
+def test_the_counts_of_what_is_left_out_add_up() -> None:
+    """Rows in full and rows left out are all rows."""
+    shown = compress(records(300), budget=300)
+    counts = re.search(r"(\d+) of (\d+) rows in full", shown.text), re.search(r"left out: (\d+) rows", shown.text)
+
+    assert counts[0] is not None and counts[1] is not None
+    assert int(counts[0][1]) + int(counts[1][1]) == int(counts[0][2]) == 300
+    assert shown.handle == "original" and '"original"' in shown.text
+
+
+def test_each_error_line_of_a_log_is_shown() -> None:
+    """With the number of its line, also if there are many."""
+    lines = syslog(1_500).split("\n")
+    lines[50:400:7] = [f"Nov 21 00:01:00 host3 app[411]: request {number} failed" for number in range(50)]
+    shown = compress("\n".join(lines), budget=1)
+
+    assert shown.form == "short"
+    assert all(f"{number}| {line}" in shown.text for number, line in enumerate(lines, 1) if tells_error(line))
+
+
+def test_short_texts_and_level_off_stay_as_they_are() -> None:
+    """A header would cost more than it saves."""
+    short = '[{"a": 1}, {"a": 1}, {"a": 1}]'
+
+    assert compress(short) == Compressed(short, short)
+    assert compress(records(), level="off").text == records()
+
+
+def test_a_text_that_claims_to_be_compressed_is_left_alone() -> None:
+    """A tool can't make Perdure decode what Perdure did not write."""
+    text = "[perdure json lossless: x]\n" + records()
+
+    assert compress(text).text == text
+    with pytest.raises(ValueError, match="no inverse"):
+        decode(compress(records(), budget=10).text)
+
+
+def test_an_original_opens_by_lines_rows_path_conditions_pattern_and_words() -> None:
+    """Each answer has the place of what it shows."""
+    listing, table = pods(), text_table()
+
+    assert expand(table, lines="79").startswith("79| ") and "398.7" in expand(table, lines="79")
+    assert "3117" in expand(listing, where="restartCount>100")
+    assert expand(listing, path="items[40].status.phase") == 'items[40].status.phase| "Pending"'
+    assert "gpu-x9" in expand(listing, rows="41", max_tokens=2_000)
+    assert "hotfix9" in expand(listing, grep=r"hotfix\d")
+    assert "intruder" in expand(table, query="which process belongs to the intruder?").split("\n")[0]
+    assert expand(records(), where="plan=legacy-77 and amount<900").startswith("row 101| ")
+    assert expand(listing, grep="no such thing") == "nothing matches"
+
+
+def test_answers_about_an_original_are_bounded() -> None:
+    """By `max_tokens`; the answer says how much there is."""
+    count = real_tokens
+
+    for how in ({"lines": "1.."}, {"rows": "1.."}, {"grep": "."}, {"path": "items"}, {"query": "web"}):
+        answer = expand(pods(), **how)
+        assert count(answer) <= 1_000, how
+    assert re.search(r"\[\d+ of 120 are shown", expand(pods(), rows="1.."))
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"path": "items[900]"}, "there is 0..119"),
+        ({"where": "status"}, "write status=Pending"),
+        ({"rows": "500.."}, "there are rows 1..120"),
+        ({"grep": "("}, "no regular expression"),
+    ],
+)
+def test_a_wrong_argument_says_what_there_is(how: dict[str, str], message: str) -> None:
+    """A model can repair its call."""
+    with pytest.raises(ToolError, match=re.escape(message)):
+        expand(pods(), **how)
