@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from perdure.core.facts.values import ENTITY_TYPES, Entity, Fact, FactRule, Trust
+from perdure.core.facts.values import ENTITY_TYPES, Entity, EpisodeKind, Fact, FactRule, Trust
 
 USER = "User"
 """The name of an agent's user until it is known."""
@@ -29,6 +29,7 @@ class Turn:
         number: in the batch, from 1; extracted facts name it as their source.
         speaker: the name of the one who says it.
         is_user: whether a user of the agent says it: facts about "I" are about the speaker then.
+        kind: of a JSON document the text has a line for each value, with the path to it.
     """
 
     number: int
@@ -37,6 +38,7 @@ class Turn:
     occurred_at: datetime
     trust: Trust = "user"
     is_user: bool = True
+    kind: EpisodeKind = "message"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -329,6 +329,7 @@ def _given_turn(tx: Tx, episode: Episode, number: int) -> Turn:
         occurred_at=episode.occurred_at,
         trust=episode.trust,
         is_user=is_user,
+        kind=episode.kind,
     )
 
 

@@ -92,8 +92,14 @@ class _Draft:
         if extracted.replaces is not None and planned.trust in TRUSTED:
             return self._change(number, planned, self._moved.get(extracted.replaces, extracted.replaces))
         planned = _compare(batch, planned, entities.items)
-        if planned.decision == "ADD" and any(_same(planned, other) for other in self._facts.values()):
-            return "said twice"
+        if planned.decision == "ADD":
+            for place, earlier in self._facts.items():
+                if _same(planned, earlier):
+                    if set(planned.turns) <= set(earlier.turns):
+                        return "said twice"
+                    self._facts[place] = _said_again(earlier, planned)
+                    self._moved[number] = place
+                    return ""
         self._facts[number] = planned
         return ""
 
@@ -288,12 +294,21 @@ def _used_entities(entities: Sequence[NewEntity], facts: Sequence[PlannedFact], 
     return Plan(entities=[entities[place] for place in places], facts=moved, dropped=dropped)
 
 
-def _same(one: PlannedFact, other: PlannedFact) -> bool:
-    """Return whether two facts of a batch say the same."""
-    return (one.subject, one.relation, one.object, one.valid_at, one.invalid_at) == (
-        other.subject,
-        other.relation,
-        other.object,
-        other.valid_at,
-        other.invalid_at,
+def _same(one: PlannedFact, earlier: PlannedFact) -> bool:
+    """Return whether a fact says the same as an earlier one of the batch, of a time at which that is true."""
+    if (one.subject, one.relation, one.object) != (earlier.subject, earlier.relation, earlier.object):
+        return False
+    if one.invalid_at != earlier.invalid_at or earlier.decision == "DELETE":
+        return False
+    return one.valid_at is None or earlier.valid_at is None or earlier.valid_at <= one.valid_at
+
+
+def _said_again(earlier: PlannedFact, planned: PlannedFact) -> PlannedFact:
+    """Return a fact with the turns of one that says the same; what only an untrusted turn said gains its trust."""
+    return replace(
+        earlier,
+        turns=tuple(dict.fromkeys((*earlier.turns, *planned.turns))),
+        valid_at=earlier.valid_at or planned.valid_at,
+        rating=max(earlier.rating, planned.rating),
+        trust=earlier.trust if earlier.trust in TRUSTED else planned.trust,
     )

@@ -10,6 +10,7 @@ from typing import Final
 from perdure.core.facts.extraction import USER, Batch, Decision, ExtractedEntity, ExtractedFact, Extraction, Turn
 from perdure.core.facts.values import Entity
 from perdure.core.models import EXTRACTIVE
+from perdure.providers.extractive.documents import statements_in_document
 from perdure.providers.extractive.language import language_of
 from perdure.providers.extractive.statements import BIRTHDAY, CORRECTION, NAME, Statement, statements_in
 
@@ -65,7 +66,15 @@ class _Extraction:
         """Extract from all turns of users."""
         people = [name for _, one, name in _names(self._batch) if one.type == "Person" and name != USER]
         turns = [turn for turn in self._batch.turns if turn.is_user]
-        found = [(turn, one) for turn in turns for one in statements_in(turn.text, now=turn.occurred_at, people=people)]
+        found = [
+            (turn, one)
+            for turn in turns
+            for one in (
+                statements_in_document(turn.text, now=turn.occurred_at)
+                if turn.kind == "json"
+                else statements_in(turn.text, now=turn.occurred_at, people=people)
+            )
+        ]
         for turn, one in found:
             if one.relation == NAME and not one.subject:
                 self._name(turn.speaker, one.object)
@@ -95,7 +104,7 @@ class _Extraction:
             return
         now = turn.occurred_at
         valid_at = statement.valid_at
-        invalid_at = statement.invalid_at or (now if statement.mode == "was" else None)
+        invalid_at = statement.invalid_at or (now if statement.mode in ("was", "not") else None)
         if statement.mode == "is" and valid_at is None and statement.relation in CORRECTABLE:
             valid_at = now
         fact = ExtractedFact(
@@ -118,11 +127,10 @@ class _Extraction:
         """Add a fact with what it means for earlier ones of the batch and for known ones."""
         decision, place = self._other_in_batch(statement, fact)
         if place is not None:
-            if decision != "NONE":
-                self._facts.append(replace(fact, decision=decision, replaces=place))
+            self._facts.append(replace(fact, decision=decision, replaces=place))
             return
         decision, place = self._other_known(statement, fact, subject, object_)
-        if place is not None or statement.mode != "never":
+        if place is not None or statement.mode in ("is", "was"):
             self._facts.append(replace(fact, decision=decision, known=place))
 
     def _other_in_batch(self, statement: Statement, fact: ExtractedFact) -> tuple[Decision, int | None]:
@@ -191,7 +199,7 @@ class _Extraction:
 def _meaning(statement: Statement, relation: str, same_object: bool) -> Decision | None:
     """Return what a statement means for a fact of its subject with this relation; None: nothing."""
     if statement.relation == relation and same_object:
-        return {"is": "NONE", "was": "UPDATE", "never": "DELETE"}[statement.mode]  # type: ignore[return-value]
+        return {"is": "NONE", "was": "UPDATE", "not": "UPDATE", "never": "DELETE"}[statement.mode]  # type: ignore[return-value]
     if statement.mode != "is" or statement.invalid_at is not None:
         return None
     if statement.relation == relation and relation in SINGLE:
@@ -205,7 +213,7 @@ def _sentence(turn: Turn, statement: Statement, subject: str, object_: str) -> s
     form, names = _SENTENCES.get(statement.relation, _KIN_SENTENCES), (subject, object_)
     if statement.relation == BIRTHDAY:
         names = (subject, statement.object)
-    return form[chinese + 2 * (statement.mode == "was")].format(*names, word=statement.word)
+    return form[chinese + 2 * (statement.mode in ("was", "not"))].format(*names, word=statement.word)
 
 
 def _iso(time: datetime | None) -> str | None:

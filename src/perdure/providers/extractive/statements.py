@@ -16,8 +16,8 @@ from perdure.core.text.dates import EARLIEST, LATEST, spans
 from perdure.providers.extractive.facts import DISLIKES, LIKES, Fact, facts_in, greets, supposes
 from perdure.providers.extractive.language import CJK, Sentence, is_question, one_line, sentences_in
 
-Mode = Literal["is", "was", "never"]
-"""`was`: it was so, and is no more. `never`: it was not so, or is not."""
+Mode = Literal["is", "was", "not", "never"]
+"""`was`: it was so, and is no more. `not`: it is not so, and ends what is known. `never`: it never was so."""
 
 RELATIONS: Final = {
     "Age": ("HAS_AGE", "Concept"),
@@ -87,9 +87,11 @@ _CLAUSES = re.compile(
 _FORMS: Final[Sequence[tuple[str, str, Mode]]] = (
     (r"\bI\s+(?:have\s+)?never\s+(?:really\s+)?(?:lived?)\s+in\b", "I live in", "never"),
     (r"\bI\s+(?:have\s+)?never\s+(?:worked?)\s+(?=at|for|as)", "I work ", "never"),
-    (r"\bI(?:'m|\s+am)\s+not\s+(?:living|based)\s+in\b", "I live in", "never"),
+    (r"\bI(?:'m|\s+am)\s+not\s+(?:living|based)\s+in\b", "I live in", "not"),
+    (r"\bI(?:'m|\s+am)\s+not\s+working\s+(?=at|for|as)", "I work ", "not"),
     (r"\bI(?:'m|\s+am)\s+not\s+from\b", "I am from", "never"),
-    (r"\bI\s+(?:no\s+longer|do\s+not|don't|didn't)\s+(?=(?:live\s+in|work\s+(?:at|for|as))\b)", "I ", "never"),
+    (r"\bI\s+didn't\s+(?=(?:live\s+in|work\s+(?:at|for|as))\b)", "I ", "never"),
+    (r"\bI\s+(?:no\s+longer|do\s+not|don't)\s+(?=(?:live\s+in|work\s+(?:at|for|as))\b)", "I ", "not"),
     (r"\bI\s+no\s+longer\s+(?:like|love|enjoy)\b", "I don't like", "is"),
     (r"\bI\s+used\s+to\s+", "I ", "was"),
     (r"\bI\s+lived\s+in\b", "I live in", "was"),
@@ -106,8 +108,9 @@ _FORMS: Final[Sequence[tuple[str, str, Mode]]] = (
     (r"\bI(?:'ve|\s+have)?\s+(?:just\s+)?(?:joined)\s+", "I work at ", "is"),
     (r"\bI\s+moved\s+(?:back\s+)?(?:here\s+)?from\s+[\w\s]+?\s+to\b", "I moved to", "is"),
     (r"\bI\s+moved\s+back\s+to\b", "I moved to", "is"),
-    (r"我(?:从来|从)?(?:都)?没有?(?=住在|住过|在.{1,20}?工作)", "我", "never"),
-    (r"我(?:已经)?(?:不再|不)(?=住在|在.{1,20}?(?:工作|上班))", "我", "never"),
+    (r"我(?:从来|从)?(?:都)?没有?住[在过]\s*", "我住在", "never"),
+    (r"我(?:从来|从)?(?:都)?没有?在(.{1,20}?)(?:工作|上班)过?", r"我在\1工作", "never"),
+    (r"我(?:现在)?(?:已经)?(?:不再|不)(?=住在|在.{1,20}?(?:工作|上班))", "我", "not"),
     (r"我不是来自", "我来自", "never"),
     (r"我(?:以前|曾经?|过去|之前|原来)(?:是)?(?=住|在|喜|来)", "我", "was"),
     (r"我(?:已经)?(?:离开了?|辞去了?)(.{1,20}?)(?:的工作|了)?(?=[，。！\s]*$)", r"我在\1工作", "was"),
@@ -119,7 +122,6 @@ _IDLE_WORDS = re.compile(r"\s+any\s?more\b|^\s*(?:now|currently|现在|目前)[,
 _STRETCH = re.compile(r"from|between|.*[到至]", re.IGNORECASE)
 _LEAVES = re.compile(r"\b(?:left|quit)\b|离开|辞", re.IGNORECASE)
 _ENDED_ZH = re.compile(r"不.*了[。！\s]*$")
-_NEVER = re.compile(r"\bnever\b|从来?都?没|没有?住", re.IGNORECASE)
 _MOVES = re.compile(r"\bmoved\b|\bjoined\b|\bstarted\b|\bbegan\b|搬", re.IGNORECASE)
 _THIRD = {
     **{
@@ -128,7 +130,8 @@ _THIRD = {
     },
     **{f"no longer {verb}s": f"no longer {verb}" for verb in ("live", "work")},
     **{f"{verb}s": verb for verb in ("like", "love", "hate", "dislike", "enjoy")},
-    **{"comes from": "come from", "is from": "am from", "doesn't like": "don't like"},
+    **{"comes from": "come from", "is from": "am from"},
+    **{f"doesn't {verb}": f"don't {verb}" for verb in ("like", "live", "work")},
     **{f"has {verb}": f"have {verb}" for verb in ("moved", "lived", "worked", "left")},
 }
 _THIRD_EN = tuple((re.compile(rf"I\s+(?:also\s+|now\s+)?{form}\b"), f"I {plain}") for form, plain in _THIRD.items())
@@ -250,8 +253,8 @@ def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bo
     """Find the facts of a clause in its plain form, with its times."""
     text, start, end, is_stretch = _without_times(clause, now)
     text, mode = _plain_form(text)
-    if mode == "never" and not _NEVER.search(clause.masked):
-        mode = "was" if _NO_MORE.search(clause.masked) or _ENDED_ZH.search(clause.masked) else mode
+    if mode == "not" and (_NO_MORE.search(clause.masked) or _ENDED_ZH.search(clause.masked)):
+        mode = "was"
     if not is_stretch:
         if _LEAVES.search(clause.masked):
             start, end = None, start

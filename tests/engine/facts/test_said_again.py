@@ -1,0 +1,108 @@
+"""What becomes of a fact that is said again, or denied: without a model, and with one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from perdure import AsyncAgent, AsyncPerdure
+from perdure.core.blocks import Author
+from perdure.core.messages import Text
+from perdure.core.models import ModelReply, ModelRequest
+from perdure.settings import Settings
+from perdure.testing import InlineStore, ScriptedModel, says
+from tests.support.library import MODEL
+
+PERSON = Author(kind="user", id="user")
+
+
+async def open_library(facts: str) -> AsyncPerdure:
+    """A library that extracts by patterns, or by a model that hears each user say they live in Turin."""
+    model = ScriptedModel(extracts=answer)
+    settings = Settings(model=MODEL, embedding="none", facts=facts)
+    return await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, settings=settings)
+
+
+def answer(request: ModelRequest) -> ModelReply:
+    lines = request.messages[0].text.partition("<turns>")[2].splitlines()
+    turns = [int(line.partition(".")[0]) for line in lines if "Turin" in line]
+    fact = {"subject": "User", "relation": "LIVES_IN", "object": "Turin", "text": "User lives in Turin."}
+    entities = [{"name": "User", "type": "Person"}, {"name": "Turin", "type": "Location"}]
+    facts = [fact | {"turns": [turn], "decision": "ADD"} for turn in turns]
+    return says(json.dumps({"entities": entities, "facts": facts, "certain": True}))
+
+
+async def states(agent: AsyncAgent) -> list[str]:
+    """Each fact's text, with `ended` if it has ceased to be true."""
+    return [hit.fact.text + " ended" * (hit.fact.invalid_at is not None) for hit in await agent.facts.list()]
+
+
+@pytest.mark.parametrize("facts", ["patterns", "model"])
+@pytest.mark.parametrize("batches", [1, 2])
+async def test_a_fact_that_is_said_twice_outlives_each_of_its_messages(facts: str, batches: int) -> None:
+    """Of one batch or of two; it goes when the last of them says something else."""
+    async with await open_library(facts) as perdure:
+        agent = await perdure.create_agent()
+        for text in ("I live in Turin.", "I live in Turin!"):
+            await agent.send(text)
+            if batches == 2:
+                await agent.facts.extract()
+        await agent.facts.extract()
+        found = []
+        for message in [message for message in await agent.messages() if message.role == "user"]:
+            found.append(await states(agent))
+            await perdure.services.messages.edit(agent.id, message.id, "user", [Text("Hm.")], author=PERSON)
+
+        assert found == [["User lives in Turin."]] * 2
+        assert await states(agent) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "denial", "left"),
+    [
+        ("I live in Turin.", "I don't live in Turin.", ["User used to live in Turin. ended"]),
+        ("I live in Turin.", "I don't live in Turin any more.", ["User used to live in Turin. ended"]),
+        ("I work at Fiat.", "I'm not working at Fiat.", ["User used to work at Fiat. ended"]),
+        ("I live in Turin.", "I never lived in Turin.", []),
+        ("I work at Fiat.", "I didn't work at Fiat.", []),
+        ("I live in Turin.", "I don't live in Oslo.", ["User lives in Turin."]),
+        ("我住在北京。", "我不住在北京。", ["User以前住在北京。 ended"]),
+        ("我住在北京。", "我已经不住在北京了。", ["User以前住在北京。 ended"]),
+        ("我在华为工作。", "我不在华为工作。", ["User以前在华为工作。 ended"]),
+        ("我住在北京。", "我从来没住过北京。", []),
+    ],
+)
+@pytest.mark.parametrize("batches", [1, 2])
+async def test_a_denial_ends_a_fact_unless_it_never_was(batches: int, said: str, denial: str, left: list[str]) -> None:
+    """What is not so now may have been so; what never was so is believed no longer."""
+    async with await open_library("patterns") as perdure:
+        agent = await perdure.create_agent()
+        for text in (said, denial):
+            await agent.send(text)
+            if batches == 2:
+                await agent.facts.extract()
+        await agent.facts.extract()
+
+        assert await states(agent) == left
+
+
+async def test_a_denial_of_what_nobody_said_is_no_fact() -> None:
+    async with await open_library("patterns") as perdure:
+        agent = await perdure.create_agent()
+        await agent.send("I don't live in Turin. 我不住在北京。")
+        await agent.facts.extract()
+
+        assert await states(agent) == []
+
+
+async def test_a_document_gives_facts_without_a_model() -> None:
+    """Their episode is of the kind `json`, and a later document changes what an earlier one said."""
+    async with await open_library("patterns") as perdure:
+        agent = await perdure.create_agent()
+        for city in ("Turin", "Milan"):
+            await agent.facts.ingest(json.dumps({"user": {"name": "Ada", "city": city}}), kind="json")
+        (history,) = [await agent.facts.history(hit.fact.id) for hit in await agent.facts.list(entity="Milan")]
+
+        assert sorted(await states(agent)) == ["Ada lives in Milan.", "Ada lives in Turin. ended"]
+        assert {episode.kind for episode in history.sources} == {"json"}
