@@ -242,6 +242,13 @@ def plain(columns: FactColumns) -> list[tuple[Any, ...]]:
     return list(zip(*(getattr(columns, name).tolist() for name in names), *coded, strict=True))
 
 
+async def test_a_graph_without_facts_is_searched(world: _World) -> None:
+    """One is made by a rule, before anything is known."""
+    await world.agent.facts.add_rule("tea")
+
+    assert await world.find("tea") == []
+
+
 async def test_distances_follow_the_facts_that_match_alone(world: _World) -> None:
     chain = [("a", "b"), ("b", "c"), ("c", "d")]
     for one, other in chain:

@@ -129,7 +129,7 @@ def load_fact_columns(tx: Tx, graph_id: GraphId, before: FactColumns | None = No
     rows = tx.facts.columns(graph_id, after_version=-1 if before is None else before.version)
     if before is not None and not rows:
         return before
-    *columns, versions = zip(*rows, strict=True) if rows else ((),) * 14
+    *columns, versions = zip(*rows, strict=True) if rows else ((),) * 15
     values = dict(zip((*_NUMBERS, "rating", *_TIMES, *_LABELS), columns, strict=True))
     labels = {name: {} if before is None else dict(before.labels[name]) for name in _LABELS}
     arrays: dict[str, Any] = {name: np.array(values[name], np.int64) for name in _NUMBERS}
