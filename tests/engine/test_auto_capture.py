@@ -33,7 +33,7 @@ async def _open_library(*script: Any) -> AsyncIterator[AsyncPerdure]:
 
 async def _list_captured(perdure: AsyncPerdure, agent: Any) -> list[Passage]:
     """What is stored when nothing is under way any more."""
-    await perdure.app.runner._captures.close()
+    await perdure.app.runner.after_runs.captures.close()
     return list(await agent.passages())
 
 

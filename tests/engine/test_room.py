@@ -37,8 +37,9 @@ async def open_library(model: Any, **options: Any) -> AsyncPerdure:
 
 
 async def create_small_agent(perdure: AsyncPerdure, window: int = WINDOW, **options: Any) -> AsyncAgent:
-    """An agent with a window of a few messages."""
-    return await perdure.create_agent("a", model=MODEL, settings={"context_window_tokens": window}, **options)
+    """An agent with a window of a few messages, and no summaries that were prepared before it is full."""
+    settings = {"context_window_tokens": window, "summaries": {"background": False}}
+    return await perdure.create_agent("a", model=MODEL, settings=settings, **options)
 
 
 def select_events(events: list[Any], kind: type[Any]) -> list[Any]:

@@ -173,6 +173,43 @@ class CompactionSettings:
         return text[:limit] if limit else text
 
 
+SUMMARIES = "summaries"
+"""Where an agent's settings hold the fields of its `SummarySettings`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummarySettings:
+    """How summaries are prepared in the background, so that a full window has them ready.
+
+    A leaf is a summary of messages, a condensed node one of other summaries.
+
+    Args:
+        background: whether any are prepared.
+        context_threshold: the share of the window from which on they are.
+        fresh_tail_messages, fresh_tail_tokens: the newest messages, at most so many, which no leaf covers. Tokens by
+            default: four tenths of the room for messages.
+        leaf_min_fanout: the least messages of a leaf, unless they take half of a chunk.
+        leaf_chunk_tokens: the most that a leaf replaces; at most a quarter of the room.
+        leaf_target_tokens, condensed_target_tokens: the most of one summary, in a large window.
+        condensed_min_fanout: how many nodes of one level become one of the next.
+    """
+
+    background: bool = True
+    context_threshold: float = 0.75
+    fresh_tail_messages: int = 64
+    fresh_tail_tokens: int | None = None
+    leaf_min_fanout: int = 8
+    leaf_chunk_tokens: int = 20_000
+    leaf_target_tokens: int = 2_400
+    condensed_min_fanout: int = 4
+    condensed_target_tokens: int = 2_000
+
+    @classmethod
+    def of(cls, agent: Agent) -> SummarySettings:
+        """Return those of an agent."""
+        return cls(**(agent.settings.get(SUMMARIES) or {}))
+
+
 MODEL, OPTIONS, WINDOW = "model", "options", "context_window_tokens"
 """Where a conversation's settings hold its own model and options, and where options hold the window."""
 

@@ -86,7 +86,7 @@ async def opened(
 async def settled(perdure: AsyncPerdure) -> None:
     """Let nobody be answered until no extraction goes on; return then."""
     await steps()
-    while perdure.app.runner._extractions.tasks:
+    while perdure.app.runner.after_runs.extractions.tasks:
         time_passes(QUIET_S)
         await steps()
 
@@ -155,7 +155,7 @@ async def test_a_message_waits_for_no_extraction() -> None:
         for number in range(6, 12):
             async with asyncio.timeout(5):
                 await agent.send(f"message {number}")
-        assert len(perdure.app.runner._extractions.tasks) == 1
+        assert len(perdure.app.runner.after_runs.extractions.tasks) == 1
         scribe.open.set()
         await settled(perdure)
 
@@ -190,7 +190,7 @@ async def test_runs_below_a_batch_read_nothing() -> None:
         for number in range(3):
             await agent.send(f"message {number}")
 
-            assert perdure.app.runner._extractions.tasks == []
+            assert perdure.app.runner.after_runs.extractions.tasks == []
         assert scribe.batches == []
 
 
@@ -347,7 +347,7 @@ async def test_tool_results_are_no_turns_and_what_follows_them_is_not_the_users(
         agent = await perdure.create_agent(tools=["archival_memory_search"])
         await agent.archive("The landlord asks for 900.")
         await agent.send("What is the rent?")
-        await perdure.app.runner._extractions.close()
+        await perdure.app.runner.after_runs.extractions.close()
         await agent.facts.extract()
 
         assert scribe.texts[0] == ["What is the rent?", "The rent is 900."]

@@ -7,14 +7,16 @@ the size of the view, so this ends, with a request that fits or with `Irreducibl
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, takewhile
 from typing import NoReturn
 
 from perdure.context.retrieval.stubs import row_tokens, stub_chars
+from perdure.context.window.atoms import Atom, atoms
 from perdure.context.window.budget import Certificate
+from perdure.core.conversations import SummarySettings
 from perdure.core.errors import IrreducibleFloor
-from perdure.core.messages import UNSEEN_KINDS, Message
+from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
 
@@ -23,8 +25,8 @@ KEEP_SHARE = 0.4
 again, so few deep evictions cost less than many shallow ones."""
 
 SUMMARY_SHARE = 1 / 48
-"""The share of the budget for one summary: 125 tokens of a window of 8,000, the limit of 1,200 from 60,000 on."""
-SUMMARY_LIMITS = (80, 1_200)
+"""The share of the budget for one summary: 125 tokens of a window of 8,000, the limit of 2,400 from 120,000 on."""
+SUMMARY_LIMITS = (80, 2_400)
 LEAST_SUMMARY = 40
 """The size to which code cuts a summary when there is hardly any room."""
 NODE_OVERHEAD, SECTION_OVERHEAD = 50, 90
@@ -32,10 +34,9 @@ NODE_OVERHEAD, SECTION_OVERHEAD = 50, 90
 
 NODES_SHARE = 0.25
 """The share of the room for messages that summaries may take before older ones are merged."""
-NODES_PER_LEVEL = 6
-MERGE_COUNT = 4
-"""Of `NODES_PER_LEVEL` nodes of one level, the oldest `MERGE_COUNT` become one of the next: so n messages are at most
-log4(n) nodes deep."""
+NODES_SPARE = 2
+"""How many nodes of a level stay when the oldest `condensed_min_fanout` become one of the next: so n messages are at
+most log4(n) nodes deep."""
 
 WORTH_TOKENS = 120
 """The least that an eviction frees beyond its summary's size, as long as anything else can go."""
@@ -51,48 +52,16 @@ STUB_TOKENS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Atom:
-    """Rows that no plan may separate: a message, or one with tool calls and all their results, in order."""
-
-    messages: tuple[Message, ...]
-
-    @property
-    def upto_seq(self) -> int:
-        """The number of its last row."""
-        return self.messages[-1].seq
-
-    @property
-    def run_seq(self) -> int | None:
-        """The run of its first row."""
-        return self.messages[0].run_seq
-
-
-def atoms(messages: Sequence[Message]) -> list[Atom]:
-    """Group the rows of a legal log into atoms, in order. A cut between two atoms leaves two legal logs.
-
-    Reasoning stays with its calls, in their message. Open calls at the end are one atom with the results so far. What
-    no model sees belongs to the row before it.
-    """
-    groups: list[list[Message]] = []
-    open_calls: set[str] = set()
-    for message in messages:
-        if not groups or not (open_calls or message.kind in UNSEEN_KINDS):
-            groups.append([])
-        groups[-1].append(message)
-        open_calls |= {call.call_id for call in message.calls}
-        open_calls -= {result.call_id for result in message.results}
-    return [Atom(tuple(rows)) for rows in groups]
-
-
-@dataclass(frozen=True, slots=True)
 class Evict:
-    """A new node replaces these atoms in the view. `pinned`: the rows among and before them that stay visible."""
+    """A new node replaces these atoms in the view. `pinned`: the rows among and before them that stay visible.
+    `prepared`: nodes that stand for the atoms already, in place of a new one."""
 
     atoms: tuple[Atom, ...]
     from_seq: int
     """The first row that stays."""
     pinned: tuple[Message, ...]
     summary_tokens: int
+    prepared: tuple[SummaryNode, ...] = ()
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -104,11 +73,12 @@ class Merge:
     """One node replaces these neighbouring nodes in the view.
 
     Nodes of one level become the children of a node of the next level. Of different levels, the lower ones join the
-    children of the highest. A single node only becomes shorter.
+    children of the highest. A single node only becomes shorter. `prepared`: the node, if it is there already.
     """
 
     nodes: tuple[SummaryNode, ...]
     summary_tokens: int
+    prepared: tuple[SummaryNode, ...] = ()
 
     @property
     def level(self) -> int:
@@ -154,6 +124,8 @@ class Situation:
         sent_upto: the newest row that this run has sent to a model, answered or not.
         can_open: the model has the tools that open handles, so texts may be cut.
         keep_share: how much of the room for messages that may leave is full after an eviction.
+        prepared: summaries that are not in view yet, oldest first.
+        summaries: the sizes of summaries.
     """
 
     certificate: Certificate
@@ -167,6 +139,8 @@ class Situation:
     sent_upto: int = -1
     can_open: bool = True
     keep_share: float = KEEP_SHARE
+    prepared: tuple[SummaryNode, ...] = ()
+    summaries: SummarySettings = field(default_factory=SummarySettings)
     counter: TokenCounter
 
     def tokens_of(self, message: Message) -> int:
@@ -184,8 +158,9 @@ def plan(situation: Situation) -> Plan | None:
     """Return the next step that makes the request fit; None if it fits.
 
     None also if nothing more can go and only a correction of the estimate says that it does not fit: then the provider
-    decides. The order: cut a new row that is too large by itself; merge summaries that are too many; evict the oldest
-    atoms; cut the newest turn, its tool results and call messages before its user's words; join and shorten summaries.
+    decides. The order: cut a new row that is too large by itself; put prepared summaries in the place of the oldest
+    atoms; merge summaries that are too many; evict the oldest atoms; cut the newest turn, its tool results and call
+    messages before its user's words; join and shorten summaries.
 
     Raises: IrreducibleFloor: before the first step, if all of them can't be enough.
     """
@@ -198,7 +173,8 @@ def plan(situation: Situation) -> Plan | None:
     stubbed_input = [message for message in _input(situation) if message.seq in situation.stubs]
     next_plan = (
         _cut_oversized(situation)
-        or _merge(situation)
+        or swap(situation)
+        or plan_merge(situation)
         or _evict(situation)
         or _cut(situation, [*_newest_results(situation), *_call_messages(situation), *stubbed_input])
         or _cut(situation, list(_input(situation)))
@@ -234,6 +210,51 @@ def leaving_next(situation: Situation) -> list[Message]:
     return [] if removal is None else _messages(removal.atoms)
 
 
+def prepared_leaves(situation: Situation) -> Sequence[tuple[SummaryNode, int]]:
+    """Return the prepared summaries of the oldest atoms without a gap, each with how many atoms it stands for."""
+    candidates, _ = split_atoms(situation)
+    by_first = {node.from_message_seq: node for node in situation.prepared if node.level == 0}
+    leaves: list[tuple[SummaryNode, int]] = []
+    start = 0
+    while start < len(candidates) and (node := by_first.get(candidates[start].messages[0].seq)) is not None:
+        count = sum(atom.upto_seq <= node.upto_message_seq for atom in candidates[start:])
+        if not count or candidates[start + count - 1].upto_seq != node.upto_message_seq:
+            break  # what it stands for can't leave as a whole
+        leaves.append((node, count))
+        start += count
+    return leaves
+
+
+def swap(situation: Situation) -> Evict | None:
+    """Plan to put all prepared summaries in the place of their atoms; None if that frees too little."""
+    leaves = prepared_leaves(situation)
+    if not leaves:
+        return None
+    stay = {message.seq for message in _input(situation)}
+    candidates, _ = split_atoms(situation)
+    leaving = candidates[: sum(count for _, count in leaves)]
+    gone = [row for row in (*situation.pinned, *_messages(leaving)) if row.seq not in stay]
+    spent = sum(node.tokens + NODE_OVERHEAD for node, _ in leaves)
+    if sum(map(situation.tokens_of, gone)) < spent + WORTH_TOKENS:
+        return None
+    nodes = tuple(node for node, _ in leaves)
+    return _evict_atoms(situation, leaving, sum(node.tokens for node in nodes), stay=stay, prepared=nodes)
+
+
+def _evict_atoms(
+    situation: Situation,
+    leaving: Sequence[Atom],
+    summary_tokens: int,
+    *,
+    stay: set[int],
+    prepared: tuple[SummaryNode, ...] = (),
+) -> Evict:
+    """Build the plan to evict these oldest atoms; the rows of `stay` become pinned."""
+    evicted = _messages(leaving)
+    pinned = tuple(message for message in (*situation.pinned, *evicted) if message.seq in stay)
+    return Evict(tuple(leaving), situation.rows[len(evicted)].seq, pinned, summary_tokens, prepared)
+
+
 def _evict(situation: Situation, *, least: int = 0, coming: int = 0) -> Evict | None:
     """Plan to evict the oldest atoms until the rest fills `keep_share` of the room for atoms that may leave.
 
@@ -243,7 +264,7 @@ def _evict(situation: Situation, *, least: int = 0, coming: int = 0) -> Evict | 
         coming: the tokens of messages that are not there yet.
         least: the smallest summary, where any gain counts; 0: the usual limit, for a gain of `WORTH_TOKENS`.
     """
-    candidates, fixed = _split_atoms(situation)
+    candidates, fixed = split_atoms(situation)
     stay = {message.seq for message in _input(situation)}
     limit = least or summary_limit(situation.certificate.budget_tokens)
     shown_tokens = coming + sum(map(situation.tokens_of, (*situation.pinned, *situation.rows)))
@@ -269,19 +290,17 @@ def _evict(situation: Situation, *, least: int = 0, coming: int = 0) -> Evict | 
         limit = freed - worth
         if limit < (least or SUMMARY_LIMITS[0]):
             return None
-    evicted = _messages(candidates[:cut])
-    pinned = tuple(message for message in (*situation.pinned, *evicted) if message.seq in stay)
-    return Evict(tuple(candidates[:cut]), situation.rows[len(evicted)].seq, pinned, limit)
+    return _evict_atoms(situation, candidates[:cut], limit, stay=stay)
 
 
 def _rows_that_stay(situation: Situation) -> list[Message]:
     """Return the rows that no eviction removes: the run's input, what no model has seen, and the newest atom."""
-    may_go, fixed = _split_atoms(situation)
+    may_go, fixed = split_atoms(situation)
     stay = {message.seq for message in _input(situation)}
     return [message for message in (*situation.pinned, *_messages(may_go)) if message.seq in stay] + _messages(fixed)
 
 
-def _split_atoms(situation: Situation) -> tuple[Sequence[Atom], Sequence[Atom]]:
+def split_atoms(situation: Situation) -> tuple[Sequence[Atom], Sequence[Atom]]:
     """Split the atoms into those that may leave, oldest first, and those that can't yet."""
 
     def may_go(atom: Atom) -> bool:
@@ -308,28 +327,31 @@ def _extend_to_turn(
     return cut, freed
 
 
-def _merge(situation: Situation) -> Merge | None:
+def plan_merge(situation: Situation) -> Merge | None:
     """Plan to merge the oldest nodes of the lowest level with too many.
 
     When all nodes take too much room: those of the fullest level, or the newest three of different levels.
     """
     levels = [tuple(group) for _, group in groupby(situation.nodes, key=lambda node: node.level)]
-    limit = summary_limit(situation.certificate.budget_tokens)
+    limit = min(situation.summaries.condensed_target_tokens, summary_limit(situation.certificate.budget_tokens))
+    merge_count = situation.summaries.condensed_min_fanout
     for nodes in reversed(levels):
-        if len(nodes) >= NODES_PER_LEVEL:
-            return _build_merge(nodes[:MERGE_COUNT], limit)
+        if len(nodes) >= merge_count + NODES_SPARE:
+            return _build_merge(situation, nodes[:merge_count], limit)
     summaries = sum(segment.tokens for segment in situation.certificate.segments if segment.name == "summary")
     if summaries <= situation.room_tokens * NODES_SHARE:
         return None
     candidates = max(levels, key=len, default=())
     if len(candidates) < 2:
         candidates = situation.nodes[-3:]
-    return _build_merge(candidates, limit) if len(candidates) > 1 else None
+    return _build_merge(situation, candidates, limit) if len(candidates) > 1 else None
 
 
-def _build_merge(nodes: tuple[SummaryNode, ...], limit: int) -> Merge:
+def _build_merge(situation: Situation, nodes: tuple[SummaryNode, ...], limit: int) -> Merge:
     """Build a merge whose summary is smaller than the nodes together."""
-    return Merge(nodes, min(limit, max(LEAST_SUMMARY, sum(node.tokens for node in nodes) * 3 // 4)))
+    merge = Merge(nodes, min(limit, max(LEAST_SUMMARY, sum(node.tokens for node in nodes) * 3 // 4)))
+    ready = [node for node in situation.prepared if (node.level, node.children) == (merge.level, merge.children)]
+    return replace(merge, prepared=tuple(ready[-1:]))
 
 
 def _join(situation: Situation) -> Merge | None:
@@ -404,7 +426,7 @@ def _newest_results(situation: Situation) -> Iterator[Message]:
 
 def _call_messages(situation: Situation) -> Iterator[Message]:
     """Return the messages with calls that can't leave yet, for what the model said or thought beside the calls."""
-    return (message for message in _messages(_split_atoms(situation)[1]) if message.calls)
+    return (message for message in _messages(split_atoms(situation)[1]) if message.calls)
 
 
 def _input(situation: Situation) -> Iterator[Message]:

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, Agent, check_name
 from perdure.core.blocks import Author
-from perdure.core.conversations import COMPACTION
+from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
 from perdure.core.text.zones import is_zone
@@ -17,6 +17,7 @@ from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, check_automatic, find_automatic
+from perdure.domain.agents.summaries import check_summaries
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.facts.settings import FACT_SETTINGS, check_agent_facts
 from perdure.domain.tools.specs import DEFAULT_TOOLS
@@ -31,6 +32,7 @@ _SETTINGS = (
     FACT_SETTINGS,
     AUTOCLEAR,
     COMPACTION,
+    SUMMARIES,
     "context_window_tokens",
     "file_view_chars",
     "max_files_open",
@@ -174,6 +176,7 @@ def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Ag
             raise InvalidInput(f"{name} is {value!r:.80}: give a whole number from 1 on, or leave it out")
     check_automatic(agent.settings)
     check_agent_facts(agent.settings)
+    check_summaries(agent.settings)
     tools = agent.settings.get("approval_waived") or []
     if not isinstance(tools, list) or not all(isinstance(one, str) for one in tools):
         raise InvalidInput(f"approval_waived is {tools!r:.80}: give a list of tool ids")

@@ -32,14 +32,14 @@ class Compaction:
     """A stored compaction.
 
     Args:
-        node: the new summary node, if there is one.
-        note: the message that says so, if messages left the view behind that node.
+        nodes: the summary nodes that are new in view.
+        note: the message that says so, if messages left the view behind them.
         tokens: what left the view.
         messages_before, messages_after: as in `CompactionNote`.
     """
 
     prefix: Prefix
-    node: SummaryNode | None
+    nodes: tuple[SummaryNode, ...]
     note: Message | None
     tokens: int
     messages_before: int
@@ -69,24 +69,23 @@ def compact_view(
     counter, prefix, stubs = inputs.counter, view.prefix, conversation.stubs
     dropped: tuple[Message, ...] = ()
     rows, pinned, from_seq = view.rows, view.pinned, prefix.from_message_seq
-    nodes = list(nodes)
-    node: SummaryNode | None = None
-    before = 0
+    nodes, new, before = list(nodes), removal.prepared, 0
     if isinstance(removal, Evict):
         stay = {message.seq for message in removal.pinned}
         dropped = tuple(message for message in (*pinned, *removal.messages) if message.seq not in stay)
         rows = tuple(message for message in rows if message.seq >= removal.from_seq)
         pinned, from_seq = removal.pinned, removal.from_seq
     if summary is not None:
-        node = tx.nodes.add(_node(agent, conversation, removal, summary, inputs))
+        new = (tx.nodes.add(build_node(agent, conversation, removal, summary, inputs)),)
+    if new:
         if isinstance(removal, Merge):
             merged = {old.seq for old in removal.nodes}
             place = min(index for index, old in enumerate(nodes) if old.seq in merged)
             nodes = [old for old in nodes if old.seq not in merged]
-            nodes.insert(place, node)
+            nodes[place:place] = new
             before = sum(old.tokens for old in removal.nodes)
         else:
-            nodes.append(node)
+            nodes += new
             before = sum(row_tokens(message, stubs, counter) for message in dropped)
     opening = tx.conversations.get_state(agent.id, conversation.seq)
     agent, memory = opening.agent, read_memory(tx, opening)
@@ -117,12 +116,12 @@ def compact_view(
         agent.id, conversation.seq, view_tokens=view_tokens, stubs=remaining_stubs, overcount=overcount
     )
     counts = _count((*view.pinned, *view.rows), prefix), _count((*pinned, *rows), rewritten)
-    stored = Compaction(rewritten, node, None, before, *counts)
-    if node is None or isinstance(removal, Merge):
+    stored = Compaction(rewritten, new, None, before, *counts)
+    if not new or isinstance(removal, Merge):
         return stored
     tokens_before = prefix.tokens + rows_tokens(view, stubs, counter) - conversation.overcount
     tokens = tokens_before, rewritten.tokens + view_tokens - overcount
-    note = _build_note(stored, node, tokens, trigger, window_tokens=inputs.window(agent)[0])
+    note = _build_note(stored, tokens, trigger, window_tokens=inputs.window(agent)[0])
     draft = Draft(id=MessageId(inputs.ids.new("message")), role="system", parts=(note,), kind="compaction")
     [message] = tx.messages.append(run or (agent.id, conversation.seq), [draft], [0], at=inputs.now)
     return replace(stored, note=message)
@@ -134,13 +133,13 @@ def _count(rows: Sequence[Message], prefix: Prefix) -> int:
 
 
 def _build_note(
-    stored: Compaction, node: SummaryNode, tokens: tuple[int, int], trigger: CompactionTrigger, *, window_tokens: int
+    stored: Compaction, tokens: tuple[int, int], trigger: CompactionTrigger, *, window_tokens: int
 ) -> CompactionNote:
     """The note of a compaction. `tokens`: of the request before and after it."""
     return CompactionNote(
-        text=node.text,
+        text="\n\n".join(node.text for node in stored.nodes),
         trigger=trigger,
-        hidden_messages=node.message_count,
+        hidden_messages=sum(node.message_count for node in stored.nodes),
         messages_before=stored.messages_before,
         messages_after=stored.messages_after,
         tokens_before=tokens[0],
@@ -149,10 +148,10 @@ def _build_note(
     )
 
 
-def _node(
+def build_node(
     agent: Agent, conversation: Conversation, removal: Evict | Merge, summary: Summary, inputs: UnitInputs
 ) -> SummaryNode:
-    """The summary node of what leaves the view, without a number."""
+    """Build the summary node of what leaves the view, without a number."""
     if isinstance(removal, Merge):
         first, last = removal.nodes[0], removal.nodes[-1]
         span = (first.from_message_seq, last.upto_message_seq, first.since, last.until)

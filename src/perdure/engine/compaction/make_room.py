@@ -12,6 +12,7 @@ from perdure.context.retrieval.stubs import row_tokens
 from perdure.context.window.plan import Evict, Merge, Stub
 from perdure.core.conversations import CompactionSettings, Conversation
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RowsCut, ViewCompacted
+from perdure.core.nodes import SummaryNode
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
 from perdure.engine.hooks.points import after_compaction, before_compaction
@@ -43,7 +44,7 @@ async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
     """Carry out the plan: have a summary written if one is needed, and store both. Raises: Interrupted."""
     plan = room.plan
     summary: Summary | None = None
-    if isinstance(plan, Merge) or (isinstance(plan, Evict) and plan.atoms):
+    if (isinstance(plan, Merge) or (isinstance(plan, Evict) and plan.atoms)) and not plan.prepared:
         task = SummaryTask(
             agent=room.agent,
             settings=CompactionSettings.of(room.agent),
@@ -58,6 +59,7 @@ async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
 def _store_plan(tx: Tx, room: RoomPlan, summary: Summary | None, inputs: UnitInputs) -> Progress:
     """Store what the plan says, if the conversation's state is still that of the plan."""
     log = replace(room.log, run=tx.runs.keep_lease(room.log.run, until=inputs.until))
+    tx.agents.lock(room.agent.id)  # summaries of this conversation are prepared in the background, too
     conversation = tx.conversations.get_by_seq(room.agent.id, room.conversation.seq)
     planned = (room.view.prefix.seq, room.conversation.stubs, room.agent.settings_revision)
     now = (conversation.prefix_seq, conversation.stubs, tx.agents.get(room.agent.id).settings_revision)
@@ -94,23 +96,30 @@ def _store_removal(
         trigger="context_window_exceeded" if log.overflows else "post_step_context_check",
     )
     events: list[Event] = []
-    if (node := compaction.node) is not None and summary is not None:
+    if summary is not None:
         tx.runs.spend(log.run.key, summary.usage)
-        events.append(
-            ViewCompacted(
-                node.seq,
-                node.from_message_seq,
-                node.upto_message_seq,
-                isinstance(removal, Merge),
-                node.made_by,
-                compaction.tokens,
-                node.tokens,
-                node.rejected,
-            )
+    events += [
+        ViewCompacted(
+            node.seq,
+            node.from_message_seq,
+            node.upto_message_seq,
+            isinstance(removal, Merge),
+            node.made_by,
+            compaction.tokens if len(compaction.nodes) == 1 else _tokens_behind(room, node),
+            node.tokens,
+            node.rejected,
         )
+        for node in compaction.nodes
+    ]
     if (note := compaction.note) is not None:
         events.append(MessageAdded(note.seq, note))
     return [*events, PrefixRewritten(compaction.prefix.seq, compaction.prefix.reason)]
+
+
+def _tokens_behind(room: RoomPlan, node: SummaryNode) -> int:
+    """The tokens of the rows that a node stands for, as they were in view."""
+    first, last = node.from_message_seq, node.upto_message_seq
+    return sum(row.tokens for row in room.view.rows if first <= row.seq <= last)
 
 
 def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, conversation: Conversation, inputs: UnitInputs) -> list[Event]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from perdure.context.retrieval.stubs import row_tokens
-from perdure.context.window.plan import Evict, atoms, summary_limit
+from perdure.context.window.atoms import atoms
+from perdure.context.window.plan import Evict, summary_limit
 from perdure.core.conversations import EVICT_SHARE, CompactionSettings, Conversation
 from perdure.core.errors import Conflict, ConversationBusy, NothingToCompact
 from perdure.core.ids import AgentId

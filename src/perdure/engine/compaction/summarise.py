@@ -43,12 +43,14 @@ REQUEST_SHARE = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The text of a node, made by the model or by our own code; then `rejected` says why."""
+    """The text of a node, made by the model or by our own code; then `rejected` says why. `failed`: the model gave no
+    answer at all."""
 
     text: str
     made_by: MadeBy
     rejected: str | None = None
     usage: Usage = field(default_factory=Usage)
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +116,7 @@ async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) ->
         return Summary(await work(extract_summary, removal, ports.counter), "extract", rejected.reason, usage)
     except (ModelError, TimeoutError) as error:
         why = f"{type(error).__name__}: {error}"
-        return Summary(await work(extract_summary, removal, ports.counter), "extract", why, usage)
+        return Summary(await work(extract_summary, removal, ports.counter), "extract", why, usage, failed=True)
     if isinstance(removal, Evict):
         missing = await work(extract, removal.messages)
         text = add_missing(text, missing, max_tokens=limit, counter=counter)

@@ -15,7 +15,7 @@ from datetime import datetime
 from perdure.context.request.assemble import View, tail
 from perdure.context.sections.envelopes import input_tokens
 from perdure.context.window.budget import Certificate, segments
-from perdure.context.window.plan import Evict, Merge, Situation, plan
+from perdure.context.window.plan import Evict, Merge, plan
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.errors import IrreducibleFloor
@@ -25,13 +25,12 @@ from perdure.core.nodes import SummaryNode
 from perdure.domain.conversations.importing import ImportCount, add_imported
 from perdure.engine.approvals.answers import approval_pending
 from perdure.engine.compaction.compact_view import compact_view
+from perdure.engine.compaction.situation import NO_RUN, situation_of
 from perdure.engine.compaction.summarise import Summary, extract_summary
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.prefixes import read_memory, recompile_prefix
 from perdure.engine.run.rows import NEWEST
 from perdure.storage.tx import Tx
-
-NO_RUN = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +117,8 @@ def _plan(state: _ViewState, inputs: UnitInputs) -> Evict | Merge | None:
         segments=segments(view, stubs=conversation.stubs, status=state.status, run_seq=NO_RUN, counter=inputs.counter),
         overcount=conversation.overcount,
     )
-    situation = Situation(
-        certificate=certificate,
-        nodes=state.nodes,
-        pinned=view.pinned,
-        rows=view.rows,
-        run_seq=NO_RUN,
-        stubs=conversation.stubs,
-        can_open=False,  # rows are not shortened: all but the newest message may leave as a whole
-        counter=inputs.counter,
-    )
+    # Rows are not shortened: all but the newest message may leave as a whole.
+    situation = situation_of(agent, conversation, view, state.nodes, certificate, inputs.counter, can_open=False)
     try:
         removal = plan(situation)
     except IrreducibleFloor:

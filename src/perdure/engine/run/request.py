@@ -9,15 +9,16 @@ from typing import Literal
 from perdure.context.request.assemble import View, parse_recalled, tail
 from perdure.context.sections.envelopes import engine_tokens, envelope
 from perdure.context.window.budget import Certificate, factor_after_overflow, segments
-from perdure.context.window.plan import KEEP_SHARE, Evict, Merge, Plan, Situation, Stub, plan
+from perdure.context.window.plan import Evict, Merge, Plan, Stub, plan
 from perdure.core.agents import AUTOCLEAR, Agent
-from perdure.core.conversations import CompactionSettings, Conversation, ConversationState
+from perdure.core.conversations import Conversation, ConversationState
 from perdure.core.errors import IrreducibleFloor, TooMany
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, StepAbandoned, StepStarted, ViewFull
 from perdure.core.ids import StepId, id_in_run
 from perdure.core.messages import Message, MessageKind
 from perdure.core.runs import NO_OPTIONS, Failure, Prefix, Recipe, Run, Step
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
+from perdure.engine.compaction.situation import load_prepared, situation_of
 from perdure.engine.ports import NO_RECALL, AutoRecalled, Ports, UnitInputs
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.log import Progress, RequestParts, RoomPlan, RunLog
@@ -335,7 +336,6 @@ def _make_room(builder: _Builder, view: View, size: _Size) -> Progress | None:
     window, reserve = inputs.window(agent)
     log, run, stubs, counter = builder.log, builder.log.run, conversation.stubs, inputs.counter
     nodes = tx.nodes.list_by_seqs(agent.id, conversation.seq, view.prefix.nodes)
-    share = CompactionSettings.of(agent).keep_share
     certificate = Certificate(
         window_tokens=window,
         reserve_tokens=reserve,
@@ -343,19 +343,19 @@ def _make_room(builder: _Builder, view: View, size: _Size) -> Progress | None:
         overcount=size.overcount,
         factor=size.factor,
     )
-    situation = Situation(
-        certificate=certificate,
-        nodes=tuple(nodes),
-        pinned=view.pinned,
-        rows=view.rows,
+    situation = situation_of(
+        agent,
+        conversation,
+        view,
+        nodes,
+        certificate,
+        counter,
+        prepared=load_prepared(tx, view.prefix),
         run_seq=run.key.seq,
         turn_from=run.turn_from,
-        stubs=stubs,
         seen_upto=max((step.recipe.upto_message_seq for step in log.steps if step.status == "success"), default=-1),
         sent_upto=max((step.recipe.upto_message_seq for step in log.steps), default=-1),
         can_open=any(tool["name"] in CONTEXT_TOOL_SPECS for tool in view.prefix.tools),
-        keep_share=KEEP_SHARE if share is None else share,
-        counter=counter,
     )
     try:
         found = plan(situation)

@@ -22,7 +22,6 @@ from perdure.core.ids import RunId, StepId
 from perdure.core.runs import Batch, Failure, Run, RunKey
 from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.conversations.reset import delete_unused, finish_removals
-from perdure.engine.facts.worker import Extractions
 from perdure.engine.forgetting.erase import finish_erasures
 from perdure.engine.hooks.points import at_run_end, at_run_start
 from perdure.engine.ports import Ports, UnitInputs, in_effect
@@ -35,8 +34,8 @@ from perdure.engine.run.log import Line, Progress, RunLog, run_log_of
 from perdure.engine.run.loop import run as run_loop
 from perdure.engine.run.next_action import Finish
 from perdure.engine.run.rows import add_waiting_input
+from perdure.engine.workers.after_runs import AfterRuns
 from perdure.engine.workers.callbacks import Callbacks
-from perdure.engine.workers.capture import capture_worker
 from perdure.engine.workers.pauses import Pauses
 from perdure.storage.tx import Tx
 
@@ -62,13 +61,13 @@ class Runner:
 
     def __init__(self, ports: Ports, *, is_dead: Callable[[str], bool] = is_dead) -> None:
         self._ports, self._is_dead = ports, is_dead
-        self._captures, self._callbacks = capture_worker(ports), Callbacks(ports)
+        self._callbacks = Callbacks(ports)
         self.pauses = Pauses(
             lambda: bool(self._accepting or self._drivers),
             quiet_s=ports.settings.extraction_quiet_s,
             wait_s=ports.settings.extraction_wait_s,
         )
-        self._extractions = Extractions(ports, self.pauses)
+        self.after_runs = AfterRuns(ports, self.pauses)
         self._readers: defaultdict[RunKey, list[asyncio.Queue[Publication]]] = defaultdict(list)
         # Of each conversation the runs to drive, by number, with what `accept` began of them.
         self._wanted: dict[Line, dict[int, Progress | None]] = {}
@@ -96,7 +95,7 @@ class Runner:
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """All tasks of this runner."""
-        return [*self._background, *self._drivers.values(), *self._captures.tasks, *self._extractions.tasks]
+        return [*self._background, *self._drivers.values(), *self.after_runs.tasks]
 
     async def close(self) -> None:
         """Stop driving. Runs that have not ended go on in another process, or when this one starts again."""
@@ -105,8 +104,7 @@ class Runner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._captures.close()
-        await self._extractions.close()
+        await self.after_runs.close()
         await asyncio.gather(*self._accepting, return_exceptions=True)
         # What this process held is free at once, also for the same process when it opens the store again.
         with contextlib.suppress(StoreError):
@@ -273,7 +271,7 @@ class Runner:
     async def _find_left(self) -> None:
         """Look once for conversations that wait for extraction."""
         try:
-            await self._extractions.find_left()
+            await self.after_runs.find_left()
         except StoreError as error:  # they are found after their next runs
             log.warning("looking for conversations that wait for extraction failed: %s", error)
 
@@ -372,10 +370,8 @@ class Runner:
 
     async def _after_run(self, ended: RunLog, line: Line) -> None:
         """Forget a run that this process no longer drives, and start the runs that waited behind it."""
-        run, parts = ended.run, self._ports.views.get(line)
-        if parts is None or parts.agent.settings.get("auto_capture"):
-            self._captures.start(line)
-        self._extractions.note_run(line, None if parts is None else parts.agent.settings, ended.messages)
+        run = ended.run
+        self.after_runs.note_run(line, ended)
         if run.background or run.batch_id is not None:  # only those have callbacks
             self._callbacks.wake()
         self._wanted[line].pop(run.key.seq, None)

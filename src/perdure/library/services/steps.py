@@ -11,9 +11,8 @@ from perdure.app import App, ModelRegistry, facts_of
 from perdure.context.request.assemble import View, assemble, canonical, digest_of
 from perdure.context.request.explain import Explanation, Prices, explain
 from perdure.context.window.overview import ContextOverview
-from perdure.context.window.plan import KEEP_SHARE, Situation, leaving_next
+from perdure.context.window.plan import leaving_next
 from perdure.core.agents import Agent
-from perdure.core.conversations import CompactionSettings
 from perdure.core.errors import IllegalLog, NotFound, ReplayMismatch
 from perdure.core.forgetting.redaction import REDACTED
 from perdure.core.ids import AgentId, ConversationId, RunId, StepId
@@ -25,7 +24,7 @@ from perdure.core.runs import Failure, Feedback, Run, RunKey, Step, StepFilter, 
 from perdure.core.text.reprs import short_repr
 from perdure.domain.conversations.call_batches import join_batches
 from perdure.domain.values import as_tags, check_item_limits
-from perdure.engine.conversations.importing import NO_RUN
+from perdure.engine.compaction.situation import situation_of
 from perdure.engine.run.preview import Preview, preview
 from perdure.engine.run.request import load_view
 from perdure.library.checks import check_limit, check_text
@@ -198,18 +197,12 @@ class StepService:
 
     def leaving_next(self, next_request: Preview) -> Sequence[Message]:
         """The messages in view that leave it at the next compaction, when the window is full, oldest first."""
-        state, share = next_request, CompactionSettings.of(next_request.agent).keep_share
-        situation = Situation(
-            certificate=state.certificate,
-            nodes=state.nodes,
-            pinned=state.view.pinned,
-            rows=state.view.rows,
-            run_seq=NO_RUN,
-            stubs=state.conversation.stubs,
-            keep_share=KEEP_SHARE if share is None else share,
-            counter=self._ports.counter,
+        state = next_request
+        return leaving_next(
+            situation_of(
+                state.agent, state.conversation, state.view, state.nodes, state.certificate, self._ports.counter
+            )
         )
-        return leaving_next(situation)
 
     def prices_of(self, model: str) -> Prices:
         """The prices of a model. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""

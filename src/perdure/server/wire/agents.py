@@ -10,7 +10,7 @@ from pydantic import Field
 
 from perdure.context.prompts import base_prompt
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, Agent
-from perdure.core.conversations import COMPACTION
+from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
@@ -124,6 +124,8 @@ _UNSUPPORTED: Mapping[str, str] = {
     "message_ids": "choosing the messages in context",
 }
 """Field -> the missing feature. Without it such an agent would not work as intended, so it is not created."""
+_OWN_SETTINGS = (*AUTOMATIC_SETTINGS, FACT_SETTINGS, SUMMARIES)
+"""Settings that answers hold where they are set."""
 
 
 class SecretIn(WireRequest):
@@ -172,6 +174,7 @@ class AgentChangesIn(WireRequest):
     auto_recall: bool | JsonObject | None = None
     auto_capture: bool | JsonObject | None = None
     facts: bool | JsonObject | None = None
+    summaries: JsonObject | None = None
     bypass_session_patterns: Items[str] | None = None
     secrets: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
     tool_exec_environment_variables: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
@@ -344,6 +347,8 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
         settings["context_window_tokens"] = window
     if body.facts is not None:
         settings[FACT_SETTINGS] = body.facts
+    if body.summaries is not None:
+        settings[SUMMARIES] = body.summaries or None
     for name, value in body.non_null(*AUTOMATIC_SETTINGS).items():
         settings[name] = value if value or isinstance(value, dict) else None  # a disabled one is not stored
     rules = body.base_rules if isinstance(body, AgentIn) and body.tool_rules is None else body.tool_rules
@@ -430,7 +435,7 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
         "per_file_view_window_char_limit": files.view_chars,
         "hidden": True if agent.hidden else wire_fields.get("hidden"),
         # Only where they are set: Letta's clients don't expect them.
-        **{name: agent.settings[name] for name in (*AUTOMATIC_SETTINGS, FACT_SETTINGS) if name in agent.settings},
+        **{name: agent.settings[name] for name in _OWN_SETTINGS if agent.settings.get(name) is not None},
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.ids import AgentId
 from perdure.core.nodes import SummaryNode
-from perdure.storage.database.row_format import JSON_TUPLE, TEXT, TIME, RowFormat, storable
+from perdure.storage.database.row_format import JSON_TUPLE, TEXT, TIME, RowFormat, iso, storable
 from perdure.storage.tables.runs import USAGE
 from perdure.storage.tables.table import OWN_AGENT, Table, first
 
@@ -22,8 +22,10 @@ _NODE = RowFormat(
 
 class Nodes(Table):
     def add(self, node: SummaryNode) -> SummaryNode:
-        """Add a node, and return it with its number in the conversation. Raises: NotFound: no such agent."""
-        # A conversation has one run at a time, and only its run adds nodes, so the next number is safe to take.
+        """Add a node, and return it with its number in the conversation. The caller has locked the agent.
+
+        Raises: NotFound: no such agent.
+        """
         next_seq = (
             "(SELECT COALESCE(MAX(seq) + 1, 0) FROM summary_nodes"
             " WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq)"
@@ -70,6 +72,19 @@ class Nodes(Table):
             first=from_message_seq,
             limit=limit,
         )
+
+    def list_newest(self, agent_id: AgentId, conversation_seq: int, *, limit: int = 64) -> Sequence[SummaryNode]:
+        """The newest nodes, oldest first."""
+        return self._read("TRUE ORDER BY seq DESC LIMIT :limit", agent_id, conversation_seq, limit=limit)[::-1]
+
+    def is_outdated(self, node: SummaryNode) -> bool:
+        """Whether one of the messages that a node stands for was changed or removed after the node was made."""
+        sql = (
+            "SELECT 1 FROM message_revisions WHERE agent_id = :agent_id AND seq BETWEEN :first AND :last"
+            f" AND created_at >= :since AND {OWN_AGENT} LIMIT 1"
+        )
+        span = {"first": node.from_message_seq, "last": node.upto_message_seq}
+        return bool(self._rows(sql, agent_id=node.agent_id, since=iso(node.created_at), **span))
 
     def _read(self, where: str, agent_id: AgentId, conversation_seq: int, **params: Any) -> Sequence[SummaryNode]:
         rows = self._rows(

@@ -1,0 +1,140 @@
+"""Summaries that are prepared in the background, so that a full window has them ready and no user waits for them.
+
+After a run, when enough of the window is full, a model summarises the oldest messages in view. The summary is stored
+as a node that no prefix names yet. The view stays as it is until a plan takes the node. A kill loses at most the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+from perdure.context.window.leaves import is_due, plan_leaves
+from perdure.context.window.plan import Evict, Merge, Situation, plan_merge, prepared_leaves
+from perdure.core.agents import Agent
+from perdure.core.conversations import CompactionSettings, SummarySettings
+from perdure.core.errors import NotFound, PerdureError
+from perdure.engine.compaction.compact_view import build_node
+from perdure.engine.compaction.situation import load_prepared, situation_of
+from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
+from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.log import Line, RunLog
+from perdure.engine.run.preview import Preview, preview
+from perdure.engine.workers.lines import LineWorker
+from perdure.storage.tx import Tx
+
+log = logging.getLogger(__name__)
+
+AT_ONCE_MAX = 16
+"""The most summaries that are prepared after one run; the rest is, after the next."""
+
+
+class Preparations:
+    """The summaries that one process prepares."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._worker = LineWorker(self._prepare)
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """The tasks that are going on."""
+        return self._worker.tasks
+
+    def note_run(self, line: Line, agent: Agent | None, ended: RunLog) -> None:
+        """Prepare summaries in the background, if the run's last request filled enough of its window.
+
+        Args:
+            agent: as its requests saw it, if that is known here.
+        """
+        if agent is None or not ended.steps:
+            return
+        settings, recipe = SummarySettings.of(agent), ended.steps[-1].recipe
+        window, reserve = self._ports.inputs().window(agent)
+        if settings.background and recipe.tokens - recipe.overcount >= settings.context_threshold * (window - reserve):
+            self._worker.start(line)
+
+    async def close(self) -> None:
+        """Let tasks finish for a few seconds, then stop them."""
+        await self._worker.close()
+
+    async def _prepare(self, line: Line) -> None:
+        """Prepare what is due in a conversation. What fails is tried again after the next run."""
+        try:
+            await prepare_summaries(line, self._ports)
+        except NotFound:  # the agent was deleted meanwhile
+            pass
+        except PerdureError as error:
+            log.warning("summaries of conversation %s of %s: %s", line[1], line[0], error)
+        except Exception:
+            log.exception("preparing summaries of conversation %s of %s stopped at a defect", line[1], line[0])
+
+
+async def prepare_summaries(line: Line, ports: Ports) -> int:
+    """Prepare the summaries that are due in a conversation; return how many. Raises: NotFound, StoreError."""
+    for count in range(AT_ONCE_MAX):
+        state, situation = await ports.store.read(_load, line, ports.inputs())
+        if not is_due(situation) or CompactionSettings.of(state.agent).takes_all:
+            return count
+        removal = _next_removal(situation)
+        if removal is None or not await _prepare_one(line, state, situation, removal, ports):
+            return count
+    return AT_ONCE_MAX
+
+
+def _next_removal(situation: Situation) -> Evict | Merge | None:
+    """Return what the next summary stands for; None: all are prepared."""
+    leaves = tuple(node for node, _ in prepared_leaves(situation))
+    merge = plan_merge(replace(situation, nodes=(*situation.nodes, *leaves)))
+    if merge is not None and not merge.prepared:
+        return merge
+    return next(iter(plan_leaves(situation)), None)
+
+
+async def _prepare_one(line: Line, state: Preview, situation: Situation, removal: Evict | Merge, ports: Ports) -> bool:
+    """Have one summary written and store its node; return whether that was done. Raises: StoreError."""
+    task = SummaryTask(
+        agent=state.agent,
+        settings=CompactionSettings.of(state.agent),
+        nodes=(*situation.nodes, *(node for node, _ in prepared_leaves(situation))),
+        budget_tokens=state.certificate.budget_tokens,
+    )
+    summary = await summarise(task, removal, ports)
+    if summary.failed:  # its model may answer later; a full window takes the extract
+        return False
+    return await ports.store.write(_store, line, state, removal, summary, ports.inputs())
+
+
+def _load(tx: Tx, line: Line, inputs: UnitInputs) -> tuple[Preview, Situation]:
+    """Load the next request and what its plan would be made of. Raises: NotFound."""
+    conversation = tx.conversations.get_by_seq(*line)
+    state = preview(tx, tx.conversations.get_agent(*line), conversation, inputs)
+    situation = situation_of(
+        state.agent,
+        conversation,
+        state.view,
+        state.nodes,
+        state.certificate,
+        inputs.counter,
+        prepared=load_prepared(tx, state.view.prefix),
+    )
+    return state, situation
+
+
+def _store(tx: Tx, line: Line, state: Preview, removal: Evict | Merge, summary: Summary, inputs: UnitInputs) -> bool:
+    """Store a node that no prefix names yet; return whether what it stands for is still in view as it was."""
+    agent_id, conversation_seq = line
+    tx.agents.lock(agent_id)
+    conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
+    if conversation.prefix_seq is None or conversation.first_seq != state.conversation.first_seq:
+        return False
+    if isinstance(removal, Evict):  # a merge is taken only for the same nodes
+        prefix = tx.prefixes.get(agent_id, conversation.prefix_seq)
+        first, last = removal.messages[0].seq, removal.messages[-1].seq
+        rows = tx.messages.view(agent_id, conversation_seq, from_seq=first, upto_seq=last)
+        is_same = [(row.seq, row.revision) for row in rows] == [(row.seq, row.revision) for row in removal.messages]
+        if prefix.from_message_seq > first or not is_same:
+            return False
+    tx.nodes.add(build_node(state.agent, conversation, removal, summary, inputs))
+    return True

@@ -1,0 +1,45 @@
+"""What goes on in the background after a run has ended: capture, summaries, extraction of facts."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure.engine.compaction.prepare import Preparations
+from perdure.engine.facts.worker import Extractions
+from perdure.engine.ports import Ports
+from perdure.engine.run.log import Line, RunLog
+from perdure.engine.workers.capture import capture_worker
+from perdure.engine.workers.pauses import Pauses
+
+
+class AfterRuns:
+    """The background work of one process. All of it may be lost: it is found to be due after the next run."""
+
+    def __init__(self, ports: Ports, pauses: Pauses) -> None:
+        self._views = ports.views
+        self.captures = capture_worker(ports)
+        self._preparations = Preparations(ports)
+        self.extractions = Extractions(ports, pauses)
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """The tasks that are going on."""
+        return [*self.captures.tasks, *self._preparations.tasks, *self.extractions.tasks]
+
+    def note_run(self, line: Line, ended: RunLog) -> None:
+        """Begin what is due now that a run of this conversation has ended."""
+        parts = self._views.get(line)
+        if parts is None or parts.agent.settings.get("auto_capture"):
+            self.captures.start(line)
+        self._preparations.note_run(line, None if parts is None else parts.agent, ended)
+        self.extractions.note_run(line, None if parts is None else parts.agent.settings, ended.messages)
+
+    async def find_left(self) -> None:
+        """Find what an earlier process left. Raises: StoreError."""
+        await self.extractions.find_left()
+
+    async def close(self) -> None:
+        """Let tasks finish for a few seconds, then stop them."""
+        await self.captures.close()
+        await self._preparations.close()
+        await self.extractions.close()

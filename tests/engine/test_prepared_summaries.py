@@ -1,0 +1,202 @@
+"""Summaries that are prepared in the background, before the window is full."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from perdure import AsyncAgent, AsyncPerdure, InvalidInput, StoredEvent
+from perdure.core.events import ViewCompacted
+from perdure.core.models import ModelDelta, ModelReply, ModelRequest
+from perdure.core.nodes import SummaryNode
+from perdure.storage.tx import Tx
+from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, says
+
+MODEL = "test/scripted"
+FILLER = "word " * 150
+SUMMARY = "They said one word after the other."
+
+
+async def open_library(model: Any) -> AsyncPerdure:
+    return await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, clock=FakeClock(), ids=SequentialIds())
+
+
+async def create_small_agent(perdure: AsyncPerdure, **summaries: Any) -> AsyncAgent:
+    settings = {"context_window_tokens": 8_000, "summaries": {"leaf_min_fanout": 2, **summaries}}
+    return await perdure.create_agent("a", model=MODEL, settings=settings)
+
+
+async def settle(perdure: AsyncPerdure) -> None:
+    """Wait until nothing is prepared any more."""
+    while tasks := perdure.app.runner.after_runs.tasks:
+        await asyncio.wait(tasks)
+
+
+async def compactions_of(agent: AsyncAgent, message: str) -> list[ViewCompacted]:
+    sent = [sent async for sent in agent.stream(message)]
+    events = [one.event for one in sent if isinstance(one, StoredEvent)]
+    return [event for event in events if isinstance(event, ViewCompacted)]
+
+
+async def nodes_of(perdure: AsyncPerdure, agent: AsyncAgent) -> tuple[Sequence[SummaryNode], set[int]]:
+    """All nodes of the agent, and the numbers of those in view."""
+
+    def read(tx: Tx) -> tuple[Sequence[SummaryNode], set[int]]:
+        seq = tx.conversations.get_by_seq(agent.id, 0).prefix_seq
+        shown = set() if seq is None else set(tx.prefixes.get(agent.id, seq).nodes)
+        return tx.nodes.list_newest(agent.id, 0), shown
+
+    return await perdure.app.ports.store.read(read)
+
+
+async def fill_until_prepared(perdure: AsyncPerdure, agent: AsyncAgent) -> int:
+    """Send messages until a summary is prepared; return how many."""
+    for number in range(60):
+        await agent.send(f"message {number} {FILLER}")
+        await settle(perdure)
+        nodes, shown = await nodes_of(perdure, agent)
+        if len(nodes) > len(shown):
+            return number + 1
+    raise AssertionError("nothing was prepared")
+
+
+async def test_a_full_window_takes_summaries_that_were_prepared_before() -> None:
+    """No run waits for a summary: all of them were written between two runs."""
+    model = ScriptedModel(summarises=says(SUMMARY))
+    async with await open_library(model) as perdure:
+        agent = await create_small_agent(perdure)
+        compacted: list[ViewCompacted] = []
+        for number in range(80):
+            prepared = {node.seq for node in (await nodes_of(perdure, agent))[0]}
+            new = await compactions_of(agent, f"message {number} {FILLER}")
+            assert {one.node_seq for one in new} <= prepared
+            compacted += new
+            await settle(perdure)
+
+    assert len(compacted) > 4
+    assert {one.made_by for one in compacted} == {"model"}
+    assert any(one.merged for one in compacted)
+
+
+async def test_nothing_is_prepared_before_the_threshold() -> None:
+    model = ScriptedModel(summarises=says(SUMMARY))
+    async with await open_library(model) as perdure:
+        early, late = [await create_small_agent_named(perdure, name, share) for name, share in _THRESHOLDS.items()]
+        sent = [await fill_until_prepared(perdure, agent) for agent in (early, late)]
+
+    assert sent[0] < sent[1]
+
+
+_THRESHOLDS = {"early": 0.6, "late": 0.95}
+
+
+async def create_small_agent_named(perdure: AsyncPerdure, name: str, threshold: float) -> AsyncAgent:
+    settings = {
+        "context_window_tokens": 8_000,
+        "summaries": {"leaf_min_fanout": 2, "context_threshold": threshold, "fresh_tail_tokens": 800},
+    }
+    return await perdure.create_agent(name, model=MODEL, settings=settings)
+
+
+async def test_the_newest_messages_are_in_no_prepared_summary() -> None:
+    model = ScriptedModel(summarises=says(SUMMARY))
+    async with await open_library(model) as perdure:
+        agent = await create_small_agent(perdure, fresh_tail_messages=6, context_threshold=0.5)
+        sent = await fill_until_prepared(perdure, agent)
+        nodes, _ = await nodes_of(perdure, agent)
+
+    assert max(node.upto_message_seq for node in nodes) < 2 * sent - 6
+
+
+async def test_without_background_a_run_waits_for_its_summary() -> None:
+    model = ScriptedModel(summarises=says(SUMMARY))
+    async with await open_library(model) as perdure:
+        agent = await create_small_agent(perdure, background=False)
+        while not model.summary_requests:
+            before = len(model.summary_requests)
+            compacted = await compactions_of(agent, FILLER)
+            assert len(model.summary_requests) - before == len(compacted)
+            await settle(perdure)
+
+
+async def test_a_summary_of_a_message_that_was_changed_since_is_not_used() -> None:
+    model = ScriptedModel(summarises=says(SUMMARY))
+    async with await open_library(model) as perdure:
+        agent = await create_small_agent(perdure)
+        await fill_until_prepared(perdure, agent)
+        (stale,), _ = await nodes_of(perdure, agent)
+        first = (await agent.messages(limit=1, newest_first=False))[0]
+        await agent.update_message(first.id, "something else")
+        for _ in range(20):
+            await agent.send(FILLER)
+            await settle(perdure)
+        _, shown = await nodes_of(perdure, agent)
+
+    assert shown
+    assert stale.seq not in shown
+
+
+async def test_a_model_that_is_down_prepares_nothing_and_is_tried_again() -> None:
+    """An extract stands for what it can't summarise only when the window is full."""
+    model = ScriptedModel()  # it fails when it is asked for a summary
+    async with await open_library(model) as perdure:
+        agent = await create_small_agent(perdure)
+        while not model.summary_requests:
+            await agent.send(FILLER)
+            await settle(perdure)
+        assert (await nodes_of(perdure, agent))[0] == []
+        tries = len(model.summary_requests)
+        await agent.send(FILLER)
+        await settle(perdure)
+        assert len(model.summary_requests) > tries
+
+
+class _Held:
+    """A model that writes no summary before it is allowed to."""
+
+    def __init__(self) -> None:
+        self.allowed = asyncio.Event()
+        self.answers = 0
+        self.summaries = 0
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        if request.purpose == "summary":
+            self.summaries += 1
+            await self.allowed.wait()
+            yield says(SUMMARY)
+            return
+        self.answers += 1
+        yield says("OK.")
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_messages_are_answered_while_a_summary_is_written(reset: bool) -> None:
+    """What it stands for may have left the view by other ways; then it is thrown away."""
+    model = _Held()
+    async with await open_library(model) as perdure:
+        agent = await create_small_agent(perdure)
+        while not model.summaries:
+            await agent.send(FILLER)
+            await asyncio.sleep(0)
+        answers = model.answers
+        await agent.send("short")
+        assert model.answers == answers + 1
+        if reset:
+            await agent.reset()
+        model.allowed.set()
+        await settle(perdure)
+        nodes, _ = await nodes_of(perdure, agent)
+
+    assert bool(nodes) is not reset
+
+
+@pytest.mark.parametrize(
+    "summaries", [{"context_threshold": 2}, {"background": "no"}, {"leaf_tokens": 5}, {"fresh_tail_messages": 0}, 3]
+)
+async def test_a_wrong_setting_is_refused_by_name(summaries: Any) -> None:
+    async with await open_library(ScriptedModel()) as perdure:
+        with pytest.raises(InvalidInput, match="summaries"):
+            await perdure.create_agent(settings={"summaries": summaries})
