@@ -96,8 +96,8 @@ def _store_removal(
         trigger="context_window_exceeded" if log.overflows else "post_step_context_check",
     )
     events: list[Event] = []
-    if summary is not None:
-        tx.runs.spend(log.run.key, summary.usage)
+    for node in compaction.nodes:  # a prepared one is paid for by the run that takes it
+        tx.runs.spend(log.run.key, node.usage)
     events += [
         ViewCompacted(
             node.seq,
