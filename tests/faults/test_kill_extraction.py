@@ -141,7 +141,9 @@ async def test_a_kill_between_extraction_and_commit_loses_and_doubles_no_fact(tm
         server = Server(tmp_path, model.url, settings={"PERDURE_FACTS": "model"})
         try:
             await server.start()
-            async with httpx.AsyncClient(trust_env=False, timeout=WAIT_S, base_url=server.url) as http:
+            # A connection that is kept may be closed by the server just when it is used again.
+            fresh = httpx.Limits(max_keepalive_connections=0)
+            async with httpx.AsyncClient(trust_env=False, timeout=WAIT_S, base_url=server.url, limits=fresh) as http:
                 body = {"name": "a", "model": MODEL, "facts": {"batch_turns": 2}, "context_window_limit": 1_000_000}
                 agent = (await http.post("/v1/agents/", json=body)).raise_for_status().json()
                 await server.stop()

@@ -107,10 +107,10 @@ def _may_be(batch: Batch, known: Entity, one: ExtractedEntity, name: str) -> boo
         return False
     if not {name_key(name), *map(name_key, one.aliases)}.isdisjoint(names_of(known)):
         return True
-    return _is_said(batch, name)
+    return is_said(batch, name)
 
 
-def _is_said(batch: Batch, name: str) -> bool:
+def is_said(batch: Batch, name: str) -> bool:
     """Return whether a trusted turn has this name, or is spoken by it."""
     said = (turn for turn in (*batch.context, *batch.turns) if turn.trust in TRUSTED)
     return any(name_key(name) in name_key(f"{turn.speaker} {turn.text}") for turn in said)
@@ -122,7 +122,7 @@ def _build(batch: Batch, one: ExtractedEntity, extraction: Extraction, dropped: 
     known = batch.entities[place - 1] if place else None
     aliases = [without_credentials(alias.strip()[:NAME_MAX_CHARS]) for alias in one.aliases]
     if any(turn.trust not in TRUSTED for turn in batch.turns):  # what others say names nobody, and describes nobody
-        aliases = [alias for alias in aliases if _is_said(batch, alias)]
+        aliases = [alias for alias in aliases if is_said(batch, alias)]
         one = replace(one, summary="", attributes={})
     return NewEntity(
         name=without_credentials(one.name),

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perdure.core.errors import ModelReplyInvalid, ModelTimeout
-from perdure.core.facts.extraction import NO_ANSWER, Extraction
+from perdure.core.facts.extraction import NO_ANSWER, Extraction, Summarizer
 from perdure.core.facts.values import Fact, Graph
 from perdure.core.ids import AgentId
 from perdure.domain.facts.batches import LoadedBatch, load_batch, load_text_batch
 from perdure.engine.facts.communities import summarize_due
+from perdure.engine.facts.nearness import find_same, show_near
 from perdure.engine.facts.plan import plan_extraction
 from perdure.engine.facts.store import pass_over, store_plan
 from perdure.engine.ports import Ports, in_effect
@@ -81,21 +83,28 @@ async def _extract(ports: Ports, loaded: LoadedBatch, piece: Piece = contextlib.
     extractor = ports.find_extractor(loaded.settings.extractor, model)
     if extractor is None:
         return None
-    extraction = Extraction()
-    if any(turn.text.strip() for turn in loaded.batch.turns):
+    extraction, batch = Extraction(), loaded.batch
+    by_meaning = loaded.graph is not None and ports.search.has_embedder
+    is_shown = by_meaning and isinstance(extractor, Summarizer)  # patterns go by names alone
+    if any(turn.text.strip() for turn in batch.turns):
+        if loaded.graph is not None and is_shown:
+            batch = await show_near(ports, loaded.graph, batch)
         limit_s = ports.settings.extraction_timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                extraction = await extractor.extract(loaded.batch)
+                extraction = await extractor.extract(batch)
         except TimeoutError as error:
             raise ModelTimeout(f"the extractor took longer than {limit_s:g} s") from error
         if NO_ANSWER in extraction.dropped and not extraction.entities:
             raise ModelReplyInvalid(f"{extraction.model} answered the extraction with no JSON")
+    if loaded.graph is not None and by_meaning:
+        batch, extraction = await find_same(ports, loaded.graph, batch, extraction, shown=is_shown)
+    loaded = replace(loaded, batch=batch)
     async with piece():
         return await ports.store.write(
             store_plan,
             loaded,
-            plan_extraction(loaded.batch, extraction),
+            plan_extraction(batch, extraction),
             extraction=extraction,
             ids=ports.ids,
             at=ports.clock.now(),

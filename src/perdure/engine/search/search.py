@@ -6,10 +6,10 @@ The one way to what agents remember: their tools, the library, HTTP and the comm
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.core.agents import Agent
 from perdure.core.errors import ModelError, NotFound
@@ -40,6 +40,9 @@ Ranked = TypeVar("Ranked", "RankedMessages", "RankedPassages")
 
 QUERY_TIMEOUT_S = 3.0
 """How long a query's vector is waited for. Without it, words are searched alone."""
+
+EMBED_TIMEOUT_S = 30.0
+"""How long the vectors of texts are waited for, by what works in the background."""
 
 FIRST_HITS = 50
 """So many hits come from a small pool of the best candidates. Whoever asks for more gets those of a larger one behind
@@ -250,6 +253,48 @@ class Search:
             )
 
         return await self._store.read(unit)
+
+    @property
+    def has_embedder(self) -> bool:
+        """Whether texts get vectors."""
+        return self._embedder is not None
+
+    async def nearest(
+        self, archive_id: ArchiveId, texts: Sequence[str], *, limit: int
+    ) -> Sequence[Sequence[tuple[Mapping[str, Any], float]]]:
+        """The sources of the passages of an archive that are nearest in meaning to each of these texts, best first,
+        with their cosines. None without an embedder, or where the passages have no vectors of it.
+
+        Raises: NotFound, StoreError.
+        """
+        vectors, indexes = await self.embed(texts), self._caches.indexes
+        if vectors is None or indexes is None or self._embedder is None:
+            return [() for _ in texts]
+        handle = self._embedder.handle
+
+        def find(tx: Tx) -> Sequence[Sequence[tuple[Mapping[str, Any], float]]]:
+            scope = tx.vectors.scope(tx.archives.get(archive_id).number)
+            if scope is None or not scope.row_count or scope.model != handle or scope.dimensions != vectors.shape[1]:
+                return [() for _ in texts]
+            found = []
+            for vector in vectors:
+                near = indexes.search(tx, scope, vector, limit=limit)
+                cosines = dict(zip(near.seqs.tolist(), near.scores.tolist(), strict=True))
+                passages = tx.passages.list_by_seqs(archive_id, list(cosines))
+                found.append(sorted(((one.source, cosines[one.seq]) for one in passages), key=lambda pair: -pair[1]))
+            return found
+
+        return await self._store.read(find)
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32] | None:
+        """The vectors of texts; None: there is no embedder, or it does not answer in time."""
+        if self._embedder is None or not texts:
+            return None
+        try:
+            async with asyncio.timeout(EMBED_TIMEOUT_S):
+                return await self._embedder.embed(texts)
+        except (TimeoutError, ModelError):
+            return None
 
     @cached_property
     def _caches(self) -> _Caches:
