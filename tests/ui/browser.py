@@ -24,14 +24,18 @@ FORM = {"hx-request": "true"}
 
 @contextlib.asynccontextmanager
 async def dashboard(
-    *script: Any, config: ServerConfig | None = None, tools: Sequence[Callable[..., Any]] = (), **settings: Any
+    *script: Any,
+    config: ServerConfig | None = None,
+    tools: Sequence[Callable[..., Any]] = (),
+    model: str = MODEL,
+    **settings: Any,
 ) -> AsyncIterator[tuple[httpx.AsyncClient, AsyncPerdure]]:
     """A client of the dashboard, which sends what its forms send, and the store behind it."""
     library = await AsyncPerdure.open(
         store=InlineStore(),
-        models={MODEL: ScriptedModel(*script)},
+        models={model: ScriptedModel(*script)},
         tools=tools,
-        settings=Settings(**{"model": MODEL, "secret_key": "for tests, this one", **settings}),
+        settings=Settings(**{"model": model, "secret_key": "for tests, this one", **settings}),
     )
     app = create_app(library, config or ServerConfig(), pages=build_routes())
     transport = httpx.ASGITransport(app=app)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from perdure import AsyncPerdure
+from datetime import UTC, date, datetime, time
+from typing import Unpack
+
+from perdure import AsyncAgent, AsyncPerdure
+from perdure.library.services.facts.facts import NewFactFields
 from perdure.testing import calls, says
 
 HUMAN = (
@@ -39,6 +43,18 @@ NOTES = (
     ("Luca is allergic to hazelnuts.", ("family", "health")),
     ("The water meter is behind the second cellar door.", ("house",)),
 )
+FACTS = (
+    # sentence, subject, relation, object, since, until
+    ("Maria lives in Turin.", "Maria", "LIVES_IN", "Turin", date(2021, 9, 1), None),
+    ("Maria lived in Genoa.", "Maria", "LIVES_IN", "Genoa", date(2014, 3, 1), date(2021, 9, 1)),
+    ("Maria has a son, Luca.", "Maria", "HAS_CHILD", "Luca", date(2019, 5, 14), None),
+    ("Luca is allergic to hazelnuts.", "Luca", "ALLERGIC_TO", "hazelnuts", date(2022, 4, 2), None),
+    ("Maria works as a translator.", "Maria", "WORKS_AS", "translator", date(2016, 1, 1), None),
+    ("Maria works for Edizioni Alba.", "Maria", "WORKS_FOR", "Edizioni Alba", date(2023, 2, 1), None),
+    ("Maria likes tea with lemon.", "Maria", "LIKES", "tea with lemon", date(2024, 1, 1), date(2026, 3, 1)),
+    ("Maria likes her pear tree.", "Maria", "LIKES", "the pear tree", date(2014, 11, 1), None),
+    ("Signor Bruni mended Maria's boiler.", "Signor Bruni", "MENDED", "the boiler", date(2026, 5, 6), None),
+)
 
 
 def send_money(to: str, amount: float) -> str:
@@ -51,6 +67,29 @@ def send_money(to: str, amount: float) -> str:
     return f"{amount} euros were sent to {to}."
 
 
+def _at(day: date | None) -> datetime | None:
+    return None if day is None else datetime.combine(day, time(), UTC)
+
+
+async def add_facts(library: AsyncPerdure, agent: AsyncAgent) -> None:
+    """Facts of a few years, one of them from the web, two that wait for a person, one that faded, and a rule."""
+    service = library.services.facts
+
+    async def add(text: str, subject: str, relation: str, object_: str, **fields: Unpack[NewFactFields]) -> None:
+        await service.add(
+            agent.id, text, subject=subject, relation=relation, object_=object_, origin={"type": "extraction"}, **fields
+        )
+
+    await add("Maria once had a red bicycle.", "Maria", "HAD", "a red bicycle", state="archived")
+    for text, subject, relation, object_, since, until in FACTS:
+        await add(text, subject, relation, object_, valid_at=_at(since), invalid_at=_at(until))
+    await add("Turin plants 500 lime trees.", "Turin", "PLANTS", "lime trees", trust="web")
+    await add("Maria wants to learn Greek.", "Maria", "WANTS", "Greek", state="proposed")
+    await add("Luca starts school in September.", "Luca", "STARTS", "school", state="proposed")
+    await service.add(agent.id, "The spare key is with Signora Conti.")
+    await service.add_rule(agent.id, text="salary")
+
+
 async def fill_demo(library: AsyncPerdure) -> dict[str, str]:
     """Fill the store; the pages' paths by their names."""
     agent = await library.create_agent("Ada", persona=PERSONA, human=HUMAN, description="House and garden")
@@ -61,8 +100,10 @@ async def fill_demo(library: AsyncPerdure) -> dict[str, str]:
         await agent.archive(text, tags=list(tags))
     for text in SAID:
         await agent.send(text)
+    await add_facts(library, agent)
     await library.folders.create("Manuals")
     step = (await agent.steps(limit=1))[0]
+    (fact,) = await agent.facts.list(limit=1)
     home = f"/agents/{agent.id}"
     return {
         "home": "/",
@@ -71,6 +112,14 @@ async def fill_demo(library: AsyncPerdure) -> dict[str, str]:
         "memory": f"{home}/memory",
         "versions": f"{home}/memory?block=human&from=0&to=2#versions",
         "timeline": f"{home}/memory?timeline=1",
+        "facts": f"{home}/facts",
+        "facts-search": f"{home}/facts?q=where+does+Maria+live",
+        "facts-proposed": f"{home}/facts?state=proposed",
+        "facts-none": f"{home}/facts?entity=Nobody",
+        "profile": f"{home}/facts/profile?user=Maria",
+        "fact-timeline": f"{home}/facts/timeline",
+        "entities": f"{home}/facts/entities",
+        "fact-why": f"/why?of={fact.fact.id}",
         "tools": f"{home}/tools",
         "runs": "/runs",
         "run": f"/runs/{step.run_id}?step={step.id}",

@@ -7,11 +7,13 @@ import io
 from dataclasses import replace
 
 from benchmarks.dashboard import paths_of
-from perdure import AsyncPerdure
+from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.errors import PerdureError
+from perdure.core.facts.values import FACT_STATES
 from perdure.core.ids import McpServerId, ProviderId
 from perdure.core.mcp import Definition, InvalidEntry, McpServer, ToolListing
 from perdure.core.providers import ModelProvider
+from perdure.domain.facts.graphs import graph_of_agent
 from perdure.domain.mcp import register_server, sync_tools
 from perdure.storage.tx import Tx
 from tests.ui.payloads import PAYLOADS
@@ -44,6 +46,7 @@ async def fill_hostile(library: AsyncPerdure) -> list[str]:
         with contextlib.suppress(PerdureError):
             await library.services.files.upload(folder.id, io.BytesIO(b"x"), name=f"{payload}.txt")
     await _add_connections(library)
+    await _add_facts(library, agent)
     failing = await library.create_agent("Bob")
     with contextlib.suppress(PerdureError):
         await failing.send("hello")
@@ -54,7 +57,30 @@ async def fill_hostile(library: AsyncPerdure) -> list[str]:
         f"/agents/{failing.id}",
         f"/data?folder={folder.id}",
         f"/search?q={PAYLOADS[6][:9]}",
+        *(f"/agents/{agent.id}/facts?state={state}" for state in ("proposed", "archived")),
+        f"/agents/{agent.id}/facts?entity={PAYLOADS[0]}&relation={PAYLOADS[0]}",
+        f"/agents/{agent.id}/facts?q={PAYLOADS[0]}",
+        f"/agents/{agent.id}/facts/profile?user={PAYLOADS[0]}",
+        f"/why?of={(await agent.facts.list(limit=1))[0].fact.id}",
     ]
+
+
+async def _add_facts(library: AsyncPerdure, agent: AsyncAgent) -> None:
+    """Sentences, entities with their types, summaries and other names, communities, and rules."""
+    service, ports = library.services.facts, library.app.ports
+    for place, payload in enumerate(PAYLOADS):
+        state = FACT_STATES[place % len(FACT_STATES)]
+        await service.add(agent.id, payload, subject=f"{payload}1", object_=f"{payload}2", state=state)
+        await service.add_rule(agent.id, text=payload, relation=payload)
+
+    def rename(tx: Tx) -> None:
+        graph = graph_of_agent(tx, agent.id, ids=ports.ids, at=ports.clock.now())
+        for entity in tx.entities.list(graph.id):
+            tx.entities.put(replace(entity, type=WHOLE, summary=WHOLE, aliases=PAYLOADS[:5]))
+        for community in tx.entities.list_communities(graph.id):
+            tx.entities.put_community(replace(community, name=WHOLE, summary=WHOLE))
+
+    await ports.store.write(rename)
 
 
 def _add_provider(tx: Tx, provider: ModelProvider) -> None:

@@ -50,7 +50,12 @@ async def fill(library: AsyncPerdure) -> list[str]:
     await agent.send("I like coffee now")
     await agent.archive("The garden has two pear trees.", tags=["garden"])
     await library.folders.create("notes")
-    return [*await paths_of(agent), "/sign-in", "/agents/unknown"]
+    fact = (await agent.facts.add("Ada lives in Turin.", subject="Ada", relation="LIVES_IN", object="Turin")).fact
+    await library.services.facts.add(agent.id, "Ada likes tea.", subject="Ada", state="proposed")
+    await library.services.facts.add(agent.id, "Ada has a red bicycle.", subject="Ada", state="archived", trust="web")
+    await agent.facts.add_rule("salary")
+    profile = f"/agents/{agent.id}/facts/profile?user=Ada"
+    return [*await paths_of(agent), f"/why?of={fact.id}", profile, "/sign-in", "/agents/unknown"]
 
 
 EDIT = calls("memory_replace", label="human", old_string="tea", new_string="coffee")
@@ -177,6 +182,59 @@ async def test_first_tasks_need_no_mouse(chromium: Browser, tmp_path: Path) -> N
     assert seen.problems == []
 
 
+async def test_facts_need_no_mouse(chromium: Browser, tmp_path: Path) -> None:
+    """Search a fact, correct it, forget it with others, undo, accept a proposal, and say what not to remember."""
+    async with open_dashboard(tmp_path) as (address, library), open_page(chromium, address) as (page, seen):
+        agent, service = await library.create_agent("Ada"), library.services.facts
+        await service.add(agent.id, "Ada lives in Genoa.", subject="Ada", relation="LIVES_IN", object_="Genoa")
+        await service.add(agent.id, "Ada likes tea.", subject="Ada", relation="LIKES", object_="tea", state="proposed")
+        await page.goto(f"{address}/agents/{agent.id}")
+        await press_until(page, ".tabs a[href$='/facts']")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".facts")
+        await press_until(page, "#q")
+        await page.keyboard.type("Genoa")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("summary:has-text('Why this hit')")
+        await press_until(page, ".facts summary.text")
+        await page.keyboard.press("Enter")
+        await press_until(page, ".facts textarea")
+        await page.keyboard.press("Control+A")
+        await page.keyboard.type("Ada lives in Turin.")
+        await press_until(page, ".facts form button")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".notice:has-text('was corrected')")
+        assert [hit.fact.text for hit in await agent.facts.list()] == ["Ada lives in Turin."]
+
+        await press_until(page, ".facts input[type=checkbox]")
+        await page.keyboard.press("Space")
+        await press_until(page, "#selected button.danger", "Shift+Tab")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".notice:has-text('Forgotten: 1 fact.')")
+        assert await agent.facts.list() == []
+        await press_until(page, ".notice button")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".notice:has-text('again')")
+
+        await press_until(page, ".section-head > a[href$='/facts']")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("#main:not(:has-text('Show all'))")
+        await press_until(page, "a[href*='state=proposed']")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("a[aria-current][href*='state=proposed']")
+        await press_until(page, ".facts button.primary")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".notice:has-text('now knows 1 fact')")
+        assert len(await agent.facts.list()) == 2
+
+        await press_until(page, "#rule-text")
+        await page.keyboard.type("salary")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("#capture .rows:has-text('salary')")
+    assert [rule.text for rule in await agent.facts.rules()] == ["salary"]
+    assert seen.problems == []
+
+
 async def test_a_message_streams_into_the_page_and_typing_stays(chromium: Browser, tmp_path: Path) -> None:
     """What is typed while the agent answers is still there when the answer has come."""
     async with open_dashboard(tmp_path, says("A long answer. " * 50)) as (address, library):
@@ -198,7 +256,7 @@ async def test_a_message_streams_into_the_page_and_typing_stays(chromium: Browse
 
 async def test_pages_follow_what_happens_elsewhere(chromium: Browser, tmp_path: Path) -> None:
     """Home shows a new run, and another tab's chat a message sent by a program, and what is typed there
-    stays; the memory page shows what is written without a run."""
+    stays; the pages of memory and of facts show what is written without a run."""
     async with open_dashboard(tmp_path, says("Good morning."), says("Good night.")) as (address, library):
         agent = await library.create_agent("Ada")
         async with open_page(chromium, address) as (page, seen):
@@ -221,6 +279,11 @@ async def test_pages_follow_what_happens_elsewhere(chromium: Browser, tmp_path: 
             await page.wait_for_selector("textarea:has-text('Likes tea.')")
             await agent.archive("The garden has a pear tree.")
             await page.wait_for_selector("td:has-text('pear tree')")
+
+            await page.goto(f"{address}/agents/{agent.id}/facts")
+            await page.wait_for_function("feed !== null && feed.source.readyState === 1")
+            await agent.facts.add("Ada lives in Turin.")
+            await page.wait_for_selector(".facts :text('Ada lives in Turin.')")
     assert seen.problems == []
 
 

@@ -6,7 +6,10 @@ import asyncio
 import json
 import re
 
+import pytest
+
 from benchmarks.dashboard import paths_of
+from perdure import ModelReply, Text, Usage
 from perdure.core.text.reprs import plural
 from perdure.server.config import ServerConfig
 from perdure.testing import calls, says
@@ -75,7 +78,10 @@ async def test_each_page_answers_on_an_empty_store() -> None:
     async with dashboard() as (client, library):
         none = [(await client.get(path)).status_code for path in paths_without_ids()]
         agent = await library.create_agent("Ada")
-        paths = [f"/agents/{agent.id}{path}" for path in ("", "/context", "/memory", "/memory?block=human", "/tools")]
+        paths = [
+            f"/agents/{agent.id}{path}"
+            for path in ("", "/context", "/memory", "/memory?block=human", "/facts", "/tools")
+        ]
         found = {path: (await client.get(path)).status_code for path in paths}
 
     assert set(none) == {200} and len(none) >= 7
@@ -360,3 +366,42 @@ async def test_connections_says_how_other_programs_reach_the_server() -> None:
         headers = {"authorization": f"Bearer {'k' * 20}"}
         found = await client.get("/connections?format=json", headers=headers)
     assert found.text.count("PERDURE_API_KEY") >= 3 and "k" * 20 not in found.text
+
+
+def answered(tokens: int) -> ModelReply:
+    """An answer to a request of so many tokens."""
+    return ModelReply(parts=(Text("Noted."),), usage=Usage(input_tokens=tokens, output_tokens=100))
+
+
+async def test_runs_are_plotted_with_what_they_cost() -> None:
+    """The price of one model is in the catalog, and that of the other is not."""
+    async with dashboard(*map(answered, (1_000, 2_000, 3_000)), model="openai/gpt-4.1") as (client, library):
+        agent = await library.create_agent("Ada")
+        for text in ("one", "two", "three"):
+            await agent.send(text)
+        page = text_of((await client.get("/runs")).text)
+        data = (await client.get("/runs?format=json")).json()
+    async with dashboard(*map(answered, (1_000, 2_000, 3_000))) as (client, library):
+        agent = await library.create_agent("Ada")
+        for text in ("one", "two", "three"):
+            await agent.send(text)
+        unknown = text_of((await client.get("/runs")).text)
+        plots = (await client.get("/runs?format=json")).json()["plots"]
+
+    costs = [(tokens * 2 + 100 * 8) / 1_000_000 for tokens in (1_000, 2_000, 3_000)]
+    assert [run["cost"] for run in data["runs"]] == pytest.approx(costs[::-1])
+    tokens, cost = data["plots"]
+    assert cost["caption"] == "Cost of each run" and cost["series"][0]["values"] == pytest.approx(costs)
+    assert cost["x"] == tokens["x"]
+    assert "The runs below cost $0.0144 together." in page
+    assert "The price of 3 runs is unknown" in unknown
+    assert [plot["caption"] for plot in plots] == ["Tokens of each run"]
+
+
+async def test_runs_of_a_free_model_cost_nothing() -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada", model="perdure/extractive")
+        await agent.send("I live in Turin.")
+        page = text_of((await client.get("/runs")).text)
+
+    assert "The runs below cost nothing." in page

@@ -64,6 +64,8 @@ class FactColumns:
                 mask &= self.invalid_at > start.timestamp()
             if end is not None:
                 mask &= self.valid_at <= end.timestamp()
+        if where.ended_at is not None:
+            mask &= self.invalid_at <= where.ended_at.timestamp()
         if where.entities:
             mask &= np.isin(self.subject, where.entities) | np.isin(self.object, where.entities)
         if where.min_rating > 0:

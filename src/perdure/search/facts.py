@@ -136,7 +136,7 @@ def _grade(tx: Tx, graph: Graph, request: SearchRequest, columns: FactColumns, w
         then = _true_in(columns, rows, named_spans)
         gains["time"] = TIME_SCORE * then
         candidates += texts[np.flatnonzero(then)[-SPAN_CANDIDATES:]].tolist()
-    elif where.at is None and where.since is None and where.until is None:
+    elif where.at is None and where.since is None and where.until is None and where.ended_at is None:
         today = (where.as_of or request.now).timestamp()
         gains["ended"] = ENDED_SCORE * (columns.invalid_at[rows] <= today)
     return _Graded(texts, columns.seq[rows], gains, candidates)

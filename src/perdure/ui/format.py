@@ -29,6 +29,16 @@ def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def date_of(moment: datetime | None) -> str:
+    """The day of a time in UTC, as the field of a form has it; empty without one."""
+    return "" if moment is None else moment.astimezone(UTC).date().isoformat()
+
+
+def day(moment: datetime) -> str:
+    """The day of a time in UTC, for people."""
+    return f"{moment.astimezone(UTC):%-d %b %Y}"
+
+
 def number(value: float | None) -> str:
     """A whole number with thousands separated; an unknown one is a dash."""
     return "–" if value is None else f"{value:,.0f}"
@@ -71,6 +81,8 @@ def pretty(value: Any) -> str:
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "ago": ago,
     "iso": iso,
+    "date_of": date_of,
+    "day": day,
     "number": number,
     "plural": plural,
     "dollars": dollars,

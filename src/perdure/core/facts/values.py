@@ -223,6 +223,7 @@ class FactFilter:
     Attributes:
         at: true at this time.
         since, until: true at some time between these.
+        ended_at: true no longer at this time.
         as_of: believed at this time; None: now.
         entities: the numbers of entities, one of which is subject or object.
         types: of facts; `relations` likewise.
@@ -233,6 +234,7 @@ class FactFilter:
     at: datetime | None = None
     since: datetime | None = None
     until: datetime | None = None
+    ended_at: datetime | None = None
     as_of: datetime | None = None
     entities: tuple[int, ...] = ()
     relations: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
@@ -204,9 +204,31 @@ class StepService:
             )
         )
 
+    async def costs(self, runs: Sequence[Run]) -> Mapping[RunId, float | None]:
+        """Run -> US dollars for its measured model calls; None: none was measured, or a price is unknown.
+
+        Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong.
+        """
+
+        def read(tx: Tx) -> Mapping[RunId, Sequence[Step]]:
+            return {run.id: tx.steps.list_by_run(run.key) for run in runs}
+
+        found = await self._ports.store.read(read)
+        models = {step.model for steps in found.values() for step in steps}
+        prices = {model: self.prices_of(model) for model in models}
+        return {run_id: _cost(steps, prices) for run_id, steps in found.items()}
+
     def prices_of(self, model: str) -> Prices:
         """The prices of a model. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
         return prices_of(model, self._models)
+
+
+def _cost(steps: Sequence[Step], prices: Mapping[str, Prices]) -> float | None:
+    """US dollars for steps; None: none was measured, or the price of one is unknown."""
+    measured = [step for step in steps if step.usage.input_tokens or step.usage.output_tokens]
+    costs = [prices[step.model].price(step.usage) for step in measured]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if measured and len(known) == len(costs) else None
 
 
 def request_of(next_request: Preview) -> ModelRequest:

@@ -25,7 +25,7 @@ EVERY_S, STREAM_S = 1.0, 600.0
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What pages show: the newest runs with their status, and each block and archive of an agent with its version.
+    """What pages show: the newest runs with their status, and the versions of an agent's blocks, archives and facts.
 
     `mark` is the store's mark from before they were read. While it stays, nothing else needs to be read again.
     """
@@ -95,10 +95,15 @@ async def _load(library: AsyncPerdure, agent_id: AgentId | None) -> State:
         runs = await services.runs.list(where, Page(RUNS_MAX, ascending=False))
         blocks = [] if agent_id is None else await services.blocks.list_of_agent(agent_id)
         archives = [] if agent_id is None else await services.archives.list_of_agent(agent_id)
+        graph = None if agent_id is None else await services.facts.find_graph(agent_id)
     except (NotFound, StoreError):
         return State()  # read again with the next look
     return State(
         runs=[(run.id, run.status, run.stop_reason or "") for run in runs],
-        memory=[*((one.id, one.version) for one in blocks), *((one.id, one.version) for one in archives)],
+        memory=[
+            *((one.id, one.version) for one in blocks),
+            *((one.id, one.version) for one in archives),
+            *((one.id, one.version) for one in (graph,) if one is not None),
+        ],
         mark=mark,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,7 +24,7 @@ from perdure.ui.pages.context import step_shape
 from perdure.ui.pages.home import run_shape
 from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, after_of, form_of
 
-RUNS_MAX, STEPS_MAX, MESSAGES_MAX = 50, 200, 500
+RUNS_MAX, STEPS_MAX, MESSAGES_MAX, PLOTTED_MIN = 50, 200, 500, 3
 STATUSES: Sequence[RunStatus] = ("queued", "running", "completed", "failed", "cancelled")
 
 pages = Pages()
@@ -42,27 +42,44 @@ async def runs(request: Request, library: AsyncPerdure) -> Data:
     )
     found = await services.runs.list(where, Page(RUNS_MAX, ascending=False, after=query.get("after")))
     names = await agent_names(library, [run.key.agent_id for run in found])
+    costs = await services.steps.costs(found)
     return {
         "title": "Runs",
         "agent": None if agent is None else {"id": agent.id, "name": agent.name},
         "status": status,
         "statuses": list(STATUSES),
-        "runs": [run_shape(run) | {"agent": names[run.key.agent_id]} for run in found],
+        "runs": [run_shape(run) | {"agent": names[run.key.agent_id], "cost": costs[run.id]} for run in found],
         "after": after_of(found, RUNS_MAX),
-        "plot": _tokens_plot(found),
+        "plots": _plots(found, costs),
+        "cost": _cost_shape(found, costs),
     }
 
 
-def _tokens_plot(found: Sequence[Run]) -> Data | None:
-    """The tokens of runs over time, oldest first; None: too few of them make no plot."""
+def _plots(found: Sequence[Run], costs: Mapping[RunId, float | None]) -> list[Data]:
+    """Tokens and cost of runs over time, oldest first; too few of them make no plot, nor do runs without a price."""
     ordered = [run for run in reversed(found) if run.usage.input_tokens]
+    if len(ordered) < PLOTTED_MIN:
+        return []
+    x = [run.created_at.timestamp() for run in ordered]
     values = {
         "sent": [run.usage.input_tokens for run in ordered],
         "from the cache": [run.usage.cached_input_tokens for run in ordered],
         "answered": [run.usage.output_tokens for run in ordered],
     }
     series = [{"label": label, "values": numbers, "unit": ""} for label, numbers in values.items()]
-    return {"x": [run.created_at.timestamp() for run in ordered], "series": series} if len(ordered) >= 3 else None
+    plots: list[Data] = [{"caption": "Tokens of each run", "x": x, "series": series}]
+    dollars = [costs[run.id] for run in ordered]
+    if any(dollars):
+        cost = {"label": "US dollars", "values": dollars, "unit": "$"}
+        plots.append({"caption": "Cost of each run", "x": x, "series": [cost]})
+    return plots
+
+
+def _cost_shape(found: Sequence[Run], costs: Mapping[RunId, float | None]) -> Data:
+    """What runs cost together, and how many of those that used tokens have no known price."""
+    measured = [costs[run.id] for run in found if run.usage.input_tokens or run.usage.output_tokens]
+    known = [cost for cost in measured if cost is not None]
+    return {"sum": sum(known) if known else None, "known": len(known), "unknown": len(measured) - len(known)}
 
 
 async def agent_names(library: AsyncPerdure, agent_ids: list[AgentId]) -> dict[AgentId, str]:

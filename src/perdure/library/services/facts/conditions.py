@@ -20,12 +20,14 @@ Owner = AgentId | GraphId
 class FactConditions(TypedDict, total=False):
     """Which facts. Times have a zone; `entity` is a name or an id.
 
-    `at`: true at this time; `since` and `until`: true at some time between; `as_of`: believed on that day.
+    `at`: true at this time; `since` and `until`: true at some time between; `ended_at`: true no longer at this time;
+    `as_of`: believed on that day.
     """
 
     at: datetime | None
     since: datetime | None
     until: datetime | None
+    ended_at: datetime | None
     as_of: datetime | None
     entity: str | None
     relations: Sequence[str]
@@ -40,7 +42,7 @@ def fact_filter(tx: Tx, graph: Graph, conditions: FactConditions) -> FactFilter:
     """Return the filter of these conditions. Raises: InvalidInput, NotFound."""
     times: dict[str, Any] = {
         name: utc(name, conditions.get(name))  # type: ignore[arg-type]
-        for name in ("at", "since", "until", "as_of")
+        for name in ("at", "since", "until", "ended_at", "as_of")
     }
     return FactFilter(
         **times,

@@ -31,6 +31,7 @@ def fact_conditions(where: FactFilter, alias: str = "f") -> Conditions:
     for start, end in ((where.at, where.at), (where.since, where.until)):
         add("(~invalid_at IS NULL OR ~invalid_at > ?)", start and iso(start))
         add("(~valid_at IS NULL OR ~valid_at <= ?)", end and iso(end))
+    add("~invalid_at <= ?", where.ended_at and iso(where.ended_at))
     if where.entities:
         listed = ", ".join("?" * len(where.entities))  # numbers in the text would make each statement a new one
         add(f"(~subject IN ({listed}) OR ~object IN ({listed}))", *where.entities, *where.entities)

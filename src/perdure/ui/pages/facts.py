@@ -1,0 +1,192 @@
+"""Facts: what an agent knows as sentences, with the times at which they were true and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+
+from perdure.core.agents import Agent
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.facts.values import Entity, Fact, FactRule, Graph
+from perdure.core.ids import EntityId, is_id
+from perdure.domain.facts.settings import load_agent_facts, load_graph_settings
+from perdure.library.paging import Page
+from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.facts.conditions import FactConditions
+from perdure.search.hits import FactHit, Why
+from perdure.search.query.times import parse_time
+from perdure.ui.pages.home import agent_shape
+from perdure.ui.render import Data, Pages, agent_id_of
+
+FACTS_MAX, ABOUT_MAX = 50, 8
+SHOWN_SCORE = 0.005
+"""Smaller parts of a score are shown as zero."""
+STATES: Mapping[str, str] = {
+    "": "All",
+    "current": "True now",
+    "past": "Past",
+    "proposed": "Proposed",
+    "archived": "Faded",
+}
+"""Which facts are shown -> its name on the page; without one, all that are believed."""
+FILTERS = ("q", "state", "entity", "relation", "at", "as_of")
+SIGNALS: Mapping[str, str] = {
+    "words": "its words",
+    "neighbour_words": "the words beside it",
+    "session": "the words of its conversation",
+    "dense": "its meaning",
+    "neighbour_dense": "the meaning of what stands beside it",
+    "late": "its meaning, word by word",
+    "distance": "whom it is about",
+    "time": "the time in your search",
+    "ended": "it is no longer true",
+    "recency": "how new it is",
+    "length": "its length",
+    "use": "how often it was used",
+}
+"""A part of a score -> what it stands for."""
+
+pages = Pages()
+
+
+@pages.get("/agents/{agent_id}/facts", "facts/list.html")
+async def facts(request: Request, library: AsyncPerdure) -> Data:
+    """A page of the facts that meet the conditions, newest first, or with `q` the best that a search finds."""
+    services, agent_id, query = library.services, agent_id_of(request), request.query_params
+    agent = await services.agents.resolve(agent_id)
+    graph = await services.facts.find_graph(agent_id)
+    now, search, problem = library.app.ports.clock.now(), query.get("q", "").strip(), None
+    hits, about = list[FactHit](), query.get("entity", "").strip()
+    try:
+        where = _conditions(query, now)
+        if is_id("entity", about):
+            about = (await services.facts.get_entity(EntityId(about))).name
+        if search:
+            hits = list(await services.facts.search(agent_id, search, limit=FACTS_MAX, explain=True, conditions=where))
+        else:
+            page = Page(FACTS_MAX, ascending=False, after=query.get("after"))
+            hits = list(await services.facts.page(agent_id, page, conditions=where))
+    except (InvalidInput, NotFound) as error:
+        problem = str(error)
+    used = {name: query[name] for name in FILTERS if query.get(name, "").strip()}
+    last = hits[-1].fact.id if len(hits) == FACTS_MAX and not search else None
+    return facts_frame(agent, "list") | {
+        "facts": [fact_shape(hit, now) for hit in hits],
+        "problem": problem,
+        "filters": {name: used.get(name, "") for name in FILTERS},
+        "states": [
+            {"name": name, "label": label, "query": urlencode({**used, "state": name})}
+            for name, label in STATES.items()
+        ],
+        "entity": about,
+        "about": _about(hits),
+        "more": None if last is None else urlencode({**used, "after": last}),
+        "capture": _capture_shape(agent, graph, library.app.settings.facts),
+        "rules": [rule_shape(rule) for rule in await services.facts.list_rules(agent_id)],
+    }
+
+
+def facts_frame(agent: Agent, view: str) -> Data:
+    """What the pages of facts have in common; `view` is the one that is shown."""
+    return {"title": f"{agent.name} · Facts", "agent": agent_shape(agent), "tab": "facts", "view": view}
+
+
+def _conditions(query: QueryParams, now: datetime) -> FactConditions:
+    """The conditions that the page's filters say. Raises: InvalidInput."""
+    state = query.get("state", "")
+    if state not in STATES:
+        raise InvalidInput(f"state is {state!r:.40}: choose one of {', '.join(filter(None, STATES))}")
+    relation = as_relation(query.get("relation", ""))
+    where = FactConditions(
+        entity=query.get("entity", "").strip() or None,
+        relations=(relation,) if relation else (),
+        at=parse_time(query.get("at")),
+        as_of=parse_time(query.get("as_of"), end=True),
+        states=("active",),
+    )
+    if state == "current" and where["at"] is None:
+        where["at"] = where["as_of"] or now
+    elif state == "past":
+        where["ended_at"] = where["as_of"] or now
+    elif state in ("proposed", "archived"):
+        where["states"] = ("proposed",) if state == "proposed" else ("archived",)
+    return where
+
+
+def as_relation(text: str) -> str:
+    """A relation as a person writes it, in the form that facts have: "lives in" is LIVES_IN."""
+    return "_".join(text.upper().split())
+
+
+def fact_shape(hit: FactHit, now: datetime) -> Data:
+    """A fact with its entities, its times, and why a search found it."""
+    fact = hit.fact
+    return {
+        "id": fact.id,
+        "text": fact.text,
+        "subject": hit.subject.name,
+        "subject_id": hit.subject.id,
+        "relation": fact.relation,
+        "object": hit.object.name,
+        "object_id": hit.object.id,
+        "type": fact.type,
+        "rating": fact.rating,
+        "valid_at": fact.valid_at,
+        "invalid_at": fact.invalid_at,
+        "created_at": fact.created_at,
+        "expired_at": fact.expired_at,
+        "state": _state(fact, now),
+        "trust": fact.trust,
+        "author": fact.origin.get("type", "extraction"),
+        "score": None if hit.why is None else hit.score,
+        "why": [] if hit.why is None else _reasons(hit.why),
+    }
+
+
+def _state(fact: Fact, now: datetime) -> str:
+    """What a fact is now, in a word."""
+    if fact.expired_at is not None:
+        return "replaced"
+    if fact.state != "active":
+        return fact.state
+    if fact.is_true_at(now):
+        return "current"
+    return "past" if fact.invalid_at is not None and fact.invalid_at <= now else "future"
+
+
+def _reasons(why: Why) -> list[Data]:
+    """The parts of a score in words, the largest first."""
+    parts = sorted(why.parts.items(), key=lambda part: -abs(part[1]))
+    return [
+        {"name": SIGNALS.get(name, name.replace("_", " ")), "score": score}
+        for name, score in parts
+        if abs(score) >= SHOWN_SCORE
+    ]
+
+
+def _about(hits: list[FactHit]) -> list[Data]:
+    """Whom the facts of the page are about, those of most facts first."""
+    counts: dict[str, int] = {}
+    entities: dict[str, Entity] = {}
+    for hit in hits:
+        counts[hit.subject.id] = counts.get(hit.subject.id, 0) + 1
+        entities[hit.subject.id] = hit.subject
+    most = sorted(counts, key=lambda one: -counts[one])[:ABOUT_MAX]
+    return [{"id": one, "name": entities[one].name} for one in most]
+
+
+def _capture_shape(agent: Agent, graph: Graph | None, extractor: str) -> Data:
+    """Whether facts are captured from what is said, and by what."""
+    settings = load_agent_facts(agent.settings)
+    paused = load_graph_settings({} if graph is None else graph.settings).paused
+    by = extractor if settings.extractor == "default" else settings.extractor
+    return {"mode": settings.capture, "paused": paused, "extractor": by}
+
+
+def rule_shape(rule: FactRule) -> Data:
+    """What must not be remembered."""
+    return {"number": rule.seq, "text": rule.text, "relation": rule.relation, "at": rule.created_at}
