@@ -71,7 +71,7 @@ async def _add_facts(library: AsyncPerdure, agent: AsyncAgent) -> None:
     for place, payload in enumerate(PAYLOADS):
         state = FACT_STATES[place % len(FACT_STATES)]
         await service.add(agent.id, payload, subject=f"{payload}1", object_=f"{payload}2", state=state)
-        await service.add_rule(agent.id, text=payload, relation=payload)
+        await service.add_rule(agent.id, text=payload)
 
     def rename(tx: Tx) -> None:
         graph = graph_of_agent(tx, agent.id, ids=ports.ids, at=ports.clock.now())

@@ -231,7 +231,7 @@ async def test_facts_need_no_mouse(chromium: Browser, tmp_path: Path) -> None:
         await page.keyboard.type("salary")
         await page.keyboard.press("Enter")
         await page.wait_for_selector("#capture .rows:has-text('salary')")
-    assert [rule.text for rule in await agent.facts.rules()] == ["salary"]
+        assert [rule.text for rule in await agent.facts.rules()] == ["salary"]
     assert seen.problems == []
 
 

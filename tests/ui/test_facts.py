@@ -269,11 +269,11 @@ async def test_entities_and_communities_are_listed() -> None:
 
 
 async def test_texts_of_facts_are_shown_as_texts() -> None:
-    """Sentences, names, relations of rules and summaries, on every page of facts."""
+    """Sentences, names, rules and summaries, on every page of facts."""
     async with dashboard() as (client, library):
         agent = await library.create_agent("ann")
         await library.services.facts.add(agent.id, f"Ada {HOSTILE}", subject=HOSTILE, object_=f"x{HOSTILE}")
-        await agent.facts.add_rule(HOSTILE, relation=HOSTILE)
+        await agent.facts.add_rule(HOSTILE)
 
         def summarise(tx: Tx) -> None:
             ports = library.app.ports

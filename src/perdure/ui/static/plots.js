@@ -12,7 +12,7 @@ function draw(figure) {
     height: 180,
     series: [{}, ...series.map((one, place) => ({
       label: one.label, stroke: colour(`--p${place}`), width: 2, points: { size: 5 },
-      value: (_, value) => (value === null ? "–" : `${one.unit === "$" ? "$" : ""}${value.toLocaleString()}`),
+      value: (_, value) => (value === null ? "–" : one.unit === "$" ? `$${+value.toPrecision(3)}` : value.toLocaleString()),
     }))],
     axes: [axis, { ...axis, size: 64, space: 40, values: (_, ticks) => ticks.map((tick) => String(+tick.toPrecision(3))) }],
     hooks: { // no pointer over it: the newest values
