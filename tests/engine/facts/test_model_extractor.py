@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from perdure.core.facts.extraction import Batch, Turn
+from perdure.core.facts.extraction import Batch, FactType, Schema, Turn
 from perdure.engine.facts.model_extractor import ModelExtractor, parse_extraction
 from perdure.testing.scripted_model import ScriptedModel, says
 
@@ -35,6 +36,30 @@ async def test_one_call_returns_entities_and_facts() -> None:
     ]
     assert extraction.dropped == {"entity is not of the schema": 1, "fact is not of the schema": 1}
     assert (extraction.model, extraction.calls, len(model.extraction_requests)) == ("test/scripted", 1, 1)
+
+
+async def test_the_model_is_told_the_types_the_context_and_the_users_prompt() -> None:
+    """The prompt stands behind the instructions; attributes are described by type, fact types by their signatures."""
+    model = ScriptedModel(extracts=says(json.dumps(ANSWER)))
+    employment = FactType(name="EMPLOYMENT", subject_type="Person", object_type="Organization")
+    attributes = {"properties": {"age": {"type": "integer"}}}
+    batch = Batch(
+        turns=[TURN],
+        context=[replace(TURN, number=0, text="My boss is Eva.")],
+        schema=Schema(entity_types={"Person": attributes, "Organization": {}}, fact_types=[employment]),
+        prompt="Leave out hobbies.",
+    )
+
+    await ModelExtractor(model, "test/scripted").extract(batch)
+
+    (request,) = model.extraction_requests
+    text, schema = request.messages[0].text, json.dumps(request.options.response_format)
+    assert request.system.endswith("\n\nLeave out hobbies.")
+    assert "Entity types: Person, Organization" in text
+    assert "EMPLOYMENT: Person -> Organization" in text
+    assert "Ada: My boss is Eva." in text.partition("<earlier_turns>")[2].partition("</earlier_turns>")[0]
+    assert "My boss" not in text.partition("<turns>")[2]
+    assert "age" in schema and "EMPLOYMENT" in schema
 
 
 async def test_no_turn_can_close_its_section() -> None:

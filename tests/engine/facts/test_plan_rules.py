@@ -230,6 +230,17 @@ def test_a_date_is_no_entity() -> None:
     assert found.dropped == {"date": 1, "unknown entity": 1}
 
 
+def test_a_relation_is_no_entity() -> None:
+    """What an answer has as a relation is none of its things; of people, places and the like it may be a name."""
+    names = {"Ada": "Person", "lives in": "Concept", "Likes": "Location", "Rome": "Location"}
+    facts = [fact("Ada", "LIVES_IN", "Rome"), fact("Ada", "KNOWS", "lives in"), fact("Ada", "LIKES", "Likes")]
+
+    found = plan("I live in Rome, and I like Likes.", names, *facts)
+
+    assert found.dropped == {"relation": 1, "unknown entity": 1}
+    assert len(found.facts) == 2
+
+
 def test_a_rule_can_be_about_an_entity_and_a_relation() -> None:
     rule = FactRule(graph_id=GRAPH, entity=TURIN.seq, relation="LIKES", created_at=NOW)
     likes, visits = fact("Ada", "LIKES", "Turin"), fact("Ada", "VISITS", "Turin")

@@ -14,7 +14,7 @@ from perdure.core.facts.extraction import Batch, ExtractedEntity, Extraction
 from perdure.core.facts.values import TRUSTED, Entity
 from perdure.core.text.dates import spans
 from perdure.core.tools.arguments import fit_arguments
-from perdure.domain.facts.graphs import NewEntity, type_fits
+from perdure.domain.facts.graphs import VAGUE_TYPES, NewEntity, type_fits
 
 ENTITIES_MAX = 50
 """The most entities of one batch."""
@@ -49,9 +49,13 @@ class Entities:
 def valid_entities(batch: Batch, extraction: Extraction, dropped: Counter[str]) -> Entities:
     """Return the entities that may be stored, the speakers first, each with the known entity that it is."""
     valid: list[NewEntity] = []
+    relations = {fact.relation.replace("_", " ").casefold() for fact in extraction.facts}
     for one in extraction.entities[:ENTITIES_MAX]:
         name = " ".join(one.name.split())
-        if reason := _reason_to_drop(batch, one, name):
+        reason = _reason_to_drop(batch, one, name)
+        if not reason and one.type in VAGUE_TYPES and name_key(name).replace("_", " ") in relations:
+            reason = "relation"
+        if reason:
             dropped[reason] += 1
         else:
             valid.append(_build(batch, replace(one, name=name), extraction, dropped))
