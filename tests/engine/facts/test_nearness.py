@@ -90,6 +90,20 @@ async def test_nearly_equal_names_are_one_entity_unless_they_are_people(
         assert len(await agent.facts.list()) == 2 - is_one
 
 
+async def test_nothing_is_embedded_before_an_entity_has_a_vector() -> None:
+    """A first short program needs no model of vectors for its facts."""
+    async with await open_library((), embedder := _Meanings(), facts="patterns") as perdure:
+        agent = await perdure.create_agent()
+        embedder.hang()
+        async with asyncio.timeout(10):
+            for text in ("I live in Turin.", "I live in Oslo."):
+                await agent.send(text)
+                await agent.facts.extract()
+        embedder.recover()
+
+        assert len(await agent.facts.list()) == 2
+
+
 async def test_a_name_that_two_entities_have_nearly_stays_apart() -> None:
     """Also of one name: vectors never choose between them."""
     answers = [fact("college", "Organization"), fact("college", "Organization", 0), fact("uni", "Organization")]

@@ -18,6 +18,7 @@ from perdure.core.ids import AgentId, ArchiveId, GraphId
 from perdure.core.messages import MessageFilter
 from perdure.core.passages import Archive, PassageFilter
 from perdure.core.ports import Clock, Embedder, WordEmbedder
+from perdure.core.vectors import Scope
 from perdure.domain.archives.units import archives_of
 from perdure.engine.search.late_interaction import LateInteraction
 from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, with_arm
@@ -267,14 +268,20 @@ class Search:
 
         Raises: NotFound, StoreError.
         """
-        vectors, indexes = await self.embed(texts), self._caches.indexes
-        if vectors is None or indexes is None or self._embedder is None:
+        embedder, indexes = self._embedder, self._caches.indexes
+        if embedder is None or indexes is None:
             return [() for _ in texts]
-        handle = self._embedder.handle
+
+        def find_scope(tx: Tx) -> Scope | None:
+            scope = tx.vectors.scope(tx.archives.get(archive_id).number)
+            return scope if scope is not None and scope.row_count and scope.model == embedder.handle else None
+
+        if await self._store.read(find_scope) is None or (vectors := await self.embed(texts)) is None:
+            return [() for _ in texts]
 
         def find(tx: Tx) -> Sequence[Sequence[tuple[Mapping[str, Any], float]]]:
-            scope = tx.vectors.scope(tx.archives.get(archive_id).number)
-            if scope is None or not scope.row_count or scope.model != handle or scope.dimensions != vectors.shape[1]:
+            scope = find_scope(tx)
+            if scope is None or scope.dimensions != vectors.shape[1]:
                 return [() for _ in texts]
             found = []
             for vector in vectors:
