@@ -10,8 +10,10 @@ import pytest
 
 from perdure import AsyncAgent, AsyncPerdure, InvalidInput, StoredEvent
 from perdure.core.events import ViewCompacted
+from perdure.core.ids import StepId
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.nodes import SummaryNode
+from perdure.core.runs import RunKey
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, says
 
@@ -20,8 +22,10 @@ FILLER = "word " * 150
 SUMMARY = "They said one word after the other."
 
 
-async def open_library(model: Any) -> AsyncPerdure:
-    return await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, clock=FakeClock(), ids=SequentialIds())
+async def open_library(model: Any, clock: FakeClock | None = None) -> AsyncPerdure:
+    return await AsyncPerdure.open(
+        store=InlineStore(), models={MODEL: model}, clock=clock or FakeClock(), ids=SequentialIds()
+    )
 
 
 async def create_small_agent(perdure: AsyncPerdure, **summaries: Any) -> AsyncAgent:
@@ -191,6 +195,36 @@ async def test_messages_are_answered_while_a_summary_is_written(reset: bool) -> 
         nodes, _ = await nodes_of(perdure, agent)
 
     assert bool(nodes) is not reset
+
+
+@pytest.mark.parametrize(("rest", "swapped"), [(600, False), (7_200, True)])
+async def test_a_view_that_fits_takes_them_once_the_provider_s_cache_has_expired(rest: float, swapped: bool) -> None:
+    """A new prefix costs nothing then."""
+    clock = FakeClock()
+    async with await open_library(ScriptedModel(summarises=says(SUMMARY)), clock) as perdure:
+        agent = await create_small_agent(perdure)
+        await fill_until_prepared(perdure, agent)
+        clock.advance(rest)
+        assert bool(await compactions_of(agent, "short")) is swapped
+
+
+async def test_a_view_that_fits_takes_them_where_long_runs_would_read_it_often() -> None:
+    model = ScriptedModel(summarises=says(SUMMARY))
+    async with await open_library(model) as perdure:
+        agent = await create_small_agent(perdure, context_threshold=0.8)
+        await fill_until_prepared(perdure, agent)
+
+        def lengthen(tx: Tx) -> None:
+            (last,) = tx.steps.list(agent.id, limit=1)
+            for index in range(1, 98):
+                run = tx.runs.get_by_key(RunKey(agent.id, last.run_seq))
+                tx.steps.add(
+                    run, StepId(f"step-{index}"), index=index, model=MODEL, recipe=last.recipe, at=last.created_at
+                )
+
+        assert not await compactions_of(agent, "short")
+        await perdure.app.store.write(lengthen)
+        assert await compactions_of(agent, "short")
 
 
 @pytest.mark.parametrize(

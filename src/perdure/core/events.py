@@ -86,12 +86,13 @@ class PrefixRewritten:
 class ViewFull:
     """The next request would take more than `budget_tokens`, so its view is compacted first.
 
-    `by`: older messages are summarised, summaries are merged, or large texts are cut.
+    `by`: older messages are summarised, summaries are merged, or large texts are cut. `swap`: the request fits, and
+    costs less with summaries that were prepared.
     """
 
     tokens: int
     budget_tokens: int
-    by: Literal["evict", "merge", "stub"]
+    by: Literal["evict", "merge", "stub", "swap"]
     type: Literal["view.full"] = "view.full"
 
 

@@ -31,9 +31,10 @@ from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.nodes import message_handle
 
 _MAKING_ROOM = {
-    "evict": "summarising what was said first…",
-    "merge": "joining summaries…",
-    "stub": "shortening what is longest…",
+    "evict": "the window is full: summarising what was said first…",
+    "merge": "the window is full: joining summaries…",
+    "stub": "the window is full: shortening what is longest…",
+    "swap": "putting summaries in the place of what was said first…",
 }
 
 PLACES_MAX = 8
@@ -96,7 +97,7 @@ class RunRenderer:
             case MemoryRecalled() as recalled:
                 self._show_recall(recalled)
             case ViewFull(by=by):
-                self._terminal.show_status("the window is full: " + _MAKING_ROOM[by])
+                self._terminal.show_status(_MAKING_ROOM[by])
             case ViewCompacted(merged=False) as compacted:
                 self._show_compaction(compacted)
             case RowsCut(stubs=stubs):

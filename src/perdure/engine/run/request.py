@@ -9,9 +9,10 @@ from typing import Literal
 from perdure.context.request.assemble import View, parse_recalled, tail
 from perdure.context.sections.envelopes import engine_tokens, envelope
 from perdure.context.window.budget import Certificate, factor_after_overflow, segments
-from perdure.context.window.plan import Evict, Merge, Plan, Stub, plan
+from perdure.context.window.economics import expected_calls, pays_to_rewrite
+from perdure.context.window.plan import FIXED, Evict, Merge, Plan, Situation, Stub, plan, swap
 from perdure.core.agents import AUTOCLEAR, Agent
-from perdure.core.conversations import Conversation, ConversationState
+from perdure.core.conversations import Conversation, ConversationState, SummarySettings
 from perdure.core.errors import IrreducibleFloor, TooMany
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, StepAbandoned, StepStarted, ViewFull
 from perdure.core.ids import StepId, id_in_run
@@ -24,6 +25,7 @@ from perdure.engine.run.finish import end_run
 from perdure.engine.run.log import Progress, RequestParts, RoomPlan, RunLog
 from perdure.engine.run.next_action import Finish, MakeRequest, next_action
 from perdure.engine.run.prefixes import (
+    COLD_AFTER,
     Memory,
     agent_of_run,
     delta_texts,
@@ -41,7 +43,8 @@ from perdure.engine.run.tool_rules import rule_state
 from perdure.engine.search.recall import count_recalled, plan_recall_of_run, recall
 from perdure.storage.tx import Tx
 
-_PLAN_NAMES: dict[type[Plan], Literal["evict", "merge", "stub"]] = {Evict: "evict", Merge: "merge", Stub: "stub"}
+_PlanName = Literal["evict", "merge", "stub", "swap"]
+_PLAN_NAMES: dict[type[Plan], _PlanName] = {Evict: "evict", Merge: "merge", Stub: "stub"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -182,7 +185,8 @@ def make_request(
     if not size.fits and recalled.text:  # the first to go
         recalled = NO_RECALL
         size = _measure(builder, prefix, recalled)
-    if not size.fits and (progress := _make_room(builder, view, size)) is not None:
+    make_room = _swap_early if size.fits else _make_room
+    if (progress := make_room(builder, view, size)) is not None:
         return progress
     if recalled.event is not None:
         events.append(recalled.event)
@@ -332,10 +336,52 @@ def _measure(builder: _Builder, prefix: Prefix, recalled: AutoRecalled) -> _Size
 def _make_room(builder: _Builder, view: View, size: _Size) -> Progress | None:
     """The plan that makes room for a request that does not fit; None if it is sent as it is after all. A run whose
     request can't be made to fit is ended."""
+    agent, conversation = builder.agent, builder.conversation
+    situation = _load_situation(builder, view, size)
+    try:
+        found = plan(situation)
+    except IrreducibleFloor as floor:
+        return _end(builder, floor)
+    if found is None:
+        # Nothing but a correction says that it is too large; or the rows were estimated by another counter before.
+        builder.tx.conversations.put_view(
+            agent.id,
+            conversation.seq,
+            view_tokens=rows_tokens(view, conversation.stubs, builder.inputs.counter),
+            stubs=conversation.stubs,
+            overcount=max(0, size.overcount),
+        )
+        return None
+    return _carry_out(builder, view, situation, found, by=_PLAN_NAMES[type(found)])
+
+
+def _swap_early(builder: _Builder, view: View, size: _Size) -> Progress | None:
+    """The plan that puts prepared summaries into a view that fits, where the request is cheaper with them: the
+    provider's cache has expired or is lost anyway, or the run's calls save more than the new prefix costs."""
+    agent, log = builder.agent, builder.log
+    window, reserve = builder.inputs.window(agent)
+    filled = SummarySettings.of(agent).context_threshold * (window - reserve)
+    if log.steps or (size.estimated - size.overcount) * size.factor < filled:
+        return None
+    situation = _load_situation(builder, view, size)
+    if (found := swap(situation)) is None:
+        return None
+    steps = builder.tx.steps.list(agent.id, conversation_seq=builder.conversation.seq)
+    is_lost = builder.rewrite_reason is not None
+    is_cold = not steps or builder.inputs.now - steps[0].created_at > COLD_AFTER
+    removed = sum(map(situation.tokens_of, found.messages)) - found.summary_tokens
+    behind = sum(part.tokens for part in situation.certificate.segments if part.name not in FIXED)
+    calls = expected_calls([step.run_seq for step in steps])
+    if is_lost or is_cold or pays_to_rewrite(removed=removed, kept=behind - removed, calls=calls):
+        return _carry_out(builder, view, situation, found, by="swap")
+    return None
+
+
+def _load_situation(builder: _Builder, view: View, size: _Size) -> Situation:
+    """What the plan is made of."""
     tx, agent, conversation, inputs = builder.tx, builder.agent, builder.conversation, builder.inputs
     window, reserve = inputs.window(agent)
     log, run, stubs, counter = builder.log, builder.log.run, conversation.stubs, inputs.counter
-    nodes = tx.nodes.list_by_seqs(agent.id, conversation.seq, view.prefix.nodes)
     certificate = Certificate(
         window_tokens=window,
         reserve_tokens=reserve,
@@ -343,11 +389,11 @@ def _make_room(builder: _Builder, view: View, size: _Size) -> Progress | None:
         overcount=size.overcount,
         factor=size.factor,
     )
-    situation = situation_of(
+    return situation_of(
         agent,
         conversation,
         view,
-        nodes,
+        tx.nodes.list_by_seqs(agent.id, conversation.seq, view.prefix.nodes),
         certificate,
         counter,
         prepared=load_prepared(tx, view.prefix),
@@ -357,30 +403,21 @@ def _make_room(builder: _Builder, view: View, size: _Size) -> Progress | None:
         sent_upto=max((step.recipe.upto_message_seq for step in log.steps), default=-1),
         can_open=any(tool["name"] in CONTEXT_TOOL_SPECS for tool in view.prefix.tools),
     )
-    try:
-        found = plan(situation)
-    except IrreducibleFloor as floor:
-        return _end(builder, floor)
-    if found is None:
-        # Nothing but a correction says that it is too large; or the rows were estimated by another counter before.
-        tx.conversations.put_view(
-            agent.id,
-            conversation.seq,
-            view_tokens=rows_tokens(view, stubs, counter),
-            stubs=stubs,
-            overcount=max(0, size.overcount),
-        )
-        return None
-    builder.events.append(ViewFull(certificate.tokens, certificate.budget_tokens, _PLAN_NAMES[type(found)]))
-    stored = tx.events.add(run.key, builder.events, at=inputs.now)
+
+
+def _carry_out(builder: _Builder, view: View, situation: Situation, found: Plan, *, by: _PlanName) -> Progress:
+    """The progress of a run whose next action is this plan."""
+    log, certificate = builder.log, situation.certificate
+    builder.events.append(ViewFull(certificate.tokens, certificate.budget_tokens, by))
+    stored = builder.tx.events.add(log.run.key, builder.events, at=builder.inputs.now)
     room = RoomPlan(
         log=log,
-        agent=agent,
-        conversation=conversation,
+        agent=builder.agent,
+        conversation=builder.conversation,
         view=view,
-        nodes=nodes,
+        nodes=situation.nodes,
         plan=found,
-        budget_tokens=window - reserve,
+        budget_tokens=certificate.budget_tokens,
     )
     return Progress(log, stored, room=room)
 
