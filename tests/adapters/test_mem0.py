@@ -10,7 +10,7 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.adapters.mem0 import AsyncMemory, Memory
-from perdure.adapters.mem0.conditions import matches
+from perdure.adapters.mem0.fields import matches
 from perdure.testing import InlineStore
 
 

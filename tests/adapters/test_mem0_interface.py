@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from perdure.adapters.mem0 import AsyncMemory, Memory
-from perdure.adapters.mem0.conditions import _COMPARES
+from perdure.adapters.mem0.fields import _COMPARES
 from perdure.testing import InlineStore
 from tests.adapters.packages import class_of, fields, methods, need, parameters, returned_keys, source
 

@@ -337,11 +337,11 @@ class BlockContract(Contract):
                 await store.write(self.add_block, label)
 
             def pages(tx: Tx) -> tuple[list[str], list[int], list[int]]:
-                every = [block.id for block in tx.blocks.page(where=BlockFilter())]
-                first = tx.blocks.page(where=BlockFilter(label="human"), limit=2)
-                rest = tx.blocks.page(where=BlockFilter(label="human"), limit=2, after=first[-1].id)
+                every = [block.id for block in tx.blocks.page(where=BlockFilter(), ascending=True)]
+                first = tx.blocks.page(where=BlockFilter(label="human"), ascending=True, limit=2)
+                rest = tx.blocks.page(where=BlockFilter(label="human"), ascending=True, limit=2, after=first[-1].id)
                 return (
-                    [block.label for block in tx.blocks.page(where=BlockFilter(), limit=3)],
+                    [block.label for block in tx.blocks.page(where=BlockFilter(), ascending=True, limit=3)],
                     [every.index(block.id) for block in first],
                     [every.index(block.id) for block in rest],
                 )
@@ -391,7 +391,7 @@ class BlockContract(Contract):
 
             async def find(**conditions: Any) -> list[str]:
                 where = BlockFilter(**conditions)
-                blocks = await store.read(lambda tx: tx.blocks.page(where=where))
+                blocks = await store.read(lambda tx: tx.blocks.page(where=where, ascending=True))
                 assert await store.read(lambda tx: tx.blocks.count(where)) == len(blocks)
                 return [{tea.id: "tea", odd.id: "odd"}[block.id] for block in blocks]
 
@@ -457,9 +457,9 @@ class BlockContract(Contract):
             await store.write(lambda tx: tx.blocks.isolate(agent_id, 1, "human", None))
             await store.write(lambda tx: tx.blocks.isolate(agent_id, 1, "mood", None))
 
-            assert await store.read(lambda tx: [block.id for block in tx.blocks.page(where=BlockFilter())]) == [
-                second.id
-            ]
+            assert await store.read(
+                lambda tx: [block.id for block in tx.blocks.page(where=BlockFilter(), ascending=True)]
+            ) == [second.id]
             assert await store.read(lambda tx: tx.blocks.list_isolated(agent_id, 1)) == {"human": None, "mood": None}
 
     async def test_a_conversation_shows_its_own_in_place_of_the_agents(self) -> None:

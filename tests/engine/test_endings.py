@@ -15,7 +15,7 @@ from perdure import AsyncPerdure, ModelNotFound, RunFailed, StoreFull, tool
 from perdure.core.errors import IllegalLog
 from perdure.core.events import RunEnded, StoredEvent, ToolStarted
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
-from perdure.engine.run import accept, answer_calls, request
+from perdure.engine.run import accept, request, rows
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from perdure.testing.inline_store import FaultPoint
@@ -100,7 +100,7 @@ async def test_after_a_defect_the_next_message_is_answered(
                 for module in (accept, request):
                     patch.setattr(module, "make_request", defect)
             else:
-                patch.setattr(answer_calls.CallIds, "apply", defect)
+                patch.setattr(rows.CallIds, "apply", defect)
             with pytest.raises(RunFailed, match="planted"):
                 await agent.send("first")
 

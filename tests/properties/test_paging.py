@@ -134,7 +134,7 @@ async def test_agents_and_blocks_come_in_pages_too(count: int, limit: int) -> No
             found_agents += [agent.id for agent in page]
         found_blocks: list[BlockId] = []
         while block_page := tx.blocks.page(
-            where=BlockFilter(), limit=limit, after=found_blocks[-1] if found_blocks else None
+            where=BlockFilter(), ascending=True, limit=limit, after=found_blocks[-1] if found_blocks else None
         ):
             found_blocks += [block.id for block in block_page]
         return list(found_agents), list(found_blocks)

@@ -17,11 +17,10 @@ from perdure.search.arms import VectorMatches, match_vectors, match_words, repor
 from perdure.search.history import History
 from perdure.search.hits import HITS_MAX, Hits, MessageHit, SearchReport, SearchRequest, Why
 from perdure.search.query.names import without_names
-from perdure.search.ranking.fuse import Ranking, rank
+from perdure.search.ranking.fuse import Ranking, merge_duplicates, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Pool, Scope
-from perdure.search.ranking.thin import merge_duplicates
 from perdure.search.ranking.weights import HYBRID, LEXICAL
 from perdure.storage.tx import Tx
 

@@ -14,11 +14,10 @@ from perdure.core.text.dates import Span, spans
 from perdure.core.text.words import Matches, Query
 from perdure.search.arms import VectorMatches, match_vectors, match_words, report_search
 from perdure.search.hits import HITS_MAX, Hits, PassageHit, SearchReport, SearchRequest, Why
-from perdure.search.ranking.fuse import Ranking, rank
+from perdure.search.ranking.fuse import Ranking, merge_duplicates, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Pool, Scope
-from perdure.search.ranking.thin import merge_duplicates
 from perdure.search.ranking.weights import PASSAGES
 from perdure.storage.tx import Tx
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.search.ranking.thin import merge_duplicates
+from perdure.search.ranking.fuse import merge_duplicates
 from tests.support.strategies import any_text, effort
 
 LONG = "the walrus swam along the northern coast until it found a quiet bay with plenty of clams"

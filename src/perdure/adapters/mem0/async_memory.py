@@ -11,13 +11,13 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from perdure import AsyncPerdure, Fact, FactHit, NotFound
-from perdure.adapters.mem0.conditions import matches
 from perdure.adapters.mem0.fields import (
     IDS,
     as_messages,
     as_time,
     check_top_k,
     end_of,
+    matches,
     metadata_text,
     scope_of,
     split_filters,
@@ -91,6 +91,7 @@ class AsyncMemory:
 
     async def search(
         self,
+        /,
         query: str,
         *,
         top_k: int = 20,
@@ -150,6 +151,7 @@ class AsyncMemory:
 
     async def get_all(
         self,
+        /,
         *,
         filters: Mapping[str, Any] | None = None,
         top_k: int = 20,

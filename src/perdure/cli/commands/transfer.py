@@ -8,10 +8,9 @@ from contextlib import closing, nullcontext
 
 from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.commands.conversations import conversation_named
-from perdure.cli.lines import STDIN, InputLines, output_lines
 from perdure.cli.views.fold import plural
 from perdure.cli.views.view import View
-from perdure.cli.work import load_all, none_yet, open_store, progress_bar
+from perdure.cli.work import STDIN, InputLines, load_all, none_yet, open_store, output_lines, progress_bar
 from perdure.core.errors import InvalidInput
 from perdure.domain.conversations.importing import ImportedMessage, imported_message
 from perdure.library.services.transfer import check_lines

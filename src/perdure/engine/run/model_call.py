@@ -33,13 +33,12 @@ from perdure.core.tools.spec import ToolOutcome
 from perdure.engine.approvals.answers import recent_approval_ids, tools_of, waits_by_tool, with_waits
 from perdure.engine.hooks.points import after_model, store_answers
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.answer_calls import CALLS_SHARE, CallIds, shorten_calls
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.interrupts import Interrupted, is_cancelled, to_the_end
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import Progress, RequestParts, RunLog, Tell, load_run_log
 from perdure.engine.run.next_action import Finish, next_action
-from perdure.engine.run.rows import result_draft
+from perdure.engine.run.rows import CALLS_SHARE, CallIds, result_draft, shorten_calls
 from perdure.storage.tx import Tx
 
 FACTOR_CHANGE = 1.02

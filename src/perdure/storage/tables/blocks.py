@@ -29,7 +29,7 @@ from perdure.storage.database.row_format import (
     storable,
 )
 from perdure.storage.tables.identities import add_identity_conditions
-from perdure.storage.tables.table import OWN_AGENT, OwnId, Table, first, next_number, own_agent
+from perdure.storage.tables.table import OWN_AGENT, OwnId, PagedTable, first, next_number, own_agent
 from perdure.storage.upkeep.deleted import delete_shared
 
 _BLOCK = RowFormat(
@@ -99,7 +99,9 @@ _POSITION = (
 )
 
 
-class Blocks(Table):
+class Blocks(PagedTable[BlockFilter, Block]):
+    _kind, _source, _format = "block", "blocks b", _BLOCK
+
     def add(self, block: Block, *, author: Author) -> Block:
         """Add a block at version 0, with its version row; return it. Raises: AlreadyExists."""
         if self._rows("SELECT 1 FROM blocks WHERE id = :id", id=block.id):
@@ -109,6 +111,24 @@ class Blocks(Table):
         self._run(sql, number=next_number(self._db), **_BLOCK.params(block))
         self._add_version(block, diff=unified_diff("", block.value), author=author, at=block.created_at)
         return block
+
+    def _where(self, where: BlockFilter) -> Conditions:
+        conditions = Conditions("b.org_id = :org_id")
+        conditions.equal("b.label", where.label)
+        conditions.contain("b.label", where.label_text)
+        conditions.contain("b.value", where.value_text)
+        conditions.contain("b.description", where.description_text)
+        conditions.have_tags("b.tags", where.tags, every=where.all_tags)
+        if where.templates_only:
+            conditions.add("b.is_template = 1")
+        conditions.equal("b.hidden", where.hidden)
+        conditions.hold("b.metadata", where.holding)
+        add_identity_conditions(conditions, "block", where)
+        agents = "(SELECT COUNT(*) FROM agent_blocks x WHERE x.block_id = b.id)"
+        conditions.add(f"{agents} >= ?", where.agents_min)
+        conditions.add(f"{agents} <= ?", where.agents_max)
+        conditions.among(agents, where.agents_in or None)
+        return conditions
 
     # A transaction that may write locks the block it reads by itself, so that an edit of what was read is one step.
     def get(self, block_id: BlockId) -> Block:
@@ -133,36 +153,10 @@ class Blocks(Table):
         """Raises: NotFound."""
         delete_shared(self._db, self._org_id, "blocks", OwnId(self.get(block_id).id))
 
-    def page(
-        self,
-        *,
-        where: BlockFilter,
-        ascending: bool = True,
-        limit: int = 50,
-        after: BlockId | None = None,
-        before: BlockId | None = None,
-    ) -> Sequence[Block]:
-        """A page in order of creation: the first ones behind `after`, or with `before` alone the last ones in front of
-        it. Raises: NotFound: the block of a cursor."""
-        rows = self._page(
-            f"SELECT {_BLOCK.columns} FROM blocks b",
-            _conditions(where),
-            ("number",),
-            ascending=ascending,
-            limit=limit,
-            after=self._place("block", "blocks", ("number",), after, "after"),
-            before=self._place("block", "blocks", ("number",), before, "before"),
-        )
-        return [_BLOCK.read(row) for row in rows]
-
     def list_tags(self) -> Sequence[str]:
         """Each tag that a block has, once, in the order of code points."""
         rows = self._rows("SELECT DISTINCT tags FROM blocks WHERE org_id = :org_id AND tags <> '[]'")
         return sorted({tag for row in rows for tag in load(row[0])})
-
-    def count(self, where: BlockFilter) -> int:
-        conditions = _conditions(where)
-        return int(self._rows(f"SELECT COUNT(*) FROM blocks b WHERE {conditions}", **conditions.params)[0][0])
 
     def attach(self, agent_id: AgentId, *block_ids: BlockId) -> None:
         """Attaching twice is no error. Raises: NotFound, TooMany; AlreadyExists: the agent has another block of that
@@ -332,22 +326,3 @@ class Blocks(Table):
         )
         row = _VERSION.params(version)
         self._run(_INSERT_VERSION, checksum=VERSION_CHECKSUMS.of(row), **row)
-
-
-def _conditions(where: BlockFilter) -> Conditions:
-    conditions = Conditions("b.org_id = :org_id")
-    conditions.equal("b.label", where.label)
-    conditions.contain("b.label", where.label_text)
-    conditions.contain("b.value", where.value_text)
-    conditions.contain("b.description", where.description_text)
-    conditions.have_tags("b.tags", where.tags, every=where.all_tags)
-    if where.templates_only:
-        conditions.add("b.is_template = 1")
-    conditions.equal("b.hidden", where.hidden)
-    conditions.hold("b.metadata", where.holding)
-    add_identity_conditions(conditions, "block", where)
-    agents = "(SELECT COUNT(*) FROM agent_blocks x WHERE x.block_id = b.id)"
-    conditions.add(f"{agents} >= ?", where.agents_min)
-    conditions.add(f"{agents} <= ?", where.agents_max)
-    conditions.among(agents, where.agents_in or None)
-    return conditions

@@ -13,7 +13,7 @@ from perdure.core.identities import Identity, IdentityFilter
 from perdure.core.ids import AgentId, BlockId, IdentityId
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON_TUPLE, TEXT, TIME, RowFormat, assignments, insert_into, storable
-from perdure.storage.tables.table import OWN_AGENT, OwnId, Table, first, next_number, own_agent
+from perdure.storage.tables.table import OWN_AGENT, OwnId, PagedTable, first, next_number, own_agent
 from perdure.storage.upkeep.deleted import delete_shared
 
 _IDENTITY = RowFormat(
@@ -23,7 +23,9 @@ _IDENTITY = RowFormat(
 )
 
 
-class Identities(Table):
+class Identities(PagedTable[IdentityFilter, Identity]):
+    _kind, _source, _format = "identity", "identities", _IDENTITY
+
     def add(self, identity: Identity) -> Identity:
         """Add an identity, and return it with its number. Raises: AlreadyExists: its key or id exists."""
         identity = replace(identity, org_id=self._org_id, number=next_number(self._db))
@@ -31,6 +33,14 @@ class Identities(Table):
         if not self._run(sql, **_IDENTITY.params(identity)):
             raise AlreadyExists("identity with the key", identity.identifier_key)
         return identity
+
+    def _where(self, where: IdentityFilter) -> Conditions:
+        conditions = Conditions("org_id = :org_id")
+        conditions.contain("name", where.name)
+        conditions.equal("project_id", where.project_id)
+        conditions.equal("identifier_key", where.identifier_key)
+        conditions.equal("identity_type", where.identity_type)
+        return conditions
 
     def get(self, identity_id: IdentityId) -> Identity:
         """Raises: NotFound."""
@@ -57,31 +67,6 @@ class Identities(Table):
             raise AlreadyExists("identity with the key", identity.identifier_key)
         columns = assignments("identifier_key, name, identity_type, properties, updated_at")
         self._run(f"UPDATE identities SET {columns} WHERE id = :id", **_IDENTITY.params(identity) | {"id": own})
-
-    def page(
-        self,
-        *,
-        where: IdentityFilter,
-        ascending: bool = False,
-        limit: int = 50,
-        after: IdentityId | None = None,
-        before: IdentityId | None = None,
-    ) -> Sequence[Identity]:
-        """A page in order of creation. Raises: NotFound: the identity of a cursor."""
-        rows = self._page(
-            f"SELECT {_IDENTITY.columns} FROM identities",
-            _conditions(where),
-            ("number",),
-            ascending=ascending,
-            limit=limit,
-            after=self._place("identity", "identities", ("number",), after, "after"),
-            before=self._place("identity", "identities", ("number",), before, "before"),
-        )
-        return [_IDENTITY.read(row) for row in rows]
-
-    def count(self, where: IdentityFilter) -> int:
-        conditions = _conditions(where)
-        return int(self._rows(f"SELECT COUNT(*) FROM identities WHERE {conditions}", **conditions.params)[0][0])
 
     def delete(self, identity_id: IdentityId) -> None:
         """Delete it; agents and blocks stay. Raises: NotFound."""
@@ -180,12 +165,3 @@ def add_identity_conditions(
     conditions.add(f"EXISTS ({link} AND i.id = ?)", where.identity_id)
     if keys := [storable(key) for key in where.identifier_keys]:
         conditions.add(f"EXISTS ({link} AND i.identifier_key IN ({', '.join('?' * len(keys))}))", *keys)
-
-
-def _conditions(where: IdentityFilter) -> Conditions:
-    conditions = Conditions("org_id = :org_id")
-    conditions.contain("name", where.name)
-    conditions.equal("project_id", where.project_id)
-    conditions.equal("identifier_key", where.identifier_key)
-    conditions.equal("identity_type", where.identity_type)
-    return conditions

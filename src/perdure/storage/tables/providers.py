@@ -10,7 +10,7 @@ from perdure.core.ids import ProviderId
 from perdure.core.providers import ModelProvider, ProviderFilter
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import BYTES, FLAG, TEXT, TIME, RowFormat, assignments, insert_into, storable
-from perdure.storage.tables.table import Table, first, next_number
+from perdure.storage.tables.table import PagedTable, first, next_number
 
 _PROVIDER = RowFormat(
     ModelProvider,
@@ -26,7 +26,9 @@ _PROVIDER = RowFormat(
 _CHANGES = "provider_type, base_url, private, sealed, region, api_version, synced_at, updated_at"
 
 
-class Providers(Table):
+class Providers(PagedTable[ProviderFilter, ModelProvider]):
+    _kind, _source, _format = "provider", "providers", _PROVIDER
+
     def add(self, provider: ModelProvider) -> ModelProvider:
         """Add a provider, and return it with its number. Raises: AlreadyExists: its name is taken."""
         provider = replace(provider, org_id=self._org_id, number=next_number(self._db))
@@ -34,6 +36,12 @@ class Providers(Table):
         if not self._run(sql, **_PROVIDER.params(provider)):
             raise AlreadyExists("provider", provider.name)
         return provider
+
+    def _where(self, where: ProviderFilter) -> Conditions:
+        conditions = Conditions("org_id = :org_id")
+        conditions.equal("name", where.name)
+        conditions.equal("provider_type", where.provider_type)
+        return conditions
 
     def get(self, provider_id: ProviderId) -> ModelProvider:
         """Raises: NotFound."""
@@ -46,30 +54,6 @@ class Providers(Table):
         """Providers, the oldest first."""
         sql = f"SELECT {_PROVIDER.columns} FROM providers WHERE org_id = :org_id ORDER BY number LIMIT :limit"
         return [_PROVIDER.read(row) for row in self._rows(sql, limit=limit)]
-
-    def page(
-        self,
-        *,
-        where: ProviderFilter,
-        ascending: bool = False,
-        limit: int = 50,
-        after: ProviderId | None = None,
-        before: ProviderId | None = None,
-    ) -> Sequence[ModelProvider]:
-        """A page in order of creation. Raises: NotFound: the provider of a cursor."""
-        conditions = Conditions("org_id = :org_id")
-        conditions.equal("name", where.name)
-        conditions.equal("provider_type", where.provider_type)
-        rows = self._page(
-            f"SELECT {_PROVIDER.columns} FROM providers",
-            conditions,
-            ("number",),
-            ascending=ascending,
-            limit=limit,
-            after=self._place("provider", "providers", ("number",), after, "after"),
-            before=self._place("provider", "providers", ("number",), before, "before"),
-        )
-        return [_PROVIDER.read(row) for row in rows]
 
     def put(self, provider: ModelProvider) -> None:
         """Update a provider. Raises: NotFound."""

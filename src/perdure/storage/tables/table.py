@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NewType, TypeVar
+from typing import Any, ClassVar, Generic, NewType, TypeVar
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import PREFIXES, AgentId, OrgId, run_of
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import Row, storable
+from perdure.storage.database.row_format import Row, RowFormat, storable
 
 T = TypeVar("T")
+Filter = TypeVar("Filter")
 
 OwnId = NewType("OwnId", str)
 """The id of a row that this transaction has found in its organisation, so functions that take one don't check it again.
@@ -75,6 +76,44 @@ class Table:
             return None
         sql = f"SELECT {', '.join(columns)} FROM {source} WHERE id = :id AND org_id = :org_id"
         return first(self._rows(sql, id=storable(id_)), kind, id_, hint=f"`{name}` must be one of the list")
+
+
+class PagedTable(Table, Generic[Filter, T]):
+    """The verbs of a noun that is listed by pages, in order of creation."""
+
+    _kind: ClassVar[str]
+    _source: ClassVar[str]
+    _format: ClassVar[RowFormat[Any]]
+
+    def _where(self, where: Filter) -> Conditions:
+        """The conditions of the rows that match the filter."""
+        raise NotImplementedError
+
+    def page(
+        self,
+        *,
+        where: Filter,
+        ascending: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+        before: str | None = None,
+    ) -> Sequence[T]:
+        """A page: the first ones behind `after`, or with `before` alone the last ones in front of it. A cursor need not
+        match the filter. Raises: NotFound: the thing of a cursor."""
+        rows = self._page(
+            f"SELECT {self._format.columns} FROM {self._source}",
+            self._where(where),
+            ("number",),
+            ascending=ascending,
+            limit=limit,
+            after=self._place(self._kind, self._source, ("number",), after, "after"),
+            before=self._place(self._kind, self._source, ("number",), before, "before"),
+        )
+        return [self._format.read(row) for row in rows]
+
+    def count(self, where: Filter) -> int:
+        conditions = self._where(where)
+        return int(self._rows(f"SELECT COUNT(*) FROM {self._source} WHERE {conditions}", **conditions.params)[0][0])
 
 
 def first(values: Sequence[T], kind: str, key: str, *, hint: str = "") -> T:

@@ -28,7 +28,7 @@ from perdure.storage.database.row_format import (
     load,
     storable,
 )
-from perdure.storage.tables.table import OwnId, Table, first, next_number, own_agent, revise_settings
+from perdure.storage.tables.table import OwnId, PagedTable, first, next_number, own_agent, revise_settings
 from perdure.storage.upkeep.deleted import delete_shared
 
 
@@ -45,7 +45,9 @@ _TOOL = RowFormat(Tool, "id, spec, tags, metadata", {_SPEC: "spec", JSON_TUPLE: 
 _CHANGES = "name, tool_type, spec, tags, metadata, code, updated_at"
 
 
-class Tools(Table):
+class Tools(PagedTable[ToolFilter, Tool]):
+    _kind, _source, _format = "tool", "tools", _TOOL
+
     def add(self, tool: Tool, *, code: ToolCode | None = None, at: datetime) -> Tool:
         """Add a tool with its source. Raises: AlreadyExists: its name or id exists."""
         if self.find_by_name(tool.spec.name) is not None:
@@ -57,6 +59,21 @@ class Tools(Table):
         if not self._run(f"{sql} ON CONFLICT (org_id, name) DO NOTHING", **params):
             raise AlreadyExists("tool", tool.spec.name)  # another transaction has just added it
         return tool
+
+    def _where(self, where: ToolFilter) -> Conditions:
+        conditions = Conditions("org_id = :org_id")
+        conditions.among("name", where.names)
+        conditions.among("id", where.ids)
+        conditions.among("tool_type", where.types)
+        conditions.among("tool_type", where.not_types, negate=True)
+        if where.letta is not None:
+            conditions.add(f"tool_type {'LIKE' if where.letta else 'NOT LIKE'} 'letta!_%' ESCAPE '!'")
+        conditions.contain("name", where.text)
+        if where.tags == ():
+            conditions.add("1 = 0")
+        conditions.have_tags("tags", where.tags or (), every=False)
+        conditions.add("id IN (SELECT tool_id FROM agent_tools WHERE agent_id = ?)", where.agent_id)
+        return conditions
 
     def put(self, tool: Tool, *, at: datetime) -> Tool:
         """Create the tool, or update the one of its name, without a source; return it as stored. A change increments
@@ -124,32 +141,6 @@ class Tools(Table):
         """Tools in order of their names."""
         return self._read("1 = 1 ORDER BY name LIMIT :limit", limit=limit)
 
-    def page(
-        self,
-        *,
-        where: ToolFilter,
-        ascending: bool = False,
-        limit: int = 50,
-        after: ToolId | None = None,
-        before: ToolId | None = None,
-    ) -> Sequence[Tool]:
-        """A page of tools in order of creation: those behind `after`, or in front of `before`. A cursor need not match
-        the filter. Raises: NotFound: the tool of a cursor."""
-        rows = self._page(
-            f"SELECT {_TOOL.columns} FROM tools",
-            _conditions(where),
-            ("number",),
-            ascending=ascending,
-            limit=limit,
-            after=self._place("tool", "tools", ("number",), after, "after"),
-            before=self._place("tool", "tools", ("number",), before, "before"),
-        )
-        return [_TOOL.read(row) for row in rows]
-
-    def count(self, where: ToolFilter) -> int:
-        conditions = _conditions(where)
-        return int(self._rows(f"SELECT COUNT(*) FROM tools WHERE {conditions}", **conditions.params)[0][0])
-
     def attach(self, agent_id: AgentId, *names: str) -> None:
         """Raises: NotFound, TooMany. Attaching twice is no error."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
@@ -202,19 +193,3 @@ def _params(tool: Tool, code: ToolCode | None, at: datetime) -> dict[str, Any]:
         "code": None if code is None else dump_fields(code),
         "updated_at": iso(at),
     }
-
-
-def _conditions(where: ToolFilter) -> Conditions:
-    conditions = Conditions("org_id = :org_id")
-    conditions.among("name", where.names)
-    conditions.among("id", where.ids)
-    conditions.among("tool_type", where.types)
-    conditions.among("tool_type", where.not_types, negate=True)
-    if where.letta is not None:
-        conditions.add(f"tool_type {'LIKE' if where.letta else 'NOT LIKE'} 'letta!_%' ESCAPE '!'")
-    conditions.contain("name", where.text)
-    if where.tags == ():
-        conditions.add("1 = 0")
-    conditions.have_tags("tags", where.tags or (), every=False)
-    conditions.add("id IN (SELECT tool_id FROM agent_tools WHERE agent_id = ?)", where.agent_id)
-    return conditions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.errors import InvalidArguments, NotFound
 from perdure.core.messages import Question
 from perdure.core.ports import CallContext, Converter
-from perdure.core.tools.sandbox import Sandbox
+from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxResult
 from perdure.core.tools.spec import Tool, ToolOutcome
-from perdure.toolbox.builtin.run_code import run_code
 
 if TYPE_CHECKING:
     from perdure.toolbox.builtin.fetch_webpage import WebPages
@@ -25,6 +25,7 @@ NO_TOOLS_IN_CODE = (
 OPTIONS_MAX = 20
 OPTION_CHARS = 300
 QUESTION_CHARS = 5_000
+PYTHON_NAMES = frozenset({"python", "py", "python3"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,3 +106,43 @@ def ask_user(arguments: Mapping[str, Any]) -> ToolOutcome:
     if len(options) > OPTIONS_MAX or not all(0 < len(option) <= OPTION_CHARS for option in options):
         raise InvalidArguments("ask_user", f"'options' are up to {OPTIONS_MAX} texts of 1 to {OPTION_CHARS} characters")
     return ToolOutcome(text="Asked. The user's next message is the answer.", question=Question(text, options))
+
+
+async def run_code(sandbox: Sandbox, arguments: Mapping[str, Any], *, owner: str) -> ToolOutcome:
+    """Run code, and return its output, the value of its last line, and its error. Raises: SandboxUnavailable.
+
+    Args:
+        owner: the agent that runs it.
+    """
+    language = str(arguments.get("language") or "python").strip().lower()
+    if language not in PYTHON_NAMES:
+        text = f"code in {language[:40]!r} was not run: only Python can be run safely here. Write it in Python."
+        return ToolOutcome(text=text, status="error")
+    result = await sandbox.run(SandboxJob(source=str(arguments["code"]), owner=owner))
+    return ToolOutcome(text=_format(result), status="success" if result.status == "success" else "error")
+
+
+def _format(result: SandboxResult) -> str:
+    """The result as text for the model, a section for each part that is not empty."""
+    parts = [
+        ("stdout", result.stdout),
+        ("stderr", result.stderr),
+        ("value", "" if result.value is None else _render_value(result.value)),
+        ("error", _render_error(result)),
+    ]
+    sections = [f"{name}:\n{text.rstrip()}" for name, text in parts if text.strip()]
+    return (
+        "\n\n".join(sections) or "It ran, printed nothing, and its last line has no value. print(...) shows something."
+    )
+
+
+def _render_value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _render_error(result: SandboxResult) -> str:
+    """The traceback and the error of a job; empty if it succeeded."""
+    if result.status == "success":
+        return ""
+    lines = [f"  line {frame.line}, in {frame.function}: {frame.text}" for frame in result.traceback]
+    return "\n".join([*lines, result.error or f"it ended with {result.status}"])
