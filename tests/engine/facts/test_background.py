@@ -162,6 +162,28 @@ async def test_a_message_waits_for_no_extraction() -> None:
         assert [len(batch.turns) for batch in scribe.batches] == [8, 8, 8]
 
 
+async def test_what_somebody_asks_for_is_not_extracted_twice() -> None:
+    """The background leaves it, and goes on afterwards."""
+    async with opened(scribe := Scribe()) as perdure:
+        agent = await perdure.create_agent()
+        for number in range(12):
+            await agent.send(f"message {number}")
+        scribe.open.clear()
+        asked = asyncio.create_task(agent.facts.extract())
+        await steps()
+        time_passes(QUIET_S)
+        await steps()
+        assert len(scribe.batches) == 1
+        scribe.open.set()
+        await asked
+        await settled(perdure)
+        assert [len(batch.turns) for batch in scribe.batches] == [8, 8, 8]
+        await agent.send("one more")
+        await pause(perdure)
+
+        assert scribe.texts[3:] == [["one more", "OK."]]
+
+
 async def test_a_process_that_never_pauses_extracts_too() -> None:
     """Another agent's run goes on, and somebody waits for it; and what was extracted makes the next one wait."""
     speaker = SlowSpeaker("Done.")

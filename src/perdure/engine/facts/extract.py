@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from perdure.core.errors import ModelReplyInvalid, ModelTimeout
@@ -28,19 +28,30 @@ BATCHES_MAX = 1_000
 """The most batches of one conversation that are extracted at once; the rest follows at the next pause."""
 
 
-async def extract_due(
-    ports: Ports, line: Line, *, rest: bool = False, piece: Piece = contextlib.nullcontext
-) -> Sequence[Fact]:
+async def extract_due(ports: Ports, line: Line, *, rest: bool = False, piece: Piece | None = None) -> Sequence[Fact]:
     """Extract the batches of a conversation that are due, with `rest` also one that is not full, the passages of the
     agent's own archive, and what else waits in its graph; return the new facts.
 
     Args:
-        piece: opens a piece of the work; the extractor is called outside of it.
+        piece: opens a piece of the work in the background, which ends where somebody asks for the same; the extractor
+            is called outside of it. None: somebody asks, and waits.
     Raises: ModelError, ModelNotFound, NotFound, StoreError.
     """
+    if piece is None:
+        with ports.waiting.take(line):
+            return await _extract_all(ports, line, contextlib.nullcontext, lambda: False, rest=rest)
+    return await _extract_all(ports, line, piece, lambda: line in ports.waiting.taken, rest=rest)
+
+
+async def _extract_all(
+    ports: Ports, line: Line, piece: Piece, is_taken: Callable[[], bool], *, rest: bool
+) -> Sequence[Fact]:
+    """Extract batch by batch until nothing is due, or somebody else does it. Raises: as `extract_due`."""
     facts: list[Fact] = []
     for _ in range(BATCHES_MAX):
         async with piece():
+            if is_taken():
+                return facts
             loaded = await ports.store.read(load_batch, *line, rest=rest)
         found = None if loaded is None else await _extract(ports, loaded, piece)
         if found is None:

@@ -5,7 +5,9 @@ What they wait with is in the store. Safe to lose: the next process looks for co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from perdure.engine.run.log import Line
@@ -32,11 +34,23 @@ class Waiting:
 
     Attributes:
         wake: called about each change, with whether the rest is due at once; None: nobody extracts here.
+        taken: the conversations that are extracted because somebody asks for it, as often as it is asked for.
     """
 
     def __init__(self) -> None:
         self.lines: dict[Line, Backlog] = {}
         self.wake: Callable[[Line, bool], None] | None = None
+        self.taken: Counter[Line] = Counter()
+
+    @contextlib.contextmanager
+    def take(self, line: Line) -> Iterator[None]:
+        """Keep the background from extracting a conversation, so that no model is asked twice."""
+        self.taken[line] += 1
+        try:
+            yield
+        finally:
+            self.taken[line] -= 1
+            self.taken += Counter()  # without those that are 0
 
     def note(self, line: Line, *, turns: int = 0, tokens: int = 0, now: bool = False) -> None:
         """Note that something was said in a conversation, or its agent was given a text; `now`: extract it soon."""
