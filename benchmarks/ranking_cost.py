@@ -36,10 +36,10 @@ def ranking_cost(path: Path, *, words: bool, limit: int) -> Mapping[str, list[fl
     for name, function in plain.items():
         setattr(search, name, _timed(name, function, spent))
     try:
-        for turns, queries in conversations(path):
+        for turns, questions in conversations(path):
             retriever = make_lexical_retriever() if words else make_retriever()
             retriever.index(turns)
-            for query in queries:
+            for query in (question.text for question in questions):
                 spent.update(dict.fromkeys(PARTS, 0.0))
                 retriever.search(query, limit)
                 for name, taken in spent.items():

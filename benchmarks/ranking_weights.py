@@ -90,14 +90,23 @@ class Turn:
     body: str
 
 
+@dataclass(frozen=True)
+class Question:
+    """A question, its category, and the ids of the turns that answer it."""
+
+    text: str
+    kind: int
+    evidence: frozenset[str]
+
+
 def load(path: Path, folder: Path | None) -> Iterator[Talk]:
     """The conversations of a LoCoMo file, ready to be ranked."""
     for sample in _samples(path):
         yield _talk(sample, folder)
 
 
-def conversations(path: Path) -> Iterator[tuple[Sequence[Turn], Sequence[str]]]:
-    """(turns, questions) of each conversation of a LoCoMo file."""
+def conversations(path: Path) -> Iterator[tuple[Sequence[Turn], Sequence[Question]]]:
+    """(turns, questions that have evidence) of each conversation of a LoCoMo file."""
     for sample in _samples(path):
         turns = [
             Turn(
@@ -109,7 +118,7 @@ def conversations(path: Path) -> Iterator[tuple[Sequence[Turn], Sequence[str]]]:
             )
             for _, name, speaker, at, text in _turns(sample)
         ]
-        yield turns, [question["question"] for question in sample["qa"] if question.get("evidence")]
+        yield turns, list(_questions(sample))
 
 
 def _samples(path: Path) -> Sequence[Mapping[str, Any]]:
@@ -134,15 +143,23 @@ def _turns(sample: Mapping[str, Any]) -> list[tuple[int, str, str, float, str]]:
     return turns
 
 
+def _questions(sample: Mapping[str, Any]) -> Iterator[Question]:
+    """The questions whose evidence is in the conversation."""
+    turns = {turn[1] for turn in _turns(sample)}
+    for question in sample["qa"]:
+        labels = re.findall(r"D:?(\d+):(\d+)", " ".join(question.get("evidence") or []))
+        evidence = frozenset(f"D{int(session)}:{int(turn)}" for session, turn in labels) & turns
+        if evidence:
+            yield Question(question["question"], question["category"], evidence)
+
+
 def _talk(sample: Mapping[str, Any], folder: Path | None) -> Talk:
     turns = _turns(sample)
     numbers = {turn[1]: index for index, turn in enumerate(turns)}
-    asked = []
-    for question in sample["qa"]:
-        labels = re.findall(r"D:?(\d+):(\d+)", " ".join(question.get("evidence") or []))
-        evidence = frozenset(n for s, t in labels if (n := numbers.get(f"D{int(s)}:{int(t)}")) is not None)
-        if evidence:
-            asked.append((question["question"], question["category"], evidence))
+    asked = [
+        (question.text, question.kind, frozenset(numbers[turn] for turn in question.evidence))
+        for question in _questions(sample)
+    ]
     names = sorted({turn[2] for turn in turns})
     texts = [turn[4] for turn in turns]
     queries = [query for query, _, _ in asked]

@@ -42,6 +42,7 @@ class Why:
         cosine: of its vector and the query's; None if there is none, or vectors were not searched.
         neighbours: ids of the messages beside it that raised its score.
         same: ids of hits with the same text that are left out.
+        facts: ids of the facts that the message says, and whose words count for it.
     """
 
     score: float
@@ -51,6 +52,7 @@ class Why:
     cosine: float | None = None
     neighbours: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

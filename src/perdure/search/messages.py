@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.agents import Agent
+from perdure.core.facts.values import Fact
 from perdure.core.messages import MessageFilter
 from perdure.core.text.dates import Span, spans
 from perdure.core.text.words import Matches, Query
 from perdure.search.arms import VectorMatches, match_vectors, match_words, report_search
+from perdure.search.fact_words import add_fact_words, match_facts
 from perdure.search.history import History
 from perdure.search.hits import HITS_MAX, Hits, MessageHit, SearchReport, SearchRequest, Why
 from perdure.search.query.names import without_names
@@ -48,12 +50,14 @@ class RankedMessages:
     Args:
         seqs: (n) the number of each row of the pool.
         texts: number -> text, as far as the search read them.
+        facts: number -> the facts whose words count for the message.
     """
 
     agent: Agent
     seqs: NDArray[np.int64]
     ranked: Ranking
     texts: dict[int, str]
+    facts: Mapping[int, Sequence[Fact]]
     ran: SearchReport
 
     @property
@@ -98,7 +102,9 @@ def rank_messages(
     in_spans = history.seq[:0]
     if named:  # a cached history still has the rows of a reset, and they must not take the places of others
         in_spans = _rows_in_spans(history, history.mask(where, out_of_view=tx.resets.get_last_seqs(agent.id)), named)
-    candidates = np.concatenate([np.asarray(matches.seqs, np.int64), nearest, in_spans])
+    facts = match_facts(tx, agent, request, query)
+    by_facts = _select_masked(history, mask, np.array(list(facts), np.int64))
+    candidates = np.concatenate([np.asarray(matches.seqs, np.int64), nearest, in_spans, by_facts])
     seqs, at = _with_neighbours(history, mask, candidates, few // NEIGHBOURED_OF if meaning.rows else WORDS_NEIGHBOURED)
     texts = tx.messages.texts(agent.id, seqs.tolist())
     if len(texts) < len(seqs):
@@ -110,10 +116,10 @@ def rank_messages(
         spans=[(span.start.timestamp(), span.end.timestamp()) for span in named],
         now=now.timestamp(),
     )
-    pool = _pool(history, at, seqs, texts, query, matches, meaning, timed=hints.when)
+    pool = _pool(history, at, seqs, texts, query, matches, meaning, facts, timed=hints.when)
     ranked = rank(pool, hints, HYBRID if meaning.rows else LEXICAL)
     ran = report_search(query, [meaning], named, rows=tx.messages.count(agent.id), pool=len(seqs))
-    return RankedMessages(agent, seqs, ranked, texts, ran)
+    return RankedMessages(agent, seqs, ranked, texts, facts, ran)
 
 
 def read_messages(tx: Tx, ranking: RankedMessages, *, limit: int, explain: bool = False) -> Hits[MessageHit]:
@@ -152,6 +158,7 @@ def why_message(tx: Tx, ranking: RankedMessages, row: int, same: Sequence[int] =
         explanation,
         neighbours=tuple(ids[seq] for seq in near if seq in ids),
         same=tuple(ids[seq] for seq in same if seq in ids),
+        facts=tuple(fact.id for fact in ranking.facts.get(int(ranking.seqs[row]), ())),
     )
 
 
@@ -206,6 +213,7 @@ def _pool(
     query: Query,
     matches: Matches,
     meaning: VectorMatches,
+    facts: Mapping[int, Sequence[Fact]],
     *,
     timed: bool,
 ) -> Pool:
@@ -218,7 +226,7 @@ def _pool(
         traits=traits,
         chars=np.array(list(map(len, read)), np.float64),
         occurred_at=occurred_at,
-        counts=clause_counts(query, read),
+        counts=add_fact_words(clause_counts(query, read), query, seqs, facts),
         dense=meaning.scores_of(seqs),
         timed=np.array(list(map(names_a_time, read)), np.bool_) if timed else None,
         scope=Scope(

@@ -15,6 +15,7 @@ from perdure.cli.views.json import message_shape, passage_shape
 from perdure.cli.views.view import View
 from perdure.cli.work import open_store
 from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.text.reprs import plural
 from perdure.library.services.passages import passage_filter
 from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, SearchReport, Why
 from perdure.search.query.times import parse_time
@@ -144,6 +145,8 @@ def _sum_of(why: Why) -> str:
     text = f"{why.score:.2f} = {summands}" if parts else "the only one"
     if why.cosine is not None:
         text += f"; cosine {why.cosine:.2f}"
+    if why.facts:
+        text += f"; words of {plural(len(why.facts), 'fact')}"
     if why.same:
         text += f"; {len(why.same)} more say the same"
     return text
