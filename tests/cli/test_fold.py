@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.views.fold import call_line, diff_lines, fold, match_spans, outcome, snippet, visible
+from perdure.cli.views.fold import call_line, fold, match_spans, outcome, snippet, visible
 from perdure.core.messages import ToolCall, ToolResult
-from perdure.core.text.line_diff import unified_diff
+from perdure.core.text.line_diff import diff_lines, unified_diff
 
 LINES = st.lists(st.sampled_from(["", "-", "+", "@@ -1 +1 @@", "Ada", "Turin", " …"]), max_size=12).map("\n".join)
 

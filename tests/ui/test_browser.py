@@ -235,6 +235,38 @@ async def test_facts_need_no_mouse(chromium: Browser, tmp_path: Path) -> None:
     assert seen.problems == []
 
 
+async def test_the_keyboard_is_led_to_what_an_action_did(chromium: Browser, tmp_path: Path) -> None:
+    """What a button did is in sight and has the focus, also far down a page; a form that is refused keeps what was
+    typed; and the arrows open a list that acts on its choice, in place of choosing."""
+    async with open_dashboard(tmp_path) as (address, library):
+        agent = await library.create_agent("Ada", human="Likes tea. " * 200)
+        async with open_page(chromium, address) as (page, seen):
+            await page.set_viewport_size({"width": 820, "height": 400})
+            await page.goto(f"{address}/agents/{agent.id}/memory")
+            await press_until(page, "#block-human button")
+            await page.keyboard.press("Enter")
+            await page.wait_for_selector(".notice:focus")
+            top, header = await page.evaluate(
+                "['#main > .notice', 'header'].map(one => document.querySelector(one).getBoundingClientRect())"
+                ".map((box, index) => index ? box.bottom : box.top)"
+            )
+            assert header <= top < 400 and await page.evaluate("scrollY > 200")
+
+            await page.goto(address)
+            await page.click("summary:has-text('New agent')")
+            await page.fill("input[name=name]", "Ada")
+            await page.fill("textarea[name=persona]", "A long thought.")
+            await page.keyboard.press("Tab")
+            await page.press("button.primary", "Enter")
+            await page.wait_for_selector(".notice.error:has-text('choose another name')")
+            assert await page.input_value("textarea[name=persona]") == "A long thought."
+
+            await page.goto(f"{address}/agents/{agent.id}")
+            await page.press("#model", "ArrowDown")
+            assert await page.input_value("#model") == ""
+    assert [problem for problem in seen.problems if "status of 4" not in problem] == []
+
+
 async def test_a_message_streams_into_the_page_and_typing_stays(chromium: Browser, tmp_path: Path) -> None:
     """What is typed while the agent answers is still there when the answer has come."""
     async with open_dashboard(tmp_path, says("A long answer. " * 50)) as (address, library):

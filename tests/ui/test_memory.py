@@ -96,16 +96,18 @@ async def test_the_time_line_says_what_each_write_followed() -> None:
     steps = [
         step for text in texts for step in (calls("memory_insert", label="human", new_string=text), says("Noted."))
     ]
+    steps += [calls("archival_memory_insert", content="The key is under the mat."), says("Noted.")]
     async with dashboard(*steps) as (client, library):
         agent = await library.create_agent("Ada", human="Name: Ada")
-        for text in texts:
+        for text in (*texts, "where the key is"):
             await agent.send(f"Know this: {text}")
         page = await client.get(f"/agents/{agent.id}/memory?timeline=1")
         data = (await client.get(f"/agents/{agent.id}/memory?timeline=1&format=json")).json()
 
     shown = text_of(page.text)
-    assert all(f"after “Know this: {text}”" in shown for text in texts)
-    assert [one["tool"] for one in data["writes"] if one["reason"]] == ["memory_insert"] * 3
+    assert all(f"after “Know this: {text}”" in shown for text in (*texts, "where the key is"))
+    tools = [one["tool"] for one in data["writes"] if one["reason"]]
+    assert tools == ["archival_memory_insert"] + ["memory_insert"] * 3
     plotted = {one["label"]: one["values"] for one in data["growth"]["series"]}
     sizes = [len(write["value"]) for write in data["writes"] if write["name"] == "human"]
     assert list(dict.fromkeys(size for size in plotted["human"] if size is not None)) == sizes[::-1]

@@ -7,26 +7,31 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from perdure.core.text.line_diff import diff_lines
 from perdure.core.text.reprs import plural
 
 _UNITS = ((365 * 86_400, "y"), (30 * 86_400, "mo"), (7 * 86_400, "w"), (86_400, "d"), (3_600, "h"), (60, "min"))
 ID_CHARS = 8
 
 
-def ago(moment: datetime | None) -> str:
+def ago(moment: datetime | str | None) -> str:
     """How long ago a time was, in its largest unit."""
     if moment is None:
         return "never"
-    seconds = (datetime.now(UTC) - moment).total_seconds()
+    seconds = (datetime.now(UTC) - _time(moment)).total_seconds()
     for size, unit in _UNITS:
         if seconds >= size:
             return f"{int(seconds // size)} {unit} ago"
     return "just now"
 
 
-def iso(moment: datetime) -> str:
+def _time(moment: datetime | str) -> datetime:
+    return datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+
+
+def iso(moment: datetime | str) -> str:
     """A time in full, in UTC."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return _time(moment).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def date_of(moment: datetime | None) -> str:
@@ -62,10 +67,16 @@ def short(identifier: str) -> str:
     return f"{kind}-{rest[:ID_CHARS]}"
 
 
-def diff_lines(diff: str) -> Sequence[Mapping[str, str]]:
-    """The lines of a unified difference: each with its `kind` (`add`, `del`, `at`, `same`) and `text`."""
-    kinds = {"+": "add", "-": "del", "@": "at", "\\": "at"}
-    return [{"kind": kinds.get(line[:1], "same"), "text": line} for line in diff.splitlines()]
+def diff_rows(diff: str) -> Sequence[Mapping[str, str]]:
+    """The lines of a difference: each with its `kind` (`add`, `del`, `at`, `same`) and `text`."""
+    kinds = {"+": "add", "-": "del", "…": "at", " ": "same"}
+    lines = diff_lines(diff) if diff else ()
+    return [{"kind": kinds[mark], "text": f"{mark}{' ' if mark == '…' else ''}{text}"} for mark, text in lines]
+
+
+def author(kind: str) -> str:
+    """Who wrote something, in words."""
+    return {"user": "a person", "agent": "the agent", "system": "Perdure", "file": "a file"}.get(kind, kind)
 
 
 def pretty(value: Any) -> str:
@@ -88,6 +99,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "dollars": dollars,
     "percent": percent,
     "short": short,
-    "diff_lines": diff_lines,
+    "author": author,
+    "diff_rows": diff_rows,
     "pretty": pretty,
 }

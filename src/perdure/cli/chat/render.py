@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text as Line
 
 from perdure.cli.chat.terminal import Terminal
-from perdure.cli.views.fold import call_line, diff_lines, outcome, places_read, plural, visible
+from perdure.cli.views.fold import call_line, outcome, places_read, plural, visible
 from perdure.core.events import (
     Delta,
     DeltaStreamed,
@@ -29,6 +29,7 @@ from perdure.core.events import (
 from perdure.core.ids import StepId
 from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.nodes import message_handle
+from perdure.core.text.line_diff import diff_lines
 
 _MAKING_ROOM = {
     "evict": "the window is full: summarising what was said first…",

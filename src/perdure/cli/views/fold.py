@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.passages import Passage
@@ -17,8 +16,6 @@ from perdure.domain.tools.specs import FILE_TOOLS
 ARGUMENT_CHARS = 60
 OUTCOME_CHARS = 80
 SNIPPET_CHARS = 160
-
-DiffMark = Literal["+", "-", " ", "…"]
 
 # Text of an agent, a tool or a file must not move the cursor, rename the window or colour the screen.
 _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
@@ -102,25 +99,6 @@ def places_read(result: ToolResult) -> list[str]:
         page = f" ({match['page']})" if match["page"] else ""
         places[f"{match['path']}:{match['lines'] or match['line']}{page}"] = None
     return list(places)
-
-
-def diff_lines(diff: str) -> Iterator[tuple[DiffMark, str]]:
-    """(mark, text) of each line of a unified diff without file headers; a gap between two places is one `…`."""
-    header = ""
-    for number, line in enumerate(diff.split("\n")):
-        mark, text = line[:1], line[1:]
-        if mark == "@":
-            header = line
-            if number:
-                yield "…", ""
-        elif mark == "-" and text == "" and header.startswith("@@ -1 +"):
-            continue  # the block was empty: an empty text counts as one empty line
-        elif mark == "+" and text == "" and header.endswith(" +1 @@"):
-            continue  # the block is empty now
-        elif mark in ("+", "-"):
-            yield ("+" if mark == "+" else "-"), text
-        else:
-            yield " ", text
 
 
 def snippet(text: str, query: str) -> tuple[str, list[tuple[int, int]]]:

@@ -99,7 +99,7 @@ class Mention:
     Args:
         id: of the block, passage, message, file, fact or graph; of a summary its conversation and number; else the
             agent's.
-        name: what people call it, such as the label of a block.
+        name: what people call it, such as the label of a block; empty: it has none.
         excerpt: the text with its surroundings.
     """
 

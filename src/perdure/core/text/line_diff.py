@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+DiffMark = Literal["+", "-", " ", "…"]
 
 DIFF_STEPS = 2_000_000
 """How many steps the library may take for a diff, about 0.1 s: for values of shuffled or repeated lines it takes a
@@ -28,6 +31,26 @@ def unified_diff(before: str, after: str) -> str:
     if diff_steps(old, new) > DIFF_STEPS:
         return _one_hunk(old, new)
     return "\n".join(list(difflib.unified_diff(old, new, lineterm="", n=1))[2:])
+
+
+def diff_lines(diff: str) -> Iterator[tuple[DiffMark, str]]:
+    """(mark, text) of each line of a unified diff without file headers; a gap between two places is one `…`, with the
+    name of the place where the header is one."""
+    header = ""
+    for number, line in enumerate(diff.split("\n")):
+        mark, text = line[:1], line[1:]
+        if mark == "@":
+            header, name = line, "" if line.startswith("@@ -") else line.strip("@ ")
+            if number or name:
+                yield "…", name
+        elif mark == "-" and text == "" and header.startswith("@@ -1 +"):
+            continue  # the block was empty: an empty text counts as one empty line
+        elif mark == "+" and text == "" and header.endswith(" +1 @@"):
+            continue  # the block is empty now
+        elif mark in ("+", "-"):
+            yield ("+" if mark == "+" else "-"), text
+        else:
+            yield " ", text
 
 
 def _one_hunk(old: Sequence[str], new: Sequence[str]) -> str:

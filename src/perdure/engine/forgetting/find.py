@@ -138,7 +138,7 @@ def _mention(
 ) -> Mention:
     """How people are told of a row."""
     place = PLACES[table]
-    id_, name = owner_id, table.replace("_", " ")
+    id_, name = owner_id, ""
     match table:
         case "blocks":
             block = tx.blocks.get(BlockId(owner_id))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from perdure.core.agents import Agent, AgentFilter
+from perdure.core.errors import AlreadyExists
 from perdure.core.runs import Run, RunFilter
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
@@ -75,12 +76,16 @@ def run_shape(run: Run) -> Data:
 async def create(request: Request, library: AsyncPerdure) -> Notice:
     """Create an agent, and open its chat."""
     form = await form_of(request)
-    agent = await library.create_agent(
-        field_of(form, "name").strip(),
-        model=form.get("model") or None,
-        persona=form.get("persona") or None,
-        human=form.get("human") or None,
-    )
+    name = field_of(form, "name").strip()
+    try:
+        agent = await library.create_agent(
+            name,
+            model=form.get("model") or None,
+            persona=form.get("persona") or None,
+            human=form.get("human") or None,
+        )
+    except AlreadyExists as error:
+        raise AlreadyExists("agent", name, helps="choose another name, or open the one that is there") from error
     return Notice(f"Agent {agent.info.name!r} was created.", location=f"/agents/{agent.id}")
 
 

@@ -12,7 +12,7 @@ from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, BlockFilter,
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.redaction import ASCII_MIN
 from perdure.core.ids import AgentId, BlockId
-from perdure.core.passages import Passage, PassageFilter
+from perdure.core.passages import CAPTURED, Passage, PassageFilter
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.origins import MemoryOrigin
 from perdure.library.paging import Page
@@ -26,6 +26,8 @@ PLOTTED_MAX = 8
 BLOCKS_MAX, SHARED_MAX, TIMELINE_MAX = 100, 20, 100
 ROWS_MAX, ROW_CHARS, REASON_CHARS = 24, 60, 240
 NO_REASON: Data = {"id": None, "tool": None, "reason": None}
+CALLERS = ("agent", "system")
+"""Authors that write in answer to a message."""
 AUTHOR = Author(kind="user", id="dashboard")
 
 pages = Pages()
@@ -104,30 +106,35 @@ async def _writes(library: AsyncPerdure, agent_id: AgentId, blocks: Sequence[Blo
     found = await services.passages.list_of_agent(agent_id, Page(PASSAGES_MAX, ascending=False))
     for passage in found:
         source = passage.source
+        author = "system" if source.get("type") == CAPTURED else "agent" if source.get("run_id") else "user"
         writes.append(
             {
                 "kind": "archive",
                 "name": passage.id,
                 "text": passage.text,
-                "author": "agent" if source.get("run_id") else "file" if source.get("file_id") else "user",
+                "author": "file" if source.get("file_id") else author,
                 "run_id": source.get("run_id"),
                 "message_id": source.get("message_id"),
                 "at": passage.created_at,
-                **NO_REASON,
             }
         )
-    return sorted(writes, key=lambda write: write["at"], reverse=True)[:TIMELINE_MAX]
+    newest = sorted(writes, key=lambda write: write["at"], reverse=True)[:TIMELINE_MAX]
+    for write in newest:
+        if write["kind"] == "archive":
+            found_reasons = await _reasons(library, agent_id, write["name"]) if write["author"] in CALLERS else {}
+            write |= found_reasons.get(None, NO_REASON)
+    return newest
 
 
-async def _reasons(library: AsyncPerdure, agent_id: AgentId, block_id: BlockId) -> dict[int | None, Data]:
-    """The number of a block's version -> which tool wrote it, and the message that it followed."""
-    origin = await library.services.why.find_origin(block_id, agent_id=agent_id)
+async def _reasons(library: AsyncPerdure, agent_id: AgentId, memory_id: str) -> dict[int | None, Data]:
+    """The number of a block's version -> which tool wrote it, and the message that it followed; None: of a passage."""
+    origin = await library.services.why.find_origin(memory_id, agent_id=agent_id)
     if not isinstance(origin, MemoryOrigin):
         return {}
     return {
-        write.version: {"id": block_id, "tool": write.tool, "reason": write.messages[-1].text[:REASON_CHARS]}
+        write.version: {"id": memory_id, "tool": write.tool, "reason": messages[-1].text[:REASON_CHARS]}
         for write in origin.writes
-        if write.messages
+        if (messages := write.messages or origin.stands_for)
     }
 
 

@@ -106,7 +106,11 @@ async function renew() {
 
 // Just before the page is replaced: an action that was sent meanwhile, or a field, comes first.
 document.addEventListener("htmx:beforeSwap", (event) => {
-  if (event.detail.requestConfig.elt !== document.body) return;
+  const { elt, verb } = event.detail.requestConfig;
+  if (elt !== document.body) {
+    if (verb === "post" && event.detail.xhr.status >= 400 && holdsText(elt)) showOnlyNotice(event.detail);
+    return;
+  }
   if (requests > 1 || (!source && busy())) {
     event.detail.shouldSwap = false;
     stale = true;
@@ -117,6 +121,27 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   place = active.id ? `#${CSS.escape(active.id)}` : href ? `#main a[href="${CSS.escape(href)}"]` : null;
   notice = document.querySelector("#main > .notice")?.cloneNode(true) ?? null;
 });
+
+// What was typed into a form whose action was refused stays; the page says why above it.
+const holdsText = (form) => [...form.querySelectorAll("input:not([type=hidden]), textarea")]
+  .some((field) => field.value !== field.defaultValue);
+
+function showOnlyNotice(swap) {
+  if (!swap.serverResponse.includes('class="notice error"')) return;
+  document.querySelector("#main > .notice")?.remove();
+  swap.selectOverride = "#main > .notice";
+  swap.swapOverride = "afterbegin show:none";
+}
+
+// After an action the focus goes to what it did, or found: the button that was pressed is gone.
+function focusResult({ elt }) {
+  if (elt === document.body || document.activeElement !== document.body) return;
+  if (elt.closest("[hx-push-url]")) window.scrollTo(0, 0);
+  const main = document.getElementById("main");
+  const said = main.querySelector(":scope > .notice");
+  const found = main.querySelector("[data-result]");
+  if (!said && found) found.focus(); else (said ?? main).focus({ preventScroll: true });
+}
 document.addEventListener("htmx:beforeSend", () => { requests += 1; });
 document.addEventListener("htmx:afterRequest", () => { requests -= 1; });
 document.addEventListener("htmx:afterSettle", () => setTimeout(renew, 200));
@@ -169,6 +194,9 @@ document.addEventListener("keydown", (event) => {
   if (event.target.matches(".composer textarea") && event.key === "Enter" && !event.shiftKey && !event.isComposing) {
     event.preventDefault();
     event.target.form.requestSubmit();
+  } else if (event.target.matches("select[data-submit], [hx-trigger=change] select") && /^(Arrow(Up|Down)|\w)$/.test(event.key)) {
+    event.preventDefault(); // an entry that is only passed is not chosen
+    event.target.showPicker();
   } else if (event.key === "/" && !event.target.matches("input, textarea, select")) {
     const search = document.getElementById("find");
     if (search) { event.preventDefault(); search.focus(); }
@@ -193,10 +221,19 @@ document.addEventListener("htmx:beforeSend", (event) => {
   text.rows = 1;
 });
 document.addEventListener("htmx:afterRequest", (event) => {
-  if (event.target.id !== "composer" || event.detail.successful) return;
+  const status = event.detail.xhr.status;
+  if (event.target.id !== "composer" || (status >= 200 && status < 400)) return;
   const text = document.getElementById("text");
   text.value = event.target.dataset.sent + text.value;
 });
+// A form that takes long shows how much of its files is sent, and then that the server works.
+const barOf = (event) => event.target.querySelector?.("progress.sent");
+document.addEventListener("htmx:beforeSend", (event) => { const bar = barOf(event); if (bar) bar.hidden = false; });
+document.addEventListener("htmx:xhr:progress", (event) => {
+  const bar = barOf(event), { lengthComputable, loaded, total } = event.detail;
+  if (bar && lengthComputable && loaded < total) { bar.max = total; bar.value = loaded; } else bar?.removeAttribute("value");
+});
+document.addEventListener("htmx:afterRequest", (event) => { const bar = barOf(event); if (bar) bar.hidden = true; });
 document.getElementById("theme")?.addEventListener("click", () => {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -206,5 +243,6 @@ document.getElementById("theme")?.addEventListener("click", () => {
 document.addEventListener("htmx:afterSettle", (event) => {
   if (event.target.id !== "main" && !document.querySelector("#main")?.contains(event.target)) return;
   if (document.querySelector(".chat")) { follow(); toEnd(); document.getElementById("text")?.focus({ preventScroll: true }); }
+  else focusResult(event.detail.requestConfig);
 });
 if (document.querySelector(".chat")) { follow(); toEnd(); }
