@@ -16,9 +16,9 @@ INSTALL_PERDURE := $(PIP) install --quiet --no-deps --no-build-isolation --edita
 .PHONY: help setup run test check format faults letta-code bench pins clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: .venv/.run-stamp ## start the chat; lines on stdin are messages; ARGS="..." for other commands
+run: .venv/.run-stamp ## start the chat; ARGS="..." for other commands
 	@exec $(BIN)/perdure $(ARGS)
 
 setup: .venv/.dev-stamp ## make .venv with all that checks and tests need
@@ -34,7 +34,7 @@ check: .venv/.dev-stamp ## lint, formatting, types, and the size of the code
 	@$(BIN)/python -m tests.docs.example_types
 	@$(BIN)/python scripts/house.py
 
-format: .venv/.dev-stamp ## generate the library's plain calls; put code and imports into shape
+format: .venv/.dev-stamp ## generate the library's plain calls, and format the code
 	@$(BIN)/python scripts/generate_sync.py
 	@$(BIN)/ruff check --select I --fix
 	@$(BIN)/ruff format
@@ -44,7 +44,7 @@ faults: .venv/.dev-stamp ## the long fault and property runs
 	@PERDURE_FAULTS=full $(BIN)/pytest -o faulthandler_timeout=1800 --ignore tests/faults --ignore tests/properties --ignore tests/wire \
 		-m hypothesis -q $(ARGS)
 
-letta-code: .venv/.dev-stamp ## run Letta Code, which it installs (80 MB), against the server
+letta-code: .venv/.dev-stamp ## install Letta Code (80 MB), run it against the server
 	@$(INSTALL_PINS) --quiet --no-deps --upgrade --target .venv/letta-code -r requirements/letta-code.txt </dev/null >&2
 	@$(BIN)/pytest tests/wire/test_letta_code.py -q $(ARGS)
 

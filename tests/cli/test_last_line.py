@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
 import pytest
 
 from perdure.cli.chat.agent_choice import chat_command
+from perdure.cli.chat.terminal import Terminal
 from tests.support.library import open_async
 
 
@@ -25,3 +27,7 @@ async def test_it_names_a_command_that_works_here(
 
     async with await open_async(tmp_path / "agents.db") as perdure:
         assert chat_command(await perdure.create_agent("helper")) == named
+
+    shown = io.StringIO()
+    Terminal(shown, shown, interactive=True).hint("`perdure chat helper` goes on, in perdure's words")
+    assert shown.getvalue() == f"`{named}` goes on, in perdure's words\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -13,11 +14,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from tests.support.library import open_sync
+from perdure.cli.views.text import agents_view
+from perdure.cli.views.view import AgentRow
+from tests.support.library import open_async, open_sync
 from tests.support.programs import environment, perdure, perdure_from_cold, run_inside
 from tests.support.warm import warm
 
@@ -119,6 +124,24 @@ def test_agents_are_listed(tmp_path: Path) -> None:
     assert {row["model"] for row in rows} == {"perdure/extractive"}
     assert table[0].split() == ["name", "id", "model", "last", "used", "messages"]
     assert rows[0]["id"] in table[1]
+
+
+async def test_a_narrow_list_of_agents_breaks_no_id(tmp_path: Path) -> None:
+    """It has no ids, unless two agents have one name."""
+    async with await open_async(tmp_path / "agents.db") as perdure:
+        agents = [(await perdure.create_agent(name)).info for name in ("ann", "bob")]
+    rows = [AgentRow(info, info.created_at, 0) for info in agents]
+    same = [rows[0], AgentRow(replace(agents[1], name="ann"), agents[1].created_at, 0)]
+
+    assert "agent-" not in shown(rows) and "test/scripted" in shown(rows)
+    assert "agent-" in shown(same)
+
+
+def shown(rows: list[AgentRow]) -> str:
+    """The table in a terminal of 80 cells."""
+    screen = io.StringIO()
+    Console(width=80, file=screen).print(agents_view(rows))
+    return screen.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from perdure.cli.chat.terminal import LineWrapper
+from perdure.cli.chat.terminal import LineWrapper, display_indexes
 
 PIECES = st.lists(st.text("ab, \n我。（é", max_size=6), max_size=20)
 
@@ -66,3 +66,25 @@ def test_a_flushed_word_can_grow() -> None:
     shown = wrapper.feed("so far", 10) + wrapper.flush(10) + wrapper.feed("ther", 10) + wrapper.feed(" on", 10)
 
     assert shown + wrapper.flush(10) == "so farther\non"
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("The quick brown fox", ["The quick ", "brown fox"]),
+        ("exactly ten words", ["exactly   ", "ten words"]),
+        ("ten signs. next", ["ten signs.", "next"]),
+        ("a" * 12 + " b", ["a" * 10, "aa b"]),
+        ("我喜欢围棋好", ["我喜欢围棋", "好"]),
+        ("", []),
+    ],
+)
+def test_a_line_that_is_typed_shows_whole_words(text: str, rows: list[str]) -> None:
+    """Each row of ten cells is filled up with spaces where the next word does not fit it."""
+    indexes = display_indexes(text, 10)
+    shown = [" "] * (max(indexes[:-1], default=-1) + 1)
+    for index, character in zip(indexes, text, strict=False):
+        shown[index] = character
+
+    assert "".join(shown) == "".join(rows)
+    assert indexes == sorted(indexes) and len(indexes) == len(text) + 1

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from perdure.cli.root import Root
-from perdure.cli.run import Agent, AsJson, LastAgent, Yes, agent_option, command, run_and_exit
+from perdure.cli.run import Agent, AsJson, LastAgent, Verb, Yes, agent_option, command, run_and_exit
 
 # Without rich markup typer does not import rich, which would triple the time of `--help`.
 app = typer.Typer(
@@ -60,7 +60,7 @@ def root(
         )
 
 
-@app.command()
+@app.command(cls=Verb)
 def chat(
     agent: LastAgent = None,
     message: Message = None,
@@ -215,7 +215,7 @@ def compress(
     """Print a tool's output in fewer tokens, as an agent sees it."""
 
 
-@app.command()
+@app.command(cls=Verb)
 def serve(
     host: Annotated[
         str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen; by default on this machine only.")
@@ -231,7 +231,7 @@ def serve(
     run_and_exit(serve(host=host, port=port), loop_factory=loop_factory())
 
 
-@app.command()
+@app.command(cls=Verb)
 def ui(
     host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Where the server listens.")] = None,
     port: Annotated[int | None, typer.Option("--port", min=0, max=65_535, help="By default 8283.")] = None,

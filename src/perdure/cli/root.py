@@ -114,7 +114,7 @@ class Root(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         verbs = [name for name in self.commands if name not in NOUNS]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self.commands[name].get_short_help_str(80)) for name in verbs])
+            formatter.write_dl([(name, self.commands[name].get_short_help_str()) for name in verbs])
         with formatter.section("Nouns, with verbs as in `perdure agent list`"):
             formatter.write_dl([(name, help) for name, (_, help) in NOUNS.items()])
 

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 INTERRUPTED = 130  # the code of shells for an end by SIGINT
 NAMES_MAX = 50
@@ -54,6 +55,24 @@ def agent_option(help: str) -> Any:
 Declaration = Callable[..., None]
 
 
+class _WholeHelp:
+    """A command whose line in a list is the first sentence of its help, never cut off."""
+
+    help: str | None
+
+    def get_short_help_str(self, limit: int = 0) -> str:
+        first, end, _ = " ".join((self.help or "").split("\n\n")[0].split()).partition(". ")
+        return first + end.strip()
+
+
+class Verb(_WholeHelp, TyperCommand):
+    """A command."""
+
+
+class Noun(_WholeHelp, TyperGroup):
+    """A group of commands."""
+
+
 def command(app: typer.Typer, work: str, *, name: str | None = None) -> Callable[[Declaration], Declaration]:
     """Add a command to `app`. The decorated function declares the arguments, and may check how they go together.
 
@@ -72,7 +91,7 @@ def command(app: typer.Typer, work: str, *, name: str | None = None) -> Callable
             module, _, function = work.partition(".")
             run_and_exit(show_errors(getattr(import_module(f"perdure.cli.commands.{module}"), function), **arguments))
 
-        app.command(name)(run)
+        app.command(name, cls=Verb)(run)
         return run
 
     return register
@@ -80,7 +99,7 @@ def command(app: typer.Typer, work: str, *, name: str | None = None) -> Callable
 
 def verbs() -> typer.Typer:
     """The verbs of a noun."""
-    return typer.Typer(rich_markup_mode=None, add_completion=False)
+    return typer.Typer(cls=Noun, rich_markup_mode=None, add_completion=False)
 
 
 def run_and_exit(work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], Any] | None = None) -> None:

@@ -139,29 +139,39 @@ EXTRACTIVE = "perdure/extractive"
 NOTICES: Final = {
     "en": (
         "(I am perdure/extractive: no language model, but a small program that notes and finds what you tell me."
-        " To think with a language model, set OPENAI_API_KEY or another provider's key, or start Ollama;"
-        " `perdure doctor` says what is found, /model changes the model.)"
+        " To think with a language model, set OPENAI_API_KEY or another provider's key, or start Ollama, and start"
+        " Perdure again.)"
     ),
     "zh": (
         "（我是 perdure/extractive：不是语言模型，只是一个记下并查找你所说内容的小程序。"
-        "若要用语言模型来思考，请设置 OPENAI_API_KEY 或其他提供商的密钥，或启动 Ollama；"
-        "`perdure doctor` 会说明找到了什么，/model 可更换模型。）"
+        "若要用语言模型来思考，请设置 OPENAI_API_KEY 或其他提供商的密钥，或启动 Ollama，然后重新启动 Perdure。）"
     ),
 }
 """What it says of itself at the end of the first answer of a conversation, by language. A language model would take
-that for its own words. A text that was used once stays here: histories hold it."""
+that for its own words."""
+
+_ALL_NOTICES: Final = (
+    *NOTICES.values(),
+    "(I am perdure/extractive: no language model, but a small program that notes and finds what you tell me."
+    " To think with a language model, set OPENAI_API_KEY or another provider's key, or start Ollama;"
+    " `perdure doctor` says what is found, /model changes the model.)",
+    "（我是 perdure/extractive：不是语言模型，只是一个记下并查找你所说内容的小程序。"
+    "若要用语言模型来思考，请设置 OPENAI_API_KEY 或其他提供商的密钥，或启动 Ollama；"
+    "`perdure doctor` 会说明找到了什么，/model 可更换模型。）",
+)
+"""With those of older versions, which histories hold."""
 
 
 def without_notice(text: str) -> str:
     """Return an answer without what the built-in program says about itself."""
-    for notice in NOTICES.values():
+    for notice in _ALL_NOTICES:
         text = text.replace(f"\n\n{notice}", "").replace(notice, "")
     return text
 
 
 def hide_notice(message: Message) -> Message:
     """Return the message as another model is shown it."""
-    if message.role != "assistant" or all(notice not in message.text for notice in NOTICES.values()):
+    if message.role != "assistant" or all(notice not in message.text for notice in _ALL_NOTICES):
         return message
     parts = (
         replace(part, text=without_notice(part.text)) if isinstance(part, Text) else part for part in message.parts

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+NAMED_HERE = " with the PYTHON that `perdure doctor` names"
+
 
 def pip_line(what: str) -> str:
     """A command in backticks: `pip install what`, or where pip is another Python's, with the one to be named.
@@ -16,4 +18,4 @@ def pip_line(what: str) -> str:
     pip = shutil.which("pip")
     if pip is not None and Path(pip).parent == Path(sys.executable).parent:
         return f"`pip install {what}`"
-    return f"`PYTHON -m pip install {what}` with the PYTHON that `perdure doctor` names"
+    return f"`PYTHON -m pip install {what}`{NAMED_HERE}"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.app import model_registry
 from perdure.cli.chat.models import known_models, what_helps, with_help
+from perdure.cli.chat.terminal import program
 from perdure.cli.views.fold import plural
 from perdure.cli.views.view import View
 from perdure.cli.work import load_conversations
@@ -137,10 +136,8 @@ def warn_of_model(agent: AsyncAgent, perdure: AsyncPerdure, view: View) -> None:
 
 
 def chat_command(agent: AsyncAgent) -> str:
-    """The command that continues the chat with this agent, with its path if it is not on PATH."""
-    program = Path(sys.argv[0])
-    is_elsewhere = program.name == "perdure" and shutil.which("perdure") is None
-    return f"{os.path.relpath(program) if is_elsewhere else 'perdure'} chat {shlex.quote(agent.name)}"
+    """The command that continues the chat with this agent."""
+    return f"{program()} chat {shlex.quote(agent.name)}"
 
 
 def context_command(agent: AsyncAgent) -> str:

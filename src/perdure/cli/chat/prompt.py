@@ -5,22 +5,29 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import fragment_list_to_text
+from prompt_toolkit.formatted_text.base import OneStyleAndTextTuple
 from prompt_toolkit.history import DummyHistory, FileHistory
 from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
+from prompt_toolkit.layout.utils import explode_text_fragments
 from prompt_toolkit.utils import is_dumb_terminal
 
+from perdure.cli.chat.terminal import display_indexes
 from perdure.core.forgetting.redaction import Redactor
 
 HISTORY_FILE = "chat_history"
 DOUBLE_INTERRUPT_S = 2.0
+PROMPT = "> "
 
 # Otherwise the terminal is asked for its cursor position, and its answer can arrive as typed text during a run.
 os.environ.setdefault("PROMPT_TOOLKIT_NO_CPR", "1")
@@ -57,9 +64,10 @@ class PromptLines:
         self._interrupted_at = float("-inf")
         self._keys: list[KeyPress] = []  # typed while nothing was read
         self._session: PromptSession[str] = PromptSession(
-            "> ",
+            PROMPT,
             multiline=True,
-            prompt_continuation="  ",
+            prompt_continuation=" " * len(PROMPT),
+            input_processors=[_WordWrap()],
             history=_History(folder / HISTORY_FILE),
             completer=_Commands(commands),
             complete_while_typing=True,
@@ -143,6 +151,23 @@ def _keys() -> KeyBindings:
         event.current_buffer.insert_text("\n")
 
     return keys
+
+
+class _WordWrap(Processor):
+    """Shows a line that is longer than a row broken between its words; prompt_toolkit breaks inside them."""
+
+    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
+        fragments = explode_text_fragments(transformation_input.fragments)
+        width = max(1, transformation_input.width - len(PROMPT))
+        indexes = display_indexes(fragment_list_to_text(fragments), width)
+        shown: list[OneStyleAndTextTuple] = [("", " ")] * (max(indexes[:-1], default=-1) + 1)
+        for index, fragment in zip(indexes, fragments, strict=False):
+            shown[index] = fragment
+        return Transformation(
+            shown,
+            source_to_display=lambda place: indexes[min(place, len(indexes) - 1)],
+            display_to_source=lambda index: bisect_right(indexes, index) - 1,
+        )
 
 
 class _Commands(Completer):

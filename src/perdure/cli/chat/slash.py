@@ -128,6 +128,9 @@ async def _facts(session: Session, argument: str) -> None:
     else:
         newest = await session.agent.facts.list(limit=FACTS_LIMIT)
         session.view.show({"facts": [fact_shape(hit) for hit in newest]}, *facts_view(newest))
+        if not newest:
+            session.view.hint("they are extracted from what is said, some seconds after the answer; /memory has notes")
+            return
     session.view.hint("/why ID shows where one comes from; `perdure fact edit ID TEXT` corrects it")
 
 
@@ -294,7 +297,7 @@ async def _model(session: Session, argument: str) -> None:
         session.agent = await session.perdure.agent(session.agent.id)  # its model can have changed
         _show_model(session)
         known = known_models(session.perdure.models)
-        session.view.hint(f"/model HANDLE pins another one, /model default follows the default: {known}")
+        session.view.hint(f"/model HANDLE pins one of {known}; /model default follows the default")
         return
     if app.models.endpoints:
         await _refresh_models(session)

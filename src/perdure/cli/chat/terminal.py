@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import sys
+from pathlib import Path
 from typing import Literal, TextIO
 
 from rich.cells import cell_len
@@ -38,6 +40,18 @@ def standard_streams() -> tuple[TextIO, TextIO]:
             stream.reconfigure(errors="replace")
         streams.append(stream)
     return streams[0], streams[1]
+
+
+def program() -> str:
+    """What starts this program here: its path where `perdure` is not on PATH, as after `make run`."""
+    path = Path(sys.argv[0])
+    is_elsewhere = path.name == "perdure" and shutil.which("perdure") is None
+    return os.path.relpath(path) if is_elsewhere else "perdure"
+
+
+def name_program(text: str) -> str:
+    """A text whose commands can be typed here."""
+    return re.sub(r"`perdure(?=[ `])", lambda _: f"`{program()}", text)
 
 
 class Terminal:
@@ -106,11 +120,11 @@ class Terminal:
 
     def hint(self, text: str) -> None:
         """Print what to do next."""
-        self.note(Text(visible(text), style="dim"))
+        self.note(Text(visible(name_program(text)), style="dim"))
 
     def error(self, message: str) -> None:
         """Print an error on stderr."""
-        self._print(self._err, Text.assemble(("error: ", "bold red"), visible(message)))
+        self._print(self._err, Text.assemble(("error: ", "bold red"), visible(name_program(message))))
 
     def show_status(self, text: str) -> None:
         """Show what is going on if it takes long; the next output erases it."""
@@ -277,6 +291,28 @@ class LineWrapper:
             return ""
         self.column, self._space = end, ""
         return gap
+
+
+def display_indexes(text: str, width: int) -> list[int]:
+    """Where each character of a line, and its end, stands in a text that spaces fill up to the end of a row, so that a
+    word which a row has no room for begins the next one. A space that has no room stands where the next word does."""
+    indexes: list[int] = []
+    shift = column = 0
+    for match in _TOKEN.finditer(text):
+        token, cells = match[0], cell_len(match[0])
+        if not token.isspace():
+            if column + cells > width >= cells:
+                shift, column = shift + width - column, 0
+            indexes.extend(range(match.start() + shift, match.end() + shift))
+            column = column + cells if column + cells <= width else (column + cells - 1) % width + 1
+            continue
+        for place in range(match.start(), match.end()):
+            indexes.append(place + shift)
+            if column < width:
+                column += 1
+            else:
+                shift -= 1
+    return [*indexes, len(text) + shift]
 
 
 def _gap_cells(gap: str, column: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -11,6 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from perdure.cli.views.fold import visible
+from perdure.core.pip_line import NAMED_HERE
 
 Status = Literal["ok", "note", "broken"]
 
@@ -45,15 +47,20 @@ class _Hanging:
             yield Text.assemble(self.head if number == 0 else " " * self.head.cell_len, line)
 
 
+def _with_python(text: str) -> str:
+    """A text with the interpreter's path, where others are referred to these checks for it."""
+    return text.replace(NAMED_HERE, "").replace("`PYTHON ", f"`{sys.executable} ")
+
+
 def checks_view(checks: Sequence[Check]) -> Iterator[RenderableType]:
     """A line for each check, its fix below it, and the result of all at the end."""
     width = max((len(check.name) for check in checks), default=0)
     for check in checks:
         sign, style = _SIGNS[check.status]
         name = Text(f"{check.name:<{width}}  ", style="bold" if check.status == "broken" else "")
-        yield _Hanging(Text.assemble((f"{sign} ", style), name), Text(visible(check.text)))
+        yield _Hanging(Text.assemble((f"{sign} ", style), name), Text(visible(_with_python(check.text))))
         if check.fix:
-            yield Padding(Text(f"→ {visible(check.fix)}", style="cyan"), (0, 0, 0, width + 4))
+            yield Padding(Text(f"→ {visible(_with_python(check.fix))}", style="cyan"), (0, 0, 0, width + 4))
     broken = sum(check.status == "broken" for check in checks)
     if broken:
         yield Text(f"{broken} {'thing is' if broken == 1 else 'things are'} broken.", style="bold red")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.text import Text
 
@@ -27,6 +28,7 @@ from perdure.library.reply import Reply
 from perdure.library.services.transcripts import TranscriptEntry
 
 ABOUT_CHARS = 60
+WITH_IDS_CELLS = 110
 NO_TOOLS = "no tools: it can't keep a memory"
 LINES_MAX = 200
 CHARS_MAX = 20_000
@@ -139,17 +141,32 @@ def author_name(author: Author) -> str:
     return f"{name} in {author.run_id}" if author.run_id else name
 
 
+@dataclass(frozen=True, slots=True)
+class _Agents:
+    """A table of agents. In a narrow terminal without their ids, which commands need only to tell equal names apart."""
+
+    rows: Sequence[AgentRow]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        are_named = len({row.info.name for row in self.rows}) == len(self.rows)
+        left_out = {"id"} if are_named and options.max_width < WITH_IDS_CELLS else set[str]()
+        names = [name for name in ("name", "id", "model", "last used", "messages") if name not in left_out]
+        table = new_table(*names, right=("messages",), styles={"name": "bold", "id": "dim"})
+        for row in self.rows:
+            cells = {
+                "name": visible(row.info.name),
+                "id": row.info.id,
+                "model": f"{visible(row.info.model)}{' (default)' if row.info.follows_default else ''}",
+                "last used": local_time(row.used_at),
+                "messages": f"{row.message_count:,}",
+            }
+            table.add_row(*(cells[name] for name in names))
+        yield table
+
+
 def agents_view(rows: Sequence[AgentRow]) -> RenderableType:
     """The agents as a table."""
-    if not rows:
-        return Text("There are no agents yet.")
-    styles = {"name": "bold", "id": "dim"}
-    table = new_table("name", "id", "model", "last used", "messages", right=("messages",), styles=styles)
-    for row in rows:
-        model = f"{visible(row.info.model)}{' (default)' if row.info.follows_default else ''}"
-        names = (visible(row.info.name), row.info.id, model)
-        table.add_row(*names, local_time(row.used_at), f"{row.message_count:,}")
-    return table
+    return _Agents(rows) if rows else Text("There are no agents yet.")
 
 
 def conversations_view(rows: Iterable[ConversationRow]) -> RenderableType:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
@@ -54,7 +54,7 @@ def _write_view(write: Write, *, with_text: bool) -> Iterator[RenderableType]:
         yield _indented(write.text)
     if write.run_id is not None:
         ids = [write.run_id, write.step_id, f"{write.tool} in {write.call_message_id}" if write.tool else None]
-        yield Text(f"  {'  '.join(visible(one) for one in ids if one)}", style="dim")
+        yield _ids(ids)
     yield from (_message_line(message) for message in write.messages)
 
 
@@ -105,7 +105,7 @@ def day(at: datetime) -> str:
 
 def _answer_view(origin: AnswerOrigin) -> Iterator[RenderableType]:
     yield Text.assemble(("answer", "bold cyan"), f"  {visible(origin.model)}  {local_time(origin.at)}")
-    yield Text(f"  {'  '.join(one for one in (origin.run_id, origin.step_id, origin.message_id) if one)}", style="dim")
+    yield _ids((origin.run_id, origin.step_id, origin.message_id))
     yield _indented(origin.text)
     if origin.problem is not None:
         yield Text(f"Its request can't be built again: {visible(origin.problem)}", style="yellow")
@@ -123,18 +123,21 @@ def _answer_view(origin: AnswerOrigin) -> Iterator[RenderableType]:
     yield from (_message_line(message) for message in origin.messages if message.kind != "summary")
 
 
-def _message_line(message: MessageText) -> Text:
+def _message_line(message: MessageText) -> RenderableType:
     return _line(
         f"{message.kind if message.kind != 'message' else message.role} {message.name or ''}", message.id, message.text
     )
 
 
-def _line(what: str, id_: str | None, text: str | None) -> Text:
+def _line(what: str, id_: str | None, text: str | None) -> RenderableType:
     """What something is, its id, and the beginning of its text."""
     shown = "(deleted)" if text is None else fold(text, SHOWN_CHARS)
-    return Text.assemble(
-        "  ", (visible(what.strip()), ""), (f"  {visible(id_ or '')}", "dim"), f"\n    {visible(shown)}"
-    )
+    head = Text.assemble(visible(what.strip()), (f"  {visible(id_ or '')}", "dim"))
+    return Group(Padding(head, (0, 0, 0, 2)), *([Padding(Text(visible(shown)), (0, 0, 0, 4))] if shown else []))
+
+
+def _ids(ids: Sequence[str | None]) -> RenderableType:
+    return Padding(Text("  ".join(visible(one) for one in ids if one), style="dim"), (0, 0, 0, 2))
 
 
 def _indented(text: str) -> RenderableType:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from perdure.core.messages import Part, Text, ToolCall, ToolResult
-from perdure.core.models import EXTRACTIVE, NOTICES, ModelDelta, ModelReply, ModelRequest
+from perdure.core.models import EXTRACTIVE, NOTICES, ModelDelta, ModelReply, ModelRequest, without_notice
 from perdure.core.runs import Usage
 from perdure.core.text.json_strings import compact_json
 from perdure.providers.extractive.answers import answer_from_blocks, best_quotes, notes_in, read_hits, say
@@ -91,7 +91,7 @@ def answer_to(request: ModelRequest) -> tuple[Part, ...]:
         )
     reply = step.reply()
     answers = [message.text for message in request.messages if message.role == "assistant"]
-    if not any(notice in text for text in answers for notice in NOTICES.values()):
+    if all(without_notice(text) == text for text in answers):
         reply = f"{reply}\n\n{NOTICES[step.language]}"  # the first of a conversation tells what is answering
     return (Text(clean(reply)),)
 
