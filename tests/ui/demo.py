@@ -97,7 +97,7 @@ async def fill_demo(library: AsyncPerdure) -> dict[str, str]:
     await library.create_agent("Lin", description="Plans trips and keeps the tickets")
     await agent.require_approval("send_money")
     for text, tags in NOTES:
-        await agent.archive(text, tags=list(tags))
+        passage = await agent.archive(text, tags=list(tags))
     for text in SAID:
         await agent.send(text)
     await add_facts(library, agent)
@@ -120,6 +120,8 @@ async def fill_demo(library: AsyncPerdure) -> dict[str, str]:
         "fact-timeline": f"{home}/facts/timeline",
         "entities": f"{home}/facts/entities",
         "fact-why": f"/why?of={fact.fact.id}",
+        "forget": f"{home}/forget?of={passage.id}",
+        "why": f"/why?of={step.id}",
         "tools": f"{home}/tools",
         "runs": "/runs",
         "run": f"/runs/{step.run_id}?step={step.id}",

@@ -45,6 +45,7 @@ async def test_every_page_fits_its_width(folder: Path, tmp_path: Path, theme: Th
                 await page.goto(address + path)
                 for width, height in WIDTHS.items():
                     await page.set_viewport_size({"width": width, "height": height})
+                    await page.evaluate("document.querySelector('.chat') && toEnd()")
                     await page.wait_for_timeout(100)
                     wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
                     assert wide <= 0, (path, width, wide)
