@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 
-BUSY_SHARE = 0.05
+BUSY_SHARE = 0.02
 """The share of the time that background work takes while requests do not pause."""
 
 Piece = Callable[[], AbstractAsyncContextManager[None]]
