@@ -174,7 +174,8 @@ async def test_a_rule_is_added_and_lifted() -> None:
     async with dashboard() as (client, library):
         agent = await library.create_agent("ann")
         where = f"/agents/{agent.id}/facts/rules"
-        await client.post(where, data={"text": "Turin", "relation": "lives in"})
+        await add(library, agent, "Ada lives in Turin")
+        await client.post(where, data={"text": "Turin", "relation": "lives in", "entity": "Ada"})
         (rule,) = (await page_of(client, agent))["rules"]
         page = await client.post(f"{where}/{rule['number']}/delete")
         lifted = await agent.facts.rules()
@@ -182,8 +183,8 @@ async def test_a_rule_is_added_and_lifted() -> None:
         empty = await client.post(where, data={"text": " "})
         unknown = await client.post(f"{where}/99/delete")
 
-        assert (rule["text"], rule["relation"]) == ("Turin", "LIVES_IN")
-        assert lifted == [] and [one.text for one in await agent.facts.rules()] == ["Turin"]
+        assert (rule["text"], rule["relation"], rule["entity"]) == ("Turin", "LIVES_IN", "Ada")
+        assert lifted == [] and [one.entity_name for one in await agent.facts.rules()] == ["Ada"]
     assert empty.status_code == 422 and "the rule is empty" in text_of(empty.text)
     assert unknown.status_code == 404
 

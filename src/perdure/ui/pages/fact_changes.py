@@ -107,7 +107,12 @@ async def add_rule(request: Request, library: AsyncPerdure) -> Notice:
     """Say what must not be remembered."""
     form = await form_of(request)
     relation = as_relation(form.get("relation", "")) or None
-    rule = await library.services.facts.add_rule(agent_id_of(request), text=form.get("text", ""), relation=relation)
+    rule = await library.services.facts.add_rule(
+        agent_id_of(request),
+        text=form.get("text", ""),
+        relation=relation,
+        entity=form.get("entity", "").strip() or None,
+    )
     return _notice(request, "The rule holds from now on.", "rules", str(rule.seq), "delete")
 
 
@@ -124,7 +129,8 @@ async def delete_rule(request: Request, library: AsyncPerdure) -> Notice:
         await service.restore(FactId(fact))
     if rule is None or fact:
         return Notice("The rule is lifted, and the fact is back.")
-    return _notice(request, "The rule is lifted.", "rules", text=rule.text, relation=rule.relation or "")
+    named = {"text": rule.text, "relation": rule.relation or "", "entity": rule.entity_name}
+    return _notice(request, "The rule is lifted.", "rules", **named)
 
 
 @pages.post("/agents/{agent_id}/facts/capture", shows=facts)

@@ -189,4 +189,5 @@ def _capture_shape(agent: Agent, graph: Graph | None, extractor: str) -> Data:
 
 def rule_shape(rule: FactRule) -> Data:
     """What must not be remembered."""
-    return {"number": rule.seq, "text": rule.text, "relation": rule.relation, "at": rule.created_at}
+    shape = {"number": rule.seq, "text": rule.text, "relation": rule.relation, "entity": rule.entity_name or None}
+    return shape | {"at": rule.created_at}
