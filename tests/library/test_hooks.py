@@ -229,7 +229,7 @@ def test_compaction_is_told(tmp_path: Path) -> None:
     watcher, payloads = at("before_compaction", "after_compaction", verdict=Verdict(context="remember"))
     perdure, model = open_library(tmp_path, hooks=(watcher,))
     with perdure:
-        agent = perdure.create_agent(settings={"context_window_tokens": 6_400})
+        agent = perdure.create_agent(settings={"context_window_tokens": 6_600})
         for _ in range(8):
             agent.send("word " * 900)
 

@@ -165,7 +165,8 @@ class ToolResult:
 
     `refused`: the call was invalid (no such tool, bad arguments), so nothing ran. `question`: a question for the user;
     the run ends with it. `shown_chars`: how much of a long text the model sees, with a handle to the rest; None: all.
-    `images` follow the text.
+    `images` follow the text. `shown_text`: what the model sees in place of the text, compressed when the result was
+    stored; None: the text.
     """
 
     call_id: str
@@ -178,6 +179,7 @@ class ToolResult:
     question: Question | None = None
     shown_chars: int | None = None
     images: tuple[Image, ...] = ()
+    shown_text: str | None = None
     type: Literal["tool_result"] = "tool_result"
 
 

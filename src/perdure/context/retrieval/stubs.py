@@ -1,4 +1,4 @@
-"""Stubs: only the beginning and end of a large text are shown, with a handle that opens the rest.
+"""What stands in place of large texts: their compressed form, or only their beginning and end, with a handle.
 
 A view has stubs where it would not fit otherwise. A result that is longer than its tool's limit is always a stub.
 """
@@ -15,6 +15,8 @@ from perdure.core.messages import Message, Part, Reasoning, Text, ToolResult, im
 from perdure.core.nodes import message_handle
 from perdure.core.ports import TokenCounter
 
+UNNUMBERED_HANDLE = "msg-000000000000"
+"""The handle in a compressed text until its message has a number; as long as the longest."""
 NO_LIMIT = 10**12
 
 
@@ -28,16 +30,18 @@ def apply_stubs(message: Message, stubs: Mapping[int, int]) -> Message:
         stubs: row number -> characters.
     """
     chars = stubs.get(message.seq)
-    if chars is None and all(getattr(part, "shown_chars", None) is None for part in message.parts):
+    if chars is None and not any(isinstance(part, ToolResult) and _is_changed(part) for part in message.parts):
         return message
     chars_left = NO_LIMIT if chars is None else chars
     reasoning_left = max(0, chars_left - sum(len(part.text) for part in message.parts if isinstance(part, Text)))
     parts: list[Part] = []
     for part in message.parts:
-        if isinstance(part, ToolResult) and part.shown_chars is not None:
-            text = _cut(part.text, min(chars_left, part.shown_chars), message.seq)
-            chars_left = max(0, chars_left - part.shown_chars)
-            parts.append(replace(part, text=text, shown_chars=None))
+        if isinstance(part, ToolResult) and _is_changed(part):
+            whole = _numbered(part, message.seq)
+            limit = min(len(whole), part.shown_chars or NO_LIMIT)
+            text = _cut(whole, min(chars_left, limit), message.seq)
+            chars_left = max(0, chars_left - limit)
+            parts.append(replace(part, text=text, shown_chars=None, shown_text=None))
         elif isinstance(part, (Text, ToolResult)):
             text = _cut(part.text, chars_left, message.seq)
             chars_left = max(0, chars_left - len(part.text))
@@ -51,15 +55,29 @@ def apply_stubs(message: Message, stubs: Mapping[int, int]) -> Message:
     return replace(message, parts=tuple(parts))
 
 
-def cut_result(text: str, chars: int) -> str:
-    """Cut a tool result to `chars`, with the longest handle: its message has no number yet."""
-    return _cut(text, chars, 10**12)
+def cut_result(text: str, chars: int | None, shown_text: str | None) -> str:
+    """Return what a model sees of a tool result, with the longest handle: its message has no number yet."""
+    return _cut(text if shown_text is None else shown_text, NO_LIMIT if chars is None else chars, 10**12)
+
+
+def _is_changed(result: ToolResult) -> bool:
+    """Return whether the model sees something else than the result's text."""
+    return result.shown_chars is not None or result.shown_text is not None
+
+
+def _numbered(result: ToolResult, seq: int) -> str:
+    """Return what the model sees of a result, with the handle of its message."""
+    if result.shown_text is None:
+        return result.text
+    return result.shown_text.replace(f'"{UNNUMBERED_HANDLE}"', f'"{message_handle(seq)}"')
 
 
 def stub_chars(message: Message) -> int:
     """Return how many of the message's characters a stub can hide."""
     return sum(
-        min(len(part.text), (part.shown_chars if isinstance(part, ToolResult) else None) or NO_LIMIT)
+        min(len(_numbered(part, message.seq)), part.shown_chars or NO_LIMIT)
+        if isinstance(part, ToolResult)
+        else len(part.text)
         for part in message.parts
         if isinstance(part, (Text, ToolResult)) or _is_unsigned_reasoning(part)
     )

@@ -43,7 +43,7 @@ def look_up(
     query: str | None = None,
     max_tokens: int = EXPAND_TOKENS,
     count: Callable[[str], int] | None = None,
-    search: Callable[[str], Callable[[str], bool]] | None = None,
+    matches: Callable[[str], bool] | None = None,
 ) -> str:
     """Return what was asked for, as much as `max_tokens` allows, and how many pieces there are.
 
@@ -54,7 +54,7 @@ def look_up(
         path: `items[3].status`, in a JSON document.
         where: `status=Pending and restarts>3`; the rows for which all of it holds. `~` means contains.
         query: words; what has the rarest of them comes first.
-        search: compiles `grep`; None: `re`.
+        matches: in place of `grep`, a function that says what matches.
     Raises: ToolError: an argument can't be used, or there is no such place.
     """
     counter = count or ScriptTokenCounter().count
@@ -71,8 +71,8 @@ def look_up(
         pieces = list(_json_pieces(_at(_parsed(text), path), path))
     else:
         pieces = pieces_of(text)
-    if grep is not None:
-        matches = (search or _compile)(grep)
+    matches = _compile(grep) if grep is not None else matches
+    if matches is not None:
         pieces = [piece for piece in pieces if matches(piece.text)]
     if query is not None:
         pieces = _ranked(pieces, query)

@@ -90,11 +90,15 @@ def _nested(value: Any) -> str:
 def write_strings(values: Sequence[str]) -> list[str]:
     """Return the cells of a column of strings."""
     joined = "\n".join(values)
-    if joined.count("\n") == len(values) - 1 and not _NOT_PLAIN.search(joined) and not _ODD.search(joined):
+    odd, lines = _ODD.search(joined) is not None, joined.count("\n") >= len(values)
+    if not odd and not lines and not _NOT_PLAIN.search(joined):
         return list(values)
-    cells = [_cell(value) for value in values]
+    quote = _encode_ascii if odd else _encode
     # Where most cells are quoted, all are, so that the column is read as one.
-    return [dump(v) for v in values] if sum(map(str.startswith, cells, repeat('"'))) > len(cells) / 2 else cells
+    if lines and sum(["\n" in value for value in values]) > len(values) / 2:
+        return list(map(quote, values))
+    cells = [_cell(value) for value in values]
+    return list(map(quote, values)) if sum(map(str.startswith, cells, repeat('"'))) > len(cells) / 2 else cells
 
 
 def write_texts(values: Sequence[str]) -> list[str]:

@@ -82,7 +82,7 @@ class Redactor:
 
     def redact_parts(self, parts: str) -> str:
         """The JSON of a message's parts, without the text; a part about a compaction holds a summary. A provider's
-        signature is of the old reasoning, so it goes."""
+        signature is of the old reasoning, and the compressed form of the old result, so they go."""
         before = json.loads(parts)
         after = [
             _map_texts(part, self._redact_sentences if part.get("type") == "compaction" else self.redact)
@@ -93,6 +93,8 @@ class Redactor:
         for old, new in zip(before, after, strict=True):
             if old != new and new.get("type") == "reasoning":
                 new.pop("signature", None)
+            if old != new:
+                new.pop("shown_text", None)
         return compact_json(after)
 
     def redact_summary(self, summary: str) -> str:

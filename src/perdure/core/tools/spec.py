@@ -193,7 +193,7 @@ class ToolOutcome:
         files: the file views in the text: file -> version, None: closed.
         passages: the passages in the text.
         question: a question for the user; the run ends with it, once all calls of the answer have their results.
-        shown_chars: as in `messages.ToolResult`.
+        shown_chars, shown_text: as in `messages.ToolResult`.
         images: the pictures after the text.
     """
 
@@ -209,6 +209,7 @@ class ToolOutcome:
     question: Question | None = None
     shown_chars: int | None = None
     images: tuple[Image, ...] = ()
+    shown_text: str | None = None
 
     @classmethod
     def failure(cls, name: str, text: str, *, stdout: tuple[str, ...] = (), stderr: tuple[str, ...] = ()) -> Self:
@@ -230,6 +231,7 @@ class ToolOutcome:
             self.question,
             self.shown_chars,
             self.images,
+            self.shown_text,
         )
 
 

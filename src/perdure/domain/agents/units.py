@@ -18,6 +18,7 @@ from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, check_automatic, find_automatic
 from perdure.domain.agents.summaries import check_summaries
+from perdure.domain.agents.tool_output import TOOL_OUTPUT, check_tool_output
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.facts.settings import FACT_SETTINGS, check_agent_facts
 from perdure.domain.tools.specs import DEFAULT_TOOLS
@@ -36,6 +37,7 @@ _SETTINGS = (
     "context_window_tokens",
     "file_view_chars",
     "max_files_open",
+    TOOL_OUTPUT,
     "tool_rules",
 )
 _UNSUPPORTED_TYPES = (
@@ -177,6 +179,7 @@ def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Ag
     check_automatic(agent.settings)
     check_agent_facts(agent.settings)
     check_summaries(agent.settings)
+    check_tool_output(agent.settings)
     tools = agent.settings.get("approval_waived") or []
     if not isinstance(tools, list) or not all(isinstance(one, str) for one in tools):
         raise InvalidInput(f"approval_waived is {tools!r:.80}: give a list of tool ids")

@@ -22,6 +22,7 @@ from perdure.context.retrieval.expand import (
     rest_hint,
     show_message,
 )
+from perdure.context.tool_output.lookup import look_up
 from perdure.core.errors import ToolError
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode, message_handle, node_handle, parse_handle
@@ -53,6 +54,8 @@ def context_expand(
     rows: str | None = None,
     lines: str | None = None,
     pattern: str | None = None,
+    path: str | None = None,
+    where: str | None = None,
     max_tokens: int = DEFAULT_TOKENS,
 ) -> ToolOutcome:
     """Show the content of a handle, as much as fits. Raises: ToolError."""
@@ -60,6 +63,8 @@ def context_expand(
     search = Search(pattern) if pattern else None
     span = parse_rows(rows) if rows else None
     target = resolve_handle(tx, call.run, handle)
+    if path or where or (rows and isinstance(target, Message) and target.results):
+        return ToolOutcome(text=_of_result(target, rows, path, where, search, budget))
     if isinstance(target, SummaryNode) and target.level > 0:
         if lines:
             raise ToolError(f"{node_handle(target.seq)} stands for other nodes: `lines` is for one message")
@@ -112,6 +117,39 @@ def context_grep(
         tx, rows, search, budget, first_line=line, whole=isinstance(target, Message), call_message_id=call.message_id
     )
     return ToolOutcome(text=answer)
+
+
+def _of_result(
+    target: SummaryNode | Rows | Message,
+    rows: str | None,
+    path: str | None,
+    where: str | None,
+    search: Search | None,
+    budget: Budget,
+) -> str:
+    """Show rows or values of a tool's result. Raises: ToolError: there is no such place, or no result."""
+    results = target.results if isinstance(target, Message) else ()
+    if len(results) != 1:
+        raise ToolError("`path` and `where` are for the result of one tool: give its own handle, such as msg-17")
+
+    def matches(text: str) -> bool:
+        assert search is not None
+        try:
+            return next(search.matches(text), None) is not None
+        except PatternSlow as error:
+            raise ToolError("the pattern takes too long: use a simpler one") from error
+
+    return budget.cut(
+        look_up(
+            results[0].text,
+            rows=rows,
+            path=path,
+            where=where,
+            matches=None if search is None else matches,
+            max_tokens=budget.tokens,
+            count=budget.counter.count,
+        )
+    )
 
 
 def _budget(call: MemoryCall, max_tokens: int) -> Budget:

@@ -305,10 +305,13 @@ _INTEGER = {"type": "integer"}
 _CONTEXT_SPECS = (
     _spec(
         "context_expand",
-        "Open what is out of view. handle: node-3, msg-17 or msg-17..40. rows: only these numbers, 20..30. lines of one"
-        " message: 120..180, or 3:500..900 for characters of line 3. pattern (regex): only matches. max_tokens: default"
-        " 1000, up to 4000.",
-        {"handle": _STRING, "rows": _STRING, "lines": _STRING, "pattern": _STRING, "max_tokens": _INTEGER},
+        "Open what is out of view. handle: node-3, msg-17 or msg-17..40. rows: only numbers 20..30. lines of one"
+        " message: 120..180, or 3:500..900 for characters of line 3. pattern (regex): only matches. path, where (a=b"
+        " and c>3): of a result. max_tokens: default 1000, up to 4000.",
+        {
+            **dict.fromkeys(("handle", "rows", "lines", "pattern", "path", "where"), _STRING),
+            "max_tokens": _INTEGER,
+        },
         ("handle",),
         tool_type="perdure_context",
         parallel=True,

@@ -30,6 +30,7 @@ from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, to
 from perdure.engine.hooks.bus import HookOutcome
 from perdure.engine.hooks.points import after_memory_tool, after_tool, before_tool, store_answers
 from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.compression import compress_outcome
 from perdure.engine.run.interrupts import Interrupted, is_cancelled
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import OpenCall, Progress, RunLog, Tell, load_run_log
@@ -210,7 +211,9 @@ class _ToolPhase:
                     outcome, answers = task.result()
                     if answers is not None:
                         self.record(await store_answers(self.log, answers, self.ports))
-                    await self._store(running.pop(task).open_call, outcome)
+                    ready = running.pop(task)
+                    outcome = await compress_outcome(outcome, ready.tool.spec, self.agent.settings, self.ports.counter)
+                    await self._store(ready.open_call, outcome)
         finally:
             for task in running:
                 task.cancel()
@@ -225,7 +228,7 @@ class _ToolPhase:
                 raise
             # Nothing of that transaction holds. The tool has run all the same: its result is kept, with the error.
             text = f"{outcome.text}\n[NOTE: the tool ran, but what it changed of your memory was not stored: {error}]"
-            outcome = replace(outcome, text=text, status="error", blocks=())
+            outcome = replace(outcome, text=text, status="error", blocks=(), shown_text=None)
             progress = await store.write(store_outcome, self.log, open_call, outcome, inputs)
         self.record(progress)
 

@@ -112,8 +112,8 @@ def _store_result(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome
     if outcome.edits:
         renew_system_message(tx, run.key.agent_id, run.conversation_seq, inputs)
     if decision is not None and decision.arguments is not None and not outcome.refused:
-        outcome = replace(outcome, text=f"{outcome.text}{EDITED}{decision.arguments}]")
-    text = outcome.text if outcome.shown_chars is None else cut_result(outcome.text, outcome.shown_chars)
+        outcome = replace(outcome, text=f"{outcome.text}{EDITED}{decision.arguments}]", shown_text=None)
+    text = cut_result(outcome.text, outcome.shown_chars, outcome.shown_text)
     rows = tx.messages.append(
         run,
         [result_draft(call, outcome, inputs)],

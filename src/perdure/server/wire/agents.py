@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field
 
 from perdure.context.prompts import base_prompt
+from perdure.context.tool_output.pipeline import Level
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, Agent
 from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.messages import Text
@@ -17,6 +18,7 @@ from perdure.core.runs import Run
 from perdure.core.secrets import Secret
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS
+from perdure.domain.agents.tool_output import TOOL_OUTPUT
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.facts.settings import FACT_SETTINGS
@@ -124,7 +126,7 @@ _UNSUPPORTED: Mapping[str, str] = {
     "message_ids": "choosing the messages in context",
 }
 """Field -> the missing feature. Without it such an agent would not work as intended, so it is not created."""
-_OWN_SETTINGS = (*AUTOMATIC_SETTINGS, FACT_SETTINGS, SUMMARIES)
+_OWN_SETTINGS = (*AUTOMATIC_SETTINGS, FACT_SETTINGS, SUMMARIES, TOOL_OUTPUT)
 """Settings that answers hold where they are set."""
 
 
@@ -175,6 +177,7 @@ class AgentChangesIn(WireRequest):
     auto_capture: bool | JsonObject | None = None
     facts: bool | JsonObject | None = None
     summaries: JsonObject | None = None
+    tool_output: Level | ItemsByName[Level] | None = None
     bypass_session_patterns: Items[str] | None = None
     secrets: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
     tool_exec_environment_variables: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
@@ -349,6 +352,8 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
         settings[FACT_SETTINGS] = body.facts
     if body.summaries is not None:
         settings[SUMMARIES] = body.summaries or None
+    if body.tool_output is not None:
+        settings[TOOL_OUTPUT] = body.tool_output
     for name, value in body.non_null(*AUTOMATIC_SETTINGS).items():
         settings[name] = value if value or isinstance(value, dict) else None  # a disabled one is not stored
     rules = body.base_rules if isinstance(body, AgentIn) and body.tool_rules is None else body.tool_rules

@@ -1,0 +1,131 @@
+"""What tools return is compressed once, before it is stored; the log has the whole text, and handles open it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import InvalidInput, Perdure
+from perdure.context import compress
+from perdure.core.messages import ToolResult
+from perdure.testing import ScriptedModel, calls, says
+from tests.support.tool_outputs import records, syslog
+
+
+def serve(make: Callable[[], str]) -> Callable[[], str]:
+    """A tool that returns this text."""
+
+    def fetch() -> str:
+        """Fetch."""
+        return make()
+
+    return fetch
+
+
+def run(
+    folder: Path, make: Callable[[], str], *more: Any, settings: dict[str, Any] | None = None
+) -> tuple[ScriptedModel, list[ToolResult]]:
+    """Let an agent call the tool, then what the model calls `more`; return the model and the results of the log."""
+    model = ScriptedModel(calls("fetch"), *more, says("done"))
+    with Perdure(folder / "a.db", tools=[serve(make)], models={"test/m": model}) as perdure:
+        agent = perdure.create_agent(model="test/m", settings=settings or {})
+        results = [result for message in agent.send("Go.").messages for result in message.results]
+    return model, results
+
+
+def seen(model: ScriptedModel, request: int = 1) -> str:
+    """What the model saw of the newest result in this request."""
+    return model.requests[request].messages[-1].results[0].text
+
+
+def test_the_model_sees_the_compressed_form_and_the_log_has_the_whole(tmp_path: Path) -> None:
+    """The same bytes in each later request, so that a provider's cache stays valid."""
+    model, results = run(tmp_path, records, calls("fetch"))
+
+    assert results[0].text == records()
+    assert seen(model) == compress(records(), level="lossless").text
+    assert model.requests[2].messages[-3].results[0].text == seen(model)
+
+
+def test_a_result_beyond_its_tools_limit_is_shortened_not_cut(tmp_path: Path) -> None:
+    """What matters stands in it, and its handle is the number of its message."""
+    model, _ = run(tmp_path, lambda: records(2_000))
+    shown = seen(model)
+
+    assert len(shown) < 50_000 and "legacy-77" in shown and "CX-4411" in shown
+    assert 'context_expand("msg-2", ' in shown and "characters are not shown" not in shown
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({"where": "plan=legacy-77"}, '"plan":"legacy-77"'),
+        ({"path": "[2].amount"}, "[2].amount| "),
+        ({"rows": "1001"}, "8123456"),
+        ({"pattern": "CX-44.1"}, "CX-4411"),
+    ],
+)
+def test_the_whole_opens_by_its_handle(tmp_path: Path, how: dict[str, str], expected: str) -> None:
+    """By conditions, path, rows or pattern; in at most a thousand tokens."""
+    _, results = run(tmp_path, lambda: records(2_000), calls("context_expand", handle="msg-2", **how))
+
+    assert (results[1].status, expected in results[1].text) == ("success", True), results[1].text
+    assert len(results[1].text) < 5_000
+
+
+def test_a_wrong_place_says_what_there_is(tmp_path: Path) -> None:
+    """So that the model can repair its call."""
+    _, results = run(tmp_path, syslog, calls("context_expand", handle="msg-2", where="a=b"))
+
+    assert (results[1].status, "no rows and no paths" in results[1].text) == ("error", True)
+
+
+@pytest.mark.parametrize(
+    ("setting", "form"),
+    [
+        ("off", "["),
+        ({"fetch": "off", "*": "full"}, "["),
+        ("lossless", "[perdure json lossless"),
+        ({"x": "off"}, "[perdure"),
+    ],
+)
+def test_an_agent_says_how_results_are_compressed(tmp_path: Path, setting: object, form: str) -> None:
+    """All alike, or by the name of the tool."""
+    model, _ = run(tmp_path, records, settings={"tool_output": setting})
+
+    assert seen(model).startswith(form) and (form == "[") == (seen(model) == records())
+
+
+def test_an_unknown_level_is_refused(tmp_path: Path) -> None:
+    """With the levels that there are."""
+    with Perdure(tmp_path / "a.db") as perdure, pytest.raises(InvalidInput, match="off, lossless, full"):
+        perdure.create_agent(settings={"tool_output": {"fetch": "much"}})
+
+
+def test_the_text_of_an_error_stays_whole(tmp_path: Path) -> None:
+    """A model has to read it."""
+
+    def fail() -> str:
+        raise ValueError(records(60))
+
+    model, results = run(tmp_path, fail)
+
+    assert results[0].status == "error" and seen(model) == results[0].text
+
+
+def test_what_is_forgotten_is_in_no_compressed_form(tmp_path: Path) -> None:
+    """The compressed form of a changed result goes: it may hold the text in another shape."""
+    model = ScriptedModel(calls("fetch"), says("done"), says("Hm."))
+    with Perdure(tmp_path / "a.db", tools=[serve(syslog)], models={"test/m": model}) as perdure:
+        agent = perdure.create_agent(model="test/m")
+        agent.send("Go.")
+        agent.forget("session opened for user u3")
+        agent.send("And now?")
+    sent = json.dumps([result.text for message in model.requests[-1].messages for result in message.results])
+
+    assert "session opened" in seen(model) and "{}" in seen(model)
+    assert "[redacted]" in sent and "{}" not in sent and "user u3" not in sent
