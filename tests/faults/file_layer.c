@@ -8,7 +8,8 @@
    FILE_LAYER_FAIL  the flush of a file "-wal" that fails with EIO, counted from 1; 0 or unset: none
 
    Only what is recorded waits for the lock. Python writes a byte to a socket in its signal handler, which may interrupt
-   a write of the same thread: a lock around all writes would then never be free again.
+   a write of the same thread: a lock around all writes would then never be free again. That handler may run on a stack of
+   8 KB, which Python has on its heap: only a write to a file takes room for paths.
 
    Kinds: w write, t truncate (to the offset), s flush, f flush that failed, u unlink, o a line on standard output.
    Build: cc -shared -fPIC -O1 -o file_layer.so file_layer.c; use with LD_PRELOAD. */
@@ -76,10 +77,13 @@ static void record(char kind, const char *path, uint64_t offset, const void *dat
 }
 
 
-static ssize_t written(int fd, const void *data, size_t size, off_t offset, int here) {
+static ssize_t plainly_written(int fd, const void *data, size_t size, off_t offset, int here) {
+    return here ? syscall(SYS_write, fd, data, size) : syscall(SYS_pwrite64, fd, data, size, offset);
+}
+
+__attribute__((noinline)) static ssize_t written_to_file(int fd, const void *data, size_t size, off_t offset, int here) {
     char path[4096];
-    if (!place(fd, path, sizeof path))
-        return here ? syscall(SYS_write, fd, data, size) : syscall(SYS_pwrite64, fd, data, size, offset);
+    if (!place(fd, path, sizeof path)) return plainly_written(fd, data, size, offset, here);
     int failure = fd != 1 ? trouble() : 0;
     if (failure) {
         errno = failure;
@@ -88,12 +92,19 @@ static ssize_t written(int fd, const void *data, size_t size, off_t offset, int 
     pthread_mutex_lock(&lock);
     if (here) offset = fd == 1 ? 0 : lseek(fd, 0, SEEK_CUR);
     if (fd == 1) record('o', path, 0, data, (uint32_t)size);
-    ssize_t done = here ? syscall(SYS_write, fd, data, size) : syscall(SYS_pwrite64, fd, data, size, offset);
+    ssize_t done = plainly_written(fd, data, size, offset, here);
     int error = errno;
     if (fd != 1 && done > 0) record('w', path, (uint64_t)offset, data, (uint32_t)done);
     pthread_mutex_unlock(&lock);
     errno = error;
     return done;
+}
+
+static ssize_t written(int fd, const void *data, size_t size, off_t offset, int here) {
+    struct stat status;
+    if (fd != 1 && (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)))
+        return plainly_written(fd, data, size, offset, here);
+    return written_to_file(fd, data, size, offset, here);
 }
 
 ssize_t write(int fd, const void *data, size_t size) { return written(fd, data, size, 0, 1); }

@@ -199,6 +199,30 @@ def test_the_file_layer_lets_a_signal_interrupt_a_write(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+HEARS_ON_A_SMALL_STACK = """
+import ctypes, mmap, os, signal, struct
+libc, memory = ctypes.CDLL(None), mmap.mmap(-1, 65_536)
+stack = struct.pack("PiN", ctypes.addressof(ctypes.c_char.from_buffer(memory)), 0, len(memory))
+assert libc.sigaltstack(stack, None) == 0  # handlers in C run there, as on the 8 KB that faulthandler has on the heap
+wakes = os.pipe()
+os.set_blocking(wakes[1], False)
+signal.set_wakeup_fd(wakes[1])
+signal.signal(signal.SIGALRM, lambda *_: None)
+os.kill(os.getpid(), signal.SIGALRM)
+of_kernel = libc.getauxval(51)  # AT_MINSIGSTKSZ: what it keeps there
+assert any(memory), "the handler did not run there"
+assert not any(memory[: -of_kernel - 2_048]), "the handler takes too much"
+"""
+
+
+def test_the_file_layer_leaves_the_heap_alone_when_a_signal_is_heard(tmp_path: Path) -> None:
+    """A server that gets SIGTERM ends with its own exit code."""
+    ours = environment(tmp_path, **layer_variables(tmp_path / "home", tmp_path / "record"))
+    done = subprocess.run([sys.executable, "-c", HEARS_ON_A_SMALL_STACK], env=ours, timeout=10, check=False)
+
+    assert done.returncode == 0
+
+
 def assert_told(served: Served, answer: httpx.Response, status: int, helps: str) -> None:
     """The answer says what helps, and the log has the same under the answer's id."""
     assert answer.status_code == status, answer.text
