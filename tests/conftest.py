@@ -27,12 +27,21 @@ os.environ["PERDURE_EMBEDDING"] = "none"  # a local model that happens to be ins
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# No test asks a server whose certificate the system knows. Reading the system's bundle takes 20 ms of CPU for each
+# client, and there are hundreds; an empty folder takes none.
+os.environ.pop("SSL_CERT_FILE", None)
+os.environ["SSL_CERT_DIR"] = os.devnull
+
+# Collecting makes a million objects that all live to the end: by default a sixth of its time goes to looking for
+# garbage.
+gc.set_threshold(100_000, 20, 20)
+
 # Contracts ship as plain classes with plain asserts; rewritten, a failing one shows its values.
 pytest.register_assert_rewrite("perdure.testing", "tests.contracts")
 
 # A loaded machine is slow, not wrong: a time limit per example fails tests that hold. Examples differ from run to run,
 # so many short runs see what a long one does; `make faults` is the long one.
-EXAMPLES = 500 if os.environ.get("PERDURE_FAULTS") == "full" else 15
+EXAMPLES = 500 if os.environ.get("PERDURE_FAULTS") == "full" else 10
 settings.register_profile("perdure", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("perdure")
 
@@ -56,13 +65,9 @@ def _new_stores_are_copies(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what was imported and collected out of the garbage collector's rounds: it all lives to the end.
-
-    The rounds themselves are rarer than by default: they would take a twentieth of the run.
-    """
+    """Keep what was imported and collected out of the garbage collector's rounds: it all lives to the end."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
 
 
 def pytest_sessionfinish() -> None:

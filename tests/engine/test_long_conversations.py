@@ -13,7 +13,7 @@ from tests.support.real_tokens import real_tokens, tokens_of_request
 
 def test_facts_of_long_ago_are_found_through_handles(tmp_path: Path) -> None:
     """By their words, and by opening node after node down to the message; and no request was ever too large."""
-    came = long_conversation(tmp_path, messages=800, weigh=tokens_of_request)
+    came = long_conversation(tmp_path, messages=600, weigh=tokens_of_request)
 
     assert came.found == came.facts > 10
     assert came.most_calls <= 4

@@ -1,4 +1,4 @@
-"""The loop under a seeded simulation: 20 histories in `make test`, 2,000 in `make faults`."""
+"""The loop under a seeded simulation: 6 histories in `make test`, 2,000 in `make faults`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from perdure.engine.run import tool_calls
 from tests.simulator import Violation, simulate
 
-SEEDS, CHUNK = (2_000, 50) if os.environ.get("PERDURE_FAULTS") == "full" else (10, 5)
+SEEDS, CHUNK = (2_000, 50) if os.environ.get("PERDURE_FAULTS") == "full" else (6, 3)
 
 pytestmark = pytest.mark.faults
 

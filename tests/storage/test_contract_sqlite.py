@@ -12,9 +12,15 @@ from perdure.storage.store import Store
 from perdure.testing import InlineStore
 from perdure.testing.clock import START
 from tests.contracts import StoreContract
+from tests.contracts.base import Contract
+from tests.contracts.isolation import IsolationContract
+from tests.contracts.races import RaceContract
+from tests.contracts.revisions import RevisionContract
+from tests.contracts.units import UnitContract
+from tests.contracts.upkeep import UpkeepContract
 
 
-class OnAFile(StoreContract):
+class OnAFile(Contract):
     """A contract whose database is one file per test."""
 
     path: Path
@@ -24,7 +30,7 @@ class OnAFile(StoreContract):
         self.path = tmp_path / "perdure.db"
 
 
-class TestSqliteStore(OnAFile):
+class TestSqliteStore(OnAFile, StoreContract):
     # A thousand calls of the same SQL as the inline store's.
     test_another_organisation_makes_no_difference = None  # type: ignore[assignment]
     test_an_organisation_without_anything_finds_nothing = None  # type: ignore[assignment]
@@ -33,6 +39,8 @@ class TestSqliteStore(OnAFile):
         return SqliteStore.open(self.path, at=START, org_id=org_id)
 
 
-class TestInlineStore(OnAFile):
+class TestInlineStore(OnAFile, UnitContract, RaceContract, RevisionContract, UpkeepContract, IsolationContract):
+    """What a store does itself: units, transactions, several stores on a file. The SQL is that of the one above."""
+
     async def open(self, *, org_id: OrgId = DEFAULT_ORG) -> Store:
         return InlineStore(self.path, org_id=org_id)
