@@ -15,7 +15,8 @@ from perdure.core.events import MemoryRecalled, StoredEvent
 from perdure.core.facts.values import Fact
 from perdure.library import AsyncAgent
 from perdure.settings import Settings
-from perdure.testing import FakeClock, InlineStore, ScriptedModel
+from perdure.storage.tx import Tx
+from perdure.testing import FakeClock, InlineStore, ScriptedModel, says
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 MODEL = "test/scripted"
@@ -158,3 +159,31 @@ async def test_a_recall_by_hand_has_facts_with_their_sources(world: _World) -> N
     assert recalled.ran["facts"].rows == 2
     archive = await world.perdure.archives.create("notes")
     assert (await world.agent.recall("What does Bea drink?", archives=[archive.id])).sources == ()
+
+
+async def test_a_fact_that_an_answer_cites_is_used_once_more() -> None:
+    """One that was only recalled counts once, and a part of a word is no name."""
+    model = ScriptedModel(says("Bea likes her tea."), says("Teams are fine."))
+    settings = Settings(model=MODEL, embedding="none", facts="patterns")
+    opening = AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, settings=settings, clock=FakeClock(NOW))
+    async with await opening as perdure:
+        world = _World(perdure, await perdure.create_agent("a", settings=ON))
+        tea = await world.know("Bea drinks green tea.", "Bea", "tea")
+        boat = await world.know("Bea has a boat.", "Bea", "boat")
+
+        async def uses() -> list[int]:
+            def load(tx: Tx) -> list[int]:
+                graph = tx.graphs.get(tea.graph_id)
+                seqs = [tea.text_seq, boat.text_seq]
+                return list(tx.passages.texts(graph.fact_archive_id, seqs).uses)
+
+            return await perdure.app.store.read(load)
+
+        assert set((await world.send("What would Bea like?"))[1]) == {tea.id, boat.id}
+        assert await uses() == [1, 1]
+        await world.agent.facts.extract()
+        assert await uses() == [2, 1]
+        await world.agent.facts.extract()
+        await world.send("Tell me of Bea.")
+        await world.agent.facts.extract()
+        assert await uses() == [3, 2]

@@ -10,6 +10,7 @@ from perdure.core.facts.extraction import Extraction
 from perdure.core.facts.values import TRUSTED, Episode, Fact, FactChange, Graph
 from perdure.core.ids import Ids
 from perdure.domain.facts.batches import LoadedBatch, episodes_of, scope_of
+from perdure.domain.facts.citations import count_citations
 from perdure.domain.facts.communities import Changes
 from perdure.domain.facts.graphs import (
     FactFields,
@@ -47,6 +48,7 @@ def store_plan(
         output_tokens=extraction.output_tokens,
     )
     tx.graphs.count_dropped(graph.id, plan.dropped)
+    count_citations(tx, graph, loaded.messages)
     if not plan.facts:
         return ()
     entities = [entity.seq for entity in store_entities(tx, graph, plan.entities, ids=ids, at=at)]
