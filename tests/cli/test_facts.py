@@ -81,7 +81,7 @@ def test_what_can_t_be_done_is_told(tmp_path: Path) -> None:
         (("show", "fact-00000000"), "fact 'fact-00000000' not found"),
         (("edit", fact_id), "nothing changes: give the new text"),
         (("edit", fact_id, "--since", "soon"), "'soon'"),
-        (("list", "--state", "old"), "it can be active, proposed, archived or all"),
+        (("list", "--state", "old"), "it can be active, faded, proposed, archived or all"),
         (("list", "--entity", "Eve"), "entity 'Eve' not found"),
         (("add", "x", "--relation", "lives in"), "write it in capitals, such as LIVES_IN"),
         (("rules", "--lift", "7"), "rule '7' not found"),
@@ -92,7 +92,7 @@ def test_what_can_t_be_done_is_told(tmp_path: Path) -> None:
 
 
 def test_a_profile_a_timeline_and_what_fades(tmp_path: Path) -> None:
-    """A dry run changes nothing; `restore --last` brings all of it back."""
+    """It is archived by a later pass; a dry run changes nothing, and `restore --last` takes the last one back."""
     with open_sync(tmp_path / "perdure.db") as store:
         agent = store.create_agent("ann")
         agent.update(settings={"facts": {"forgetting": {"min_age_days": 0, "min_score": 0.9}}})
@@ -116,6 +116,8 @@ def test_a_profile_a_timeline_and_what_fades(tmp_path: Path) -> None:
     unasked = run_inside(tmp_path, "fact", "tidy")
     assert (unasked.returncode, "Pass --yes to let 1 fact fade" in unasked.stderr) == (1, True)
     assert len(shown(tmp_path, "tidy", "--yes")) == 1
+    assert len(shown(tmp_path, "list", "--state", "faded")) == 1
+    assert [one["reason"] for one in shown(tmp_path, "tidy", "--yes")] == ["unused"]
     assert shown(tmp_path, "list") == []
     assert len(shown(tmp_path, "restore", "--last")) == 1
     assert len(shown(tmp_path, "list")) == 1

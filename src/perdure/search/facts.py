@@ -92,7 +92,9 @@ def recall_facts(
     named = known_entities(tx, graph, [name for text in texts for name in _texts_with_names(text)])
     if not named:
         return Hits()
-    where = FactFilter(at=request.now, entities=tuple(entity.seq for entity in named), trust=scope.facts.trust)
+    where = FactFilter(
+        at=request.now, entities=tuple(entity.seq for entity in named), trust=scope.facts.trust, states=("active",)
+    )
     hits = search_facts(tx, graph, request, where=where, limit=2 * scope.facts.limit, explain=explain)
     in_view = _said_in_view(tx, graph, agent, [hit.fact for hit in hits], scope)
     return Hits([hit for hit in hits if hit.fact.first_seq not in in_view][: scope.facts.limit], hits.ran)

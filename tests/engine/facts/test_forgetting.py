@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, FactHit, InvalidInput, Perdure
+from perdure import Agent, AsyncPerdure, FactHit, InvalidInput, Perdure, Settings
+from perdure.context.request.assemble import parse_recalled
 from perdure.core.facts.values import Fact
 from perdure.core.ids import FactId, GraphId
 from perdure.domain.facts.forgetting import duplicates, score
 from perdure.domain.facts.settings import Forgetting
+from perdure.testing import InlineStore, ScriptedModel, calls, says
 from perdure.testing.clock import START
 from tests.support.library import open_sync
 
+MODEL = "test/scripted"
 POLICY = Forgetting(half_life_days=100, min_score=0.2, min_age_days=10)
 FACT = Fact(
     id=FactId("fact-1"),
@@ -56,7 +59,7 @@ def texts(agent: Agent, **conditions: Any) -> list[str]:
 
 
 def test_facts_fade_and_one_command_brings_them_back(agent: Agent) -> None:
-    """They leave list and search, not the history; a dry run changes nothing."""
+    """They leave recall, and with a later pass list and search, not the history; a dry run changes nothing."""
     assert [*agent.facts.tidy(), *agent.facts.restore_last()] == []
     add(agent, "Ada likes tea.", "tea", 0.9)
     weak = add(agent, "Ada likes rain.", "rain", 0.1)
@@ -66,14 +69,42 @@ def test_facts_fade_and_one_command_brings_them_back(agent: Agent) -> None:
     assert item.score == pytest.approx(0.1, abs=0.01)
     assert texts(agent) == ["Ada likes rain.", "Ada likes tea."]
     assert [one.fact.id for one in agent.facts.tidy()] == [weak.fact.id]
+    assert texts(agent) == ["Ada likes rain.", "Ada likes tea."]
+    assert texts(agent, states=["faded"]) == ["Ada likes rain."]
+    assert [one.reason for one in agent.facts.tidy()] == ["unused"]
     assert texts(agent) == ["Ada likes tea."]
     assert agent.facts.search("rain") == []
     assert texts(agent, states=["archived"]) == ["Ada likes rain."]
     assert agent.facts.tidy() == []
-    assert [hit.fact.text for hit in agent.facts.restore_last()] == ["Ada likes rain."]
+    assert [hit.fact.state for hit in agent.facts.restore_last()] == ["faded"]
     assert texts(agent) == ["Ada likes rain.", "Ada likes tea."]
-    assert [one.change for one in agent.facts.history(weak.fact.id).versions][-2:] == ["archive", "restore"]
+    assert [hit.fact.state for hit in agent.facts.restore_last()] == ["active"]
+    changes = [one.change for one in agent.facts.history(weak.fact.id).versions]
+    assert changes[-4:] == ["fade", "archive", "restore", "restore"]
     assert agent.facts.restore_last() == []
+
+
+async def test_a_faded_fact_is_not_recalled_until_it_is_used() -> None:
+    """A search that shows it is a use: the next pass lets it be recalled again, and does not archive it."""
+    model = ScriptedModel(*(says("Yes."),) * 3, calls("search_facts", query="rain"), says("Yes."))
+    settings = Settings(model=MODEL, embedding="none", facts="off")
+    opening = AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, settings=settings)
+    async with await opening as perdure:
+        fading = {"min_score": 0.2, "min_age_days": 0}
+        own = {"auto_recall": True, "facts": {"forgetting": fading}}
+        agent = await perdure.create_agent("a", settings=own, tools=["search_facts"])
+        weak = await agent.facts.add("Ada likes rain.", subject="Ada", relation="LIKES", object="rain")
+        await agent.send("What does Ada like?")
+        assert "Ada likes rain." in parse_recalled(model.requests[-1].tail)
+        await agent.facts.update(weak.fact.id, rating=0.1)
+        await agent.facts.tidy()
+        await agent.send("What does Ada like?", conversation=(await agent.new_conversation()).id)
+        assert "Ada likes rain." not in parse_recalled(model.requests[-1].tail)
+
+        await agent.send("And now?")
+        await agent.send("Search.")
+        assert [one.reason for one in await agent.facts.tidy()] == ["used"]
+        assert (await agent.facts.get(weak.fact.id)).fact.state == "active"
 
 
 def test_near_duplicates_become_one_sentence_with_all_sources(agent: Agent) -> None:
@@ -100,7 +131,7 @@ def test_what_a_person_changed_after_a_pass_stays(agent: Agent) -> None:
     agent.facts.update(weak.fact.id, text="Ada likes storms.")
 
     assert agent.facts.restore_last() == []
-    assert texts(agent, states=["archived"]) == ["Ada likes storms."]
+    assert texts(agent, states=["active"]) == ["Ada likes storms."]
 
 
 def test_passes_begin_by_themselves_where_the_policy_is_on(tmp_path: Path, perdure: Perdure, agent: Agent) -> None:
@@ -114,8 +145,8 @@ def test_passes_begin_by_themselves_where_the_policy_is_on(tmp_path: Path, perdu
     perdure.close()
 
     with open_sync(tmp_path / "agents.db") as perdure:
-        assert texts(perdure.agent("helper")) == ["Ada likes rain."]
-        assert texts(perdure.agent("other"), states=["archived"]) == ["Ada likes rain."]
+        assert texts(perdure.agent("helper"), states=["active"]) == ["Ada likes rain."]
+        assert texts(perdure.agent("other"), states=["faded"]) == ["Ada likes rain."]
 
 
 @pytest.mark.parametrize(

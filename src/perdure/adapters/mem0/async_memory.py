@@ -317,7 +317,7 @@ class AsyncMemory:
 
 def _conditions(scope: Mapping[str, str], show_expired: bool) -> FactConditions:
     """Return which facts: of this scope, proposed ones too; without `show_expired` those that are not over."""
-    conditions: FactConditions = {"scope": scope, "states": ("active", "proposed", "archived")}
+    conditions: FactConditions = {"scope": scope, "states": ("active", "faded", "proposed", "archived")}
     if not show_expired:
         conditions["since"] = datetime.now(UTC)
     return conditions

@@ -132,4 +132,8 @@ async def _restore_last(view: View, *, agent: str | None) -> None:
 
 def _reason(item: TidyItem) -> str:
     """Why a fact fades."""
-    return f"like: {visible(item.into.text)}" if item.into is not None else f"worth {item.score:.2f}"
+    if item.into is not None:
+        return f"like: {visible(item.into.text)}"
+    return {"unused": "faded before, and not used since", "used": "used again: it comes back"}.get(
+        item.reason, f"worth {item.score:.2f}"
+    )

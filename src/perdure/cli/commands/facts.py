@@ -22,7 +22,7 @@ from perdure.cli.views.fold import plural, visible
 from perdure.cli.views.view import View, new_table
 from perdure.cli.work import confirm, get_agent, no_store, none_yet, open_store
 from perdure.core.errors import InvalidInput
-from perdure.core.facts.values import FACT_STATES
+from perdure.core.facts.values import FACT_STATES, KNOWN_STATES
 from perdure.core.ids import FactId
 from perdure.domain.facts.graphs import FactFields
 from perdure.library.agent import AsyncAgent
@@ -227,7 +227,8 @@ def _conditions(
     state: str | None,
 ) -> FactConditions:
     """The options as conditions. Raises: InvalidInput: a text that is no date, or an unknown state."""
-    states = FACT_STATES if state == "all" else tuple(one for one in FACT_STATES if one == (state or "active"))
+    chosen = FACT_STATES if state == "all" else tuple(one for one in FACT_STATES if one == state)
+    states = chosen if state else KNOWN_STATES
     if not states:
         raise InvalidInput(f"--state is {state!r:.80}: it can be {', '.join(FACT_STATES)} or all")
     return FactConditions(

@@ -22,7 +22,10 @@ TrueUntil = Annotated[str | None, typer.Option("--until", metavar="DATE", help="
 AsOf = Annotated[str | None, typer.Option("--as-of", metavar="DATE", help="What was believed at the end of that day.")]
 MinRating = Annotated[float, typer.Option("--min-rating", min=0, max=1, help="Only what matters so much.")]
 State = Annotated[
-    str | None, typer.Option("--state", metavar="STATE", help="`proposed`, `archived` or `all`; by default `active`.")
+    str | None,
+    typer.Option(
+        "--state", metavar="STATE", help="`active`, `faded`, `proposed`, `archived` or `all`; by default the first two."
+    ),
 ]
 FromDate = Annotated[
     str | None, typer.Option("--since", metavar="DATE", help="From when it is true, such as 2026-11-20.")

@@ -22,12 +22,16 @@ Trust = Literal["user", "agent", "tool", "web", "file", "mcp", "import"]
 TRUSTED: Final[frozenset[Trust]] = frozenset({"user", "agent"})
 """Sources whose facts may stand in a profile and in automatic recall; those of others need a setting."""
 
-FactState = Literal["active", "proposed", "archived"]
-"""`proposed`: waits until a person accepts it. `archived`: faded, so that only a search that asks for it finds it."""
+FactState = Literal["active", "faded", "proposed", "archived"]
+"""`faded`: out of automatic recall; searches find it. `archived`: only a search that asks for it finds it. `proposed`:
+waits until a person accepts it."""
 
-FACT_STATES: Final[tuple[FactState, ...]] = ("active", "proposed", "archived")
+FACT_STATES: Final[tuple[FactState, ...]] = ("active", "faded", "proposed", "archived")
+KNOWN_STATES: Final[tuple[FactState, ...]] = ("active", "faded")
 
-FactChange = Literal["add", "update", "supersede", "delete", "retract", "restore", "edit", "archive", "merge", "accept"]
+FactChange = Literal[
+    "add", "update", "supersede", "delete", "retract", "restore", "edit", "fade", "archive", "merge", "accept"
+]
 """Why a version was written. `supersede`: another fact ended it. `delete`: it is believed no longer, and `retract`: its
 last source was deleted; such a version ends as it begins. `edit`: a person corrected it. `merge`: near-duplicates
 became one sentence."""
@@ -227,7 +231,7 @@ class FactFilter:
         as_of: believed at this time; None: now.
         entities: the numbers of entities, one of which is subject or object.
         types: of facts; `relations` likewise.
-        states: `active` alone unless said otherwise.
+        states: those of what is known unless said otherwise.
         trust: None: any source.
     """
 
@@ -240,7 +244,7 @@ class FactFilter:
     relations: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     min_rating: float = 0.0
-    states: tuple[FactState, ...] = ("active",)
+    states: tuple[FactState, ...] = KNOWN_STATES
     trust: tuple[Trust, ...] | None = None
     scope: tuple[tuple[str, str], ...] = ()
 

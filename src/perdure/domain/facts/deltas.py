@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.context.sections.envelopes import envelope
-from perdure.core.facts.values import Fact, FactFilter
+from perdure.core.facts.values import KNOWN_STATES, Fact, FactFilter
 from perdure.core.ids import AgentId, GraphId
 from perdure.core.ports import TokenCounter
 from perdure.domain.facts.context import fact_line
@@ -75,4 +75,4 @@ def _ends(versions: Sequence[Fact], after: int) -> tuple[Fact | None, Fact | Non
     is_back = bool(later) and later[0].change == "restore"
     before = earlier[-1] if earlier and not earlier[-1].is_deletion and not is_back else None
     now = versions[-1] if versions[-1].expired_at is None else None
-    return tuple(fact if fact and fact.state == "active" else None for fact in (before, now))  # type: ignore[return-value]
+    return tuple(fact if fact and fact.state in KNOWN_STATES else None for fact in (before, now))  # type: ignore[return-value]

@@ -1,7 +1,7 @@
 """Forgetting: what a policy would let fade, and near-duplicates that become one sentence.
 
-A pass archives facts, so that only a search that asks for them finds them. It deletes nothing, and all of it can be
-taken back.
+A fact fades out of automatic recall first. If nothing has used it since, a later pass archives it, so that only a
+search that asks for it finds it; else it is recalled again. Nothing is deleted, and all of it can be taken back.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any, Final, Literal
 
-from perdure.core.facts.values import TRUSTED, Fact, FactChange, FactFilter, Graph
+from perdure.core.facts.values import KNOWN_STATES, TRUSTED, Fact, FactChange, FactFilter, FactState, Graph
 from perdure.domain.facts.graphs import FactFields, change_fact
 from perdure.domain.facts.settings import Forgetting
 from perdure.storage.tx import Tx
 
 PAGE = 1_000
 CHANGES_MAX = 1_000
-"""The most facts that one pass archives; the next one goes on."""
+"""The most facts that one pass changes; the next one goes on."""
 GROUP_MAX = 100
 """The most facts between two entities that are compared with each other, the newest."""
 SAME_RELATION, ANY_RELATION = 0.5, 0.8
@@ -31,26 +32,29 @@ _WORD = re.compile(r"[^\W_\u3400-\u9fff\u3040-\u30ff]+|[\u3400-\u9fff\u3040-\u30
 _TELLING: Final = frozenset({"not", "no", "never", "don't", "t", "without", "不", "没", "無", "无", "非"})
 """Words that turn a sentence round: sentences that differ in one of them, or in a number, say different things."""
 
-Reason = Literal["faded", "duplicate"]
+Reason = Literal["faded", "unused", "used", "duplicate"]
+"""`unused`: it had faded before. `used`: it had faded, and is active again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TidyItem:
-    """A fact that fades.
+    """A fact that fades, or is archived or active again.
 
     Attributes:
         score: how much the policy still gives for it, 0 to 1.
         into: of a near-duplicate the fact that stays, and gains its sources.
+        uses: how often a fact that fades was used before.
     """
 
     fact: Fact
     reason: Reason
     score: float
     into: Fact | None = None
+    uses: int = 0
 
 
 def plan_tidy(tx: Tx, graph: Graph, policy: Forgetting, *, at: datetime) -> Sequence[TidyItem]:
-    """Return what a pass would archive, near-duplicates first, then what matters least. It changes nothing."""
+    """Return what a pass would change, near-duplicates first, then what matters least. It changes nothing."""
     facts: list[Fact] = []
     groups: dict[tuple[int, int], list[Fact]] = {}
     uses: dict[int, int] = {}
@@ -71,12 +75,19 @@ def plan_tidy(tx: Tx, graph: Graph, policy: Forgetting, *, at: datetime) -> Sequ
     gone = {item.fact.seq for item in items}
     kept_seqs = {item.into.seq for item in items if item.into is not None}
     youngest = at - timedelta(days=policy.min_age_days)
-    faded = [
-        TidyItem(fact=fact, reason="faded", score=scores[fact.seq])
-        for fact in facts
-        if fact.seq not in gone | kept_seqs and scores[fact.seq] < policy.min_score and fact.created_at <= youngest
-    ]
-    return [*items, *sorted(faded, key=lambda item: (item.score, item.fact.seq))][:CHANGES_MAX]
+    single = []
+    for fact in facts:
+        if fact.seq in gone | kept_seqs:
+            continue
+        worth, used = scores[fact.seq], uses.get(fact.text_seq, 0)
+        is_old = fact.created_at <= youngest  # of a faded fact: whether it faded so long ago
+        if fact.state == "active" and is_old and worth < policy.min_score:
+            single.append(TidyItem(fact=fact, reason="faded", score=worth, uses=used))
+        elif fact.state == "faded" and used > fact.origin.get("uses", used):
+            single.append(TidyItem(fact=fact, reason="used", score=worth))
+        elif fact.state == "faded" and is_old:
+            single.append(TidyItem(fact=fact, reason="unused", score=worth))
+    return [*items, *sorted(single, key=lambda item: (item.score, item.fact.seq))][:CHANGES_MAX]
 
 
 def score(fact: Fact, uses: int, policy: Forgetting, *, at: datetime) -> float:
@@ -111,27 +122,32 @@ def tidy(tx: Tx, graph: Graph, items: Sequence[TidyItem], *, pass_: str, at: dat
         if fact.seq != item.fact.seq or fact.expired_at is not None:
             continue
         change: FactChange = "archive"
+        state: FactState = "archived"
+        if item.reason == "faded":
+            state, change, origin["uses"] = "faded", "fade", item.uses
+        elif item.reason == "used":
+            state, change = "active", "restore"
         if item.into is not None:
             kept = tx.facts.get(item.into.id)
-            if kept.expired_at is not None or kept.state != "active":
+            if kept.expired_at is not None or kept.state not in KNOWN_STATES:
                 continue
             kept = _merge(tx, graph, kept, fact, origin=origin, at=at)
             change, origin["into"] = "merge", kept.id
-        change_fact(tx, graph, fact, {"state": "archived"}, change=change, origin=origin, at=at)
+        change_fact(tx, graph, fact, {"state": state}, change=change, origin=origin, at=at)
         done.append(item)
     return done
 
 
 def last_pass(tx: Tx, graph: Graph) -> str | None:
-    """Return the latest pass of which a fact still is archived."""
-    passes = [str(fact.origin["pass"]) for fact in _archived(tx, graph)]
+    """Return the latest pass of which a fact still is faded or archived."""
+    passes = [str(fact.origin["pass"]) for fact in _of_passes(tx, graph)]
     return max(passes, default=None)
 
 
 def restore_pass(tx: Tx, graph: Graph, pass_: str, *, at: datetime, limit: int = PAGE) -> Sequence[Fact]:
-    """Take back what a pass did and nobody has changed since; return the facts that are active again, at most `limit`.
+    """Take back what a pass did and nobody has changed since; return the facts as they are again, at most `limit`.
     A fact that stayed for its duplicates keeps their sources, which say the same."""
-    archived = [fact for fact in _archived(tx, graph) if fact.origin["pass"] == pass_][:limit]
+    archived = [fact for fact in _of_passes(tx, graph) if fact.origin["pass"] == pass_][:limit]
     for id_ in dict.fromkeys(fact.origin["into"] for fact in archived if "into" in fact.origin):
         kept = tx.facts.get(id_)
         if kept.expired_at is None and kept.change == "merge" and kept.origin.get("pass") == pass_:
@@ -151,15 +167,15 @@ def _merge(tx: Tx, graph: Graph, kept: Fact, duplicate: Fact, *, origin: Mapping
 
 def _restore(tx: Tx, graph: Graph, fact: Fact, pass_: str, *, at: datetime) -> Fact:
     """Write the version again that a fact had before a pass; return it."""
-    before = [one for one in tx.facts.versions(fact.id) if one.origin.get("pass") != pass_][-1]
+    *_, before = takewhile(lambda one: one.origin.get("pass") != pass_, tx.facts.versions(fact.id))
     fields: FactFields = {"state": before.state, "valid_at": before.valid_at}
     return change_fact(tx, graph, fact, fields, change="restore", origin=before.origin, at=at)
 
 
-def _archived(tx: Tx, graph: Graph) -> Iterator[Fact]:
-    """Yield the facts that passes have archived."""
+def _of_passes(tx: Tx, graph: Graph) -> Iterator[Fact]:
+    """Yield the facts that passes have let fade or archived."""
     after = 0
-    while page := tx.facts.page(graph.id, where=FactFilter(states=("archived",)), after=after, limit=PAGE):
+    while page := tx.facts.page(graph.id, where=FactFilter(states=("faded", "archived")), after=after, limit=PAGE):
         after = page[-1].first_seq
         yield from (fact for fact in page if fact.origin.get("type") == "policy" and "pass" in fact.origin)
 

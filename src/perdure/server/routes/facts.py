@@ -59,7 +59,9 @@ def conditions(
     until: Annotated[Date | None, Query(description="True then or before; a date is the whole day.")] = None,
     as_of: Annotated[Date | None, Query(description="Believed then; a date is its end.")] = None,
     min_rating: Annotated[float, Query(ge=0, le=1)] = 0,
-    state: Annotated[Items[FactState] | None, Query(description="Several: any of them; without it, active.")] = None,
+    state: Annotated[
+        Items[FactState] | None, Query(description="Several: any of them; without it, active and faded.")
+    ] = None,
     trust: Annotated[Items[Trust] | None, Query(description="Who said it; several: any of them.")] = None,
     scope: Annotated[Items[Pair] | None, Query(description="Such as user_id=ann; several: all of them.")] = None,
 ) -> FactConditions:
@@ -74,7 +76,7 @@ def conditions(
         until=parse_time(until, end=True),
         as_of=parse_time(as_of, end=True),
         min_rating=min_rating,
-        states=state or ("active",),
+        states=state or (),
         trust=trust,
         scope={name: value for name, _, value in pairs},
     )

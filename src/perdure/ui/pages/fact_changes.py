@@ -31,6 +31,7 @@ MODES: Mapping[str, str] = {
 }
 STATE_NOTICES: Mapping[FactState, str] = {
     "active": "The agent now knows {}.",
+    "faded": "{} faded as before.",
     "proposed": "{} wait as before.",
     "archived": "{} faded as before.",
 }

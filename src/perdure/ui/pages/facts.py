@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.facts.values import Entity, Fact, FactRule, Graph
+from perdure.core.facts.values import KNOWN_STATES, Entity, Fact, FactRule, Graph
 from perdure.core.ids import EntityId, is_id
 from perdure.domain.facts.settings import load_agent_facts, load_graph_settings
 from perdure.library.paging import Page
@@ -106,7 +106,7 @@ def _conditions(query: QueryParams, now: datetime) -> FactConditions:
         relations=(relation,) if relation else (),
         at=parse_time(query.get("at")),
         as_of=parse_time(query.get("as_of"), end=True),
-        states=("active",),
+        states=KNOWN_STATES,
     )
     if state == "current" and where["at"] is None:
         where["at"] = where["as_of"] or now
@@ -151,7 +151,7 @@ def _state(fact: Fact, now: datetime) -> str:
     """What a fact is now, in a word."""
     if fact.expired_at is not None:
         return "replaced"
-    if fact.state != "active":
+    if fact.state not in KNOWN_STATES:
         return fact.state
     if fact.is_true_at(now):
         return "current"

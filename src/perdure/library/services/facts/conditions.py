@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from perdure.core.errors import NotFound
-from perdure.core.facts.values import Fact, FactFilter, FactState, Graph, Trust
+from perdure.core.facts.values import KNOWN_STATES, Fact, FactFilter, FactState, Graph, Trust
 from perdure.core.ids import AgentId, EntityId, GraphId, is_id
 from perdure.library.checks import utc
 from perdure.search.hits import FactHit
@@ -50,7 +50,7 @@ def fact_filter(tx: Tx, graph: Graph, conditions: FactConditions) -> FactFilter:
         relations=tuple(conditions.get("relations") or ()),
         types=tuple(conditions.get("types") or ()),
         min_rating=conditions.get("min_rating", 0.0),
-        states=tuple(conditions.get("states") or ("active",)),
+        states=tuple(conditions.get("states") or KNOWN_STATES),
         trust=None if conditions.get("trust") is None else tuple(conditions["trust"] or ()),
         scope=tuple(sorted((conditions.get("scope") or {}).items())),
     )

@@ -20,7 +20,8 @@ REASONS: Mapping[FactChange, str] = {
     "retract": "its last source was deleted",
     "restore": "its deletion was taken back",
     "edit": "a person corrected it",
-    "archive": "it faded",
+    "fade": "it mattered little",
+    "archive": "nothing has used it since it faded",
     "merge": "several facts said nearly the same",
     "accept": "a person accepted it",
 }

@@ -87,7 +87,7 @@ class TidyShape(TypedDict):
 
     fact_id: Annotated[str, ids.IdFormat("fact")]
     text: str
-    reason: Literal["faded", "duplicate"]
+    reason: Literal["faded", "unused", "used", "duplicate"]
     score: float
     into: str | None
 
