@@ -270,12 +270,11 @@ def _made_from(
 
 def _without_above(cells: list[str]) -> list[str] | None:
     """Return the cells without what they share with the cell above; None: too few share anything."""
-    if any(cell[:1] in BOUNDARIES for cell in cells):
+    boundaries = [one for one in BOUNDARIES if one in cells[0] or one in cells[-1]]
+    if not boundaries or any(cell[:1] in BOUNDARIES for cell in cells):
         return None
     best: list[str] | None = None
-    for boundary in BOUNDARIES:
-        if boundary not in cells[0] and boundary not in cells[-1]:
-            continue
+    for boundary in boundaries:
         heads = [cell.rpartition(boundary)[0] for cell in cells]
         shared = sum(1 for a, b in pairwise(heads) if a and a == b)
         if shared < ABOVE_SHARE * len(cells):
