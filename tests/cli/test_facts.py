@@ -64,6 +64,45 @@ def test_facts_are_listed_by_time_entity_and_what_was_believed(tmp_path: Path) -
     assert "Bob plays chess." in perdure(tmp_path, "chat", "ann", stdin="/facts chess\n").stdout
 
 
+def test_facts_are_filtered_by_source_type_and_scope(tmp_path: Path) -> None:
+    """Several sources: any of them; several parts of a scope: all of them."""
+    fill(tmp_path)
+    with open_sync(tmp_path / "perdure.db") as store:
+        agent = store.agent("ann")
+        agent.facts.update_settings(fact_types={"HOME": "Person -> Location"})
+        (hit,) = agent.facts.list()
+        agent.facts.update(hit.fact.id, type="HOME")
+        (hit,) = agent.facts.ingest("I live in Oslo.", scope={"user_id": "bob", "run_id": "r1"})
+        agent.facts.update(hit.fact.id, trust="web")
+
+    home, oslo = ["Ada lives in Turin."], ["bob lives in Oslo."]
+    for conditions, found in (
+        (("--trust", "user"), home),
+        (("--trust", "web", "--trust", "tool"), oslo),
+        (("--trust", "tool"), []),
+        (("--type", "HOME"), home),
+        (("--type", "JOB"), []),
+        (("--scope", "user_id=bob", "--scope", "run_id=r1"), oslo),
+        (("--scope", "user_id=bob", "--scope", "run_id=r2"), []),
+    ):
+        for verb in (("list",), ("search", "lives")):
+            assert [one["text"] for one in shown(tmp_path, *verb, "ann", *conditions)] == found, (verb, conditions)
+
+
+def test_settings_of_extraction_are_shown_and_changed(tmp_path: Path) -> None:
+    """Values are JSON, a prompt is a text; what is not named stays as it was."""
+    fill(tmp_path)
+    assert shown(tmp_path, "settings")["reflect"] is True
+    slots = 'slots={"work.title": ["WORKS_AS"]}'
+    changed = shown(tmp_path, "settings", "ann", "reflect=false", "prompt=Ships are objects.", slots)
+    assert (changed["reflect"], changed["prompt"]) == (False, "Ships are objects.")
+    assert changed["slots"] == {"work.title": ["WORKS_AS"]}
+    assert shown(tmp_path, "settings", "ann", 'entity_types={"Ship": {}}')["entity_types"] == {"Ship": {}}
+    again = shown(tmp_path, "settings", "ann")
+    assert (again["reflect"], again["entity_types"]) == (False, {"Ship": {}})
+    assert "Ships are objects." in run_inside(tmp_path, "fact", "settings", "ann").stdout
+
+
 def test_extraction_is_paused_and_ruled(tmp_path: Path) -> None:
     """What is said while it is paused waits; a rule stays until it is lifted."""
     fill(tmp_path)
@@ -82,6 +121,11 @@ def test_what_can_t_be_done_is_told(tmp_path: Path) -> None:
         (("edit", fact_id), "nothing changes: give the new text"),
         (("edit", fact_id, "--since", "soon"), "'soon'"),
         (("list", "--state", "old"), "it can be active, faded, proposed, archived or all"),
+        (("list", "--trust", "enemy"), "--trust is 'enemy': it can be user, agent, tool"),
+        (("list", "--scope", "ann"), "--scope is 'ann': write NAME=VALUE"),
+        (("settings", "ann", "reflect"), "a setting is 'reflect': write NAME=VALUE"),
+        (("settings", "ann", "reflect=maybe"), "reflect is 'maybe': give true or false"),
+        (("settings", "ann", "colour=1"), "a graph has no 'colour': there are paused, entity_types"),
         (("list", "--entity", "Eve"), "entity 'Eve' not found"),
         (("add", "x", "--relation", "lives in"), "write it in capitals, such as LIVES_IN"),
         (("rules", "--lift", "7"), "rule '7' not found"),

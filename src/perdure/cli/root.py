@@ -17,7 +17,7 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     "fact": (
         "facts",
         "List, search, show, add, edit, forget, restore, accept or tidy; history, rules,"
-        " profile, timeline, context, communities, entities, pause, resume.",
+        " profile, timeline, context, communities, entities, pause, resume, settings.",
     ),
     "conversation": ("agents", "List, rename, delete or import conversations."),
     "approval": ("agents", "List, approve or deny the tool calls that wait."),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Any, Final, TypedDict, Unpack, get_args
 
 from rich.text import Text
 
@@ -22,57 +25,50 @@ from perdure.cli.views.fold import plural, visible
 from perdure.cli.views.view import View, new_table
 from perdure.cli.work import confirm, get_agent, no_store, none_yet, open_store
 from perdure.core.errors import InvalidInput
-from perdure.core.facts.values import FACT_STATES, KNOWN_STATES
+from perdure.core.facts.values import FACT_STATES, KNOWN_STATES, Trust
 from perdure.core.ids import FactId
+from perdure.core.tools.arguments import read_json
 from perdure.domain.facts.graphs import FactFields
+from perdure.domain.facts.settings import load_graph_settings
 from perdure.library.agent import AsyncAgent
 from perdure.library.facts import AsyncFacts
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.facts.conditions import FactConditions
 from perdure.search.query.times import parse_time
 
+TRUSTS: Final[tuple[Trust, ...]] = get_args(Trust)
 
-async def list_facts(
-    view: View,
-    *,
-    agent: str | None,
-    entity: str | None,
-    relations: Sequence[str] | None,
-    at: str | None,
-    since: str | None,
-    until: str | None,
-    as_of: str | None,
-    min_rating: float,
-    state: str | None,
-    limit: int,
-) -> None:
+
+class Options(TypedDict):
+    """The options of `list` and `search` that say which facts."""
+
+    entity: str | None
+    relations: Sequence[str] | None
+    types: Sequence[str] | None
+    at: str | None
+    since: str | None
+    until: str | None
+    as_of: str | None
+    min_rating: float
+    state: str | None
+    trust: Sequence[str] | None
+    scope: Sequence[str] | None
+
+
+async def list_facts(view: View, *, agent: str | None, limit: int, **options: Unpack[Options]) -> None:
     """Print the newest facts of an agent that meet the conditions."""
-    conditions = _conditions(entity, relations, at, since, until, as_of, min_rating, state)
+    conditions = _conditions(options)
     async with owner_of(view, agent) as owner:
         hits = await owner.facts.list(limit=limit, **conditions)
         view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
         view.hint(await _next_steps(owner.facts))
 
 
-async def search_facts(
-    view: View,
-    *,
-    text: str,
-    agent: str | None,
-    entity: str | None,
-    relations: Sequence[str] | None,
-    at: str | None,
-    since: str | None,
-    until: str | None,
-    as_of: str | None,
-    min_rating: float,
-    state: str | None,
-    limit: int,
-) -> None:
+async def search_facts(view: View, *, text: str, agent: str | None, limit: int, **options: Unpack[Options]) -> None:
     """Print the facts of an agent that best match."""
     if not text.strip():
         raise InvalidInput("there is nothing to look for: perdure fact search TEXT")
-    conditions = _conditions(entity, relations, at, since, until, as_of, min_rating, state)
+    conditions = _conditions(options)
     async with owner_of(view, agent) as owner:
         hits = await owner.facts.search(text, limit=limit, **conditions)
         view.show([fact_shape(hit, with_score=True) for hit in hits], *facts_view(hits))
@@ -176,6 +172,32 @@ async def resume(view: View, *, agent: str | None) -> None:
         view.hint(f"`perdure fact list {owner.name}` shows them.")
 
 
+async def settings(view: View, *, agent: str | None, changes: Sequence[str] | None) -> None:
+    """Print the settings of what an agent knows, after changing some."""
+    pairs = _pairs("a setting", changes or ())
+    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
+        owner = await get_agent(perdure, agent)
+        if pairs:
+            await owner.facts.update_settings(**{name: _setting(name, text) for name, text in pairs.items()})
+        graph = await perdure.services.facts.find_graph(owner.id)
+        values = asdict(load_graph_settings({} if graph is None else graph.settings))
+        table = new_table("setting", "value", styles={"setting": "bold"})
+        for name, value in values.items():
+            table.add_row(name, visible(value if name == "prompt" else json.dumps(value, ensure_ascii=False)))
+        view.show(values, table)
+        view.hint(
+            f"`perdure fact settings {owner.name} NAME=VALUE` changes one; the value is JSON, of `prompt` a text."
+        )
+
+
+def _setting(name: str, text: str) -> Any:
+    """The value of a setting: JSON, or the text itself, which the check of the setting refuses where it must."""
+    try:
+        return text if name == "prompt" else read_json(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 async def rule(view: View, *, text: str, agent: str | None, entity: str | None, relation: str | None) -> None:
     """Add a rule about what must not be remembered."""
     async with owner_of(view, agent) as owner:
@@ -216,31 +238,38 @@ async def _next_steps(facts: AsyncFacts) -> str:
     return f"`perdure fact edit ID TEXT` corrects one, `forget ID` takes it away, `history ID` says whence.{waiting}"
 
 
-def _conditions(
-    entity: str | None,
-    relations: Sequence[str] | None,
-    at: str | None,
-    since: str | None,
-    until: str | None,
-    as_of: str | None,
-    min_rating: float,
-    state: str | None,
-) -> FactConditions:
-    """The options as conditions. Raises: InvalidInput: a text that is no date, or an unknown state."""
+def _conditions(options: Options) -> FactConditions:
+    """The options as conditions. Raises: InvalidInput: a text that is no date, an unknown state or source, no pair."""
+    state = options["state"]
     chosen = FACT_STATES if state == "all" else tuple(one for one in FACT_STATES if one == state)
     states = chosen if state else KNOWN_STATES
     if not states:
         raise InvalidInput(f"--state is {state!r:.80}: it can be {', '.join(FACT_STATES)} or all")
+    said_by = options["trust"] or ()
+    if unknown := [one for one in said_by if one not in TRUSTS]:
+        raise InvalidInput(f"--trust is {unknown[0]!r:.80}: it can be {', '.join(TRUSTS)}")
     return FactConditions(
-        entity=entity,
-        relations=relations or (),
-        at=parse_time(at),
-        since=parse_time(since),
-        until=parse_time(until, end=True),
-        as_of=parse_time(as_of, end=True),
-        min_rating=min_rating,
+        entity=options["entity"],
+        relations=options["relations"] or (),
+        types=options["types"] or (),
+        at=parse_time(options["at"]),
+        since=parse_time(options["since"]),
+        until=parse_time(options["until"], end=True),
+        as_of=parse_time(options["as_of"], end=True),
+        min_rating=options["min_rating"],
         states=states,
+        trust=tuple(one for one in TRUSTS if one in said_by) or None,
+        scope=_pairs("--scope", options["scope"] or ()),
     )
+
+
+def _pairs(what: str, texts: Sequence[str]) -> dict[str, str]:
+    """Name -> value of texts as NAME=VALUE. Raises: InvalidInput."""
+    pairs = [text.partition("=") for text in texts]
+    for name, equals, value in pairs:
+        if not name or not equals:
+            raise InvalidInput(f"{what} is {name + equals + value!r:.80}: write NAME=VALUE")
+    return {name: value for name, _, value in pairs}
 
 
 @asynccontextmanager

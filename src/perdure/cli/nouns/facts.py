@@ -27,6 +27,17 @@ State = Annotated[
         "--state", metavar="STATE", help="`active`, `faded`, `proposed`, `archived` or `all`; by default the first two."
     ),
 ]
+WithType = Annotated[
+    list[str] | None, typer.Option("--type", metavar="NAME", help="Only of this fact type; several: any.")
+]
+SaidBy = Annotated[
+    list[str] | None,
+    typer.Option("--trust", metavar="NAME", help="Only from `user`, `agent`, `tool`, `web` and so on; several: any."),
+]
+InScope = Annotated[
+    list[str] | None,
+    typer.Option("--scope", metavar="NAME=VALUE", help="Only such as user_id=ann; several: all of them."),
+]
 FromDate = Annotated[
     str | None, typer.Option("--since", metavar="DATE", help="From when it is true, such as 2026-11-20.")
 ]
@@ -38,12 +49,15 @@ def list_facts(
     agent: LastAgent = None,
     entity: AboutEntity = None,
     relations: WithRelation = None,
+    types: WithType = None,
     at: TrueAt = None,
     since: TrueSince = None,
     until: TrueUntil = None,
     as_of: AsOf = None,
     min_rating: MinRating = 0.0,
     state: State = None,
+    trust: SaidBy = None,
+    scope: InScope = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 50,
     as_json: AsJson = False,
 ) -> None:
@@ -56,12 +70,15 @@ def search_facts(
     agent: LastAgent = None,
     entity: AboutEntity = None,
     relations: WithRelation = None,
+    types: WithType = None,
     at: TrueAt = None,
     since: TrueSince = None,
     until: TrueUntil = None,
     as_of: AsOf = None,
     min_rating: MinRating = 0.0,
     state: State = None,
+    trust: SaidBy = None,
+    scope: InScope = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many.")] = 10,
     as_json: AsJson = False,
 ) -> None:
@@ -136,6 +153,17 @@ def pause(agent: LastAgent = None, as_json: AsJson = False) -> None:
 @command(fact, "facts.resume")
 def resume(agent: LastAgent = None, as_json: AsJson = False) -> None:
     """Extract facts again, also from what was said meanwhile."""
+
+
+@command(fact, "facts.settings")
+def settings(
+    agent: LastAgent = None,
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Such as reflect=false; values are JSON.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show or change how facts are extracted: `entity_types`, `prompt` and so on."""
 
 
 @command(fact, "facts.rule")
