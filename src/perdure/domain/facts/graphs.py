@@ -188,7 +188,7 @@ def change_fact(
     if (newest := tx.facts.get(fact.id)).seq != fact.seq:
         raise VersionConflict(fact.id, expected=fact.seq, found=newest.seq)
     fact = newest
-    if fact.state == "faded" and "state" not in changes:  # somebody cares for it again
+    if fact.state == "faded" and change in ("edit", "update") and "state" not in changes:  # somebody cares for it
         changes = {**changes, "state": "active"}
     at = max(at, fact.expired_at or fact.created_at)  # a clock that goes back must not turn a version's times around
     version = check_fact(replace(fact, **changes, seq=0, created_at=at, expired_at=None, change=change, origin=origin))

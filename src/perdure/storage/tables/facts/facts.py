@@ -137,7 +137,15 @@ class Facts(Table):
     ) -> Sequence[Fact]:
         """The versions that match, at most one of each fact, with `first_seq` between `after` and `before`, both
         excluded, in its order. So a change, or a deletion that is taken back, moves no fact to another place."""
-        conditions, index = fact_conditions(where), "facts_by_first" if where.as_of else "facts_believed"
+        conditions, index = fact_conditions(where), "facts_believed"
+        if where.as_of is not None:  # later versions, of which there may be many, are not read
+            index, later = "facts_by_first", self._last_seq(graph_id, where.as_of) + 1
+            before = later if before is None else min(before, later)
+        elif where.states and "active" not in where.states:
+            index = "facts_by_state"
+            conditions.add("f.state <> 'active'")
+        elif len(where.relations) == 1:
+            index = "facts_by_relation"
         conditions.between("f.first_seq", after, before)
         order = f"ORDER BY f.first_seq {'DESC' if newest_first else 'ASC'} LIMIT :limit"
         sql = f"{conditions} {order}"
@@ -153,6 +161,15 @@ class Facts(Table):
             )
             sql = f"f.seq IN ({' UNION '.join(named)}) {order.replace('f.', '+f.')}"
         return self._read(sql, index=index, graph_id=graph_id, limit=limit, **conditions.params)
+
+    def _last_seq(self, graph_id: GraphId, at: datetime) -> int:
+        """The number of the last version that was there at this time; -1: there was none."""
+        sql = (
+            f"SELECT MAX(seq) FROM facts{self._db.by_index('facts_by_creation')}"
+            " WHERE graph_id = :graph_id AND created_at <= :at"
+        )
+        found = self._rows(sql, graph_id=graph_id, at=iso(at))[0][0]
+        return -1 if found is None else int(found)
 
     def timeline(
         self,
