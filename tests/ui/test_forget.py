@@ -24,9 +24,9 @@ async def test_a_text_is_found_forgotten_brought_back_and_erased() -> None:
         where = f"/agents/{agent.id}/forget"
 
         links = [attributes.get("href") for _, attributes in tags_of((await client.get(f"/agents/{agent.id}")).text)]
-        assert f"{where}?of={(await agent.messages(limit=1))[0].id}" in links
+        assert f"{where}?of={(await agent.messages(limit=1))[0].id}#found" in links
         found = (await client.get(f"{where}?of={passage.id}&format=json")).json()["preview"]
-        assert {one["place"] for one in found["counts"] if one["in_view"]} == {"block", "passage", "message"}
+        assert {one["place"] for one in found["counts"] if one["in_view"]} == {"memory blocks", "archives", "history"}
         short = await client.post(f"{where}/find", data={"text": "ab"})
         assert "give 3 to 20,000" in text_of(short.text)
 
@@ -88,7 +88,7 @@ async def test_a_line_is_forgotten_without_a_mouse(chromium: Browser, tmp_path: 
             await page.goto(f"{address}/agents/{agent.id}/forget")
             await press_until(page, "#text")
             await page.keyboard.type(TEXT)
-            await press_until(page, "#find-text")
+            await press_until(page, "form:has(#text) button")
             await page.keyboard.press("Enter")
             for selector in ("#erase summary", "#erase input[name=sure]", "#erase button"):
                 await page.wait_for_selector(selector, state="attached")

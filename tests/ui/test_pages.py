@@ -158,7 +158,7 @@ async def test_a_tool_is_tried_detached_and_attached_again() -> None:
 async def test_a_file_is_uploaded_to_a_new_folder() -> None:
     async with dashboard() as (client, _):
         created = await client.post("/data/folders", data={"name": "notes"})
-        folder_id = created.headers["hx-redirect"].partition("folder=")[2]
+        folder_id = created.headers["hx-push-url"].partition("folder=")[2]
         await client.post(f"/data/folders/{folder_id}/files", files={"file": ("plan.md", b"# Plan")})
         twin = (await client.get("/data", params={"folder": folder_id, "format": "json"})).json()
 

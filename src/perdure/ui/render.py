@@ -48,7 +48,8 @@ class Notice:
     Args:
         undo: the path of the action that takes it back.
         fields: what that action is sent.
-        location: another page that is opened instead of the action's own.
+        location: with a text, the address of the action's own page from now on; without one, another page that is
+            opened instead.
     """
 
     text: str
@@ -114,9 +115,12 @@ class Pages:
                     notice = await act(request, request.app.state.perdure)
                 except PerdureError as error:
                     return await shows.show(request, Notice(str(error), is_error=True), error_answer(error).status_code)
-                if notice.location is not None:
+                if notice.location is not None and not notice.text:
                     return Response(status_code=204, headers={**HEADERS, "hx-redirect": notice.location})
-                return await shows.show(request, notice)
+                answer = await shows.show(request, notice)
+                if notice.location is not None:
+                    answer.headers["hx-push-url"] = notice.location
+                return answer
 
             self.routes.append(Route(path, endpoint, methods=["POST"]))
             return act

@@ -13,29 +13,12 @@ from perdure.cli.views.fold import fold, plural, visible
 from perdure.cli.views.view import View, new_table
 from perdure.cli.work import confirm, none_yet, open_store, progress_bar
 from perdure.core.errors import NotFound
-from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, Place, UndoResult
+from perdure.core.forgetting.values import PLACE_NAMES, Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.library.agent import AsyncAgent
 from perdure.library.services.why import is_id_start
 
 SHOWN_MAX = 20
 EXCERPT_CHARS = 100
-
-PLACES: dict[Place, str] = {
-    "block": "memory blocks",
-    "passage": "archives",
-    "fact": "facts",
-    "message": "history",
-    "summary": "summaries",
-    "block_version": "versions of blocks",
-    "earlier_message": "old versions of messages",
-    "file": "files",
-    "graph": "entities and earlier facts",
-    "request": "recorded requests",
-    "event": "events of runs",
-    "settings": "settings and descriptions",
-    "correction": "what undo would bring back",
-}
-"""Place -> its name for people, in the order in which they are shown."""
 
 
 async def forget(view: View, *, agent: str, text: str, erase: bool, yes: bool) -> None:
@@ -96,13 +79,13 @@ def preview_view(preview: ForgetPreview) -> list[RenderableType]:
     if not preview.total:
         return [Text(f"{fold(visible(preview.text), EXCERPT_CHARS)!r} stands nowhere.")]
     counts = new_table("count", "place", right=("count",), head=False)
-    for place, name in PLACES.items():
+    for place, name in PLACE_NAMES.items():
         if place in preview.counts:
             counts.add_row(f"{preview.counts[place]:,}", name)
     mentions = new_table("place", "name", "text", styles={"place": "dim"}, head=False)
     for mention in preview.mentions[:SHOWN_MAX]:
         name = fold(visible(mention.name), 30)
-        mentions.add_row(PLACES[mention.place], name, fold(visible(mention.excerpt), EXCERPT_CHARS))
+        mentions.add_row(PLACE_NAMES[mention.place], name, fold(visible(mention.excerpt), EXCERPT_CHARS))
     parts: list[RenderableType] = [counts, mentions]
     if preview.total > SHOWN_MAX:
         parts.append(Text(f"… and {preview.total - SHOWN_MAX:,} more", "dim"))

@@ -29,6 +29,23 @@ Place = Literal[
 and communities. `earlier_message`: earlier versions of messages, and messages out of view. `request`: what
 models were sent and answered, with prefixes and recipes. `correction`: what undoing a correction would bring back."""
 
+PLACE_NAMES: Mapping[Place, str] = {
+    "block": "memory blocks",
+    "passage": "archives",
+    "fact": "facts",
+    "message": "history",
+    "summary": "summaries",
+    "block_version": "versions of blocks",
+    "earlier_message": "old versions of messages",
+    "file": "files",
+    "graph": "entities and earlier facts",
+    "request": "recorded requests",
+    "event": "events of runs",
+    "settings": "settings and descriptions",
+    "correction": "what undo would bring back",
+}
+"""Place -> its name for people, in the order in which they are shown."""
+
 PLACES: Mapping[str, Place] = {
     "blocks": "block",
     "block_versions": "block_version",

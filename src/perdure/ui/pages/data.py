@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.ids import ArchiveId, FolderId
 from perdure.core.text.reprs import plural
 from perdure.domain.files.folders import FolderChanges
@@ -33,8 +33,8 @@ async def data(request: Request, library: AsyncPerdure) -> Data:
     """The folders, with `folder` the files of one; the archives; the size of the store."""
     services, query = library.services, request.query_params
     folders = await services.folders.list(Page(FOLDERS_MAX, ascending=True))
-    opened = query.get("folder") or (folders[0].id if len(folders) == 1 else None)
-    page = Page(FILES_MAX, ascending=False, after=query.get("after"))
+    opened = getattr(request.state, "folder", query.get("folder")) or (folders[0].id if len(folders) == 1 else None)
+    page = Page(FILES_MAX, ascending=False, after=query.get("after") or None)
     files = [] if opened is None else await services.files.list(FolderId(opened), page)
     archives = await services.archives.list(Page(ARCHIVES_MAX, ascending=False))
     path = library.path
@@ -48,6 +48,7 @@ async def data(request: Request, library: AsyncPerdure) -> Data:
                 "name": state.file.name,
                 "bytes": state.file.size_bytes,
                 "status": state.file.status,
+                "ended": state.file.ended,
                 "problem": state.file.problem,
                 "done": state.file.done,
                 "total": state.file.total,
@@ -70,21 +71,27 @@ async def data(request: Request, library: AsyncPerdure) -> Data:
 async def create_folder(request: Request, library: AsyncPerdure) -> Notice:
     """Create a folder."""
     folder = await library.services.folders.create(FolderChanges(name=field_of(await form_of(request), "name")))
+    request.state.folder = folder.id
     return Notice(f"Folder {folder.name!r} was created.", location=f"/data?folder={folder.id}")
 
 
 @pages.post("/data/folders/{folder_id}/files", shows=data)
 async def upload(request: Request, library: AsyncPerdure) -> Notice:
     """Upload files to a folder; their text is read in the background."""
-    folder_id, names = FolderId(request.path_params["folder_id"]), []
+    folder_id, names, refusals = FolderId(request.path_params["folder_id"]), [], []
     async with request.form() as form:
         for file in form.getlist("file"):
             if isinstance(file, UploadFile) and file.filename:
-                stored = await library.services.files.upload(folder_id, file.file, name=file.filename)
-                names.append(stored.name)
+                try:
+                    stored = await library.services.files.upload(folder_id, file.file, name=file.filename)
+                except PerdureError as error:
+                    refusals.append(error)
+                else:
+                    names.append(stored.name)
     if not names:
-        raise InvalidInput("file: no file was chosen")
-    return Notice(f"{', '.join(names)} arrived; agents can read it in a moment.")
+        raise refusals[0] if refusals else InvalidInput("file: no file was chosen")
+    text = f"{', '.join(names)} arrived; agents can read it in a moment."
+    return Notice("; ".join([text.rstrip("."), *map(str, refusals)]) if refusals else text, is_error=bool(refusals))
 
 
 @pages.post("/data/folders/{folder_id}/files/{file_id}/delete", shows=data)

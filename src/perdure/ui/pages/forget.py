@@ -7,7 +7,7 @@ from dataclasses import asdict
 from starlette.requests import Request
 
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.forgetting.values import IN_VIEW, PLACES
+from perdure.core.forgetting.values import IN_VIEW, PLACE_NAMES
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.pages.memory import AUTHOR
@@ -32,7 +32,6 @@ async def forget(request: Request, library: AsyncPerdure) -> Data:
         found = await library.services.corrections.find_mentions(agent_id, text)
     except (InvalidInput, NotFound) as error:
         return data | {"preview": None, "problem": str(error)}
-    names = {place: place.replace("_", " ") for place in PLACES.values()}
     return data | {
         "text": found.text,
         "problem": "",
@@ -42,11 +41,11 @@ async def forget(request: Request, library: AsyncPerdure) -> Data:
             "unended": found.unended,
             "shared_with": list(found.shared_with),
             "counts": [
-                {"place": names[place], "count": found.counts[place], "in_view": place in IN_VIEW}
-                for place in dict.fromkeys(PLACES.values())
+                {"place": name, "count": found.counts[place], "in_view": place in IN_VIEW}
+                for place, name in PLACE_NAMES.items()
                 if place in found.counts
             ],
-            "mentions": [asdict(one) | {"place": names[one.place]} for one in found.mentions[:MENTIONS_MAX]],
+            "mentions": [asdict(one) | {"place": PLACE_NAMES[one.place]} for one in found.mentions[:MENTIONS_MAX]],
         },
     }
 

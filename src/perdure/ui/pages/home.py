@@ -86,7 +86,7 @@ async def create(request: Request, library: AsyncPerdure) -> Notice:
         )
     except AlreadyExists as error:
         raise AlreadyExists("agent", name, helps="choose another name, or open the one that is there") from error
-    return Notice(f"Agent {agent.info.name!r} was created.", location=f"/agents/{agent.id}")
+    return Notice("", location=f"/agents/{agent.id}")
 
 
 @pages.post("/agents/{agent_id}/delete", shows=home)

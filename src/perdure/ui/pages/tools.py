@@ -232,7 +232,7 @@ async def attach(request: Request, library: AsyncPerdure) -> Notice:
     """Give the agent a tool."""
     name = field_of(await form_of(request), "tool")
     await library.services.tools.attach(agent_id_of(request), name)
-    return Notice(f"{name} was attached.")
+    return Notice(f"{name} was attached.", undo=f"/agents/{agent_id_of(request)}/tools/{name}/detach")
 
 
 @pages.post("/agents/{agent_id}/tools/{tool}/detach", shows=tools)
@@ -248,7 +248,9 @@ async def require_approval(request: Request, library: AsyncPerdure) -> Notice:
     """Require a person's approval of each call, or no longer."""
     name, required = request.path_params["tool"], (await form_of(request)).get("required") == "yes"
     await library.services.approvals.require(agent_id_of(request), name, required, author=AUTHOR)
-    return Notice(f"{name} {'needs approval' if required else 'runs without approval'} from now on.")
+    text = f"{name} {'needs approval' if required else 'runs without approval'} from now on."
+    undo = f"/agents/{agent_id_of(request)}/tools/{name}/approval"
+    return Notice(text, undo=undo, fields={"required": "" if required else "yes"})
 
 
 @pages.post("/agents/{agent_id}/tools/{tool}/try", shows=tools)

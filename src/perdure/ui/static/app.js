@@ -98,17 +98,24 @@ let requests = 0;
 async function renew() {
   if (!stale || source || requests || busy()) return;
   stale = false;
-  place = notice = null;
   await refresh();
-  if (notice) { document.getElementById("main").prepend(notice); htmx.process(notice); } // its undo still holds
-  if (place && document.activeElement === document.body) document.querySelector(place)?.focus({ preventScroll: true });
+}
+
+// What had the focus before the page was replaced, and the notice, whose undo still holds.
+function restore() {
+  if (notice) { document.getElementById("main").prepend(notice); htmx.process(notice); }
+  notice = null;
+  const active = place && document.querySelector(place);
+  active?.focus({ preventScroll: true });
+  return active;
 }
 
 // Just before the page is replaced: an action that was sent meanwhile, or a field, comes first.
 document.addEventListener("htmx:beforeSwap", (event) => {
   const { elt, verb } = event.detail.requestConfig;
   if (elt !== document.body) {
-    if (verb === "post" && event.detail.xhr.status >= 400 && holdsText(elt)) showOnlyNotice(event.detail);
+    const refused = event.detail.xhr.status >= 400 && holdsText(elt);
+    if (verb === "post" && (refused || elt.matches("[data-keep]"))) showOnlyNotice(event.detail);
     return;
   }
   if (requests > 1 || (!source && busy())) {
@@ -122,20 +129,20 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   notice = document.querySelector("#main > .notice")?.cloneNode(true) ?? null;
 });
 
-// What was typed into a form whose action was refused stays; the page says why above it.
+// What was typed into a form stays when its action was refused, or changes nothing here; the notice says why or what.
 const holdsText = (form) => [...form.querySelectorAll("input:not([type=hidden]), textarea")]
   .some((field) => field.value !== field.defaultValue);
 
 function showOnlyNotice(swap) {
-  if (!swap.serverResponse.includes('class="notice error"')) return;
+  if (!swap.serverResponse.includes('id="notice"')) return;
   document.querySelector("#main > .notice")?.remove();
   swap.selectOverride = "#main > .notice";
   swap.swapOverride = "afterbegin show:none";
 }
 
 // After an action the focus goes to what it did, or found: the button that was pressed is gone.
-function focusResult({ elt }) {
-  if (elt === document.body || document.activeElement !== document.body) return;
+function focusResult({ elt, verb }) {
+  if (elt === document.body || verb !== "post" || document.activeElement !== document.body) return;
   if (elt.closest("[hx-push-url]")) window.scrollTo(0, 0);
   const main = document.getElementById("main");
   const said = main.querySelector(":scope > .notice");
@@ -197,12 +204,16 @@ document.addEventListener("keydown", (event) => {
   } else if (event.target.matches("select[data-submit], [hx-trigger=change] select") && /^(Arrow(Up|Down)|\w)$/.test(event.key)) {
     event.preventDefault(); // an entry that is only passed is not chosen
     event.target.showPicker();
+  } else if (event.target.matches("[name=reason]") && event.key === "Enter" && !event.isComposing) {
+    event.preventDefault(); // a reason may be one against it: a button decides
+    event.target.form.querySelector("button").focus();
   } else if (event.key === "/" && !event.target.matches("input, textarea, select")) {
     const search = document.getElementById("find");
     if (search) { event.preventDefault(); search.focus(); }
   }
 });
 document.addEventListener("click", async (event) => {
+  if (event.target.matches("#backup [download]")) setTimeout(() => htmx.trigger("#backup", "taken"), 1000);
   const id = event.target.dataset?.copy;
   if (!id) return;
   await navigator.clipboard.writeText(document.getElementById(id).textContent);
@@ -242,7 +253,11 @@ document.getElementById("theme")?.addEventListener("click", () => {
 });
 document.addEventListener("htmx:afterSettle", (event) => {
   if (event.target.id !== "main" && !document.querySelector("#main")?.contains(event.target)) return;
-  if (document.querySelector(".chat")) { follow(); toEnd(); document.getElementById("text")?.focus({ preventScroll: true }); }
-  else focusResult(event.detail.requestConfig);
+  const active = event.detail.requestConfig.elt === document.body && restore();
+  if (!document.querySelector(".chat")) { focusResult(event.detail.requestConfig); return; }
+  follow();
+  if (active && active.id !== "text") return;
+  toEnd();
+  document.getElementById("text")?.focus({ preventScroll: true });
 });
 if (document.querySelector(".chat")) { follow(); toEnd(); }
