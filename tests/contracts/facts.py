@@ -87,6 +87,21 @@ class FactContract(Contract):
 
             await store.write(unit)
 
+    async def test_versions_that_people_wrote_are_listed(self) -> None:
+        """The newest first, above a number; a text that only names a person is none of theirs."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_world(tx)
+                origins = [{"type": "person"}, {"type": "extraction"}, {"type": "tool", "by": "person"}]
+                new = [self.new_fact(graph.id, origin=origin) for origin in (*origins, origins[0])]
+                first, _, _, last = tx.facts.add(graph, new)
+                assert tx.facts.list_of_people(graph.id, after=0, limit=9) == [last, first]
+                assert tx.facts.list_of_people(graph.id, after=first.seq, limit=9) == [last]
+                assert tx.facts.list_of_people(graph.id, after=0, limit=1) == [last]
+
+            await store.write(unit)
+
     async def test_rules_are_numbered_and_removed(self) -> None:
         """A number is not used again."""
         async with self.open_store() as store:

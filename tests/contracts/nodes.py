@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix, Usage
 from perdure.storage.tx import Tx
-from tests.contracts.base import AT, AWKWARD, LATER, Contract, raises
+from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, raises
 
 
 def node_of(agent_id: AgentId, *, conversation_seq: int = 0, text: str = "said", level: int = 0) -> SummaryNode:
@@ -76,6 +77,26 @@ class NodeContract(Contract):
             with raises(NotFound):
                 await store.write(lambda tx: tx.nodes.add(node_of(agent.id)))
             assert await store.read(lambda tx: tx.nodes.list(agent.id, 0)) == []
+
+    async def test_the_newest_nodes_are_listed_and_know_of_later_changes_of_their_messages(self) -> None:
+        """Of their own messages only, and only of changes after the node was made."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                agent = self.add_agent(tx)
+                rows = tx.messages.append((agent.id, 0), [self.draft(text) for text in "abc"], [1, 1, 1], at=AT)
+                tx.messages.revise(rows[0].id, None, author=ADA, at=AT)
+                fields: dict[str, Any] = {"upto_message_seq": rows[1].seq, "created_at": AT + timedelta(seconds=1)}
+                nodes = [tx.nodes.add(replace(node_of(agent.id), from_message_seq=0, **fields)) for _ in range(3)]
+                assert tx.nodes.list_newest(agent.id, 0) == nodes
+                assert tx.nodes.list_newest(agent.id, 0, limit=2) == nodes[1:]
+                assert not tx.nodes.is_outdated(nodes[0])
+                tx.messages.revise(rows[2].id, None, author=ADA, at=LATER)
+                assert not tx.nodes.is_outdated(nodes[0])
+                tx.messages.revise(rows[1].id, None, author=ADA, at=LATER)
+                assert tx.nodes.is_outdated(nodes[0])
+
+            await store.write(unit)
 
     async def test_a_conversation_keeps_how_its_rows_are_shown(self) -> None:
         """Stubs, the view's estimate and its correction; appending adds to the estimate and may correct it again."""

@@ -122,7 +122,12 @@ class FullStore:
                 )
             ),
             **dict.fromkeys(("facts", "valid_at", "invalid_at", "entity_types", "fact_types", "slots")),
-            **dict.fromkeys(("FactIn.agent_id", "RuleIn.agent_id", "FactSettingsIn.agent_id"), self.paths["agent_id"]),
+            "graph_id": None,  # the agent's
+            **dict.fromkeys(
+                [f"{name}.agent_id" for name in ("FactIn", "RuleIn", "FactSettingsIn", "TidyIn", "TidyUndoIn")],
+                self.paths["agent_id"],
+            ),
+            "RuleIn.entity": None,
             **dict.fromkeys(("FactIn.text", "FactChangesIn.text", "RuleIn.text"), Text(2_000)),
             **{"subject": "Ada", "object": "Turin", "relation": "LIVES_IN", "prompt": Text(10_000)},
             "model": self.model,

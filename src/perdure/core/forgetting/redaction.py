@@ -25,6 +25,8 @@ SIMILAR, SIMILAR_WORDS_MIN = 0.6, 2
 WINDOW_WORDS, WINDOW_CHARS, WINDOWS_MAX = 3, 6, 200
 """So many words in a row, or characters of a script without spaces, are a quotation in a summary."""
 FRAGMENT_CHARS_MIN = 12
+CLIPPED_CHARS_MIN, CLIPPED_CHARS_MAX = 6, 200
+"""A line of a summary that ends with so much of the beginning was cut off in the text; of more, words are quoted."""
 
 # A backslash before one of these letters is an escape sequence of JSON, which must not be cut apart.
 _ESCAPE_LETTERS = "nrtbfu"
@@ -129,8 +131,23 @@ class Redactor:
             at = max(at, end)
         return "".join(kept) + text[max(at, 0) :]
 
+    def _redact_clipped(self, text: str) -> str:
+        """The text without beginnings of the other one at which a line was cut off."""
+        whole = " ".join(self.text.split()).lower()
+        least = CLIPPED_CHARS_MIN if whole.isascii() else CLIPPED_CHARS_MIN // 2
+
+        def cut(line: str) -> str:
+            shown = line.rstrip(" .…")
+            end = shown[-CLIPPED_CHARS_MAX:].lower()
+            for chars in range(min(len(whole) - 1, len(end)), least - 1, -1):
+                if end.endswith(whole[:chars]):
+                    return shown[:-chars] + REDACTED + line[len(shown) :]
+            return line
+
+        return "\n".join(map(cut, text.split("\n")))
+
     def _redact_sentences(self, text: str) -> str:
-        redacted = self._redact_fragments(self.redact(text))
+        redacted = self._redact_clipped(self._redact_fragments(self.redact(text)))
         words = set(_WORD.findall(self.text.lower()))
         if len(words) < SIMILAR_WORDS_MIN:
             return redacted

@@ -75,8 +75,8 @@ async def prepare_summaries(line: Line, ports: Ports) -> int:
     """Prepare the summaries that are due in a conversation; return how many. Raises: NotFound, StoreError."""
     for count in range(AT_ONCE_MAX):
         state, situation = await ports.store.read(_load, line, ports.inputs())
-        if not is_due(situation) or CompactionSettings.of(state.agent).takes_all:
-            return count
+        if not is_due(situation) or CompactionSettings.of(state.agent).keep_share is not None:
+            return count  # an agent with its own share of what leaves has that summarised in one
         removal = _next_removal(situation)
         if removal is None or not await _prepare_one(line, state, situation, removal, ports):
             return count

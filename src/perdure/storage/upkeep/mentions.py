@@ -94,7 +94,7 @@ TEXT_TABLES: Mapping[str, TextTable] = {
 }
 """Every table with texts of users, models and tools. Names, labels, ids and secrets are no such texts."""
 
-_SUMMARIES = {"summary_nodes": "text", "prefixes": "summary"}
+_SUMMARIES = {"summary_nodes": "text", "prefixes": "summary", "correction_items": "before"}
 """Table -> its column of summaries, whose sentences may say the same in other words."""
 _COMPACTION = '"type":"compaction"'
 """What the parts of a message about a compaction hold; its text is a summary."""
