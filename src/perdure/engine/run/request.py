@@ -17,6 +17,7 @@ from perdure.core.errors import IrreducibleFloor, TooMany
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, StepAbandoned, StepStarted, ViewFull
 from perdure.core.ids import StepId, id_in_run
 from perdure.core.messages import Message, MessageKind
+from perdure.core.nodes import SummaryNode
 from perdure.core.runs import NO_OPTIONS, Failure, Prefix, Recipe, Run, Step
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.compaction.situation import load_prepared, situation_of
@@ -337,7 +338,7 @@ def _make_room(builder: _Builder, view: View, size: _Size) -> Progress | None:
     """The plan that makes room for a request that does not fit; None if it is sent as it is after all. A run whose
     request can't be made to fit is ended."""
     agent, conversation = builder.agent, builder.conversation
-    situation = _load_situation(builder, view, size)
+    situation = _load_situation(builder, view, size, load_prepared(builder.tx, view.prefix))
     try:
         found = plan(situation)
     except IrreducibleFloor as floor:
@@ -363,7 +364,10 @@ def _swap_early(builder: _Builder, view: View, size: _Size) -> Progress | None:
     filled = SummarySettings.of(agent).context_threshold * (window - reserve)
     if log.steps or (size.estimated - size.overcount) * size.factor < filled:
         return None
-    situation = _load_situation(builder, view, size)
+    # Sizing the view takes long in a large window, so that comes after the rows of the few nodes.
+    if not (prepared := load_prepared(builder.tx, view.prefix)):
+        return None
+    situation = _load_situation(builder, view, size, prepared)
     if (found := swap(situation)) is None:
         return None
     steps = builder.tx.steps.list(agent.id, conversation_seq=builder.conversation.seq)
@@ -377,7 +381,7 @@ def _swap_early(builder: _Builder, view: View, size: _Size) -> Progress | None:
     return None
 
 
-def _load_situation(builder: _Builder, view: View, size: _Size) -> Situation:
+def _load_situation(builder: _Builder, view: View, size: _Size, prepared: Sequence[SummaryNode]) -> Situation:
     """What the plan is made of."""
     tx, agent, conversation, inputs = builder.tx, builder.agent, builder.conversation, builder.inputs
     window, reserve = inputs.window(agent)
@@ -396,7 +400,7 @@ def _load_situation(builder: _Builder, view: View, size: _Size) -> Situation:
         tx.nodes.list_by_seqs(agent.id, conversation.seq, view.prefix.nodes),
         certificate,
         counter,
-        prepared=load_prepared(tx, view.prefix),
+        prepared=prepared,
         run_seq=run.key.seq,
         turn_from=run.turn_from,
         seen_upto=max((step.recipe.upto_message_seq for step in log.steps if step.status == "success"), default=-1),
