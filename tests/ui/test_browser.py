@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, Route
 
 from benchmarks.dashboard import fill as fill_rows
 from benchmarks.dashboard import paths_of
@@ -283,6 +283,26 @@ async def test_a_message_streams_into_the_page_and_typing_stays(chromium: Browse
             assert await page.input_value("#text") == "one more thing"
             assert await page.locator(".item.user").count() == 1
             assert await page.locator(".item.assistant").count() == 1
+    assert seen.problems == []
+
+
+async def test_an_answer_that_is_overtaken_leaves_the_composer(chromium: Browser, tmp_path: Path) -> None:
+    """A page that was asked for before an action, and comes after the action's answer, has composer and focus."""
+
+    async def wait_for_action(route: Route) -> None:
+        await page.wait_for_selector("#notice")
+        await route.continue_()
+
+    async with open_dashboard(tmp_path) as (address, library):
+        agent = await library.create_agent("Ada")
+        async with open_page(chromium, address) as (page, seen):
+            await page.goto(f"{address}/agents/{agent.id}")
+            await page.route("**/agents/*", wait_for_action)
+            async with page.expect_response(f"**/agents/{agent.id}"):
+                await page.evaluate("void refresh()")
+                await page.select_option("#model", "")
+            await page.wait_for_function("requests === 0")
+            await page.wait_for_selector("#composer #text:focus")
     assert seen.problems == []
 
 

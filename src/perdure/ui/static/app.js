@@ -76,7 +76,8 @@ function follow() {
 }
 
 // The page as it is now: its context bar, and calls that wait. The composer is kept, with what is typed.
-const refresh = () => htmx.ajax("GET", location.href, { target: "#main", select: "#main", swap: "outerHTML show:none" });
+// The target holds #main and is never replaced, so an answer that comes after another one still finds it.
+const refresh = () => htmx.ajax("GET", location.href, { target: "#page", select: "#main", swap: "innerHTML show:none" });
 
 // The page as it is now, when something changed elsewhere. What is being typed or read here comes first: the page
 // waits until no field of it holds a change and none has the focus.
@@ -136,6 +137,7 @@ const holdsText = (form) => [...form.querySelectorAll("input:not([type=hidden]),
 function showOnlyNotice(swap) {
   if (!swap.serverResponse.includes('id="notice"')) return;
   document.querySelector("#main > .notice")?.remove();
+  swap.target = document.getElementById("main");
   swap.selectOverride = "#main > .notice";
   swap.swapOverride = "afterbegin show:none";
 }
@@ -252,7 +254,7 @@ document.getElementById("theme")?.addEventListener("click", () => {
   localStorage.setItem("theme", root.dataset.theme);
 });
 document.addEventListener("htmx:afterSettle", (event) => {
-  if (event.target.id !== "main" && !document.querySelector("#main")?.contains(event.target)) return;
+  if (!document.getElementById("page")?.contains(event.target)) return;
   const active = event.detail.requestConfig.elt === document.body && restore();
   if (!document.querySelector(".chat")) { focusResult(event.detail.requestConfig); return; }
   follow();
