@@ -32,6 +32,7 @@ from perdure.core.providers import ModelProvider
 from perdure.core.secrets import Cipher
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec
+from perdure.domain.files.tools import read_whole
 from perdure.domain.mcp import StoredMcpRegistry
 from perdure.domain.tools.environment import load_inputs
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
@@ -223,7 +224,7 @@ async def start(
         sandbox = sandbox or sandbox_of(settings, cache=_requirements_folder(settings))
         reading, custom = reading_sandbox_of(settings), _custom_tools(store, cipher, sandbox)
         converter = _converter(settings, reading)
-        builtins = Builtins(converter=converter, web=_web(settings), sandbox=sandbox)
+        builtins = _builtin_tools(settings, store, converter, sandbox, counter)
         mcp = McpToolbox(StoredMcpRegistry(store, cipher, clock=clock, ids=ids), timeout_s=settings.mcp_timeout_s)
         agents = AgentMessages(settings)
         ports = Ports(
@@ -408,6 +409,17 @@ def _custom_tools(store: Store, cipher: Cipher, sandbox: Sandbox) -> CustomTools
         return await store.read(load_inputs, tool_id, agent_id, conversation_id, cipher=cipher)
 
     return CustomTools(load, sandbox)
+
+
+def _builtin_tools(
+    settings: Settings, store: Store, converter: Converter, sandbox: Sandbox, counter: TokenCounter
+) -> Builtins:
+    """The built-in tools that run outside the store."""
+
+    async def load_file(agent_id: AgentId, name: str, most_chars: int) -> tuple[str, str]:
+        return await store.read(read_whole, agent_id, name, most_chars)
+
+    return Builtins(converter=converter, web=_web(settings), sandbox=sandbox, load_file=load_file, counter=counter)
 
 
 def _converter(settings: Settings, sandbox: Sandbox) -> Converter:

@@ -8,7 +8,7 @@ from perdure.domain.tools.specs import ARCHIVAL_TOOLS, CONTEXT_TOOL_SPECS, DEFAU
 
 def test_no_result_of_a_memory_tool_is_found_as_history() -> None:
     """A new tool must not be forgotten where search leaves them out."""
-    assert set(MEMORY_TOOL_SPECS) | set(CONTEXT_TOOL_SPECS) == REPEATING_TOOLS
+    assert {*MEMORY_TOOL_SPECS, *CONTEXT_TOOL_SPECS, "index_output"} == REPEATING_TOOLS
 
 
 def test_every_default_tool_is_there() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.converters.convert import convert_file
+from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
 from perdure.core.ports import CallContext
 from perdure.core.tools.sandbox import Isolation, Sandbox, SandboxJob, SandboxResult, ToolFrame
@@ -44,8 +46,18 @@ class GivenResults:
         pass
 
 
+async def no_files(agent_id: AgentId, name: str, most_chars: int) -> tuple[str, str]:
+    raise NotFound("file", name)
+
+
 def toolbox(sandbox: Sandbox | None) -> Builtins:
-    return Builtins(converter=convert_file, web=WebSettings(), sandbox=sandbox)
+    return Builtins(
+        converter=convert_file,
+        web=WebSettings(),
+        sandbox=sandbox,
+        load_file=no_files,
+        counter=ScriptTokenCounter(),
+    )
 
 
 def tool(name: str) -> Tool:

@@ -166,7 +166,7 @@ class ToolResult:
     `refused`: the call was invalid (no such tool, bad arguments), so nothing ran. `question`: a question for the user;
     the run ends with it. `shown_chars`: how much of a long text the model sees, with a handle to the rest; None: all.
     `images` follow the text. `shown_text`: what the model sees in place of the text, compressed when the result was
-    stored; None: the text.
+    stored; None: the text. `whole_tokens`: an estimate of the text's tokens where the model sees something else.
     """
 
     call_id: str
@@ -180,6 +180,7 @@ class ToolResult:
     shown_chars: int | None = None
     images: tuple[Image, ...] = ()
     shown_text: str | None = None
+    whole_tokens: int | None = None
     type: Literal["tool_result"] = "tool_result"
 
 

@@ -98,6 +98,12 @@ def _remarks(overview: ContextOverview) -> Iterator[Text]:
     if overview.stubs:
         which = _first_names([message_handle(seq) for seq in sorted(overview.stubs)])
         yield Text(f"{plural(len(overview.stubs), 'message')} shown only in part: {which}", style="dim")
+    if (results := overview.results).whole_tokens:
+        yield Text(
+            f"tool results: {results.whole_tokens:,} tokens returned, {results.shown_tokens:,} shown:"
+            f" {100 * results.saved_share:.1f} % saved",
+            style="dim",
+        )
     if overview.pending_edits:
         yield Text(f"{plural(overview.pending_edits, 'memory edit')} to be told with the next request", style="dim")
     if overview.rewrite is not None and overview.rewrite != "first":

@@ -140,6 +140,7 @@ def context_shape(overview: ContextOverview) -> dict[str, Any]:
         **fields(overview, "model", *tokens, "sent", "rewrite", "hidden_messages", "pending_edits"),
         **_view_shape(overview),
         "parts": [asdict(part) for part in overview.parts],
+        "results": asdict(overview.results),
     }
 
 

@@ -41,7 +41,7 @@ def apply_stubs(message: Message, stubs: Mapping[int, int]) -> Message:
             limit = min(len(whole), part.shown_chars or NO_LIMIT)
             text = _cut(whole, min(chars_left, limit), message.seq)
             chars_left = max(0, chars_left - limit)
-            parts.append(replace(part, text=text, shown_chars=None, shown_text=None))
+            parts.append(replace(part, text=text, shown_chars=None, shown_text=None, whole_tokens=None))
         elif isinstance(part, (Text, ToolResult)):
             text = _cut(part.text, chars_left, message.seq)
             chars_left = max(0, chars_left - len(part.text))

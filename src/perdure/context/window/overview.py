@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perdure.context.request.explain import SegmentUse, share_out
 from perdure.context.window.budget import Certificate
+from perdure.core.messages import Message
 from perdure.core.text.reprs import short_repr
+
+
+@dataclass(frozen=True, slots=True)
+class ResultUse:
+    """The tokens of results in view that models see compressed or indexed: as tools returned them, and as shown."""
+
+    whole_tokens: int = 0
+    shown_tokens: int = 0
+
+    @classmethod
+    def of(cls, rows: Sequence[Message]) -> ResultUse:
+        """Return the sums over the rows of a view."""
+        changed = [row for row in rows if any(result.whole_tokens is not None for result in row.results)]
+        whole = sum(result.whole_tokens or 0 for row in changed for result in row.results)
+        return cls(whole, sum(row.tokens for row in changed))
+
+    @property
+    def saved_share(self) -> float:
+        """The share of the tokens that is not shown, from 0 to 1."""
+        return max(0.0, 1 - self.shown_tokens / self.whole_tokens) if self.whole_tokens else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +47,7 @@ class ContextOverview:
         message_count: rows in view, including the engine's own.
         hidden_messages: messages that summaries replace; `nodes` are the summaries' handles.
         stubs: row number -> characters shown, of rows that are shown in part.
+        results: what compressing and indexing saves in view.
         pending_edits: memory edits that the next request adds; their tokens are among the messages'.
     """
 
@@ -40,6 +62,7 @@ class ContextOverview:
     hidden_messages: int = 0
     nodes: tuple[str, ...] = ()
     stubs: Mapping[int, int] = field(default_factory=dict)
+    results: ResultUse = ResultUse()
     pending_edits: int = 0
 
     @property

@@ -97,6 +97,7 @@ class Redactor:
                 new.pop("signature", None)
             if old != new:
                 new.pop("shown_text", None)
+                new.pop("whole_tokens", None)
         return compact_json(after)
 
     def redact_summary(self, summary: str) -> str:

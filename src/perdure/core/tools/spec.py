@@ -38,6 +38,7 @@ REPEATING_TOOLS = frozenset(
         "core_memory_replace",
         "finish_rethinking_memory",
         "grep_files",
+        "index_output",
         "memory",
         "memory_apply_patch",
         "memory_finish_edits",
@@ -46,6 +47,7 @@ REPEATING_TOOLS = frozenset(
         "rethink_user_memory",
         "search_facts",
         "search_memory",
+        "search_output",
         "semantic_search_files",
         "send_message",
         "store_memories",
@@ -54,7 +56,8 @@ REPEATING_TOOLS = frozenset(
     }
 )
 """Built-in tools whose results only repeat blocks or hits of searches, or say that they worked. The search of history
-excludes their results, or it would find earlier searches and edits instead of the messages."""
+excludes their results, or it would find earlier searches and edits instead of the messages. It also excludes outputs of
+megabytes, which `search_output` searches."""
 
 
 HIDDEN_VALUE = ""
@@ -193,7 +196,7 @@ class ToolOutcome:
         files: the file views in the text: file -> version, None: closed.
         passages: the passages in the text.
         question: a question for the user; the run ends with it, once all calls of the answer have their results.
-        shown_chars, shown_text: as in `messages.ToolResult`.
+        shown_chars, shown_text, whole_tokens: as in `messages.ToolResult`.
         images: the pictures after the text.
     """
 
@@ -210,6 +213,7 @@ class ToolOutcome:
     shown_chars: int | None = None
     images: tuple[Image, ...] = ()
     shown_text: str | None = None
+    whole_tokens: int | None = None
 
     @classmethod
     def failure(cls, name: str, text: str, *, stdout: tuple[str, ...] = (), stderr: tuple[str, ...] = ()) -> Self:
@@ -232,6 +236,7 @@ class ToolOutcome:
             self.shown_chars,
             self.images,
             self.shown_text,
+            None if self.shown_text is None else self.whole_tokens,
         )
 
 

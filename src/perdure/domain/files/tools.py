@@ -19,7 +19,7 @@ from perdure.core.passages import Passage
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.conversations.matches import clip_line
 from perdure.domain.conversations.patterns import Match, PatternSlow, Search
-from perdure.domain.files.text import read_lines
+from perdure.domain.files.text import read_lines, read_text
 from perdure.domain.files.views import close_oldest, limits_of, open_view, page_label
 from perdure.domain.tools.calls import MemoryCall
 from perdure.storage.tx import Tx
@@ -46,7 +46,7 @@ def open_files(
     limits = limits_of(call.agent, call.window_tokens)
     if len(file_requests) > limits.max_open:
         raise ToolError(f"{len(file_requests)} files can't be open at once: the limit is {limits.max_open}")
-    requests = [(_find_file(tx, call, request["file_name"]), *_span(request)) for request in file_requests]
+    requests = [(find_file(tx, agent_id, request["file_name"]), *_span(request)) for request in file_requests]
     closed: list[AgentFile] = []
     if close_all_others:
         ids = {file.file.id for file, _, _ in requests}
@@ -90,6 +90,12 @@ def open_files(
     return ToolOutcome(text="\n\n".join(parts) or "[no file was open]", files=versions)
 
 
+def read_whole(tx: Tx, agent_id: AgentId, name: str, most_chars: int) -> tuple[str, str]:
+    """Return path and text of an agent's file, cut behind `most_chars`. Raises: ToolError: as `find_file`."""
+    file = find_file(tx, agent_id, name)
+    return file.path, read_text(tx, file.file.id, max_chars=most_chars + 1)
+
+
 def _span(request: Mapping[str, Any]) -> tuple[int, int | None]:
     """Return the first and last line of a request; None: the end."""
     offset, length = request.get("offset") or 0, request.get("length")
@@ -114,16 +120,16 @@ def _names_like(name: str, known: Sequence[str]) -> str:
     return f"there are {', '.join(known[:NAMES_SHOWN])}{more}"
 
 
-def _find_file(tx: Tx, call: MemoryCall, name: str) -> AgentFile:
-    """Return the file that a model's name stands for. Raises: ToolError: none, several, or not ready."""
+def find_file(tx: Tx, agent_id: AgentId, name: str) -> AgentFile:
+    """Return the agent's file that a model's name stands for. Raises: ToolError: none, several, or not ready."""
     path = name.strip().strip("\"'`").removeprefix("./").lstrip("/")
-    matches = tx.agent_files.find_by_path(call.agent.id, path)
+    matches = tx.agent_files.find_by_path(agent_id, path)
     exact = [file for file in matches if path == file.path] or [file for file in matches if path == file.file.name]
     candidates = exact or list(matches)
     if len(candidates) > 1:
         raise ToolError(f"{name[:80]!r} may be {', '.join(file.path for file in candidates[:8])}: give the whole path")
     if not candidates:
-        known = [file.path for file in tx.agent_files.list(call.agent.id, limit=NAMES_COMPARED)]
+        known = [file.path for file in tx.agent_files.list(agent_id, limit=NAMES_COMPARED)]
         raise ToolError(f"file {name[:80]!r} not found: {_names_like(path, known)}")
     (file,) = candidates
     if file.file.status == "error":

@@ -59,7 +59,7 @@ def context_expand(
     max_tokens: int = DEFAULT_TOKENS,
 ) -> ToolOutcome:
     """Show the content of a handle, as much as fits. Raises: ToolError."""
-    budget, timezone = _budget(call, max_tokens), zone(call.agent.timezone)
+    budget, timezone = answer_budget(Budget(call.counter, call.result_tokens), max_tokens), zone(call.agent.timezone)
     search = Search(pattern) if pattern else None
     span = parse_rows(rows) if rows else None
     target = resolve_handle(tx, call.run, handle)
@@ -96,7 +96,7 @@ def context_grep(
     Args:
         more: `from`, the message and line to continue at; Python reserves that name.
     """
-    budget = _budget(call, max_tokens)
+    budget = answer_budget(Budget(call.counter, call.result_tokens), max_tokens)
     search = Search(pattern)
     line = 1
     target = resolve_handle(tx, call.run, handle) if handle else None
@@ -152,11 +152,11 @@ def _of_result(
     )
 
 
-def _budget(call: MemoryCall, max_tokens: int) -> Budget:
-    """Return the tokens that an answer may have. Raises: ToolError: too few."""
+def answer_budget(most: Budget, max_tokens: int) -> Budget:
+    """Return the tokens that an answer may have, at most `most`. Raises: ToolError: too few."""
     if max_tokens < LEAST_TOKENS:
         raise ToolError(f"max_tokens={max_tokens} is too small: give {LEAST_TOKENS} to {MOST_TOKENS:,}")
-    return Budget(call.counter, min(max_tokens, MOST_TOKENS, call.result_tokens))
+    return Budget(most.counter, min(max_tokens, MOST_TOKENS, most.tokens))
 
 
 def _position(text: str) -> tuple[int, int]:

@@ -286,6 +286,19 @@ _SPECS = (
         parallel=True,
     ),
     _spec(
+        "search_output",
+        "Search a long result of a tool, such as one of index_output, by what it says. The best passages come first,"
+        " with their lines.",
+        {
+            "handle": _text("The result, such as msg-17."),
+            "query": _text("What to look for."),
+            "max_tokens": _number("At most this many tokens (default 1000, up to 4000)."),
+            "offset": _number("How many passages to pass over, to go on after a page."),
+        },
+        ("handle", "query"),
+        parallel=True,
+    ),
+    _spec(
         "semantic_search_files",
         "Find passages in your files by what they say. Each comes with its file and lines; open_files shows more.",
         {

@@ -125,7 +125,9 @@ def _with_result(message: Message, edit: Edit) -> Sequence[Part] | None:
     if len(results) != 1:
         return None
     return [
-        replace(part, text=edit.text, shown_text=None) if isinstance(part, ToolResult) and part == results[0] else part
+        replace(part, text=edit.text, shown_text=None, whole_tokens=None)
+        if isinstance(part, ToolResult) and part == results[0]
+        else part
         for part in message.parts
     ]
 

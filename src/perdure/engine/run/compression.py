@@ -25,11 +25,20 @@ async def compress_outcome(
 ) -> ToolOutcome:
     """Return the outcome with what the model sees of it. The text of an error stays as it is."""
     level = output_level(settings, spec.name)
-    if level == "off" or outcome.status == "error":
+    if level == "off" or outcome.status == "error" or outcome.shown_text is not None:
         return outcome
     work = (outcome.text, level, spec.return_limit_chars, counter)
-    compressed = _compress(*work) if len(outcome.text) <= AT_ONCE_CHARS else await asyncio.to_thread(_compress, *work)
-    return outcome if compressed.form == "whole" else replace(outcome, shown_text=compressed.text)
+    if len(outcome.text) <= AT_ONCE_CHARS:
+        shown_text, whole_tokens = _show(*work)
+    else:
+        shown_text, whole_tokens = await asyncio.to_thread(_show, *work)
+    return outcome if shown_text is None else replace(outcome, shown_text=shown_text, whole_tokens=whole_tokens)
+
+
+def _show(text: str, level: Level, limit_chars: int, counter: TokenCounter) -> tuple[str | None, int]:
+    """Return what the model sees of a text, None: the text, and the tokens of the text."""
+    compressed = _compress(text, level, limit_chars, counter)
+    return (None, 0) if compressed.form == "whole" else (compressed.text, counter.count(text))
 
 
 def _compress(text: str, level: Level, limit_chars: int, counter: TokenCounter) -> Compressed:

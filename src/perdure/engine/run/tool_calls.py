@@ -271,8 +271,11 @@ async def _call_toolbox(log: RunLog, ready: ReadyCall, ports: Ports) -> ToolOutc
 
 
 def _limit_outcome(outcome: ToolOutcome, limit: int) -> ToolOutcome:
-    """The outcome as it is stored, cut only beyond `RESULT_MAX_CHARS`; the model is shown up to `limit` characters."""
-    if len(outcome.text) <= limit:
+    """The outcome as it is stored, cut only beyond `RESULT_MAX_CHARS`; the model is shown up to `limit` characters.
+
+    A tool that says by itself what is shown has limits of its own.
+    """
+    if len(outcome.text) <= limit or outcome.shown_text is not None:
         return outcome
     size, text = len(outcome.text), outcome.text[:RESULT_MAX_CHARS]
     if size > len(text):

@@ -112,7 +112,9 @@ def _store_result(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome
     if outcome.edits:
         renew_system_message(tx, run.key.agent_id, run.conversation_seq, inputs)
     if decision is not None and decision.arguments is not None and not outcome.refused:
-        outcome = replace(outcome, text=f"{outcome.text}{EDITED}{decision.arguments}]", shown_text=None)
+        note = f"{EDITED}{decision.arguments}]"
+        shown_text = None if outcome.shown_text is None else outcome.shown_text + note
+        outcome = replace(outcome, text=outcome.text + note, shown_text=shown_text)
     text = cut_result(outcome.text, outcome.shown_chars, outcome.shown_text)
     rows = tx.messages.append(
         run,

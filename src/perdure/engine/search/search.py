@@ -17,7 +17,7 @@ from perdure.core.facts.values import FactFilter
 from perdure.core.ids import AgentId, ArchiveId, GraphId
 from perdure.core.messages import MessageFilter
 from perdure.core.passages import Archive, PassageFilter
-from perdure.core.ports import Clock, Embedder, WordEmbedder
+from perdure.core.ports import Clock, Embedder, EmbedPurpose, WordEmbedder
 from perdure.core.vectors import Scope
 from perdure.domain.archives.units import archives_of
 from perdure.engine.search.late_interaction import LateInteraction
@@ -293,13 +293,15 @@ class Search:
 
         return await self._store.read(find)
 
-    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32] | None:
+    async def embed(
+        self, texts: Sequence[str], *, purpose: EmbedPurpose = "document", timeout_s: float = EMBED_TIMEOUT_S
+    ) -> NDArray[np.float32] | None:
         """The vectors of texts; None: there is no embedder, or it does not answer in time."""
         if self._embedder is None or not texts:
             return None
         try:
-            async with asyncio.timeout(EMBED_TIMEOUT_S):
-                return await self._embedder.embed(texts)
+            async with asyncio.timeout(timeout_s):
+                return await self._embedder.embed(texts, purpose=purpose)
         except (TimeoutError, ModelError):
             return None
 

@@ -22,7 +22,9 @@ from perdure.core.text.zones import zone
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.facts.graphs import fact_sources
 from perdure.domain.files.tools import grep_files, render_passages
+from perdure.domain.tools.context_tools import DEFAULT_TOKENS, answer_budget
 from perdure.domain.values import filter_tags
+from perdure.engine.search.output import load_output, search_output
 from perdure.engine.search.search import Search
 from perdure.search.hits import MessageHit, SearchReport
 from perdure.search.query.times import parse_time
@@ -220,6 +222,15 @@ async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -
     return ToolOutcome(text=render_passages(passages, folders, call.budget), passages=passages)
 
 
+async def _search_output(
+    call: SearchCall, handle: str, query: str, max_tokens: int = DEFAULT_TOKENS, offset: int = 0
+) -> ToolOutcome:
+    """Search a long result of a tool."""
+    budget = answer_budget(call.budget, max_tokens)
+    message = await call.store.read(load_output, call.run, handle)
+    return ToolOutcome(text=await search_output(call.search, message, query, budget, offset=offset))
+
+
 def _relevance(hit: MessageHit, ran: SearchReport) -> dict[str, Any]:
     """How a message was found, and its score, which compares within one search; without a query there is none."""
     if not ran.arms:
@@ -254,6 +265,7 @@ SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {
     "search_facts": _search_facts,
     "search_memory": _search_memory,
     "grep_files": _grep_files,
+    "search_output": _search_output,
     "semantic_search_files": _semantic_search_files,
 }
 """Name -> what it does."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 from perdure.app import App, ModelRegistry, facts_of
 from perdure.context.request.assemble import View, assemble, canonical, digest_of
 from perdure.context.request.explain import Explanation, Prices, explain
-from perdure.context.window.overview import ContextOverview
+from perdure.context.window.overview import ContextOverview, ResultUse
 from perdure.context.window.plan import leaving_next
 from perdure.core.agents import Agent
 from perdure.core.errors import IllegalLog, NotFound, ReplayMismatch
@@ -255,6 +255,7 @@ def overview_of(next_request: Preview) -> ContextOverview:
         hidden_messages=sum(node.message_count for node in next_request.nodes),
         nodes=tuple(node_handle(node.seq) for node in next_request.nodes),
         stubs=dict(next_request.conversation.stubs),
+        results=ResultUse.of(next_request.view.rows),
         pending_edits=len(next_request.deltas),
     )
 

@@ -59,6 +59,20 @@ _SPECS = (
         ("code",),
     ),
     _spec(
+        "index_output",
+        "For large outputs: run Python (as run_code), or read a file of your folders or a page of the web. The whole is"
+        " stored, you see its first and last lines, and search_output finds in it what you look for.",
+        {
+            "command": _text_schema(
+                "Python, a whole script. What it prints is stored. With file, it reads that file from standard input."
+            ),
+            "file": _text_schema("A file of your folders, such as docs/plan.md."),
+            "url": _text_schema("The whole address of a page, with https://."),
+        },
+        (),
+        timeout_s=60.0,
+    ),
+    _spec(
         "run_code_with_tools",
         "Run Python that calls your other tools. It is not run here: call the tools one by one, or use run_code.",
         {"code": _text_schema("The code, a whole script.")},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import InvalidArguments, NotFound
 from perdure.core.messages import Question
-from perdure.core.ports import CallContext, Converter
-from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxResult
+from perdure.core.ports import CallContext, Converter, TokenCounter
+from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import Tool, ToolOutcome
+from perdure.toolbox.builtin.run_code import run_code
 
 if TYPE_CHECKING:
     from perdure.toolbox.builtin.fetch_webpage import WebPages
+    from perdure.toolbox.builtin.index_output import LoadFile, OutputIndex
     from perdure.toolbox.builtin.web_search import WebSearch
 
 NO_TOOLS_IN_CODE = (
@@ -25,7 +26,6 @@ NO_TOOLS_IN_CODE = (
 OPTIONS_MAX = 20
 OPTION_CHARS = 300
 QUESTION_CHARS = 5_000
-PYTHON_NAMES = frozenset({"python", "py", "python3"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +51,25 @@ class Builtins:
     Args:
         converter: converts pages to text.
         sandbox: runs code; None: `run_code` is refused.
+        load_file: reads an agent's files, for `index_output`.
+        counter: counts the tokens of outputs.
     """
 
-    def __init__(self, *, converter: Converter, web: WebSettings, sandbox: Sandbox | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        converter: Converter,
+        web: WebSettings,
+        sandbox: Sandbox | None = None,
+        load_file: LoadFile,
+        counter: TokenCounter,
+    ) -> None:
         self._converter, self._web, self._sandbox = converter, web, sandbox
+        self._load_file, self._counter = load_file, counter
 
     def missing(self, tool: Tool) -> str | None:
         match tool.spec.name:
-            case "ask_user" | "fetch_webpage":
+            case "ask_user" | "fetch_webpage" | "index_output":
                 return None
             case "run_code":
                 return None if self._sandbox is not None else "there is no sandbox here, so no code is run"
@@ -77,6 +88,8 @@ class Builtins:
                 return await run_code(self._sandbox, arguments, owner=context.agent_id)
             case "fetch_webpage":
                 return await self._pages.fetch(arguments)
+            case "index_output":
+                return await self._outputs.index(arguments, owner=context.agent_id)
             case "web_search":
                 return await self._search.search(arguments)
             case name:
@@ -88,6 +101,12 @@ class Builtins:
         from perdure.toolbox.web_guard import WebGuard
 
         return WebPages(WebGuard(self._web.allowed_hosts), self._converter)
+
+    @cached_property
+    def _outputs(self) -> OutputIndex:
+        from perdure.toolbox.builtin.index_output import OutputIndex
+
+        return OutputIndex(self._sandbox, lambda: self._pages, self._load_file, self._counter)
 
     @cached_property
     def _search(self) -> WebSearch:
@@ -106,43 +125,3 @@ def ask_user(arguments: Mapping[str, Any]) -> ToolOutcome:
     if len(options) > OPTIONS_MAX or not all(0 < len(option) <= OPTION_CHARS for option in options):
         raise InvalidArguments("ask_user", f"'options' are up to {OPTIONS_MAX} texts of 1 to {OPTION_CHARS} characters")
     return ToolOutcome(text="Asked. The user's next message is the answer.", question=Question(text, options))
-
-
-async def run_code(sandbox: Sandbox, arguments: Mapping[str, Any], *, owner: str) -> ToolOutcome:
-    """Run code, and return its output, the value of its last line, and its error. Raises: SandboxUnavailable.
-
-    Args:
-        owner: the agent that runs it.
-    """
-    language = str(arguments.get("language") or "python").strip().lower()
-    if language not in PYTHON_NAMES:
-        text = f"code in {language[:40]!r} was not run: only Python can be run safely here. Write it in Python."
-        return ToolOutcome(text=text, status="error")
-    result = await sandbox.run(SandboxJob(source=str(arguments["code"]), owner=owner))
-    return ToolOutcome(text=_format(result), status="success" if result.status == "success" else "error")
-
-
-def _format(result: SandboxResult) -> str:
-    """The result as text for the model, a section for each part that is not empty."""
-    parts = [
-        ("stdout", result.stdout),
-        ("stderr", result.stderr),
-        ("value", "" if result.value is None else _render_value(result.value)),
-        ("error", _render_error(result)),
-    ]
-    sections = [f"{name}:\n{text.rstrip()}" for name, text in parts if text.strip()]
-    return (
-        "\n\n".join(sections) or "It ran, printed nothing, and its last line has no value. print(...) shows something."
-    )
-
-
-def _render_value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _render_error(result: SandboxResult) -> str:
-    """The traceback and the error of a job; empty if it succeeded."""
-    if result.status == "success":
-        return ""
-    lines = [f"  line {frame.line}, in {frame.function}: {frame.text}" for frame in result.traceback]
-    return "\n".join([*lines, result.error or f"it ended with {result.status}"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import asdict
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -98,6 +99,7 @@ def context_shape(preview: Preview) -> Data:
         "rewrite": overview.rewrite,
         "hidden_messages": overview.hidden_messages,
         "pending_edits": overview.pending_edits,
+        "results": asdict(overview.results),
     }
 
 

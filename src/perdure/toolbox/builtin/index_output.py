@@ -1,0 +1,144 @@
+"""`index_output`: what a program prints, or a file or page holds, is stored whole; the model sees a few lines of it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from perdure.core.errors import InvalidArguments
+from perdure.core.ids import AgentId
+from perdure.core.messages import ToolStatus
+from perdure.core.ports import TokenCounter
+from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
+from perdure.core.tools.spec import ToolOutcome
+from perdure.toolbox.builtin.fetch_webpage import WebPages
+from perdure.toolbox.builtin.run_code import render_error, render_result
+
+NAME = "index_output"
+KEPT_CHARS = 2_000_000
+"""The most characters that are stored of one output."""
+SMALL_TOKENS = 400
+"""An output of so many tokens or fewer is shown whole: less could not be saved by searching it."""
+EDGE_LINES, LINE_CHARS, ERROR_CHARS = 4, 160, 1_000
+SHOWN_CHARS = 4_000
+"""The most characters that the model sees, also after a text was erased from the output."""
+BINARY_SHARE, BINARY_SAMPLE = 0.1, 20_000
+UNNUMBERED = "msg-000000000000"
+"""The handle until the result has a number, as `context.retrieval.stubs` replaces it."""
+
+LoadFile = Callable[[AgentId, str, int], Awaitable[tuple[str, str]]]
+"""Loads (path, text) of an agent's file by the name that a model gives, at most so many characters of it."""
+
+
+class OutputIndex:
+    """Stores outputs for `search_output`.
+
+    Args:
+        sandbox: runs programs; None: `command` is refused.
+        pages: reads pages of the web.
+        load_file: reads the agent's files.
+    """
+
+    def __init__(
+        self, sandbox: Sandbox | None, pages: Callable[[], WebPages], load_file: LoadFile, counter: TokenCounter
+    ) -> None:
+        self._sandbox, self._pages, self._load_file, self._counter = sandbox, pages, load_file, counter
+
+    async def index(self, arguments: Mapping[str, Any], *, owner: AgentId) -> ToolOutcome:
+        """The outcome with the whole output, and what the model sees of it. Raises: InvalidArguments, ToolError,
+        AddressRefused, SandboxUnavailable.
+
+        Args:
+            owner: the agent that runs it.
+        """
+        command, file, url = (str(arguments.get(name) or "").strip() for name in ("command", "file", "url"))
+        if not (command or file or url) or (url and (command or file)):
+            raise InvalidArguments(NAME, "give a command, a file, a command that reads the file, or a url")
+        if url:
+            page = await self._pages().read(url)
+            if page.problem:
+                return ToolOutcome(text=page.problem, status="error")
+            return await self._outcome(page.text, source=page.heading)
+        path, text = await self._load_file(owner, file, KEPT_CHARS) if file else ("", "")
+        if not command:
+            return await self._outcome(text, source=f"File {path}.")
+        result = await self._run(command, text if file else None, owner)
+        only_printed = result.status == "success" and result.value is None and not result.stderr.strip()
+        output = result.stdout if only_printed else render_result(result)
+        return await self._outcome(output, source="", error=render_error(result).strip())
+
+    async def _run(self, command: str, text: str | None, owner: AgentId) -> SandboxResult:
+        """The result of a program, which reads `text` from its standard input."""
+        if self._sandbox is None:
+            raise InvalidArguments(NAME, "there is no sandbox here, so no command is run")
+        limits = SandboxLimits(output_chars=KEPT_CHARS)
+        if text is None:
+            return await self._sandbox.run(SandboxJob(source=command, owner=owner, limits=limits))
+        with tempfile.TemporaryDirectory(prefix="perdure-output-") as folder:
+            file = Path(folder) / "input"
+            await asyncio.to_thread(file.write_text, text, encoding="utf-8", errors="replace", newline="")
+            return await self._sandbox.run(SandboxJob(source=command, owner=owner, limits=limits, input=file))
+
+    async def _outcome(self, text: str, *, source: str, error: str = "") -> ToolOutcome:
+        """The outcome with this output."""
+        if len(text) > KEPT_CHARS:
+            text = f"{text[:KEPT_CHARS]}\n[cut here: only the first {KEPT_CHARS:,} characters are kept]"
+        if not text.strip():
+            return ToolOutcome(text=f"{source} There is no output, so nothing was indexed.".strip())
+        if _is_binary(text):
+            problem = f"the output of {len(text):,} characters is not text, so nothing was indexed: decode or hash it"
+            return ToolOutcome(text=problem, status="error")
+        shown, tokens = await asyncio.to_thread(show_output, text, self._counter, source=source, error=error)
+        status: ToolStatus = "error" if error else "success"
+        if shown is None:
+            return ToolOutcome(text=f"{source}\n\n{text}" if source else text, status=status)
+        return ToolOutcome(text=text, status=status, shown_text=shown, shown_chars=SHOWN_CHARS, whole_tokens=tokens)
+
+
+def show_output(text: str, counter: TokenCounter, *, source: str, error: str) -> tuple[str | None, int]:
+    """Return what the model sees of an output, None: the output, and the output's tokens.
+
+    Args:
+        source: what the output is; empty: what a program printed.
+        error: why the program failed.
+    """
+    tokens = counter.count(text)
+    if tokens <= SMALL_TOKENS:
+        return None, tokens
+    lines = text.rstrip("\n").split("\n")
+    numbered = [f"{number}| {_clip(line)}" for number, line in enumerate(lines[:EDGE_LINES], start=1)]
+    last = range(max(len(numbered), len(lines) - EDGE_LINES), len(lines))
+    if len(lines) > 2 * EDGE_LINES:
+        numbered.append("…")
+    numbered += [f"{number + 1}| {_clip(lines[number])}" for number in last]
+    body = "\n".join(
+        [
+            *([source] if source else []),
+            *([f"The program failed: {error[:ERROR_CHARS]}"] if error else []),
+            *numbered,
+            f'[search_output("{UNNUMBERED}", query) shows the passages about something;'
+            f' context_expand("{UNNUMBERED}", lines or pattern) what stands there]',
+        ]
+    )
+    shown = f"{_share(tokens, counter.count(body) + len('[]') + 20)}\n{body}"
+    return shown, tokens
+
+
+def _share(tokens: int, shown_tokens: int) -> str:
+    """The line that says what was saved."""
+    saved = max(0, 1_000 - -(-1_000 * shown_tokens // tokens)) / 10  # rounded down: never 100 %
+    return f"[{tokens:,} tokens indexed, {shown_tokens:,} shown: {saved:.1f} % saved]"
+
+
+def _clip(line: str) -> str:
+    return line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]}… [{len(line):,} characters]"
+
+
+def _is_binary(text: str) -> bool:
+    """Whether a text is made of bytes that stand for no characters."""
+    sample = text[:BINARY_SAMPLE]
+    odd = sum(char == "\ufffd" or (char < " " and char not in "\t\n\r\f\b\x1b") for char in sample)
+    return odd > BINARY_SHARE * len(sample)
