@@ -79,5 +79,6 @@ def entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]
         return (tx.entities.get(EntityId(name_or_id)).seq,)
     seqs = tuple(tx.entities.find_by_names(graph.id, [name_or_id])[name_or_id])
     if not seqs:
-        raise NotFound("entity", name_or_id)
+        hint = "`perdure fact entities AGENT` and GET /v1/entities list those that facts are about"
+        raise NotFound("entity", name_or_id, hint=hint)
     return seqs
