@@ -327,6 +327,7 @@ def _engine_settings(settings: Settings) -> EngineSettings:
         message_limit_chars=settings.message_limit_chars,
         limits=settings,
         context_window_tokens=settings.context_window_tokens,
+        tool_output=settings.tool_output,
         extract_at_close=settings.facts == "patterns",
     )
 

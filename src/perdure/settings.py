@@ -14,6 +14,7 @@ from perdure.core.limits import Limits
 STORE_FILE = "perdure.db"
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "token_counter": ("script", "tiktoken"),
+    "tool_output": ("off", "lossless", "full"),
     "web_search": ("", "exa", "tavily", "brave", "searxng", "none"),
     "sandbox": ("auto", "unsafe", "off"),
     "sandbox_network": ("off", "on"),
@@ -34,6 +35,8 @@ class Settings(Limits):
         message_limit_chars: the length limit of a message, in characters.
         max_steps: the model calls of a run after which it ends with `max_steps`.
         context_window_tokens: the window of models whose own is unknown, in tokens.
+        tool_output: how results of tools are compressed for agents that have no such setting: `off`, `lossless` or
+            `full`.
         lease_s: the seconds after which another machine may take over the run of a silent process.
         token_counter: how tokens are counted before a provider does: `script` estimates, `tiktoken` takes OpenAI's
             ranks from disk.
@@ -78,6 +81,7 @@ class Settings(Limits):
     message_limit_chars: int = 500_000
     max_steps: int = 50
     context_window_tokens: int = 128_000
+    tool_output: str = "full"
     lease_s: float = 15.0
     token_counter: str = "script"
     embedding: str = ""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure import InvalidInput, Perdure
+from perdure import InvalidInput, Perdure, Settings
 from perdure.context import compress
 from perdure.core.messages import ToolResult
 from perdure.testing import ScriptedModel, calls, says
@@ -98,6 +98,37 @@ def test_an_agent_says_how_results_are_compressed(tmp_path: Path, setting: objec
     model, _ = run(tmp_path, records, settings={"tool_output": setting})
 
     assert seen(model).startswith(form) and (form == "[") == (seen(model) == records())
+
+
+@pytest.mark.parametrize(("own", "form"), [({}, "["), ({"tool_output": {"fetch": "full"}}, "[perdure json")])
+def test_a_server_has_a_default(tmp_path: Path, own: dict[str, Any], form: str) -> None:
+    """It holds for agents that say nothing of the tool."""
+    model = ScriptedModel(calls("fetch"), says("done"))
+    settings = Settings(tool_output="off", embedding="none")
+    with Perdure(tmp_path / "a.db", tools=[serve(records)], models={"test/m": model}, settings=settings) as perdure:
+        perdure.create_agent(model="test/m", settings=own).send("Go.")
+
+    assert seen(model).startswith(form)
+
+
+@pytest.mark.parametrize("setting", ["full", "off"])
+def test_what_a_caller_brings_is_compressed_too(tmp_path: Path, setting: str) -> None:
+    """The same as the result of a tool that the server runs: the log and the caller's answer have the whole."""
+    model = ScriptedModel(calls("look"), says("done"), says("Yes."))
+
+    def look() -> str:
+        """Look."""
+        return records(60)
+
+    with Perdure(tmp_path / "a.db", models={"test/m": model}) as perdure:
+        agent = perdure.create_agent(model="test/m", settings={"tool_output": setting})
+        agent.send("Go.", client_tools=[look])
+        stored = [result.text for message in agent.messages(limit=10) for result in message.results]
+        agent.send("And now?")
+
+    assert set(stored) == {records(60)}
+    assert seen(model) == (records(60) if setting == "off" else compress(records(60)).text)
+    assert model.requests[2].messages[2].results[0].text == seen(model)
 
 
 def test_an_unknown_level_is_refused(tmp_path: Path) -> None:

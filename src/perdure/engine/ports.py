@@ -58,6 +58,7 @@ class EngineSettings:
         context_window_tokens: the window of models that don't tell theirs, and the most that is used of others.
         reserve_tokens: kept free in the window for the answer.
         delta_flush_s, delta_flush_chars: stored previews of background runs are joined up to these.
+        tool_output: how results of tools are compressed where agents say nothing of it: off, lossless or full.
         summary_timeout_s: how long a model may take for a summary before our own code makes one.
         tool_timeout_s: how long a tool may take that has no limit of its own.
         recall_timeout_s: how long automatic recall may take before a message is answered without it.
@@ -79,6 +80,7 @@ class EngineSettings:
     limits: Limits = DEFAULT_LIMITS
     context_window_tokens: int = 128_000
     reserve_tokens: int = 8_000
+    tool_output: str = "full"
     summary_timeout_s: float = 60.0
     recall_timeout_s: float = 1.0
     tool_timeout_s: float = 30.0

@@ -14,11 +14,11 @@ OTHERS = "*"
 DEFAULT_LEVEL: Level = "full"
 
 
-def output_level(settings: Mapping[str, Any], tool: str) -> Level:
-    """Return how what a tool returns is compressed."""
-    value = settings.get(TOOL_OUTPUT) or DEFAULT_LEVEL
+def output_level(settings: Mapping[str, Any], tool: str, default: str = DEFAULT_LEVEL) -> Level:
+    """Return how what a tool returns is compressed. `default`: for agents and tools that say nothing of it."""
+    value = settings.get(TOOL_OUTPUT) or default
     if isinstance(value, Mapping):
-        value = value.get(tool) or value.get(OTHERS) or DEFAULT_LEVEL
+        value = value.get(tool) or value.get(OTHERS) or default
     return next(level for level in LEVELS if level == value)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perdure.context.retrieval.stubs import cut_result
 from perdure.context.window.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.answers import Answer, PendingCall, ToolReturn
@@ -31,7 +32,8 @@ from perdure.core.tools.loops import FREE
 from perdure.core.tools.rules import rules_in
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome, ToolSpec
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
-from perdure.engine.ports import UnitInputs
+from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.compression import Shown, show_result
 from perdure.engine.run.log import OpenCall, RunLog, open_calls_in
 from perdure.engine.run.rows import NEWEST, add_hook_context, result_draft
 from perdure.engine.run.tool_rules import RuleState, expected_states, prefill
@@ -265,10 +267,20 @@ def _check_arguments(call: ToolCall, spec: ToolSpec | None, arguments: str) -> N
 
 
 def answer_rows(
-    pending: Pending, answers: Sequence[Answer], inputs: UnitInputs, *, most_chars: int, otid: str | None
+    pending: Pending,
+    answers: Sequence[Answer],
+    inputs: UnitInputs,
+    *,
+    most_chars: int,
+    otid: str | None,
+    shown: Mapping[str, Shown] | None = None,
 ) -> tuple[list[Draft], list[int]]:
     """The rows of answers, with their tokens: the answers themselves, then the results of denied and returned calls, in
-    the order of the calls."""
+    the order of the calls.
+
+    Args:
+        shown: call -> what the model sees of the result that the caller brought.
+    """
     by_id = {answer.call_id: answer for answer in answers}
     parts: list[Part] = [answer for answer in answers if isinstance(answer, ToolDecision)]
     drafts: list[Draft] = []
@@ -279,24 +291,54 @@ def answer_rows(
                 why = f" User reason: {reason}" if reason else ""
                 outcome = ToolOutcome(text=f"Error: request to call tool denied.{why}", status="error")
             case ToolReturn() as brought:
+                seen = (shown or {}).get(one.call.call_id)
                 outcome = ToolOutcome(
                     text=cut_return(brought.text, most_chars),
+                    shown_text=None if seen is None else seen.text,
+                    whole_tokens=None if seen is None else seen.whole_tokens,
                     status=brought.status,
                     stdout=tuple(cut_return(line, most_chars) for line in brought.stdout),
                     stderr=tuple(cut_return(line, most_chars) for line in brought.stderr),
                     images=tuple(image for image in brought.images if isinstance(image, Image)),
                 )
-                parts.append(replace(outcome, images=()).result(one.call))
+                parts.append(replace(outcome, images=(), shown_text=None).result(one.call))
             case _:
                 continue
         drafts.append(result_draft(one.call, outcome, inputs))
-        text_tokens = inputs.counter.count(outcome.text) + MESSAGE_OVERHEAD_TOKENS
+        text = cut_result(outcome.text, None, outcome.shown_text)
+        text_tokens = inputs.counter.count(text) + MESSAGE_OVERHEAD_TOKENS
         tokens.append(text_tokens + len(outcome.images) * IMAGE_TOKENS)
     if not parts:
         return drafts, tokens
     message_id = MessageId(inputs.ids.new("message"))
     response = Draft(id=message_id, role="user", parts=tuple(parts), kind="approval", otid=otid)
     return [response, *drafts], [0, *tokens]
+
+
+async def compress_returns(
+    agent_id: AgentId, conversation_seq: int, answers: Sequence[Answer], ports: Ports
+) -> Mapping[str, Shown]:
+    """Return call -> what the model sees of the result that a caller brings; not there: the result as it is.
+
+    Raises: NotFound, StoreError.
+    """
+    if not any(isinstance(answer, ToolReturn) and answer.status == "success" for answer in answers):
+        return {}
+
+    def load(tx: Tx) -> tuple[Agent, Mapping[str, str]]:
+        pending = find_pending(tx, tx.conversations.get_by_seq(agent_id, conversation_seq))
+        names = {} if pending is None else {one.call.call_id: one.call.name for one in pending.waiting}
+        return tx.conversations.get_agent(agent_id, conversation_seq), names
+
+    agent, names = await ports.store.read(load)
+    most_chars = return_limit_chars(agent, ports.inputs())
+    shown: dict[str, Shown] = {}
+    for answer in answers:
+        if isinstance(answer, ToolReturn) and answer.status == "success" and answer.call_id in names:
+            text, tool = cut_return(answer.text, most_chars), names[answer.call_id]
+            if (seen := await show_result(text, tool, agent.settings, ports, limit_chars=most_chars)) is not None:
+                shown[answer.call_id] = seen
+    return shown
 
 
 def return_limit_chars(agent: Agent, inputs: UnitInputs) -> int:

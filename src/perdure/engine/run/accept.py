@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from perdure.context.sections.envelopes import input_tokens
@@ -37,11 +37,13 @@ from perdure.engine.approvals.answers import (
     answer_rows,
     approval_pending,
     check_answers,
+    compress_returns,
     find_pending,
     return_limit_chars,
 )
 from perdure.engine.approvals.decisions import split_repeated_answers
 from perdure.engine.ports import EngineSettings, Ports, UnitInputs, in_effect
+from perdure.engine.run.compression import Shown
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.log import Progress, RunLog, rule_scope_of, run_log_of
 from perdure.engine.run.next_action import Action, MakeRequest, next_action
@@ -77,6 +79,7 @@ class Request:
         options: of this run's own model calls.
         callback: where the run's end is reported.
         batch_id: the batch that it is a part of.
+        shown: call -> what the model sees of the result that an answer brings.
     """
 
     run_id: RunId
@@ -95,6 +98,7 @@ class Request:
     options: RunOptions = NO_OPTIONS
     callback: Callback | None = None
     batch_id: BatchId | None = None
+    shown: Mapping[str, Shown] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -165,6 +169,9 @@ def check_input(
 
 async def begin_run(request: Request, ports: Ports) -> Accepted:
     """Accept a request, and begin its run in the same transaction if nothing stands before it. Raises: as `accept`."""
+    if request.answers:
+        shown = await compress_returns(request.agent_id, request.conversation_seq, request.answers, ports)
+        request = replace(request, shown=shown)
     inputs = ports.inputs((request.agent_id, request.conversation_seq))
     if "before_model" in ports.hooks.points:  # they are called between T2 and T3
         return await ports.store.write(accept, request, inputs)
@@ -352,7 +359,9 @@ def _resume(
         )
     stopped, step_id = pending.run, pending.message.step_id
     answers = check_answers(tx, agent, pending, answers, partial=request.partial or earlier is not None)
-    rows, tokens = answer_rows(pending, answers, inputs, most_chars=most_chars, otid=request.answer_otid)
+    rows, tokens = answer_rows(
+        pending, answers, inputs, most_chars=most_chars, otid=request.answer_otid, shown=request.shown
+    )
     unanswered = {one.call.call_id for one in pending.waiting} - {one.call_id for one in answers}
     if unanswered:
         if request.drafts or request.client_tools is not None:

@@ -212,7 +212,7 @@ class _ToolPhase:
                     if answers is not None:
                         self.record(await store_answers(self.log, answers, self.ports))
                     ready = running.pop(task)
-                    outcome = await compress_outcome(outcome, ready.tool.spec, self.agent.settings, self.ports.counter)
+                    outcome = await compress_outcome(outcome, ready.tool.spec, self.agent.settings, self.ports)
                     await self._store(ready.open_call, outcome)
         finally:
             for task in running:
