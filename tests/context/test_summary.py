@@ -11,32 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.window.extract import extract
-from perdure.context.window.summary import SummaryRejected, add_missing, check_summary, transcript
+from perdure.context.window.audit import audit_summary
+from perdure.context.window.summary import SummaryRejected, check_summary, transcript
 from perdure.context.window.summary_request import summary_request
-from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from perdure.core.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from perdure.testing.clock import START
 from tests.support.strategies import any_text, build_log, effort, parts, sentences
+from tests.support.summaries import COUNTER, build_messages, source_of
 
-
-class ByteCounter:
-    """Two tokens for five bytes: a counter whose numbers stay as they are."""
-
-    def count(self, text: str) -> int:
-        return -(-len(text.encode("utf-8", "surrogatepass")) * 2 // 5)
-
-    def at_least(self, text: str) -> int:
-        return len(text) // 8
-
-
-COUNTER = ByteCounter()
 LOGS = st.lists(parts(), max_size=8).map(build_log)
-
-
-def build_messages(*turns: tuple[Role, Part | str]) -> list[Message]:
-    """A conversation of (role, text or part)."""
-    messages = build_log([Text(part) if isinstance(part, str) else part for _, part in turns])
-    return [replace(message, role=role) for message, (role, _) in zip(messages, turns, strict=True)]
 
 
 MESSAGES = build_messages(
@@ -307,7 +290,7 @@ def test_a_huge_answer_is_judged_in_linear_time(text: str) -> None:
     for limit in (300, 10**7):
         with suppress(SummaryRejected):
             check(text, max_tokens=limit)
-    add_missing(text, extract(MESSAGES), max_tokens=10**7, counter=COUNTER)
+    audit_summary(text, source_of(MESSAGES), max_tokens=10**7, counter=COUNTER)
 
     assert time.process_time() - start < 20
 
@@ -325,40 +308,3 @@ def test_what_is_accepted_fits(text: str, source: str, limit: int) -> None:
     assert accepted == accepted.strip()
     assert accepted
     assert COUNTER.count(accepted) <= limit
-
-
-# What a summary lacks
-
-
-def test_what_a_summary_lacks_is_put_behind_it() -> None:
-    """Decisions, open questions, paths, identifiers and numbers, with their handles."""
-    text = add_missing("Ada wants to go to Kyoto.", extract(MESSAGES), max_tokens=1_000, counter=COUNTER)
-
-    assert text.startswith("Ada wants to go to Kyoto.\n\nAlso: ")
-    assert "msg-2 decided: Let's book it from 2026-03-04 to 2026-03-18." in text
-    assert "msg-6 open: And what about the kennel, did they answer?" in text
-    for lacking in ("SKR-99812", "/srv/receipts/kyoto.pdf", "4500 EUR", "1330 EUR"):
-        assert lacking in text
-
-
-def test_a_summary_that_lacks_nothing_stays() -> None:
-    """The number in another grouping and the question in other words are no lack."""
-    messages = build_messages(("user", "The budget is 4,500 EUR for E-4711. What did the kennel answer?"))
-    text = "Budget 4500 EUR for e-4711; open is what answer the kennel gave."
-
-    assert add_missing(text, extract(messages), max_tokens=1_000, counter=COUNTER) == text
-
-
-@effort(25, 2000)
-@given(
-    st.lists(st.one_of(parts(), st.builds(Text, sentences())), max_size=6).map(build_log),
-    any_text(),
-    st.integers(0, 200),
-)
-def test_what_is_put_behind_a_summary_fits(messages: list[Message], summary: str, limit: int) -> None:
-    """The summary stays whole, and with what follows it is over the limit only if it was before."""
-    text = add_missing(summary, extract(messages), max_tokens=limit, counter=COUNTER)
-
-    assert text.startswith(summary)
-    assert text == summary or COUNTER.count(text) <= limit
-    assert text == add_missing(summary, extract(messages), max_tokens=limit, counter=COUNTER)

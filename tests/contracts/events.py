@@ -43,7 +43,7 @@ FACTS: tuple[Event, ...] = (
     StepStarted(StepId("step-1"), 0),
     StepAbandoned(StepId("step-1")),
     PrefixRewritten(3, "window"),
-    ViewCompacted(3, 0, 2**40, True, "extract", 900, 80, ODD),
+    ViewCompacted(3, 0, 2**40, True, "extract", 900, 80, ODD, "fallback"),
     ViewFull(2**40, 7, "merge"),
     RowsCut({17: 200, 2**40: 3}),
     ToolStarted(ODD, ODD),

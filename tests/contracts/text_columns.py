@@ -57,7 +57,8 @@ NO_TEXTS = {
         runs.ended_at runs.callback_due_at sandbox_configs.created_at sandbox_configs.updated_at
         sandbox_variables.created_at sandbox_variables.updated_at schema_migrations.applied_at secrets.created_at
         secrets.updated_at steps.created_at steps.ended_at summary_nodes.since summary_nodes.until
-        summary_nodes.created_at system_messages.compiled_at system_messages.created_at tools.created_at
+        summary_nodes.created_at summary_nodes.revised_at
+        system_messages.compiled_at system_messages.created_at tools.created_at
         tools.updated_at graphs.created_at graphs.updated_at entities.created_at entities.updated_at facts.valid_at
         facts.invalid_at facts.created_at facts.expired_at episodes.occurred_at episodes.created_at
         episodes.extracted_at extractions.extracted_at fact_rules.created_at communities.updated_at
@@ -67,7 +68,8 @@ NO_TEXTS = {
         files.media_type files.kind files.status identities.identity_type mcp_servers.transport
         message_revisions.author_kind messages.role messages.kind prefixes.reason rebuilding.name resets.author_kind
         runs.status runs.stop_reason schema_migrations.name steps.status steps.stop_reason steps.feedback
-        summary_nodes.made_by tools.tool_type vector_scopes.owner_kind facts.state facts.change facts.trust
+        summary_nodes.made_by summary_nodes.method
+        tools.tool_type vector_scopes.owner_kind facts.state facts.change facts.trust
         episodes.kind episodes.trust
     """,
     "numbers, ids and digests as JSON": """

@@ -187,11 +187,12 @@ def _check_usage(tx: Tx, run: Run, events: Sequence[StoredEvent]) -> None:
 
 
 def check_summaries(tx: Tx, agent_id: AgentId, *, usage: Usage) -> None:
-    """Each summary that a model gave has cost `usage`, also one that was no good. Raises: Violation."""
+    """Each answer that a model gave for a summary has cost `usage`, also one that was no good. Raises: Violation."""
     for line in tx.conversations.list(agent_id, limit=1000):
         for node in tx.nodes.list(agent_id, line.seq, limit=_EVERYTHING):
-            given = node.made_by == "model" or (node.rejected not in (None, "too_small") and ": " not in node.rejected)
-            if node.usage != (usage if given else NO_USAGE):
+            rejected = [] if node.rejected in (None, "too_small") else (node.rejected or "").split("; ")
+            answers = sum(": " not in one for one in rejected) + (node.made_by == "model")
+            if node.usage != reduce(add, [usage] * answers, NO_USAGE):
                 raise Violation(f"summary {node.seq} ({node.made_by}, {node.rejected}) is said to cost {node.usage}")
 
 

@@ -151,6 +151,7 @@ def events() -> st.SearchStrategy[Event]:
             number,
             number,
             st.none() | text,
+            st.sampled_from(["normal", "aggressive", "fallback", "capped"]),
         ),
         st.builds(MessageAdded, number),
         st.builds(ToolStarted, text, text),

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 from perdure.core.hooks import HookPoint
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, StepId
 from perdure.core.messages import Message, Waits
-from perdure.core.nodes import MadeBy
+from perdure.core.nodes import MadeBy, SummaryMethod
 from perdure.core.runs import Failure, StopReason, Usage, usage_to_dict
 from perdure.core.text.json_strings import compact_json
 
@@ -102,7 +102,8 @@ class ViewCompacted:
 
     Args:
         tokens_before, tokens_after: the upper estimate of the messages and of the node.
-        rejected: why the model's own summary was not used; None: it was, or there is no language model.
+        rejected: why an answer of the model was not used; None: its first was, or there is no language model.
+        method: how the summary came about.
     """
 
     node_seq: int
@@ -113,6 +114,7 @@ class ViewCompacted:
     tokens_before: int
     tokens_after: int
     rejected: str | None = None
+    method: SummaryMethod = "normal"
     type: Literal["view.compacted"] = "view.compacted"
 
 

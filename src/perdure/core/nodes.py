@@ -13,21 +13,27 @@ from perdure.core.runs import Usage
 MadeBy = Literal["model", "extract"]
 """The author of a summary: the agent's model, or our own code (`context.window.extract`)."""
 
+SummaryMethod = Literal["normal", "aggressive", "fallback", "capped"]
+"""How a summary came about: by the model's first answer; by its second, after it was told what was wrong; as an
+extract; or by an answer that code cut to its limit."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryNode:
     """A summary of the messages [`from_message_seq`, `upto_message_seq`] of a conversation.
 
     Nodes make a tree: one of `level` 0 stands for messages, one of a higher level for `children`, nodes of the level
-    below. `seq` counts within the conversation, from 0; a node never changes.
+    below. `seq` counts within the conversation, from 0. What a node says changes only when a message that it stands for
+    does.
 
     Args:
         message_count: how many messages it replaces, without the engine's own.
         since, until: the times of the first and last of them.
         tokens: the upper estimate of its text.
         model: the model that was called for it.
-        rejected: why the model's summary was not used; None: it was used, or no model was called.
-        usage: the tokens of the model call.
+        rejected: why an answer of the model was not used; None: its first was, or no model was called.
+        usage: the tokens of the model's calls.
+        revised_at: when it was written again, because a message behind it was changed or removed.
     """
 
     agent_id: AgentId
@@ -43,10 +49,12 @@ class SummaryNode:
     text: str
     tokens: int
     made_by: MadeBy
+    method: SummaryMethod = "normal"
     model: str | None = None
     rejected: str | None = None
     usage: Usage = field(default_factory=Usage)
     created_at: datetime
+    revised_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

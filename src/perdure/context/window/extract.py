@@ -14,7 +14,7 @@ from itertools import islice
 from perdure.context.retrieval.expand import largest
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
 from perdure.core.models import without_notice
-from perdure.core.nodes import SummaryNode, message_handle, node_handle
+from perdure.core.nodes import message_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.text.words import SPACELESS
 
@@ -42,6 +42,7 @@ class Extract:
     """The extracted items by field, in the order of the messages, no text twice within a field.
 
     Args:
+        tasks: what the last request of a user asks for, in its first sentence.
         statements: the first sentence of each user message, and what users say about themselves.
         decisions: sentences with an agreement or a promise.
         questions: questions of users without an answer, and open tasks.
@@ -51,6 +52,7 @@ class Extract:
         replies: the first sentence of each answer of the agent.
     """
 
+    tasks: tuple[Item, ...] = ()
     statements: tuple[Item, ...] = ()
     decisions: tuple[Item, ...] = ()
     questions: tuple[Item, ...] = ()
@@ -62,9 +64,9 @@ class Extract:
 
 
 # Field -> its weight when room is short. A text of two fields counts for the first.
-_FIELDS = ("questions", "decisions", "statements", "paths", "identifiers", "numbers", "names", "replies")
-_WEIGHTS = dict(zip(_FIELDS, (4, 4.5, 5, 3, 3, 3, 1, 1), strict=True))
-_SENTENCES = {"questions": "open", "decisions": "decided", "statements": "user", "replies": "agent"}
+_FIELDS = ("tasks", "questions", "decisions", "statements", "paths", "identifiers", "numbers", "names", "replies")
+_WEIGHTS = dict(zip(_FIELDS, (4.7, 4, 4.5, 5, 3, 3, 3, 1, 1), strict=True))
+_SENTENCES = {"tasks": "task", "questions": "open", "decisions": "decided", "statements": "user", "replies": "agent"}
 
 _END = re.compile(
     r"[.!?…]{1,6}[\"'”’»)\]]{0,3}(?=\s|$)|[。！？｡؟۔।]{1,6}[\"'”’）」』]{0,3}|[\n\r\x0b\x0c\x85\u2028\u2029]+"
@@ -166,6 +168,7 @@ def extract(texts: Sequence[Message]) -> Extract:
     collectors = {field.name: _Collector() for field in fields(Extract)}
     open_questions: list[tuple[int, str]] = []  # not answered yet
     deferred: list[tuple[int, str]] = []  # answered with "I'll have a look"
+    task: tuple[int, str] | None = None
     for message in texts:
         if message.kind != "message":
             continue
@@ -182,6 +185,7 @@ def extract(texts: Sequence[Message]) -> Extract:
                     for name in _limit(_names(text)):
                         collectors["names"].add(seq, name, worth)
                     if by_user:
+                        task = next(((seq, one) for one in sentences if _is_long(one)), task)
                         open_questions += [
                             (seq, cut) for one in sentences if _QUESTION.search(one) and (cut := _quote(one, -1))
                         ]
@@ -197,7 +201,11 @@ def extract(texts: Sequence[Message]) -> Extract:
                     pass
     for seq, question in (*deferred, *open_questions):
         collectors["questions"].add(seq, question, 3)
+    if task is not None:
+        collectors["tasks"].add(task[0], task[1][:SENTENCE_CHARS].rstrip(), 3)
     items = {name: one.items() for name, one in collectors.items()}
+    said = {item.text: item.seq for item in items["statements"]}  # a sentence that was said before is no news
+    items["tasks"] = tuple(item for item in items["tasks"] if said.get(item.text, item.seq) == item.seq)
     items["questions"] = tuple(sorted(items["questions"], key=lambda item: item.seq))
     return Extract(**items)
 
@@ -205,7 +213,7 @@ def extract(texts: Sequence[Message]) -> Extract:
 def _add_sentences(collectors: dict[str, _Collector], seq: int, sentences: Sequence[str], worth: int) -> None:
     """Collect statements, decisions, tasks and replies from the sentences of one text."""
     by_user = worth == 3
-    is_long = [len(one) > _GREETING or bool(_SPACELESS_ONE.search(one)) for one in sentences]
+    is_long = list(map(_is_long, sentences))
     first = is_long.index(True) if True in is_long else 0
     self_count = 0
     for index, one in enumerate(sentences):
@@ -219,6 +227,11 @@ def _add_sentences(collectors: dict[str, _Collector], seq: int, sentences: Seque
             collectors["decisions"].add(seq, _quote(one, match.start()), worth)
         if to_do := _TO_DO.search(one):
             collectors["questions"].add(seq, _quote(one, to_do.start()), worth)
+
+
+def _is_long(sentence: str) -> bool:
+    """Return whether a sentence is more than a greeting."""
+    return len(sentence) > _GREETING or bool(_SPACELESS_ONE.search(sentence))
 
 
 def _quote(sentence: str, index: int) -> str:
@@ -288,6 +301,18 @@ def _add_details(collectors: dict[str, _Collector], seq: int, text: str, worth: 
     for end in _ends(text, PROSE_CHARS if worth >= 2 else PROSE_CHARS // 3):
         for one in islice(_numbers(end, keep_plain=worth >= 2), FOUND_PER_PART):
             collectors["numbers"].add(seq, one, worth)
+
+
+def sharp_names(text: str) -> Sequence[str]:
+    """Return the paths, addresses, and identifiers with a digit that a text names, in order, each once."""
+    names = dict.fromkeys(stripped for token in _TOKEN.findall(text) if (stripped := token.strip(":=?&%+.#-\\@$")))
+    kinds = {name: _kind(name) for name in names if 3 <= len(name) <= 300}
+    return [
+        name
+        for name, kind in kinds.items()
+        if (kind == "paths" and not name.replace("/", "").isalpha())
+        or (kind == "identifiers" and (any(map(str.isdecimal, name)) or "@" in name or "://" in name))
+    ]
 
 
 def _kind(token: str) -> str | None:
@@ -410,66 +435,34 @@ def rank_items(extract: Extract) -> list[tuple[str, Item]]:
     return [(name, item) for _, name, item in sorted(ranked, key=lambda one: one[0])]
 
 
-def render_items(chosen: Sequence[tuple[str, Item]]) -> list[str]:
-    """Render (field, item) as lines: sentences one by one, details in one line for each message."""
+def render_items(chosen: Sequence[tuple[str, Item]], handle: Callable[[int], str] = message_handle) -> list[str]:
+    """Render (field, item) as lines: sentences one by one, details in one line for each message. Each begins with the
+    handle of what it is from."""
     sentences: dict[str, list[tuple[int, str]]] = {name: [] for name in _SENTENCES}
     details: dict[int, list[str]] = {}
     sentence_texts: dict[int, list[str]] = {}
     for name, item in chosen:
         if name in sentences:
-            sentences[name].append((item.seq, _one_line(item.text)))
+            sentences[name].append((item.seq, one_line(item.text)))
             sentence_texts.setdefault(item.seq, []).append(item.text)
     for name, item in chosen:
         if name not in sentences and not any(item.text in one for one in sentence_texts.get(item.seq, ())[:20]):
-            details.setdefault(item.seq, []).append(_one_line(item.text))
+            details.setdefault(item.seq, []).append(one_line(item.text))
     sentence_lines = {
-        name: [f"{message_handle(seq)} {_SENTENCES[name]}: {text}" for seq, text in sorted(lines)]
+        name: [f"{handle(seq)} {_SENTENCES[name]}: {text}" for seq, text in sorted(lines)]
         for name, lines in sentences.items()
     }
-    detail_lines = [f"{message_handle(seq)}: {'; '.join(texts)}" for seq, texts in sorted(details.items())]
+    detail_lines = [f"{handle(seq)}: {'; '.join(texts)}" for seq, texts in sorted(details.items())]
     return [
         *sentence_lines["statements"],
         *sentence_lines["decisions"],
         *sentence_lines["questions"],
+        *sentence_lines["tasks"],
         *detail_lines,
         *sentence_lines["replies"],
     ]
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Return a text with single spaces in place of all white space."""
     return " ".join(text.split())
-
-
-def merge_texts(nodes: Sequence[SummaryNode], *, max_tokens: int, counter: TokenCounter) -> str:
-    """Merge summaries into one text: the first lines of each after its handle, as many as fit, fairly shared.
-
-    Without room for a line of each, lines are cut, then nodes from both ends and the middle remain.
-    """
-    share = max(24, max_tokens // max(1, len(nodes)) - 16)  # a handle with its range takes up to 16
-    units = [[clip(unit, share, counter) for unit in _units(node.text)] for node in nodes]
-    order = [
-        (index, line)
-        for line in range(max(map(len, units), default=0))
-        for index in spread(len(nodes))
-        if line < len(units[index])
-    ][: max(0, max_tokens)]
-
-    def render(count: int) -> str:
-        lines: dict[int, list[str]] = {}
-        for index, line in order[:count]:
-            lines.setdefault(index, []).append(units[index][line])
-        return "\n".join(
-            f"{node_handle(nodes[index].seq)} "
-            f"({message_handle(nodes[index].from_message_seq, nodes[index].upto_message_seq)}): "
-            + "\n".join(lines[index])
-            for index in sorted(lines)
-        )
-
-    return render_most(len(order), render, max_tokens, counter) or clip(render(1), max_tokens, counter).strip()
-
-
-def _units(text: str) -> list[str]:
-    """Return the lines of a summary, long ones split into sentences; one empty line for an empty summary."""
-    lines = filter(None, map(_one_line, text.splitlines()))
-    return [unit for line in lines for unit in ([line] if len(line) <= 300 else sentences_of(line))] or [""]

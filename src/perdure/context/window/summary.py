@@ -1,7 +1,6 @@
-"""Summaries by a model: the transcript, and the checks of the answer.
+"""Summaries by a model: the transcript, and the check that an answer is a summary of it.
 
-`check_summary` rejects an answer that is no summary. `add_missing` appends the extracted items that a summary lacks.
-Everything is linear in the texts.
+Everything is linear in the texts. What a summary lacks or has made up is found by `context.window.audit`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from perdure.context.window.extract import Extract, Item, clip, rank_items, render_items, render_most, spread
+from perdure.context.window.extract import clip, render_most, spread
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
 from perdure.core.models import ModelRequest, without_notice
@@ -28,7 +27,6 @@ LENGTH_FACTOR = 1.25  # times the limit; a summary up to here is cut, a longer o
 ECHO_SHARE = 0.6  # of a summary, what may stand in the source word for word, in runs of six words or twelve characters
 PROMPT_SHARE = 0.4  # of a summary, or of the prompt, what may stand in the other in runs of three words
 RELATED_WORDS, RELATED_BIGRAMS = 0.2, 0.1  # of a summary's different words or CJK bigrams, what the source must have
-ALSO_MAX = 60  # the most items appended to a summary
 NAME_CHARS = 60
 DELTA_CHARS = 200
 
@@ -252,7 +250,7 @@ def check_summary(text: str, *, source: str, request: ModelRequest, max_tokens: 
 
     Raises: SummaryRejected.
     """
-    text = _clean(text)
+    text = clean_answer(text)
     if not any(map(str.isalnum, text)) or _NOTHING.fullmatch(text):
         raise SummaryRejected("empty")
     if counter.count(text) > max_tokens * LENGTH_FACTOR:
@@ -261,12 +259,12 @@ def check_summary(text: str, *, source: str, request: ModelRequest, max_tokens: 
         raise SummaryRejected("unrelated")
     if _refuses(text):
         raise SummaryRejected("apology")
-    words, prompt = _words(_HEAD.sub("", text)), _words(request.system)
+    words, prompt = words_of(_HEAD.sub("", text)), words_of(request.system)
     if max(_shared_share(words, prompt, 3), _shared_share(prompt, words, 3)) > PROMPT_SHARE:
         raise SummaryRejected("prompt")
     if _repeats_itself(words):
         raise SummaryRejected("unrelated")
-    source_words = _words(_HEAD.sub("", source))
+    source_words = words_of(_HEAD.sub("", source))
     wide = sum(len(word) == 1 and bool(_WIDE.match(word)) for word in words) * 2 > len(words)
     if len(words) > 20 and _shared_share(words, source_words, 12 if wide else 6) > ECHO_SHARE:
         raise SummaryRejected("echo")
@@ -274,13 +272,13 @@ def check_summary(text: str, *, source: str, request: ModelRequest, max_tokens: 
         raise SummaryRejected("echo")
     if not _is_related(words, source_words):
         raise SummaryRejected("unrelated")
-    result = _cut_at_sentence(text, max_tokens, counter)
+    result = cut_at_sentence(text, max_tokens, counter)
     if not any(map(str.isalnum, result)):
         raise SummaryRejected("too_long")
     return result
 
 
-def _clean(text: str) -> str:
+def clean_answer(text: str) -> str:
     """Return the answer without reasoning, wrapper tags, fences and headings."""
     text = text.replace("\x00", "").strip()
     if tag := _REASONING.match(text):
@@ -320,7 +318,7 @@ _WIDE = re.compile(f"[{SPACELESS}]")
 _WIDE_OR_WORD = re.compile(f"[{SPACELESS}]|[^{SPACELESS}]+")
 
 
-def _words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
     """Return the folded words in order; in scripts without spaces each character is a word."""
     if text.isascii():
         return _WORD.findall(text.lower())
@@ -366,7 +364,7 @@ _COMMON = re.findall(
 
 def _is_related(words: Sequence[str], source: Sequence[str]) -> bool:
     """Return whether a summary shares enough words with its source, or numbers and names if it is a translation."""
-    summary_words, source_words = _key_words(words), _key_words(source)
+    summary_words, source_words = key_words(words), key_words(source)
     if not summary_words and len(words) > 2:  # a few short words
         summary_words, source_words = set(words), set(source)
     wide = sum(1 for one in summary_words if _WIDE.match(one))
@@ -391,7 +389,7 @@ def _is_latin(words: set[str]) -> bool:
 _TOO_COMMON = {word[:5] for word in _COMMON}
 
 
-def _key_words(words: Sequence[str]) -> set[str]:
+def key_words(words: Sequence[str]) -> set[str]:
     """Return the words that identify a text: beginnings of longer words, numbers, CJK bigrams."""
     keys: set[str] = set()
     before = ""
@@ -405,7 +403,7 @@ def _key_words(words: Sequence[str]) -> set[str]:
     return keys - _TOO_COMMON
 
 
-def _cut_at_sentence(text: str, max_tokens: int, counter: TokenCounter) -> str:
+def cut_at_sentence(text: str, max_tokens: int, counter: TokenCounter) -> str:
     """Return the beginning of a text that fits, up to the end of a sentence or word."""
     result = clip(text, max_tokens, counter)
     if len(result) == len(text):
@@ -415,42 +413,3 @@ def _cut_at_sentence(text: str, max_tokens: int, counter: TokenCounter) -> str:
         return result[: ends[-1]].rstrip()
     space = result.rfind(" ")
     return (result[:space] if space * 2 > len(result) else result).rstrip()
-
-
-# Missing items
-
-_DIGITS = re.compile(r"\d(?:[\d.,:/'’–T-]*\d)?")
-_GROUPED = re.compile(r"(?<=\d)[,'’\u00a0\u202f](?=\d{3}(?!\d))")
-
-
-def add_missing(summary: str, extract: Extract, *, max_tokens: int, counter: TokenCounter) -> str:
-    """Append the decisions, open questions, paths, identifiers and numbers that a summary lacks, with their handles.
-
-    The most valuable come first, as many as fit. An item of a result or of call arguments counts only if several
-    messages have it.
-    """
-    folded = summary.casefold()
-    numbers = set(_DIGITS.findall(_GROUPED.sub("", summary)))
-    summary_words = _key_words(_words(summary))
-
-    def is_covered(name: str, item: Item) -> bool:
-        if name in ("questions", "decisions"):
-            item_words = _key_words(_words(item.text))
-            return (
-                len(item_words & summary_words) * 2 >= len(item_words) if item_words else item.text.casefold() in folded
-            )
-        if name == "numbers":
-            return set(_DIGITS.findall(_GROUPED.sub("", item.text))) <= numbers
-        return item.text.casefold() in folded
-
-    candidates = [
-        (name, item)
-        for name, item in rank_items(extract)
-        if name in ("questions", "decisions") or (name in ("paths", "identifiers", "numbers") and item.worth > 1)
-    ]
-    missing = [(name, item) for name, item in candidates[: ALSO_MAX * 4] if not is_covered(name, item)][:ALSO_MAX]
-
-    def render(count: int) -> str:
-        return f"{summary}\n\nAlso: {' | '.join(render_items(missing[:count]))}" if count else summary
-
-    return render_most(len(missing), render, max_tokens, counter) or summary

@@ -1,8 +1,8 @@
-"""The request for a summary by a model."""
+"""The requests for a summary by a model, and for its repair."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +13,17 @@ from perdure.core.models import ModelOptions, ModelRequest
 from perdure.core.text.markup import escape_tags
 
 _INTRODUCTION = "The messages to record follow. Answer with the record only."
+_NAME_CHARS = 80
+_PROBLEMS = {
+    "empty": "It says nothing.",
+    "apology": "It is a refusal or a question, not a record.",
+    "prompt": "It repeats the instructions.",
+    "echo": "It repeats the source instead of reporting it in fewer words.",
+    "too_long": "It is too long.",
+    "unrelated": "It does not report what the source says.",
+    "invented": "It names what the source does not have.",
+    "missing": "It leaves out what the agent needs.",
+}
 _ACKNOWLEDGEMENT = "Understood. I will answer with the record of the messages and with nothing else."
 
 
@@ -35,9 +46,8 @@ def summary_request(
         options: of the model, by their names in `ModelOptions`; the answer's length is ours.
     """
     limit = max(1, max_summary_tokens)
-    # The estimate takes 2.4 tokens for an English word with its space, 1.5 for a Chinese character.
-    system = (prompt or summary_prompt()).replace("{words}", str(max(5, limit * 2 // 5)))
-    system = system.replace("{characters}", str(max(8, limit * 3 // 5)))
+    words, characters = _lengths(limit)
+    system = (prompt or summary_prompt()).replace("{words}", str(words)).replace("{characters}", str(characters))
     before = (
         f"<earlier>\n{escape_tags(previous)}\n</earlier>\nThat is recorded already.\n\n" if previous.strip() else ""
     )
@@ -48,3 +58,43 @@ def summary_request(
     # Room for a summary that is a little too long: it is better than one that breaks off.
     own = replace(ModelOptions.from_settings(options), max_output_tokens=limit * 3 // 2 + 64)
     return ModelRequest(model=model, system=system, messages=messages, options=own, purpose="summary")
+
+
+def repair_request(
+    request: ModelRequest,
+    answer: str,
+    problem: str,
+    *,
+    missing: Sequence[str] = (),
+    invented: Sequence[str] = (),
+    max_summary_tokens: int,
+) -> ModelRequest:
+    """Build the request for a better summary: the first request, the model's answer, and what is wrong with it.
+
+    Args:
+        answer: as much of it as has room beside the source.
+        problem: the reason for which it was rejected, or `invented` or `missing`.
+        missing: what the summary must have, with its handles.
+        invented: names in it that the source does not have.
+    """
+    words, characters = _lengths(max(1, max_summary_tokens))
+    lines = [f"This record can't be used. {_PROBLEMS[problem]}"]
+    if missing:
+        lines += ["It must have, letter by letter:", *missing]
+    if invented:
+        lines += ["The source does not have:", *(name[:_NAME_CHARS] for name in invented)]
+    lines.append(
+        f"Write the whole record of the source again, in at most {words} words; in a language without spaces between"
+        f" words, at most {characters} characters. Answer with the record alone."
+    )
+    again = (
+        unlogged_message("assistant", answer.strip() or "(nothing)"),
+        unlogged_message("user", escape_tags("\n".join(lines))),
+    )
+    return replace(request, messages=(*request.messages, *again))
+
+
+def _lengths(limit_tokens: int) -> tuple[int, int]:
+    """Return the limit in words, and in characters of a script without spaces between words."""
+    # The estimate takes 2.4 tokens for an English word with its space, 1.5 for a Chinese character.
+    return max(5, limit_tokens * 2 // 5), max(8, limit_tokens * 3 // 5)

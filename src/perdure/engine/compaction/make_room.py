@@ -108,6 +108,7 @@ def _store_removal(
             compaction.tokens if len(compaction.nodes) == 1 else _tokens_behind(room, node),
             node.tokens,
             node.rejected,
+            node.method,
         )
         for node in compaction.nodes
     ]

@@ -1,4 +1,4 @@
-"""Summaries: written by a model and checked, or extracted by our own code if that fails."""
+"""Summaries: written by a model and audited, after one repair if they are no good, or extracted by our own code."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
 
 from perdure.context.retrieval.stubs import stub_chars
-from perdure.context.window.extract import extract, merge_texts, render_extract
+from perdure.context.window.audit import Source, audit_summary, cut_for_missing
+from perdure.context.window.extract import clip, extract, render_extract
+from perdure.context.window.merge_texts import merge_texts
 from perdure.context.window.plan import LEAST_SUMMARY, Evict, Merge
-from perdure.context.window.summary import SummaryRejected, add_missing, check_summary, transcript
-from perdure.context.window.summary_request import summary_request
+from perdure.context.window.summary import LENGTH_FACTOR, SummaryRejected, check_summary, clean_answer, transcript
+from perdure.context.window.summary_request import repair_request, summary_request
 from perdure.core.agents import Agent
 from perdure.core.conversations import CompactionSettings
 from perdure.core.errors import LeaseLost, ModelError, ModelNotFound, PerdureError, StoreError
-from perdure.core.messages import text_of
+from perdure.core.messages import text_of, unlogged_message
 from perdure.core.models import Model, ModelReply, ModelRequest, Models
-from perdure.core.nodes import MadeBy, SummaryNode, message_handle, node_handle
+from perdure.core.nodes import MadeBy, SummaryMethod, SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run, Usage
 from perdure.engine.ports import Ports
@@ -41,13 +43,24 @@ REQUEST_SHARE = 0.75
 """The share of a summary's size that the model is asked for. Facts that it left out are added behind."""
 
 
+REPAIR_SHARE = 0.55
+"""The share of it that the model is asked for in a repair."""
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The text of a node, made by the model or by our own code; then `rejected` says why. `failed`: the model gave no
-    answer at all."""
+    """The text of a node, made by the model or by our own code.
+
+    Args:
+        model: the model that was called.
+        rejected: why an answer of it was not used.
+        failed: it gave no answer at all.
+    """
 
     text: str
-    made_by: MadeBy
+    method: SummaryMethod
+    made_by: MadeBy = "extract"
+    model: str | None = None
     rejected: str | None = None
     usage: Usage = field(default_factory=Usage)
     failed: bool = False
@@ -79,48 +92,93 @@ class SummaryTask:
 
 
 async def summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) -> Summary:
-    """A summary within the plan's size and the settings' characters, by at most one call of a model.
+    """A summary within the plan's size and the settings' characters, by at most two calls of a model.
 
     Raises: Interrupted: the run was asked to stop; LeaseLost, StoreError.
     """
     summary = await _summarise(task, removal, ports)
-    return replace(summary, text=task.settings.clip(summary.text))
+    clipped = task.settings.clip(summary.text)
+    return summary if clipped == summary.text else replace(summary, text=clipped, method="capped")
 
 
 async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) -> Summary:
     """A summary within the plan's size. Raises: Interrupted, LeaseLost, StoreError."""
     if removal.summary_tokens <= LEAST_SUMMARY:  # too little for a model to say anything in
-        return Summary(extract_summary(removal, ports.counter), "extract", "too_small")
+        return Summary(extract_summary(removal, ports.counter), "fallback", rejected="too_small")
     large = isinstance(removal, Evict) and sum(map(stub_chars, removal.messages)) > LARGE_CHARS
     work = asyncio.to_thread if large else _in_this_thread
-    source = await work(_source_text, task, removal, ports)
-    limit, counter = removal.summary_tokens, ports.counter
     previous = task.nodes[-1].text if isinstance(removal, Evict) and task.nodes else ""
-    request_tokens = max(1, int(limit * REQUEST_SHARE))
+    source = await work(_source_of, task, removal, previous, ports)
+    limit, model = removal.summary_tokens, task.model(ports.models)
     request = summary_request(
-        task.model(ports.models),
-        source,
+        model,
+        source.shown,
         previous=previous,
-        max_summary_tokens=request_tokens,
+        max_summary_tokens=max(1, int(limit * REQUEST_SHARE)),
         prompt=task.settings.prompt,
         acknowledge=bool(task.settings.acknowledge),
         options=task.settings.options or {},
     )
-    usage = Usage()
-    try:
-        reply = await _reply(task, request, ports)
-        usage = reply.usage
+    until = asyncio.get_running_loop().time() + ports.settings.summary_timeout_s
+    usage, rejected = Usage(), list[str]()
+    for method in _CALLS:
+        try:
+            reply = await _reply(task, request, ports, until=until)
+        except (ModelError, TimeoutError) as error:
+            rejected.append(f"{type(error).__name__}: {error}")
+            break
+        usage += reply.usage
         answer = text_of(reply.parts)
-        text = await work(check_summary, answer, source=source, request=request, max_tokens=limit, counter=counter)
+        verdict = await work(_judge, answer, source, request, limit, ports.counter, last=method == _CALLS[-1])
+        if verdict.text:
+            why = "; ".join(rejected) or None
+            return Summary(verdict.text, "capped" if verdict.capped else method, "model", model, why, usage)
+        rejected.append(verdict.problem)
+        request = repair_request(
+            request,
+            clip(answer, int(limit * LENGTH_FACTOR), ports.counter),  # of a longer one the beginning tells enough
+            verdict.problem,
+            missing=verdict.missing,
+            invented=verdict.invented,
+            max_summary_tokens=max(1, int(limit * REPAIR_SHARE)),
+        )
+    text = await work(extract_summary, removal, ports.counter)
+    failed = len(rejected) == 1  # its first call gave no answer
+    return Summary(text, "fallback", "extract", model, "; ".join(rejected), usage, failed=failed)
+
+
+_CALLS: tuple[SummaryMethod, ...] = ("normal", "aggressive")
+"""The calls of a model for one summary: the second is told what is wrong with the answer of the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What becomes of an answer: its text as a summary, `capped` if it was cut; without a text, what is wrong."""
+
+    text: str = ""
+    capped: bool = False
+    problem: str = ""
+    missing: Sequence[str] = ()
+    invented: Sequence[str] = ()
+
+
+def _judge(
+    answer: str, source: Source, request: ModelRequest, limit: int, counter: TokenCounter, *, last: bool
+) -> _Verdict:
+    """Check and audit an answer. `last`: there is no other, so what it lacks takes the place of its end."""
+    try:
+        text = check_summary(answer, source=source.shown, request=request, max_tokens=limit, counter=counter)
     except SummaryRejected as rejected:
-        return Summary(await work(extract_summary, removal, ports.counter), "extract", rejected.reason, usage)
-    except (ModelError, TimeoutError) as error:
-        why = f"{type(error).__name__}: {error}"
-        return Summary(await work(extract_summary, removal, ports.counter), "extract", why, usage, failed=True)
-    if isinstance(removal, Evict):
-        missing = await work(extract, removal.messages)
-        text = add_missing(text, missing, max_tokens=limit, counter=counter)
-    return Summary(text, "model", None, usage)
+        return _Verdict(problem=rejected.reason)
+    is_cut = not clean_answer(answer).endswith(text)
+    audit = audit_summary(text, source, max_tokens=limit, counter=counter)
+    if audit.invented:
+        return _Verdict(problem="invented", missing=audit.missing, invented=audit.invented)
+    if not audit.missing:
+        return _Verdict(audit.text, is_cut)
+    if not last:
+        return _Verdict(problem="missing", missing=audit.missing)
+    return _Verdict(cut_for_missing(text, source, max_tokens=limit, counter=counter), True)
 
 
 async def _in_this_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -128,14 +186,14 @@ async def _in_this_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwarg
     return work(*args, **kwargs)
 
 
-async def _reply(task: SummaryTask, request: ModelRequest, ports: Ports) -> ModelReply:
-    """The model's answer. Raises: ModelError, TimeoutError."""
+async def _reply(task: SummaryTask, request: ModelRequest, ports: Ports, *, until: float) -> ModelReply:
+    """The model's answer, at most until this time of the loop. Raises: ModelError, TimeoutError."""
     model = ports.models.find(request.model)
     if model is None:
         raise ModelNotFound(request.model, known=ports.models.handles())
     async with holding(task.run, ports) if task.run is not None else contextlib.nullcontext():
         try:
-            async with asyncio.timeout(ports.settings.summary_timeout_s):
+            async with asyncio.timeout_at(until):
                 return await _full_reply(model, request)
         except TimeoutError:
             raise TimeoutError(f"no summary within {ports.settings.summary_timeout_s:g} s") from None
@@ -160,14 +218,21 @@ async def _full_reply(model: Model, request: ModelRequest) -> ModelReply:
     return reply if reply is not None else ModelReply(parts=())
 
 
-def _source_text(task: SummaryTask, removal: Evict | Merge, ports: Ports) -> str:
-    """The text to summarise, as the model reads it."""
+def _source_of(task: SummaryTask, removal: Evict | Merge, previous: str, ports: Ports) -> Source:
+    """What the model reads and is checked against."""
     if isinstance(removal, Merge):
-        return "\n\n".join(
+        first, last = removal.nodes[0], removal.nodes[-1]
+        shown = "\n\n".join(
             f"{node_handle(node.seq)} ({message_handle(node.from_message_seq, node.upto_message_seq)}): {node.text}"
             for node in removal.nodes
         )
-    return transcript(removal.messages, max_tokens=int(task.budget_tokens * SOURCE_SHARE), counter=ports.counter)
+        texts = [replace(unlogged_message("assistant", node.text), seq=node.seq) for node in removal.nodes]
+        numbers = tuple(node.seq for node in removal.nodes)
+        span = (first.from_message_seq, last.upto_message_seq)
+        return Source(shown, shown, extract(texts), span, numbers, node_handle)
+    shown = transcript(removal.messages, max_tokens=int(task.budget_tokens * SOURCE_SHARE), counter=ports.counter)
+    span = (removal.messages[0].seq, removal.messages[-1].seq)
+    return Source(shown, f"{previous}\n{shown}", extract(removal.messages), span)
 
 
 def extract_summary(removal: Evict | Merge, counter: TokenCounter) -> str:

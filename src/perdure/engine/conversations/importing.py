@@ -83,7 +83,7 @@ async def _make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> 
         summary: Summary | None = None
         if isinstance(removal, Merge) or removal.atoms:
             text = await asyncio.to_thread(extract_summary, removal, ports.counter)
-            summary = Summary(text, "extract")
+            summary = Summary(text, "fallback")
         if not await ports.store.write(_store_plan, state, removal, summary, inputs):
             return
 

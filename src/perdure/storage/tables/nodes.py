@@ -15,8 +15,8 @@ from perdure.storage.tables.table import OWN_AGENT, Table, first
 _NODE = RowFormat(
     SummaryNode,
     "agent_id, conversation_seq, seq, level, from_message_seq, upto_message_seq, children, message_count, since,"
-    " until, text, tokens, made_by, model, rejected, usage, created_at",
-    {TEXT: "text model rejected", JSON_TUPLE: "children", USAGE: "usage", TIME: "since until created_at"},
+    " until, text, tokens, made_by, method, model, rejected, usage, created_at, revised_at",
+    {TEXT: "text model rejected", JSON_TUPLE: "children", USAGE: "usage", TIME: "since until created_at revised_at"},
 )
 
 
