@@ -138,3 +138,35 @@ def test_an_agent_that_was_told_nothing_has_no_steps(tmp_path: Path) -> None:
 def test_a_cost_is_written_as_people_do(dollars: float | None, text: str) -> None:
     """Also where it is little, and where nobody knows."""
     assert cost(dollars) == text
+
+
+def test_a_conversation_shows_what_it_costs(home: Path) -> None:
+    """A plot, a line for each request, each part, and the sums; --svg writes the plot, --json has all of it."""
+    plot = home / "costs.svg"
+    result = run_inside(home, "context", "--cost", "--svg", str(plot))
+
+    lines = result.stdout.splitlines()
+    assert result.returncode == 0
+    assert lines[0].startswith("tokens of each request")
+    assert sum(line.startswith("step-") for line in lines) == 4
+    assert any(line.startswith("4 requests: ") for line in lines)
+    assert any(line.startswith("memory blocks") for line in lines)
+    assert plot.read_text().startswith("<svg ")
+    costs = json.loads(run_inside(home, "context", "--cost", "--json").stdout)["costs"]
+    assert sum(request["input_tokens"] for request in costs["requests"]) == costs["totals"]["input_tokens"]
+    assert costs["requests"][0]["rewrites"][0]["reason"] == "first"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--svg", "x.svg"], "add --cost"),
+        (["--cost", "--step", "last"], "leave --step, --diff and --raw out"),
+        (["--cost", "--svg", "no/such/folder/x.svg"], "the plot can't be written to 'no/such/folder/x.svg'"),
+    ],
+)
+def test_costs_say_what_is_wrong(home: Path, arguments: list[str], problem: str) -> None:
+    result = run_inside(home, "context", *arguments)
+
+    assert result.returncode != 0
+    assert problem in " ".join(result.stderr.split())

@@ -38,7 +38,7 @@ NO_TEXTS = {
         blocks.created_by blocks.updated_by block_versions.label block_versions.author_id conversation_blocks.label
         folders.name identities.identifier_key identities.name idempotency_keys.idempotency_key call_starts.call_id
         message_revisions.author_id organisations.name resets.author_id messages.sender_id steps.model
-        summary_nodes.model
+        summary_nodes.model prefixes.changes
         token_factors.model vector_scopes.model embedding_cache.model passages.embedding_model graphs.name
         entities.type facts.type
     """,
@@ -74,7 +74,7 @@ NO_TEXTS = {
     """,
     "numbers, ids and digests as JSON": """
         archives.embedding conversations.seen conversations.stubs erasures.after erasures.counts file_pages.starts
-        prefixes.seen prefixes.nodes prefixes.pinned prefixes.client_tools prefixes.marker runs.usage
+        prefixes.seen prefixes.parts prefixes.nodes prefixes.pinned prefixes.client_tools prefixes.marker runs.usage
         runs.client_tools steps.usage summary_nodes.children summary_nodes.usage system_messages.blocks
         batches.digest client_tools.digest embedding_cache.hash files.digest idempotency_keys.digest
     """,

@@ -10,11 +10,12 @@ from typing import Any, cast
 import pytest
 
 from perdure.context.request.prefix import Counts
+from perdure.context.window.economics import COLD_AFTER
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId
 from perdure.core.runs import Prefix
-from perdure.engine.run.prefixes import COLD_AFTER, Memory, rewrite_reason
+from perdure.engine.run.prefixes import Memory, rewrite_reason
 from perdure.storage.tx import Tx
 
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from perdure import ModelReply, ModelRequest, Text, Usage
 from perdure.testing import calls, says
 from tests.server.routed import MODEL, new_agent, routed
@@ -116,3 +118,25 @@ async def test_another_conversation_has_a_window_of_its_own() -> None:
         assert (await server.refused("GET", path, conversation_id="nonsense"))[0] == 422
         nobody = "agent-00000000-0000-4000-8000-000000000000"
         assert (await server.refused("GET", f"/v1/agents/{nobody}/context"))[0] == 404
+
+
+async def test_costs_are_answered_request_by_request() -> None:
+    """As the library has them; with a `limit` the newest only."""
+
+    def measured(request: ModelRequest) -> ModelReply:
+        return ModelReply(parts=(Text("Hm."),), usage=Usage(input_tokens=600, output_tokens=1))
+
+    async with routed(measured, measured) as server:
+        agent = await new_agent(server)
+        path = f"/v1/agents/{agent['id']}/context/costs"
+        for _ in range(2):
+            await server.post(f"/v1/agents/{agent['id']}/messages", {"input": "hello"})
+        costs = await server.get(path)
+
+        ledger = await (await server.library.agent(agent["id"])).costs()
+        assert costs == json.loads(json.dumps(ledger.to_dict()))
+        assert [request["input_tokens"] for request in costs["requests"]] == [600, 600]
+        assert [rewrite["reason"] for rewrite in costs["requests"][0]["rewrites"]] == ["first"]
+        newest = await server.get(path, limit=1)
+        assert (newest["requests"], newest["left_out"]) == (costs["requests"][1:], 1)
+        assert (await server.refused("GET", path, limit=0))[0] == 422

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -187,12 +188,22 @@ def context(
     raw: Annotated[
         bool, typer.Option("--raw", help="Print the request of --step, or the last, in its canonical form.")
     ] = False,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Show what the conversation's requests and summaries cost.")
+    ] = False,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Write the plot of --cost to a file, too.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what fills the context window, and what a model was sent.
+    """Show what fills the context window, what a model was sent, and what it cost.
 
     Requests are built again from the log, byte for byte.
     """
+    if cost and (diff is not None or step is not None or raw):
+        raise typer.BadParameter("it is about the whole conversation: leave --step, --diff and --raw out")
+    if svg is not None and not cost:
+        raise typer.BadParameter("it is the plot of --cost: add --cost", param_hint="--svg")
     if diff is not None and (step is not None or raw):
         raise typer.BadParameter("it names its two steps itself: leave --step and --raw out", param_hint="--diff")
     if raw and as_json:

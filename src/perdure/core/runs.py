@@ -259,6 +259,74 @@ class Batch:
         return "failed" if self.runs.keys() == {"failed"} else "completed"
 
 
+ChangedThing = Literal[
+    "model",
+    "agent type",
+    "setting",
+    "system prompt",
+    "tool",
+    "skills",
+    "block",
+    "files",
+    "message",
+    "messages",
+    "summaries",
+]
+Change = Literal["added", "removed", "changed", "summarised", "merged", "cut", "revised"]
+
+_PART_KINDS: Mapping[str, ChangedThing] = {
+    "model": "model",
+    "agent type": "agent type",
+    "setting": "setting",
+    "system prompt": "system prompt",
+    "tool": "tool",
+    "skills": "skills",
+    "block": "block",
+    "files": "files",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixChange:
+    """One difference between a prefix and the one before it.
+
+    Args:
+        what: what kind of thing changed.
+        name: which one: of a setting, tool or block its name, of messages and summaries their handles.
+        by: who changed it, such as `user` or the id of a run; empty if that is not known.
+    """
+
+    what: ChangedThing
+    name: str = ""
+    change: Change = "changed"
+    by: str = ""
+
+    def __str__(self) -> str:
+        """Return the change in a few words, such as `block human changed by user`."""
+        return " ".join(filter(None, (self.what, self.name, self.change, self.by and f"by {self.by}")))
+
+
+def compare_parts(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[PrefixChange, ...]:
+    """Return what is different between the parts of two prefixes, in their order.
+
+    Args:
+        old, new: `kind:name` of each part -> its value or a digest of it. An empty `old` is of an older store, which
+            recorded none.
+    """
+    if not old:
+        return ()
+    changes: list[PrefixChange] = []
+    for key in (*new, *(key for key in old if key not in new)):
+        if old.get(key) == new.get(key):
+            continue
+        kind, _, name = key.partition(":")
+        change: Change = "added" if key not in old else "removed" if key not in new else "changed"
+        if kind == "model":
+            name = f"{old.get(key, '?')} → {new.get(key, '?')}"
+        changes.append(PrefixChange(_PART_KINDS[kind], name, change))
+    return tuple(changes)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefix:
     """The part of a request that repeats: compiled and stored once, sent until it is rewritten.
@@ -275,6 +343,8 @@ class Prefix:
         client_tools: the digest of the tools and skills that the caller sent.
         marker: the marker of the engine's messages after this prefix; empty in a prefix of an older store.
         hides_notice: answers in its view are shown without what the built-in program says about itself.
+        parts: what it is made of: `kind:name` -> its value, version or digest.
+        changes: what is different from the prefix before it.
     """
 
     agent_id: AgentId
@@ -293,6 +363,8 @@ class Prefix:
     client_tools: str | None = None
     marker: str = ""
     hides_notice: bool = False
+    parts: Mapping[str, str] = field(default_factory=dict)
+    changes: tuple[PrefixChange, ...] = ()
     created_at: datetime
 
 

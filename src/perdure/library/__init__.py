@@ -7,6 +7,7 @@ generated from the asynchronous classes.
 from __future__ import annotations
 
 from perdure.app import hook, tool
+from perdure.context.costs.ledger import CostLedger
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
 from perdure.core.facts.values import Community, Entity, Fact, FactRule, GraphCounts
@@ -52,6 +53,7 @@ __all__ = [
     "CommunityHit",
     "ContextOverview",
     "Correction",
+    "CostLedger",
     "Entity",
     "Explanation",
     "Fact",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from perdure.context.costs.ledger import CostLedger
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
 from perdure.core.events import Delta, StoredEvent
@@ -118,6 +119,17 @@ class AsyncSteps(AsyncAgentBase):
         Raises: NotFound, also for another agent's; ReplayMismatch; InvalidInput: the catalog can't be read.
         """
         return await self._services.steps.explain(self.id, step_id)
+
+    async def costs(self, *, conversation: ConversationId | None = None, limit: int = 1_000) -> CostLedger:
+        """What a conversation (default: the agent's first) costs: its newest requests and the summaries since then.
+
+        Each request tells the tokens, cache use and price of its parts, and what broke the prefix before it.
+
+        Args:
+            limit: how many requests, at most 10,000.
+        Raises: InvalidInput: a wrong limit, or the catalog can't be read; NotFound.
+        """
+        return await self._services.steps.ledger(self.id, conversation, limit=limit)
 
     async def exchange(self, step_id: StepId) -> Exchange | None:
         """What a step of this agent sent and received, with keys masked; None for a model without HTTP.

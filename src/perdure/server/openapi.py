@@ -20,6 +20,7 @@ from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.server.examples import add_examples
 from perdure.server.guards import OPEN_PATHS
 from perdure.server.wire.answers import objects as wire
+from perdure.server.wire.answers.costs import CostsShape
 from perdure.server.wire.answers.fact_views import (
     CommunityShape,
     EventShape,
@@ -134,6 +135,7 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"DELETE /v1/agents/{agent_id}(/archival-memory/{memory_id})?", wire.Confirmation),
     (r"GET /v1/agents/{agent_id}/core-memory", wire.Memory),
     (r"GET /v1/agents/{agent_id}/context", wire.Context),
+    (r"GET /v1/agents/{agent_id}/context/costs", CostsShape),
     (r"POST /v1/(agents|conversations)/{\w+}/recompile", str),
     (r"POST /v1/(agents/{agent_id}/summarize|conversations/{conversation_id}/compact)", wire.Compaction),
     (r"GET /v1/agents/{agent_id}/secrets", list[wire.Secret]),

@@ -1,17 +1,21 @@
-"""`perdure context`: what fills the window, the request of one step, or the difference of two."""
+"""`perdure context`: what fills the window, the request of one step, the difference of two, or the costs."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from perdure.cli.chat.agent_choice import chat_command, context_command, existing_agent
 from perdure.cli.views.context import context_view, explanation_view, request_diff_view, short_id, steps_view
+from perdure.cli.views.costs import costs_view
 from perdure.cli.views.json import context_shape, explanation_shape, step_shape
 from perdure.cli.views.view import View
 from perdure.cli.work import no_agent, open_store
+from perdure.context.costs.plot import render_svg
 from perdure.context.request.assemble import canonical
 from perdure.context.request.explain import diff as compare
 from perdure.core.errors import InvalidInput, NotFound
@@ -19,20 +23,32 @@ from perdure.core.ids import ConversationId, StepId, is_id
 from perdure.library.agent import AsyncAgent
 
 STEPS_MAX = 10
+COSTS_MAX = 10_000
 PAGE = 1_000
 
 _LAST = re.compile(r"last(?:-(\d{1,9}))?", re.ASCII)
 
 
-async def context(view: View, *, agent: str | None, step: str | None, diff: tuple[str, str] | None, raw: bool) -> None:
-    """Print the window, one step or the difference of two. No store is made."""
+async def context(
+    view: View,
+    *,
+    agent: str | None,
+    step: str | None,
+    diff: tuple[str, str] | None,
+    raw: bool,
+    cost: bool,
+    svg: Path | None,
+) -> None:
+    """Print the window, one step, the difference of two, or what a conversation costs. No store is made."""
     async with open_store(view, empty=no_agent(agent)) as perdure:
         target = await existing_agent(perdure, agent)
         if target is None:
             raise no_agent(agent)
         owner = target.agent
         conversation = target.conversation or (await owner.conversations(limit=1))[0].id
-        if diff is not None:
+        if cost:
+            await _show_cost(owner, conversation, svg, view)
+        elif diff is not None:
             await _show_diff(owner, conversation, diff, view)
         elif raw:
             _write_bytes(canonical(await owner.request(await find_step(owner, conversation, step or "last"))))
@@ -109,6 +125,24 @@ async def _show_step(agent: AsyncAgent, conversation: ConversationId, name: str,
     view.show({"step": explanation_shape(explanation)}, explanation_view(explanation))
     command = f"{context_command(agent)} --step {short_id(step_id)}"
     view.hint(f"`{command} --raw` prints the request itself, a JSON line each")
+
+
+async def _show_cost(agent: AsyncAgent, conversation: ConversationId, svg: Path | None, view: View) -> None:
+    """Show what the requests and summaries of a conversation cost, and write the plot to a file."""
+    ledger = await agent.costs(conversation=conversation, limit=COSTS_MAX)
+    if svg is not None:
+        title = f"What a conversation of {agent.name} costs"
+        try:
+            await asyncio.to_thread(svg.write_text, render_svg(ledger, title=title), encoding="utf-8")
+        except OSError as error:
+            raise InvalidInput(f"the plot can't be written to {str(svg)!r}: {error.strerror or error}") from error
+    view.show({"costs": ledger.to_dict()}, costs_view(ledger))
+    if svg is not None:
+        view.hint(f"the plot is in {svg}")
+    elif ledger.requests:
+        view.hint(f"`{context_command(agent)} --cost --svg FILE` writes the plot to a file")
+    else:
+        view.hint(f"nothing was asked of the model yet: `{chat_command(agent)}` begins")
 
 
 async def _show_diff(agent: AsyncAgent, conversation: ConversationId, pair: Sequence[str], view: View) -> None:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from perdure.cli.views.fold import local_time, plural, visible
 from perdure.cli.views.view import new_table
+from perdure.context.costs.ledger import REASONS
 from perdure.context.request.explain import Explanation, RequestDiff, SegmentUse
 from perdure.context.window.overview import ContextOverview
 from perdure.core.nodes import message_handle
@@ -34,19 +35,6 @@ _SIGNS = {
     "free": ("·", "dim"),
 }
 _OPTIONAL = ("summary", "newest turn", "recalled")  # not shown at 0 tokens
-
-REASONS = {
-    "first": "the conversation's first request",
-    "import": "history was imported that the window has no room for",
-    "settings": "the agent's settings changed",
-    "window": "the window was full",
-    "tools": "the caller brought other tools or skills along",
-    "reset": "the conversation was reset",
-    "autoclear": "each request begins with an empty view",
-    "marker": "the engine's messages had no marker yet",
-    "cache_cold": "memory changed, and the provider's cache had run out",
-}
-"""Reason code of a new prefix -> words."""
 
 
 def context_view(overview: ContextOverview) -> RenderableType:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.context.request.assemble import View, canonical
-from perdure.context.window.budget import SegmentName, measure_overcount, segments
+from perdure.context.window.budget import Segment, SegmentName, measure_overcount, segments
 from perdure.core.ids import StepId
 from perdure.core.models import ModelRequest
 from perdure.core.nodes import node_handle
@@ -61,6 +61,8 @@ class SegmentUse:
         estimated_tokens: its upper estimate.
         tokens: its share of the provider's count for the whole request, or else of the corrected estimate.
         cached_tokens, written_tokens: how many of them were read from the provider's cache, and written to it.
+        missed_tokens: how many of them the request before had sent, or others in their place, that were not read from
+            the cache.
         price: US dollars; None: unknown.
     """
 
@@ -69,6 +71,7 @@ class SegmentUse:
     tokens: int
     cached_tokens: int = 0
     written_tokens: int = 0
+    missed_tokens: int = 0
     price: float | None = None
 
     @property
@@ -152,35 +155,17 @@ def explain(step: Step, view: View, *, prices: Prices | None = None, counter: To
     """
     recipe, usage, prices = step.recipe, step.usage, prices or Prices()
     parts = segments(view, stubs=recipe.stubs, status=recipe.tail, run_seq=step.run_seq, counter=counter)
-    estimates = [part.tokens for part in parts]
-    estimated_tokens = recipe.tokens or sum(estimates)
+    estimated_tokens = recipe.tokens or sum(part.tokens for part in parts)
     certified_tokens = estimated_tokens - recipe.overcount
     measured = usage.input_tokens > 0
-    tokens = share_out(estimates, usage.input_tokens if measured else certified_tokens)
-    cached_left, written_left = _cache(usage) if measured else (0, 0)
-    uses: list[SegmentUse] = []
-    for part, count in zip(parts, tokens, strict=True):
-        cached = min(count, cached_left)
-        written = min(count - cached, written_left)
-        cached_left, written_left = cached_left - cached, written_left - written
-        plain = count - cached - written
-        uses.append(
-            SegmentUse(
-                name=part.name,
-                estimated_tokens=part.tokens,
-                tokens=count,
-                cached_tokens=cached,
-                written_tokens=written,
-                price=prices.input_price(plain=plain, cached=cached, written=written) if measured else None,
-            )
-        )
+    uses = divide_use(parts, usage, certified_tokens=certified_tokens, prices=prices)
     used = usage.input_tokens
     return Explanation(
         step_id=step.id,
         model=step.model,
         status=step.status,
         created_at=step.created_at,
-        segments=tuple(uses),
+        segments=uses,
         measured=measured,
         doubtful=measured and measure_overcount(estimated_tokens, used, window_tokens=used) is None,
         estimated_tokens=estimated_tokens,
@@ -195,6 +180,46 @@ def explain(step: Step, view: View, *, prices: Prices | None = None, counter: To
         input_price=_sum(*(use.price for use in uses)),
         output_price=_price(usage.output_tokens, prices.output) if measured else None,
     )
+
+
+def divide_use(
+    parts: Sequence[Segment], usage: Usage, *, certified_tokens: int, prices: Prices, sent_before: int = 0
+) -> tuple[SegmentUse, ...]:
+    """Divide a request's tokens and cache use over its parts.
+
+    Args:
+        certified_tokens: the corrected estimate, for a request whose provider reported nothing.
+        sent_before: the tokens of the request before it; those that are not read from the cache are missed.
+    """
+    measured = usage.input_tokens > 0
+    tokens = share_out([part.tokens for part in parts], usage.input_tokens if measured else certified_tokens)
+    cached, written = _cache(usage) if measured else (0, 0)
+    repeated = sent_before if measured else 0
+    uses: list[SegmentUse] = []
+    start = 0
+    for part, count in zip(parts, tokens, strict=True):
+        end = start + count
+        part_cached = _overlap(start, end, 0, cached)
+        part_written = _overlap(start, end, cached, cached + written)
+        plain = count - part_cached - part_written
+        uses.append(
+            SegmentUse(
+                name=part.name,
+                estimated_tokens=part.tokens,
+                tokens=count,
+                cached_tokens=part_cached,
+                written_tokens=part_written,
+                missed_tokens=_overlap(start, end, cached, repeated),
+                price=prices.input_price(plain=plain, cached=part_cached, written=part_written) if measured else None,
+            )
+        )
+        start = end
+    return tuple(uses)
+
+
+def _overlap(start: int, end: int, first: int, last: int) -> int:
+    """Return how many numbers are in both ranges; ends are not included."""
+    return max(0, min(end, last) - max(start, first))
 
 
 def share_out(amounts: Sequence[int], total: int) -> list[int]:

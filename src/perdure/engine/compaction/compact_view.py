@@ -12,8 +12,8 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.ids import MessageId
 from perdure.core.messages import CompactionNote, CompactionTrigger, Draft, Message
-from perdure.core.nodes import SummaryNode
-from perdure.core.runs import Prefix, Run
+from perdure.core.nodes import SummaryNode, message_handle, node_handle
+from perdure.core.runs import Prefix, PrefixChange, Run
 from perdure.engine.compaction.summarise import Summary
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.prefixes import (
@@ -58,6 +58,7 @@ def compact_view(
     *,
     run: Run | None,
     trigger: CompactionTrigger,
+    reason: str,
 ) -> Compaction:
     """Carry out a plan: from now on the conversation's requests begin with the new prefix.
 
@@ -65,6 +66,7 @@ def compact_view(
         view: what the plan was made of; its prefix has the number -1 where the conversation has none yet.
         nodes: the summary nodes in view, oldest first.
         run: whose request needs the room; None: no run.
+        reason: why the prefix is written anew.
     """
     counter, prefix, stubs = inputs.counter, view.prefix, conversation.stubs
     dropped: tuple[Message, ...] = ()
@@ -90,19 +92,15 @@ def compact_view(
     opening = tx.conversations.get_state(agent.id, conversation.seq)
     agent, memory = opening.agent, read_memory(tx, opening)
     compiled = compile_prefix(
-        tx,
-        agent,
-        conversation,
-        memory,
-        inputs,
-        reason="import" if trigger == "import" else "window",
+        *(tx, agent, conversation, memory, inputs),
+        reason=reason,
         from_seq=from_seq,
         pinned=[message.seq for message in pinned],
         nodes=nodes,
         client_tools=prefix.client_tools,
         marker=prefix.marker,
     )
-    rewritten = store_prefix(tx, conversation, memory, compiled)
+    rewritten = store_prefix(tx, conversation, memory, replace(compiled, changes=_list_changes(removal, dropped)))
     remaining_stubs = {seq: chars for seq, chars in stubs.items() if seq not in {message.seq for message in dropped}}
     view_tokens = sum(row_tokens(message, remaining_stubs, counter) for message in (*pinned, *rows))
     if conversation.prefix_seq is None:  # nothing was sent, so nothing was measured
@@ -125,6 +123,16 @@ def compact_view(
     draft = Draft(id=MessageId(inputs.ids.new("message")), role="system", parts=(note,), kind="compaction")
     [message] = tx.messages.append(run or (agent.id, conversation.seq), [draft], [0], at=inputs.now)
     return replace(stored, note=message)
+
+
+def _list_changes(removal: Evict | Merge, dropped: Sequence[Message]) -> tuple[PrefixChange, ...]:
+    """Return what a plan takes out of the prefix or the rows behind it."""
+    if isinstance(removal, Merge):
+        names = ", ".join(node_handle(node.seq) for node in removal.nodes)
+        return (PrefixChange("summaries", names, "merged"),)
+    if not dropped:
+        return ()
+    return (PrefixChange("messages", message_handle(dropped[0].seq, dropped[-1].seq), "summarised"),)
 
 
 def _count(rows: Sequence[Message], prefix: Prefix) -> int:

@@ -12,7 +12,8 @@ from perdure.context.retrieval.stubs import row_tokens
 from perdure.context.window.plan import Evict, Merge, Stub
 from perdure.core.conversations import CompactionSettings, Conversation
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RowsCut, ViewCompacted
-from perdure.core.nodes import SummaryNode
+from perdure.core.nodes import SummaryNode, message_handle
+from perdure.core.runs import PrefixChange
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
 from perdure.engine.hooks.points import after_compaction, before_compaction
@@ -94,6 +95,7 @@ def _store_removal(
         inputs,
         run=log.run,
         trigger="context_window_exceeded" if log.overflows else "post_step_context_check",
+        reason=room.reason,
     )
     events: list[Event] = []
     for node in compaction.nodes:  # a prepared one is paid for by the run that takes it
@@ -130,11 +132,12 @@ def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, conversation: Conversation, 
     changed = {seq: chars for seq, chars in stub.stubs.items() if conversation.stubs.get(seq) != chars}
     events: list[Event] = [RowsCut(changed)]
     if stub.sent:
-        prefix = tx.prefixes.add(replace(view.prefix, reason="window", created_at=inputs.now))
+        cut = tuple(PrefixChange("message", message_handle(seq), "cut") for seq in sorted(changed))
+        prefix = tx.prefixes.add(replace(view.prefix, reason="window", changes=cut, created_at=inputs.now))
         tx.conversations.put_seen_versions(room.agent.id, conversation.seq, conversation.seen, prefix=prefix)
         events.append(PrefixRewritten(prefix.seq, prefix.reason))
     rows = (*view.pinned, *view.rows)
-    cut = [message for message in rows if message.seq in changed]
+    cut_rows = [message for message in rows if message.seq in changed]
     estimated = view.prefix.tokens + conversation.view_tokens
     tx.conversations.put_view(
         conversation.agent_id,
@@ -142,6 +145,6 @@ def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, conversation: Conversation, 
         view_tokens=sum(row_tokens(message, stub.stubs, counter) for message in rows),
         stubs=stub.stubs,
         # What is shown of them now was measured with the rest of them, so it counts as new.
-        overcount=dropped_rows(conversation.overcount, cut, conversation.stubs, counter, estimated=estimated),
+        overcount=dropped_rows(conversation.overcount, cut_rows, conversation.stubs, counter, estimated=estimated),
     )
     return events

@@ -66,6 +66,7 @@ async def compact(
             ports.inputs(),
             run=None,
             trigger="manual",
+            reason="manual",
         )
 
     stored = await ports.store.write(store)

@@ -133,5 +133,17 @@ def _store_plan(tx: Tx, state: _ViewState, removal: Evict | Merge, summary: Summ
     now = tx.conversations.get_by_seq(agent_id, planned.seq)
     if now != planned or tx.runs.find_active(agent_id, planned.seq) is not None:
         return False
-    compact_view(tx, state.agent, now, state.view, state.nodes, removal, summary, inputs, run=None, trigger="import")
+    compact_view(
+        tx,
+        state.agent,
+        now,
+        state.view,
+        state.nodes,
+        removal,
+        summary,
+        inputs,
+        run=None,
+        trigger="import",
+        reason="import",
+    )
     return True

@@ -161,6 +161,7 @@ class RoomPlan:
 
     Args:
         nodes: the summary nodes in view, oldest first.
+        reason: why the prefix is written anew.
     """
 
     log: RunLog
@@ -170,6 +171,7 @@ class RoomPlan:
     nodes: Sequence[SummaryNode]
     plan: Plan
     budget_tokens: int
+    reason: str = "window"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,12 @@ and by how much the estimate behind them is too high."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
+from typing import Any
 
 from perdure.context.prompts import base_prompt
 from perdure.context.request.assemble import View
@@ -24,6 +26,7 @@ from perdure.context.sections.envelopes import (
 from perdure.context.sections.skills import skills_section
 from perdure.context.sections.tool_rules import tool_rules_section
 from perdure.context.window.budget import reduce_overcount, summary_tokens
+from perdure.context.window.economics import COLD_AFTER
 from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation, ConversationState, SystemMessage, system_message_id
@@ -31,9 +34,10 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import BlockId
 from perdure.core.messages import Message, text_of
 from perdure.core.models import EXTRACTIVE
-from perdure.core.nodes import SummaryNode
+from perdure.core.nodes import SummaryNode, message_handle
 from perdure.core.ports import TokenCounter
-from perdure.core.runs import Prefix, Run
+from perdure.core.runs import Prefix, PrefixChange, Run, compare_parts
+from perdure.core.text.json_strings import sorted_json
 from perdure.core.text.zones import zone
 from perdure.core.tools.loops import loop_of
 from perdure.core.tools.rules import rules_in
@@ -44,9 +48,6 @@ from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.answers import client_skills, client_specs
 from perdure.engine.ports import UnitInputs
 from perdure.storage.tx import Tx
-
-COLD_AFTER = timedelta(hours=1)
-"""Providers drop a cached prefix that is unused for longer, so a rewrite then costs nothing."""
 
 FILES_SHARE = 0.4
 """The largest share that files may take of what tools, base prompt and blocks leave free."""
@@ -135,8 +136,11 @@ def _in_prefix(versions: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Prefix) -> Prefix:
-    """Store a compiled prefix; with its number. From now on the conversation's requests begin with it, and clients are
-    shown it."""
+    """Store a compiled prefix; with its number and what is different from the one before. From now on the
+    conversation's requests begin with it, and clients are shown it."""
+    if conversation.prefix_seq is not None:
+        before = tx.prefixes.get(prefix.agent_id, conversation.prefix_seq)
+        prefix = replace(prefix, changes=(*prefix.changes, *_list_changes(tx, before, prefix)))
     prefix = tx.prefixes.add(prefix)
     tx.system_messages.put(build_system_message(conversation, prefix))
     # What the log has shown stays as it was: an older delta or result may be in view behind this prefix, and what is
@@ -144,6 +148,19 @@ def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Pre
     seen = memory.versions if conversation.prefix_seq is None else conversation.seen
     tx.conversations.put_seen_versions(prefix.agent_id, conversation.seq, seen, prefix=prefix)
     return prefix
+
+
+def _list_changes(tx: Tx, before: Prefix, prefix: Prefix) -> Iterator[PrefixChange]:
+    """Yield what is different between two prefixes of a conversation, and the messages in view that were revised."""
+    for change in compare_parts(before.parts, prefix.parts):
+        block_id, _, version = prefix.parts.get(f"block:{change.name}", "").partition("@")
+        if change.what == "block" and version:
+            author = tx.blocks.version(BlockId(block_id), int(version)).author
+            change = replace(change, by=author.kind if author.run_id is None else f"{author.kind} in {author.run_id}")
+        yield change
+    if before.settings_revision != prefix.settings_revision:
+        for seq in tx.prefixes.list_revised(before):
+            yield PrefixChange("message", message_handle(seq), "revised")
 
 
 def build_system_message(
@@ -205,7 +222,7 @@ def compile_prefix(
     if not marker or marker in bare or marker in tools_text(tools):  # one that others know is no marker any more
         marker = new_marker(inputs.ids)
     compiled = partial(compiled, marker=marker)
-    system = compiled()
+    system, directories = compiled(), ""
     summary = summary_section(nodes, can_open=bool(tools))
     summary = mark_text(summary, marker) if summary else ""
     if any(map(is_file_key, memory.versions)):
@@ -232,8 +249,36 @@ def compile_prefix(
         client_tools=client_tools,
         marker=marker,
         hides_notice=agent.model != EXTRACTIVE,
+        parts=_name_parts(agent, base, tools, blocks, skills=skills, directories=directories),
         created_at=inputs.now,
     )
+
+
+def _name_parts(
+    agent: Agent,
+    base: str,
+    tools: Sequence[Mapping[str, Any]],
+    blocks: Sequence[Block],
+    *,
+    skills: str,
+    directories: str,
+) -> dict[str, str]:
+    """Return what a prefix is made of: `kind:name` -> a value, a version or a digest; none of a text of memory."""
+    parts = {"model": agent.model, "agent type": agent.agent_type}
+    parts |= {f"setting:{name}": _short_digest(value) for name, value in sorted(agent.settings.items())}
+    parts["system prompt"] = _short_digest(base)
+    parts |= {f"tool:{tool['name']}": _short_digest(tool) for tool in tools}
+    if skills:
+        parts["skills"] = _short_digest(skills)
+    parts |= {f"block:{block.label}": f"{block.id}@{block.version}" for block in blocks}
+    if directories:
+        parts["files"] = _short_digest(directories)
+    return parts
+
+
+def _short_digest(value: object) -> str:
+    """Return digits that differ for different values."""
+    return hashlib.sha256(sorted_json(value).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def recompile_prefix(

@@ -9,7 +9,7 @@ from typing import Literal
 from perdure.context.request.assemble import View, parse_recalled, tail
 from perdure.context.sections.envelopes import engine_tokens, envelope
 from perdure.context.window.budget import Certificate, factor_after_overflow, segments
-from perdure.context.window.economics import expected_calls, pays_to_rewrite
+from perdure.context.window.economics import expected_calls, swap_reason
 from perdure.context.window.plan import FIXED, Evict, Merge, Plan, Situation, Stub, plan, swap
 from perdure.core.agents import AUTOCLEAR, Agent
 from perdure.core.conversations import Conversation, ConversationState, SummarySettings
@@ -26,7 +26,6 @@ from perdure.engine.run.finish import end_run
 from perdure.engine.run.log import Progress, RequestParts, RoomPlan, RunLog
 from perdure.engine.run.next_action import Finish, MakeRequest, next_action
 from perdure.engine.run.prefixes import (
-    COLD_AFTER,
     Memory,
     agent_of_run,
     delta_texts,
@@ -371,14 +370,16 @@ def _swap_early(builder: _Builder, view: View, size: _Size) -> Progress | None:
     if (found := swap(situation)) is None:
         return None
     steps = builder.tx.steps.list(agent.id, conversation_seq=builder.conversation.seq)
-    is_lost = builder.rewrite_reason is not None
-    is_cold = not steps or builder.inputs.now - steps[0].created_at > COLD_AFTER
     removed = sum(map(situation.tokens_of, found.messages)) - found.summary_tokens
     behind = sum(part.tokens for part in situation.certificate.segments if part.name not in FIXED)
-    calls = expected_calls([step.run_seq for step in steps])
-    if is_lost or is_cold or pays_to_rewrite(removed=removed, kept=behind - removed, calls=calls):
-        return _carry_out(builder, view, situation, found, by="swap")
-    return None
+    reason = swap_reason(
+        lost=builder.rewrite_reason,
+        idle=builder.inputs.now - steps[0].created_at if steps else None,
+        removed=removed,
+        kept=behind - removed,
+        calls=expected_calls([step.run_seq for step in steps]),
+    )
+    return None if reason is None else _carry_out(builder, view, situation, found, by="swap", reason=reason)
 
 
 def _load_situation(builder: _Builder, view: View, size: _Size, prepared: Sequence[SummaryNode]) -> Situation:
@@ -409,7 +410,9 @@ def _load_situation(builder: _Builder, view: View, size: _Size, prepared: Sequen
     )
 
 
-def _carry_out(builder: _Builder, view: View, situation: Situation, found: Plan, *, by: _PlanName) -> Progress:
+def _carry_out(
+    builder: _Builder, view: View, situation: Situation, found: Plan, *, by: _PlanName, reason: str = "window"
+) -> Progress:
     """The progress of a run whose next action is this plan."""
     log, certificate = builder.log, situation.certificate
     builder.events.append(ViewFull(certificate.tokens, certificate.budget_tokens, by))
@@ -422,6 +425,7 @@ def _carry_out(builder: _Builder, view: View, situation: Situation, found: Plan,
         nodes=situation.nodes,
         plan=found,
         budget_tokens=certificate.budget_tokens,
+        reason=reason,
     )
     return Progress(log, stored, room=room)
 

@@ -8,11 +8,13 @@ from datetime import datetime
 from typing import TypeVar
 
 from perdure.app import App, ModelRegistry, facts_of
+from perdure.context.costs.ledger import CostLedger
 from perdure.context.request.assemble import View, assemble, canonical, digest_of
 from perdure.context.request.explain import Explanation, Prices, explain
 from perdure.context.window.overview import ContextOverview, ResultUse
 from perdure.context.window.plan import leaving_next
 from perdure.core.agents import Agent
+from perdure.core.conversations import Conversation
 from perdure.core.errors import IllegalLog, NotFound, ReplayMismatch
 from perdure.core.forgetting.redaction import REDACTED
 from perdure.core.ids import AgentId, ConversationId, RunId, StepId
@@ -25,6 +27,7 @@ from perdure.core.text.reprs import short_repr
 from perdure.domain.conversations.call_batches import join_batches
 from perdure.domain.values import as_tags, check_item_limits
 from perdure.engine.compaction.situation import situation_of
+from perdure.engine.run.costs import read_ledger
 from perdure.engine.run.preview import Preview, preview
 from perdure.engine.run.request import load_view
 from perdure.library.checks import check_limit, check_text
@@ -203,6 +206,19 @@ class StepService:
                 state.agent, state.conversation, state.view, state.nodes, state.certificate, self._ports.counter
             )
         )
+
+    async def ledger(self, agent_id: AgentId, conversation: ConversationId | None, *, limit: int) -> CostLedger:
+        """The costs of a conversation's newest requests, and of the summaries since the first of them.
+
+        Raises: InvalidInput: a wrong limit or catalog; NotFound.
+        """
+        check_limit(limit)
+
+        def find(tx: Tx) -> Conversation:
+            return find_conversation(tx, agent_id, conversation)
+
+        store = self._ports.store
+        return await read_ledger(await store.read(find), self.prices_of, store, self._ports.counter, limit=limit)
 
     async def costs(self, runs: Sequence[Run]) -> Mapping[RunId, float | None]:
         """Run -> US dollars for its measured model calls; None: none was measured, or a price is unknown.

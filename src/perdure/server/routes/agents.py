@@ -154,6 +154,20 @@ async def retrieve_context(
     return json_answer(context_shape(preview, counter=library.app.ports.counter))
 
 
+@router.get("/v1/agents/{agent_id}/context/costs")
+async def list_costs(
+    agent_id: AgentIdIn,
+    library: Library,
+    conversation_id: ConversationOrDefault | None = None,
+    limit: Limit = 1_000,
+) -> Response:
+    """Get what the newest requests of a conversation cost, by default the agent's first, and its summaries: tokens,
+    cache use and price of each part, and what broke a prefix. Not part of Letta's API."""
+    conversation = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
+    ledger = await library.services.steps.ledger(agent_id, conversation, limit=limit or 1_000)
+    return json_answer(ledger.to_dict())
+
+
 @router.post("/v1/agents/{agent_id}/summarize")
 async def summarize(agent_id: AgentIdIn, library: Library, body: CompactIn | None = None) -> Response:
     """Take messages of the agent's first conversation out of view behind a summary, and answer with it. 400 if none is

@@ -18,6 +18,7 @@ from perdure.core.runs import (
     Failure,
     Feedback,
     Prefix,
+    PrefixChange,
     Recipe,
     Run,
     RunKey,
@@ -67,6 +68,14 @@ def _load_recipe(text: str) -> Recipe:
     return Recipe(**values | {"stubs": {int(seq): chars for seq, chars in values.get("stubs", {}).items()}})
 
 
+def _dump_changes(changes: Sequence[PrefixChange]) -> str:
+    return dump([[change.what, change.name, change.change, change.by] for change in changes])
+
+
+def _load_changes(text: str) -> tuple[PrefixChange, ...]:
+    return tuple(PrefixChange(*fields) for fields in load(text))
+
+
 def _build_step(*, step_index: int, **columns: Any) -> Step:
     return Step(index=step_index, **columns)
 
@@ -91,8 +100,15 @@ _STEP = RowFormat(
 _PREFIX = RowFormat(
     Prefix,
     "agent_id, seq, conversation_seq, reason, system, tools, seen, from_message_seq, settings_revision, tokens,"
-    " created_at, summary, nodes, pinned, client_tools, marker, hides_notice",
-    {TEXT: "system summary", JSON: "seen", JSON_TUPLE: "tools nodes pinned", FLAG: "hides_notice", TIME: "created_at"},
+    " created_at, summary, nodes, pinned, client_tools, marker, hides_notice, parts, changes",
+    {
+        TEXT: "system summary",
+        JSON: "seen parts",
+        JSON_TUPLE: "tools nodes pinned",
+        FLAG: "hides_notice",
+        Codec(_dump_changes, _load_changes): "changes",
+        TIME: "created_at",
+    },
 )
 _SYSTEM_MESSAGE = RowFormat(
     SystemMessage,
@@ -159,6 +175,19 @@ class Steps(Table):
             where.add("(run_seq, step_index) < (?, ?)", before.run_seq, before.index)
         order = "ORDER BY run_seq DESC, step_index DESC LIMIT :limit"
         return self._read(f"{where} {order}", agent_id=agent_id, limit=limit, **where.params)
+
+    def count_before(self, step: Step, conversation_seq: int) -> int:
+        """Return how many steps of the conversation are older than this one."""
+        rows = self._rows(
+            "SELECT COUNT(*) FROM steps s JOIN runs r ON r.agent_id = s.agent_id AND r.seq = s.run_seq"
+            " WHERE s.agent_id = :agent_id AND r.conversation_seq = :conversation"
+            f" AND (s.run_seq, s.step_index) < (:run_seq, :step_index) AND {OWN_AGENT}",
+            agent_id=step.agent_id,
+            conversation=conversation_seq,
+            run_seq=step.run_seq,
+            step_index=step.index,
+        )
+        return int(rows[0][0])
 
     def page(
         self,
@@ -302,6 +331,31 @@ class Prefixes(Table):
         """Raises: NotFound."""
         sql = f"SELECT {_PREFIX.columns} FROM prefixes WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}"
         return _PREFIX.read(first(self._rows(sql, agent_id=agent_id, seq=seq), "prefix", f"{seq} of {agent_id}"))
+
+    def list_rewrites(
+        self, agent_id: AgentId, conversation_seq: int, *, after_seq: int, upto_seq: int
+    ) -> Sequence[tuple[int, str, tuple[PrefixChange, ...]]]:
+        """Number, reason and changes of the conversation's prefixes with numbers in (after_seq, upto_seq], in order."""
+        sql = (
+            "SELECT seq, reason, changes FROM prefixes WHERE agent_id = :agent_id AND conversation_seq = :conversation"
+            f" AND seq > :after AND seq <= :upto AND {OWN_AGENT} ORDER BY seq"
+        )
+        rows = self._rows(sql, agent_id=agent_id, conversation=conversation_seq, after=after_seq, upto=upto_seq)
+        return [(row[0], row[1], _load_changes(row[2])) for row in rows]
+
+    def list_revised(self, prefix: Prefix) -> Sequence[int]:
+        """The numbers of rows behind a prefix that were changed or removed after it was written, in order."""
+        rows = self._rows(
+            "SELECT DISTINCT r.seq FROM message_revisions r"
+            " JOIN messages m ON m.agent_id = r.agent_id AND m.seq = r.seq"
+            " WHERE r.agent_id = :agent_id AND r.seq >= :first AND r.settings_revision > :revision"
+            f" AND m.conversation_seq = :conversation AND {OWN_AGENT} ORDER BY 1",
+            agent_id=prefix.agent_id,
+            first=prefix.from_message_seq,
+            revision=prefix.settings_revision,
+            conversation=prefix.conversation_seq,
+        )
+        return [row[0] for row in rows]
 
 
 class SystemMessages(Table):

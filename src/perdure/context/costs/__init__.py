@@ -1,0 +1,1 @@
+"""What a conversation costs: a ledger of its requests and summaries, and its plot."""
