@@ -168,6 +168,29 @@ def test_a_profile_a_timeline_and_what_fades(tmp_path: Path) -> None:
     assert "--last" in run_inside(tmp_path, "fact", "restore").stderr
 
 
+def test_passages_fade_and_are_brought_back(tmp_path: Path) -> None:
+    """They are listed with their states; one comes back by its id, all by `restore --last`."""
+    with open_sync(tmp_path / "perdure.db") as store:
+        agent = store.create_agent("ann")
+        agent.update(settings={"facts": {"forgetting": {"min_age_days": 0, "min_score": 0.9}}})
+        passage = agent.archive("Ada likes tea.")
+
+    def listed(*args: str) -> list[str]:
+        done = run_inside(tmp_path, *args, "--json")
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        return [one["state"] for one in (found["passages"] if isinstance(found, dict) else found)]
+
+    assert "let 1 passage fade" in run_inside(tmp_path, "fact", "tidy").stderr
+    for reason in ("faded", "unused"):
+        assert [(one["kind"], one["reason"]) for one in shown(tmp_path, "tidy", "--yes")] == [("passage", reason)]
+    assert (listed("archive", "show"), listed("archive", "show", "--state", "faded")) == (["archived"], [])
+    assert (listed("search", "tea"), listed("search", "tea", "--state", "archived")) == ([], ["archived"])
+    assert [one["state"] for one in shown(tmp_path, "restore", "--last")] == ["faded"]
+    assert listed("archive", "restore", passage.id[:14]) == ["active"]
+    assert "write active, faded, archived or all" in run_inside(tmp_path, "search", "tea", "--state", "gone").stderr
+
+
 def test_a_search_of_everything_shows_facts(tmp_path: Path) -> None:
     """With `--why` also why; facts of another time are left out."""
     fact_id = fill(tmp_path)

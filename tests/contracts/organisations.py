@@ -136,6 +136,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     tx.steps.put_factor("m", 0.9)
     tx.captures.put(agent.id, 0, 0, at=AT)
     tx.passages.count_use(archive.id, [passage.seq])
+    tx.passages.count_recall(archive.id, [passage.seq])
     run = tx.runs.put_client_tools(run, "digest", [{"name": "look"}])
     waiting_run = contract.add_run(tx, agent.id, waiting_input="more")
     waiting_run = tx.runs.resume(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, OrgId, PassageId
-from perdure.core.passages import Archive, Passage, PassageFilter, TagMatch
+from perdure.core.passages import Archive, Passage, PassageFilter, PassageState, TagMatch
 from perdure.core.text.words import Matches, parse_query
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, match_passages, raises
@@ -297,6 +297,67 @@ class PassageContract(Contract):
             with raises(NotFound):
                 await store.write(lambda tx: tx.passages.put(new))
             assert await store.read(lambda tx: tx.archives.tags(archive.id)) == []
+
+    async def test_passages_are_selected_by_their_state(self) -> None:
+        """A state is stored and counts as a change of the archive; texts, tags and words stay as they are."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                archive, other = self.add_archive(tx), self.add_archive(tx)
+                one, two, three = (self.add_passage(tx, archive.id, "a walrus", "sea") for _ in range(3))
+                assert tx.passages.states(archive.id) == {"active"}
+                before = tx.archives.get(archive.id).version
+                origin = {"at": AT.isoformat(), "uses": 2}
+                tx.passages.put_states([])
+                tx.passages.put_states(
+                    [replace(two, state="faded", state_origin=origin), replace(three, state="archived", text="a seal")]
+                )
+                assert tx.archives.get(archive.id).version > before
+                assert tx.passages.get(two.id) == replace(two, state="faded", state_origin=origin)
+                assert tx.passages.get(three.id).text == "a walrus"
+                assert tx.passages.states(archive.id) == {"active", "faded", "archived"}
+                assert tx.passages.states(other.id) == {"active"}
+                query = parse_query("walrus")
+                cases: Sequence[tuple[tuple[PassageState, ...], list[int]]] = (
+                    ((), [0, 1, 2]),
+                    (("active",), [0]),
+                    (("active", "faded"), [0, 1]),
+                    (("archived",), [2]),
+                    (("active", "faded", "archived"), [0, 1, 2]),
+                )
+                for states, expected in cases:
+                    where = PassageFilter(states=states)
+                    assert [one.seq for one in tx.passages.page(archive.id, where=where)] == expected
+                    assert list(tx.passages.seqs(archive.id, where=replace(where, tags=("sea",)))) == expected
+                    assert sorted(tx.passages.match(archive.id, query, where=where, limit=9).seqs) == expected
+                    assert sorted(tx.passages.latest(archive.id, where=where, limit=9)) == expected
+                tx.passages.put(replace(three, text="a seal"))
+                assert tx.passages.get(three.id).state == "archived"
+                tx.passages.put_states([one, two, three])
+                assert tx.passages.states(archive.id) == {"active"}
+                with raises(NotFound):
+                    tx.passages.put_states([replace(one, archive_id=ArchiveId("archive-none"))])
+
+            await store.write(unit)
+
+    async def test_uses_and_recalls_are_counted_apart(self) -> None:
+        """Ranking reads uses alone; together they say whether a passage is still needed."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                archive = self.add_archive(tx)
+                for _ in range(3):
+                    self.add_passage(tx, archive.id, "a walrus")
+                tx.passages.count_recall(archive.id, [0, 99])
+                tx.passages.count_recall(archive.id, [0, 1])
+                tx.passages.count_use(archive.id, [0])
+                assert tx.passages.use_counts(archive.id, [0, 1, 2, 99]) == {0: 3, 1: 1}
+                assert tx.passages.use_counts(archive.id, [1]) == {1: 1}
+                (_, two, _) = tx.passages.list(archive.id)
+                assert tx.passages.find_places([two.id, PassageId("passage-none")]) == {two.id: (archive.id, 1)}
+                assert list(tx.passages.texts(archive.id, [0, 1, 2]).uses) == [1, 0, 0]
+
+            await store.write(unit)
 
     async def test_texts_are_read_side_by_side_and_far_apart(self) -> None:
         """In the order asked for; numbers that there are not are left out."""

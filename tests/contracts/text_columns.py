@@ -70,13 +70,14 @@ NO_TEXTS = {
         runs.status runs.stop_reason schema_migrations.name steps.status steps.stop_reason steps.feedback
         summary_nodes.made_by summary_nodes.method
         tools.tool_type vector_scopes.owner_kind facts.state facts.change facts.trust
-        episodes.kind episodes.trust
+        episodes.kind episodes.trust passages.state
     """,
     "numbers, ids and digests as JSON": """
         archives.embedding conversations.seen conversations.stubs erasures.after erasures.counts file_pages.starts
         prefixes.seen prefixes.parts prefixes.nodes prefixes.pinned prefixes.client_tools prefixes.marker runs.usage
         runs.client_tools steps.usage summary_nodes.children summary_nodes.usage system_messages.blocks
         batches.digest client_tools.digest embedding_cache.hash files.digest idempotency_keys.digest
+        passages.state_origin
     """,
     "made from a text, and follows it": """
         archive_tags.tag passage_tags.tag embedding_cache.vector passages.embedding vectors.vector

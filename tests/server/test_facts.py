@@ -133,17 +133,44 @@ async def test_facts_fade_and_come_back() -> None:
         assert len(await server.get("/v1/facts", **of_agent)) == 2
         done = await server.post("/v1/facts/tidy", of_agent)
         assert [(one["text"], one["reason"]) for one in done] == [("Ada likes tea.", "duplicate")]
-        assert [one["fact_id"] for one in planned] == [one["fact_id"] for one in done]
+        assert [one["id"] for one in planned] == [one["id"] for one in done]
         archived = await server.get("/v1/facts", state="archived", **of_agent)
-        assert [one["id"] for one in archived] == [done[0]["fact_id"]]
+        assert [one["id"] for one in archived] == [done[0]["id"]]
         assert len(await server.get("/v1/facts", state=["active", "archived"], **of_agent)) == 2
-        assert [one["id"] for one in await server.post("/v1/facts/tidy/undo", of_agent)] == [done[0]["fact_id"]]
+        assert [one["id"] for one in await server.post("/v1/facts/tidy/undo", of_agent)] == [done[0]["id"]]
 
         assert len(await server.get("/v1/facts", trust=["user", "web"], **of_agent)) == 2
         assert await server.get("/v1/facts", trust="web", **of_agent) == []
         assert await server.get("/v1/facts", scope="user_id=ann", **of_agent) == []
         assert (await server.refused("GET", "/v1/facts", scope="ann", **of_agent))[0] == 422
         assert (await server.refused("POST", "/v1/facts/tidy", {"dry_run": True}))[0] == 422
+
+
+async def test_passages_fade_and_come_back() -> None:
+    """Lists and searches find them by their states; a list without states has all of them, as clients expect."""
+    async with routed() as server:
+        agent_id = (await new_agent(server))["id"]
+        path, of_agent = f"/v1/agents/{agent_id}/archival-memory", {"agent_id": agent_id}
+        (kept,) = await server.post(path, {"text": "Ada likes green tea."})
+        (same,) = await server.post(path, {"text": "Ada likes green tea"})
+        (planned,) = await server.post("/v1/facts/tidy", of_agent | {"dry_run": True})
+        assert (planned["kind"], planned["id"], planned["into"]) == ("passage", same["id"], kept["id"])
+        assert [one["id"] for one in await server.post("/v1/facts/tidy", of_agent)] == [same["id"]]
+
+        assert await server.get(path) == [kept, same]
+        assert await server.get(path, state="archived") == [same]
+        archive = f"/v1/archives/{kept['archive_id']}/passages"
+        assert [len(await server.get(archive, **where)) for where in ({}, {"state": ["active", "faded"]})] == [2, 1]
+        for state, expected in ((None, [kept["id"]]), ("archived", [same["id"]])):
+            where = {} if state is None else {"state": state}
+            found = await server.get(f"{path}/search", query="tea", **where)
+            assert [one["id"] for one in found["results"]] == expected
+            body = {"query": "tea", **of_agent} | ({} if state is None else {"states": [state]})
+            assert [one["passage"]["id"] for one in await server.post("/v1/passages/search", body)] == expected
+        assert (await server.refused("GET", path, state="gone"))[0] == 422
+        assert await server.post(f"/v1/passages/{same['id']}/restore", {}) == same
+        assert await server.get(path, state="archived") == []
+        assert await server.post("/v1/facts/tidy/undo", of_agent) == []
 
 
 async def test_nothing_is_remembered_about_an_entity() -> None:

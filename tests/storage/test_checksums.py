@@ -100,7 +100,7 @@ def test_a_letter_that_changed_is_found_and_not_accepted(tmp_path: Path, table: 
     [
         (MESSAGE_CHECKSUMS, {"revision", "removed"}),
         (REVISION_CHECKSUMS, set()),
-        (PASSAGE_CHECKSUMS, {"embedding", "embedding_model", "updated_at", "uses"}),
+        (PASSAGE_CHECKSUMS, {"embedding", "embedding_model", "updated_at", "uses", "recalls", "state", "state_origin"}),
         (VERSION_CHECKSUMS, set()),
     ],
     ids=lambda one: getattr(one, "table", ""),

@@ -125,6 +125,14 @@ def search(
     until: Annotated[
         str | None, typer.Option("--until", metavar="DATE", help="Only up to this date, that day included.")
     ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            help="Only passages and facts that are `active`, `faded` or `archived`; or `all`.",
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many of each kind.")] = 10,
     why: Annotated[bool, typer.Option("--why", help="Show why each was found, and what ran.")] = False,
     as_json: AsJson = False,

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 
 from perdure.core.ids import ArchiveId, OrgId, PassageId
 from perdure.core.text.reprs import short_repr
 
 TagMatch = Literal["any", "all"]
+PassageState = Literal["active", "faded", "archived"]
+"""`faded`: out of automatic recall; searches find it. `archived`: only a search that asks for it finds it."""
+
+PASSAGE_STATES: Final[tuple[PassageState, ...]] = get_args(PassageState)
+SEARCHED_STATES: Final[tuple[PassageState, ...]] = ("active", "faded")
+RECALLED_STATES: Final[tuple[PassageState, ...]] = ("active",)
 
 CAPTURED = "capture"
 """`source["type"]` of passages that were captured from a conversation."""
@@ -39,7 +45,8 @@ class Archive:
 class Passage:
     """One text in an archive, numbered by the archive's own count.
 
-    `source` is its origin: the agent, run and message that stored it, or a file.
+    `source` is its origin: the agent, run and message that stored it, or a file. `state_origin` says since when, why
+    and by which pass of the policy it is in its state; it is empty where that never changed.
     """
 
     __repr__ = short_repr("id", "text", "tags")
@@ -53,6 +60,8 @@ class Passage:
     source: Mapping[str, Any] = field(default_factory=dict)
     created_at: datetime
     occurred_at: datetime
+    state: PassageState = "active"
+    state_origin: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _none(row: Any) -> Passage:
@@ -67,7 +76,7 @@ class PassageTexts:
         occurred_at: in epoch seconds.
         origins: the file or conversation of each, if any.
         rows: the other columns in the store's form; `make` builds a passage from a row.
-        uses: how often a search showed each to an agent.
+        uses: how often a search showed each to an agent; ranking reads it.
     """
 
     seqs: Sequence[int] = ()
@@ -97,14 +106,15 @@ class PassageTexts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassageFilter:
-    """Which passages: all conditions hold. Times are of `occurred_at`, both ends included."""
+    """Which passages: all conditions hold. Times are of `occurred_at`, both ends included; no `states` are all."""
 
     tags: tuple[str, ...] = ()
     tag_match: TagMatch = "any"
     since: datetime | None = None
     until: datetime | None = None
+    states: tuple[PassageState, ...] = ()
 
     @property
     def matches_all(self) -> bool:
         """Whether every passage matches."""
-        return not self.tags and self.since is None and self.until is None
+        return not self.tags and self.since is None and self.until is None and not self.states

@@ -16,7 +16,7 @@ from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResu
 from perdure.domain.archives.passages import NewPassage
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.conversations.importing import ImportedMessage
-from perdure.domain.facts.forgetting import TidyItem
+from perdure.domain.forgetting import TidyItem
 from perdure.domain.mcp import ToolsByStatus
 from perdure.domain.tools.search import ToolHit
 from perdure.engine.run.accept import Accepted

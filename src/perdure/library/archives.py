@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Archive as ArchiveInfo
-from perdure.core.passages import Passage, TagMatch
+from perdure.core.passages import Passage, PassageState, TagMatch
 from perdure.core.text.reprs import short_repr
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges, Selection
@@ -76,7 +76,8 @@ class AsyncPassages:
 
         Args:
             conditions: `tags` and `tag_match`: only passages that have "any" (the default) or "all" of the tags;
-                `since` and `until`: only passages of this time; times with a zone, both included.
+                `since` and `until`: only passages of this time; times with a zone, both included; `states`: only
+                those that are "active", "faded" or "archived".
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
         """
         where = passage_filter(**conditions)
@@ -88,6 +89,13 @@ class AsyncPassages:
         Raises: NotFound, also for another owner's; InvalidInput: a value that can't be used, no such field.
         """
         return await self._services.passages.update(self.id, passage_id, changes)
+
+    async def restore_passage(self, passage_id: PassageId) -> Passage:
+        """Have a passage recalled and found again that has faded or is archived; return it.
+
+        Raises: NotFound, also for another owner's.
+        """
+        return await self._services.passages.restore(passage_id, self.id)
 
     async def delete_passage(self, passage_id: PassageId) -> None:
         """Remove a passage. Raises: NotFound, also for another owner's."""
@@ -164,6 +172,7 @@ class AsyncArchive(AsyncPassages):
         tag_match: TagMatch = "any",
         since: datetime | None = None,
         until: datetime | None = None,
+        states: Sequence[PassageState] = (),
         limit: int = 10,
         offset: int = 0,
         explain: bool = False,
@@ -174,11 +183,12 @@ class AsyncArchive(AsyncPassages):
         Args:
             tags, tag_match: only passages that have "any" or "all" of the tags.
             since, until: only passages of this time; times with a zone, both included.
+            states: only passages in these states, of "active", "faded" and "archived"; by default the first two.
             limit, offset: how many hits to return, and how many to skip before them; a search finds at most 1,000.
             explain: whether each hit says `why` it was found.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
         """
-        where = passage_filter(tags=tags, tag_match=tag_match, since=since, until=until)
+        where = passage_filter(tags=tags, tag_match=tag_match, since=since, until=until, states=states)
         return await self._services.search.passages(
             text, where, archive_id=self.id, limit=limit, offset=offset, explain=explain
         )
@@ -196,7 +206,8 @@ class AsyncArchive(AsyncPassages):
             text: only passages that contain it, in any letter case.
             dry_run: only count them.
             conditions: `tags` and `tag_match`: only passages that have "any" (the default) or "all" of the tags;
-                `since` and `until`: only passages of this time; times with a zone, both included.
+                `since` and `until`: only passages of this time; times with a zone, both included; `states`: only
+                those in one of these.
         Raises: InvalidInput: no condition at all, a value that can't be used; NotFound.
         """
         selection = Selection(where=passage_filter(**conditions), text=text)
@@ -249,6 +260,7 @@ class AsyncArchival(AsyncAgentBase, AsyncPassages):
         tag_match: TagMatch = "any",
         since: datetime | None = None,
         until: datetime | None = None,
+        states: Sequence[PassageState] = (),
         limit: int = 10,
         offset: int = 0,
         explain: bool = False,
@@ -260,11 +272,12 @@ class AsyncArchival(AsyncAgentBase, AsyncPassages):
         Args:
             tags, tag_match: only passages that have "any" or "all" of the tags.
             since, until: only passages of this time; times with a zone, both included.
+            states: only passages in these states, of "active", "faded" and "archived"; by default the first two.
             limit, offset: how many hits to return, and how many to skip before them; a search finds at most 1,000.
             explain: whether each hit says `why` it was found.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
         """
-        where = passage_filter(tags=tags, tag_match=tag_match, since=since, until=until)
+        where = passage_filter(tags=tags, tag_match=tag_match, since=since, until=until, states=states)
         return await self._services.search.passages(
             text, where, agent_id=self.id, limit=limit, offset=offset, explain=explain
         )

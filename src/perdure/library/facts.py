@@ -9,8 +9,9 @@ from typing import Any, Literal, Unpack
 from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts, Trust
 from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile
 from perdure.core.ids import AgentId, EntityId, FactId
-from perdure.domain.facts.forgetting import TidyItem
+from perdure.core.passages import Passage
 from perdure.domain.facts.graphs import FactFields
+from perdure.domain.forgetting import TidyItem
 from perdure.library.paging import Page
 from perdure.library.services import Services
 from perdure.library.services.facts.conditions import FactConditions
@@ -205,14 +206,15 @@ class AsyncFacts:
         return await self._services.fact_views.communities(self._agent_id, query, limit=limit)
 
     async def tidy(self, *, dry_run: bool = False) -> Sequence[TidyItem]:
-        """Let facts fade by the agent's policy, `facts.forgetting` of its settings, and near-duplicates become one;
-        return which. They leave searches and recall, and `restore_last` brings them back.
+        """Let facts and passages fade by the agent's policy, `facts.forgetting` of its settings, and near-duplicates
+        become one; return which. They leave recall, later searches, and `restore_last` brings them back. Passages fade
+        in the archives that only this agent has.
 
         Args:
             dry_run: only return what would fade.
         """
         return await self._services.fact_views.tidy(self._agent_id, dry_run=dry_run)
 
-    async def restore_last(self) -> Sequence[FactHit]:
-        """Take back the latest pass of `tidy`; return the facts that are active again."""
+    async def restore_last(self) -> Sequence[Fact | Passage]:
+        """Take back the latest pass of `tidy`; return the facts and passages as they are again."""
         return await self._services.fact_views.restore_last(self._agent_id)

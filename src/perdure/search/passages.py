@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.core.passages import Archive, PassageFilter, PassageTexts
+from perdure.core.passages import SEARCHED_STATES, Archive, PassageFilter, PassageTexts
 from perdure.core.text.dates import Span, spans
 from perdure.core.text.words import Matches, Query
 from perdure.search.arms import VectorMatches, match_vectors, match_words, report_search
@@ -43,7 +43,9 @@ class RankedPassages:
 
 
 def newest_passages(tx: Tx, archives: Sequence[Archive], *, where: PassageFilter, limit: int) -> Hits[PassageHit]:
-    """Load the newest passages, newest first, with score 0: the hits of a search without a text."""
+    """Load the newest passages, newest first, with score 0: the hits of a search without a text. Without `states` in
+    the filter, those that are not archived."""
+    where = _with_states(where)
     passages = [passage for archive in archives for passage in tx.passages.newest(archive.id, where=where, limit=limit)]
     passages.sort(key=lambda passage: (passage.occurred_at, passage.seq), reverse=True)
     rows = sum(archive.passage_count for archive in archives)
@@ -60,7 +62,8 @@ def rank_passages(
     only: NDArray[np.int64] | None = None,
     more: Sequence[int] = (),
 ) -> RankedPassages:
-    """Rank the passages of these archives that match, best first; scores compare over all archives.
+    """Rank the passages of these archives that match, best first; scores compare over all archives. Without `states`
+    in the filter, those that are not archived.
 
     The ranking is long enough for `limit` hits, at most 1,000.
 
@@ -70,20 +73,24 @@ def rank_passages(
     """
     most = min(limit, HITS_MAX)
     room = POOL_ROWS if most <= CANDIDATES else 2 * most
-    within = [_filtered_seqs(tx, archive, request, where) if only is None else only for archive in archives]
+    filters = [_needed_filter(tx, archive, _with_states(where)) for archive in archives]
+    within = [
+        _filtered_seqs(tx, archive, request, needed) if only is None else only
+        for archive, needed in zip(archives, filters, strict=True)
+    ]
     query, matched = match_words(
         request.text,
         lambda query: [
             tx.passages.match(
                 archive.id,
                 query,
-                where=where,
+                where=needed,
                 limit=max(CANDIDATES, most),
-                postings=request.archives.postings(archive, where),
+                postings=request.archives.postings(archive, needed),
                 rows=None if some is None else len(some),
                 only=only,
             )
-            for archive, some in zip(archives, within, strict=True)
+            for archive, needed, some in zip(archives, filters, within, strict=True)
         ],
     )
     meanings = [
@@ -95,9 +102,9 @@ def rank_passages(
     named = spans(request.text, now=request.now, timezone=request.timezone)
     parts: list[PassageTexts] = []
     dense: list[NDArray[np.float64]] = []
-    for archive, matches, meaning in zip(archives, matched, meanings, strict=True):
+    for archive, needed, matches, meaning in zip(archives, filters, matched, meanings, strict=True):
         candidates = _candidates(matches.seqs, meaning.seqs.tolist(), most=room)
-        in_spans = _passages_in_spans(tx, archive, where, named) if only is None else ()
+        in_spans = _passages_in_spans(tx, archive, needed, named) if only is None else ()
         seqs = list(dict.fromkeys((*candidates, *in_spans, *more)))
         texts_of_archive = tx.passages.texts(archive.id, seqs)
         parts.append(texts_of_archive)
@@ -129,6 +136,16 @@ def read_passages(ranking: RankedPassages, *, limit: int, explain: bool = False)
             PassageHit(passage, score, why_passage(ranking, order[min((index, *same))], others) if explain else None)
         )
     return Hits(hits, ranking.ran)
+
+
+def _with_states(where: PassageFilter) -> PassageFilter:
+    """Return the filter with the states that a search finds, unless it names others."""
+    return where if where.states else replace(where, states=SEARCHED_STATES)
+
+
+def _needed_filter(tx: Tx, archive: Archive, where: PassageFilter) -> PassageFilter:
+    """Return the filter without states, if all passages of the archive are in one of them: most searches need none."""
+    return replace(where, states=()) if tx.passages.states(archive.id) <= set(where.states) else where
 
 
 def _candidates(words: Sequence[int], meaning: Sequence[int], *, most: int) -> list[int]:

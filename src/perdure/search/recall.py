@@ -17,7 +17,7 @@ from perdure.core.agents import Agent
 from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import MessageFilter
 from perdure.core.models import without_notice
-from perdure.core.passages import CAPTURED, Archive, Passage, PassageFilter
+from perdure.core.passages import CAPTURED, RECALLED_STATES, Archive, Passage, PassageFilter
 from perdure.core.text.words import parse_query
 from perdure.domain.archives.units import archives_of
 from perdure.domain.facts.graphs import fact_sources
@@ -84,7 +84,7 @@ def recall(
         _add_facts(tx, agent, passages, scope, collection, explain=explain)
     archives = _archives(tx, scope)
     if archives:
-        ranked = rank_passages(tx, archives, passages, where=PassageFilter())
+        ranked = rank_passages(tx, archives, passages, where=PassageFilter(states=RECALLED_STATES))
         _add_passages(tx, ranked, archives, scope, collection, limit=limit, floor=floor, explain=explain)
     if agent is not None and scope.messages and turns is not None:
         where = _message_filter(tx, agent, turns, scope)

@@ -65,10 +65,10 @@ def test_facts_fade_and_one_command_brings_them_back(agent: Agent) -> None:
     weak = add(agent, "Ada likes rain.", "rain", 0.1)
 
     (item,) = agent.facts.tidy(dry_run=True)
-    assert (item.fact.id, item.reason) == (weak.fact.id, "faded")
+    assert (item.memory.id, item.reason) == (weak.fact.id, "faded")
     assert item.score == pytest.approx(0.1, abs=0.01)
     assert texts(agent) == ["Ada likes rain.", "Ada likes tea."]
-    assert [one.fact.id for one in agent.facts.tidy()] == [weak.fact.id]
+    assert [one.memory.id for one in agent.facts.tidy()] == [weak.fact.id]
     assert texts(agent) == ["Ada likes rain.", "Ada likes tea."]
     assert texts(agent, states=["faded"]) == ["Ada likes rain."]
     assert [one.reason for one in agent.facts.tidy()] == ["unused"]
@@ -76,9 +76,9 @@ def test_facts_fade_and_one_command_brings_them_back(agent: Agent) -> None:
     assert agent.facts.search("rain") == []
     assert texts(agent, states=["archived"]) == ["Ada likes rain."]
     assert agent.facts.tidy() == []
-    assert [hit.fact.state for hit in agent.facts.restore_last()] == ["faded"]
+    assert [one.state for one in agent.facts.restore_last()] == ["faded"]
     assert texts(agent) == ["Ada likes rain.", "Ada likes tea."]
-    assert [hit.fact.state for hit in agent.facts.restore_last()] == ["active"]
+    assert [one.state for one in agent.facts.restore_last()] == ["active"]
     changes = [one.change for one in agent.facts.history(weak.fact.id).versions]
     assert changes[-4:] == ["fade", "archive", "restore", "restore"]
     assert agent.facts.restore_last() == []
@@ -115,7 +115,7 @@ def test_near_duplicates_become_one_sentence_with_all_sources(agent: Agent) -> N
     other = add(agent, "Ada does not like green tea.", "tea", 0.7)
 
     (item,) = agent.facts.tidy()
-    assert (item.fact.id, item.reason, item.into and item.into.id) == (same.fact.id, "duplicate", best.fact.id)
+    assert (item.memory.id, item.reason, item.into and item.into.id) == (same.fact.id, "duplicate", best.fact.id)
     assert texts(agent) == [other.fact.text, best.fact.text]
     merged = agent.facts.history(best.fact.id)
     assert (merged.versions[-1].change, merged.versions[-1].valid_at) == ("merge", early)

@@ -138,7 +138,8 @@ async def test_a_recalled_fact_counts_as_used(world: _World) -> None:
     await world.send("Bea?")
 
     def uses(tx: Any) -> list[int]:
-        return list(tx.passages.texts(tx.graphs.get(fact.graph_id).fact_archive_id, [fact.text_seq]).uses)
+        archive_id = tx.graphs.get(fact.graph_id).fact_archive_id
+        return [tx.passages.use_counts(archive_id, [fact.text_seq])[fact.text_seq]]
 
     assert await world.perdure.app.store.read(uses) == [1]
 
@@ -175,7 +176,8 @@ async def test_a_fact_that_an_answer_cites_is_used_once_more() -> None:
             def load(tx: Tx) -> list[int]:
                 graph = tx.graphs.get(tea.graph_id)
                 seqs = [tea.text_seq, boat.text_seq]
-                return list(tx.passages.texts(graph.fact_archive_id, seqs).uses)
+                counts = tx.passages.use_counts(graph.fact_archive_id, seqs)
+                return [counts[seq] for seq in seqs]
 
             return await perdure.app.store.read(load)
 

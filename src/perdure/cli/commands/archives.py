@@ -1,20 +1,31 @@
-"""`perdure archive`: list archives with their agents; attach, detach or delete one."""
+"""`perdure archive`: list archives with their agents; attach or delete one; show passages, bring them back."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
 
+from rich.console import RenderableType
+from rich.text import Text
+
 from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.views.fold import local_time, plural, visible
-from perdure.cli.views.json import fields
+from perdure.cli.commands.memory import NO_STORE
+from perdure.cli.commands.search import passage_states
+from perdure.cli.views.fold import fold, local_time, plural, visible
+from perdure.cli.views.json import fields, passage_shape
 from perdure.cli.views.view import View, new_table
-from perdure.cli.work import confirm, deleted, get_agent, load_all, none_yet, open_store
-from perdure.core.ids import ArchiveId
-from perdure.core.passages import Archive
+from perdure.cli.work import confirm, deleted, get_agent, load_all, no_store, none_yet, open_store
+from perdure.core.ids import ArchiveId, PassageId
+from perdure.core.passages import Archive, Passage
+from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.passages import passage_filter
 
 NO_ARCHIVE = "There are no archives yet: an agent makes one when it puts something away; `perdure` starts the chat."
+
+TEXT_CHARS = 200
+SHORT_CHARS = 16
+"""Of an id in a list: enough to name it."""
 
 
 async def list_archives(view: View) -> None:
@@ -65,6 +76,28 @@ async def delete(view: View, *, archive: str, yes: bool) -> None:
         view.hint(deleted(f"archive {target.name!r} with {count}"))
 
 
+async def list_passages(view: View, *, archive: str | None, agent: str | None, state: str | None, limit: int) -> None:
+    """Print the newest passages of an archive, or of all archives of an agent."""
+    where, page = passage_filter(states=passage_states(state)), Page(limit, ascending=False)
+    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
+        service = perdure.services.passages
+        if archive is not None:
+            passages = await service.list((await perdure.archives.get(archive)).id, page, where=where)
+        else:
+            passages = await service.list_of_agent((await get_agent(perdure, agent)).id, page, where=where)
+        view.show([passage_shape(one) for one in passages], *_table(passages))
+        view.hint("`perdure archive restore ID` brings one back that has faded; `perdure fact tidy` lets them fade.")
+
+
+async def restore(view: View, *, passages: Sequence[str]) -> None:
+    """Have passages recalled and found again."""
+    async with open_store(view, empty=none_yet("passage", passages[0])) as perdure:
+        ids = [PassageId(await perdure.services.why.find_id(start, "passage")) for start in passages]
+        restored = [await perdure.services.passages.restore(one) for one in ids]
+        view.show([passage_shape(one) for one in restored], *_table(restored))
+        view.hint("Searches and automatic recall find them again.")
+
+
 async def _agents_by_archive(perdure: AsyncPerdure) -> defaultdict[ArchiveId, list[str]]:
     """The names of the agents of each archive."""
     names: defaultdict[ArchiveId, list[str]] = defaultdict(list)
@@ -78,3 +111,13 @@ def _shape(info: Archive, agents: Sequence[str]) -> dict[str, object]:
     """An archive for programs."""
     shape = fields(info, "name", "id", "description")
     return shape | {"passages": info.passage_count, "agents": list(agents), "changed_at": info.updated_at.isoformat()}
+
+
+def _table(passages: Sequence[Passage]) -> Sequence[RenderableType]:
+    """A table of passages: their ids, which the other commands take, and their states."""
+    if not passages:
+        return [Text("No passages.")]
+    table = new_table("id", "text", "when", "state", styles={"id": "dim", "text": "bold"})
+    for one in passages:
+        table.add_row(one.id[:SHORT_CHARS], visible(fold(one.text, TEXT_CHARS)), local_time(one.occurred_at), one.state)
+    return [table]

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from rich.text import Text
 
 from perdure.cli.commands.facts import named_facts, owner_of, short_id
 from perdure.cli.views.facts import SHORT_CHARS, fact_shape, facts_view
-from perdure.cli.views.fold import plural, visible
+from perdure.cli.views.fold import fold, plural, visible
 from perdure.cli.views.json import fields
 from perdure.cli.views.view import View, new_table
 from perdure.cli.views.why import day
 from perdure.cli.work import confirm
 from perdure.core.errors import InvalidInput
 from perdure.domain.facts.context import context_facts
-from perdure.domain.facts.forgetting import TidyItem
+from perdure.domain.forgetting import Memory, TidyItem, kind_of
 from perdure.search.query.times import parse_time
+
+TEXT_CHARS = 200
+ID_CHARS = 9
+"""Of an id behind its kind, in a list: enough to name it."""
 
 
 async def profile(view: View, *, agent: str | None, user: str, budget: int) -> None:
@@ -88,18 +94,19 @@ async def communities(view: View, *, query: str, agent: str | None, limit: int) 
 
 
 async def tidy(view: View, *, agent: str | None, dry_run: bool, yes: bool) -> None:
-    """Let facts fade, after a question."""
+    """Let facts and passages fade, after a question."""
     async with owner_of(view, agent) as owner:
         items = await owner.facts.tidy(dry_run=True)
-        table = new_table("id", "fact", "why", styles={"id": "dim", "fact": "bold"})
+        table = new_table("id", "text", "why", styles={"id": "dim", "text": "bold"})
         for item in items:
-            table.add_row(item.fact.id[:SHORT_CHARS], visible(item.fact.text), _reason(item))
+            table.add_row(*_memory_cells(item.memory), _reason(item))
         if items and not dry_run:
-            what = plural(len(items), "fact")
+            counts = Counter(item.kind for item in items)
+            what = " and ".join(plural(count, kind) for kind, count in sorted(counts.items()))
             confirm(view, f"{what} would fade; --dry-run lists them. Go on?", action=f"let {what} fade", yes=yes)
             items = await owner.facts.tidy()
         shape = [
-            {**fields(item.fact, "id", "text"), **fields(item, "reason", "score"), "into": item.into and item.into.id}
+            {**_memory_shape(item.memory), **fields(item, "reason", "score"), "into": item.into and item.into.id}
             for item in items
         ]
         view.show(shape, *([table] if items else [Text("Nothing fades.")]))
@@ -125,15 +132,29 @@ async def restore(view: View, *, facts: Sequence[str] | None, last: bool) -> Non
 async def _restore_last(view: View, *, agent: str | None) -> None:
     """Bring back what the latest `tidy` let fade."""
     async with owner_of(view, agent) as owner:
-        hits = await owner.facts.restore_last()
-        view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
-        view.hint(f"`perdure fact list {owner.name}` shows what is known.")
+        restored = await owner.facts.restore_last()
+        table = new_table("id", "text", "state", styles={"id": "dim", "text": "bold"})
+        for one in restored:
+            table.add_row(*_memory_cells(one), one.state)
+        view.show([_memory_shape(one) for one in restored], *([table] if restored else [Text("Nothing has faded.")]))
+        view.hint(f"`perdure fact list {owner.name}` shows what is known, `perdure archive show` the passages.")
+
+
+def _memory_cells(memory: Memory) -> tuple[str, str]:
+    """The id of a fact or passage, as other commands take it, and the beginning of its text."""
+    chars = len(kind_of(memory)) + ID_CHARS
+    return memory.id[:chars], visible(fold(memory.text, TEXT_CHARS))
+
+
+def _memory_shape(memory: Memory) -> dict[str, Any]:
+    """A fact or passage for programs."""
+    return {"kind": kind_of(memory), **fields(memory, "id", "text", "state")}
 
 
 def _reason(item: TidyItem) -> str:
-    """Why a fact fades."""
+    """Why a fact or passage fades."""
     if item.into is not None:
-        return f"like: {visible(item.into.text)}"
+        return f"like: {visible(fold(item.into.text, TEXT_CHARS))}"
     return {"unused": "faded before, and not used since", "used": "used again: it comes back"}.get(
         item.reason, f"worth {item.score:.2f}"
     )

@@ -15,6 +15,7 @@ from perdure.cli.views.json import message_shape, passage_shape
 from perdure.cli.views.view import View
 from perdure.cli.work import open_store
 from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.passages import PASSAGE_STATES, PassageState
 from perdure.core.text.reprs import plural
 from perdure.library.services.passages import passage_filter
 from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, SearchReport, Why
@@ -34,6 +35,7 @@ async def search(
     tags: Sequence[str] | None,
     since: str | None,
     until: str | None,
+    state: str | None,
     limit: int,
     why: bool,
 ) -> None:
@@ -42,7 +44,8 @@ async def search(
         if not text.strip():
             raise InvalidInput("there is nothing to look for: perdure search TEXT")
         service = perdure.services.search
-        where = passage_filter(tags=tags or ())
+        states = passage_states(state)
+        where = passage_filter(tags=tags or (), states=states)
         messages: Hits[MessageHit] | None = None
         passages: Hits[PassageHit]
         facts: Hits[FactHit] | None = None
@@ -56,13 +59,15 @@ async def search(
             owner = await perdure.last_agent() if agent is None else await perdure.agent(agent)
             if owner is None:
                 raise NotFound("agent", agent or "", hint=NO_TEXT)
-            if not tags:  # messages and facts have none
+            if not tags and not states:  # messages have none
                 messages = await service.messages_of_agent(
                     owner.id, text, since=since, until=until, limit=limit, explain=why
                 )
+            if not tags:  # facts have none
                 zone = (await perdure.services.agents.resolve(owner.id)).timezone
                 facts = await owner.facts.search(
                     text,
+                    states=states,
                     limit=min(limit, FACTS_MAX),
                     explain=why,
                     since=parse_time(since, timezone=zone),
@@ -74,6 +79,16 @@ async def search(
             hint = f"`{chat_command(owner)}` asks the agent about them."
         show_hits(view, text, messages, passages, facts, why=why)
         view.hint(hint if why else f"{hint} --why tells why each was found.")
+
+
+def passage_states(state: str | None) -> Sequence[PassageState]:
+    """The states that an option names; none if it is not given. Raises: InvalidInput."""
+    if state is None:
+        return ()
+    found = [one for one in PASSAGE_STATES if state in (one, "all")]
+    if not found:
+        raise InvalidInput(f"--state is {state!r:.40}: write {', '.join(PASSAGE_STATES)} or all")
+    return found
 
 
 def show_hits(

@@ -20,6 +20,32 @@ def list_archives(as_json: AsJson = False) -> None:
     """List the archives, and which agents have them."""
 
 
+@command(archive, "archives.list_passages", name="show")
+def list_passages(
+    archive: Annotated[
+        str | None, typer.Argument(metavar="[ARCHIVE]", help="Name or id of the archive; by default all of the agent.")
+    ] = None,
+    agent: Annotated[str | None, agent_option("Whose, by name or id; by default the agent used last.")] = None,
+    state: Annotated[
+        str | None,
+        typer.Option("--state", metavar="STATE", help="Only those that are `active`, `faded` or `archived`."),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List passages with their states, newest first."""
+    if agent is not None and archive is not None:
+        raise typer.BadParameter("its passages are listed by themselves: leave --agent out", param_hint="ARCHIVE")
+
+
+@command(archive, "archives.restore")
+def restore(
+    passages: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of passages, or their beginnings.")],
+    as_json: AsJson = False,
+) -> None:
+    """Bring passages back that have faded or are archived."""
+
+
 @command(archive, "archives.attach")
 def attach(archive: ArchiveName, agent: LastAgent = None, as_json: AsJson = False) -> None:
     """Let an agent search an archive."""

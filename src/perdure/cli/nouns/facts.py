@@ -251,4 +251,4 @@ def tidy(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let facts fade that matter little, and near-duplicates."""
+    """Let facts and passages fade that matter little, and near-duplicates."""

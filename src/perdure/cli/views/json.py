@@ -101,7 +101,7 @@ def reset_shape(reset: Reset) -> dict[str, Any]:
 def passage_shape(passage: Passage) -> dict[str, Any]:
     """A passage, with its place where it is part of a file."""
     place = {name: passage.source[name] for name in FILE_FIELDS if name in passage.source}
-    return fields(passage, "id", "text", "tags", "occurred_at") | place
+    return fields(passage, "id", "text", "tags", "occurred_at", "state") | place
 
 
 def block_shape(block: Block) -> dict[str, Any]:

@@ -143,7 +143,10 @@ def check_passage(passage: Passage) -> Passage:
 
 
 def update_passage(tx: Tx, passage: Passage, changes: PassageChanges, *, at: datetime) -> Passage:
-    """Change a passage and return it; search finds its new text at once. Raises: InvalidInput; NotFound."""
+    """Change a passage and return it; search finds its new text at once, and one that had faded is active again.
+
+    Raises: InvalidInput; NotFound.
+    """
     check_fields("a passage", changes, PassageChanges.__annotations__)
     values: dict[str, Any] = {**changes}
     if "tags" in values:
@@ -155,7 +158,17 @@ def update_passage(tx: Tx, passage: Passage, changes: PassageChanges, *, at: dat
         return passage
     if after.text != passage.text:
         retract_changed(tx, [passage.id], at=at)
-    return tx.passages.put(after)
+    after = tx.passages.put(after)
+    return restore_passage(tx, after, at=at) if after.state == "faded" else after  # somebody cares for it
+
+
+def restore_passage(tx: Tx, passage: Passage, *, at: datetime) -> Passage:
+    """Have a faded or archived passage recalled and found again; return it. Its age counts from now on."""
+    if passage.state == "active":
+        return passage
+    after = replace(passage, state="active", state_origin={"at": at.isoformat()})
+    tx.passages.put_states([after])
+    return after
 
 
 def get_passage(tx: Tx, owner_id: ArchiveId | AgentId, passage_id: PassageId) -> Passage:

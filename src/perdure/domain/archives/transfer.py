@@ -10,7 +10,7 @@ from typing import Any
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import ArchiveId, OrgId, PassageId, derived_id, is_id
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
-from perdure.core.passages import Archive, Passage
+from perdure.core.passages import PASSAGE_STATES, Archive, Passage
 from perdure.domain.archives.passages import check_passage
 from perdure.domain.archives.units import ArchiveChanges, check_archive, check_changeable, create_archive
 from perdure.domain.conversations.importing import parse_time
@@ -59,6 +59,7 @@ def passage_line(passage: Passage) -> str:
             "source": dict(passage.source),
             "created_at": passage.created_at.isoformat(),
             "occurred_at": passage.occurred_at.isoformat(),
+            **({} if passage.state == "active" else {"state": passage.state}),
         }
     )
 
@@ -78,6 +79,8 @@ def parse_line(text: str) -> Header | Passage:
     id_ = fields.get("id", "")
     if id_ != "" and not (isinstance(id_, str) and is_id("passage", id_)):
         raise InvalidInput(f"id is {id_!r:.60}: give one such as passage-123e4567-e89b-42d3-a456-426614174000, or none")
+    if (state := fields.get("state", "active")) not in PASSAGE_STATES:
+        raise InvalidInput(f"state is {state!r:.60}: it can be {', '.join(PASSAGE_STATES)}")
     occurred_at = parse_time("occurred_at", fields.get("occurred_at", fields.get("created_at")))
     return check_passage(
         Passage(
@@ -89,6 +92,7 @@ def parse_line(text: str) -> Header | Passage:
             source=fields.get("source", {}),
             created_at=parse_time("created_at", fields["created_at"]) if "created_at" in fields else occurred_at,
             occurred_at=occurred_at,
+            state=state,
         )
     )
 

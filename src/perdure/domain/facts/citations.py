@@ -1,48 +1,99 @@
-"""Which facts an answer cites: of those that its run recalled or found, those whose names it repeats."""
+"""What an answer cites of what its run recalled or found: facts whose names it repeats, and passages whose words."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from perdure.core.events import MemoryRecalled, MessageAdded, StoredEvent
 from perdure.core.facts.extraction import USER
 from perdure.core.facts.values import Entity, Fact, Graph
-from perdure.core.ids import FactId
+from perdure.core.ids import ArchiveId, FactId, PassageId
 from perdure.core.messages import Message
 from perdure.core.runs import RunKey
+from perdure.core.text.words import parse_query, stems
 from perdure.storage.tx import Tx
 
 _FACT = re.compile(r'"id": "(fact-[0-9a-f-]{36})"')
+_PASSAGE = re.compile(r'"id": "(passage-[0-9a-f-]{36})"')
+_SEARCHES = frozenset({"search_facts", "archival_memory_search", "search_memory"})
+_SENTENCE_END = re.compile(r"[.!?。！？]\s*|\n+")
+_CITED_SHARE = 0.5
+"""The share of a sentence's telling words that an answer and its question repeat if the answer cites the sentence."""
+_READ_CHARS = 20_000
+"""The beginning of a passage, whose sentences are looked for."""
 PLACEHOLDER = "Memory"
 """The object of a sentence that a person added without naming one."""
 
 
-def count_citations(tx: Tx, graph: Graph, messages: Sequence[Message]) -> None:
-    """Count each fact of the graph that an answer among these messages cites as used once more."""
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What a run's recall and searches showed before an answer, each once."""
+
+    facts: Sequence[FactId]
+    passages: Sequence[PassageId]
+
+
+def count_citations(tx: Tx, graph: Graph | None, messages: Sequence[Message]) -> None:
+    """Count each fact of the graph, and each passage, that an answer among these messages cites as used once more."""
     for message in messages:
         if message.role != "assistant" or message.run_seq is None:
             continue
-        events = tx.events.list(RunKey(message.agent_id, message.run_seq))
-        shown = [fact for fact in tx.facts.list_by_ids(_shown(events, message.seq)) if fact.graph_id == graph.id]
-        seqs = sorted({seq for fact in shown for seq in (fact.subject, fact.object)})
-        entities = {entity.seq: entity for entity in tx.entities.list_by_seqs(graph.id, seqs)}
-        cited = [fact.text_seq for fact in shown if _is_cited(fact, entities, message.text.casefold())]
-        if cited:
-            tx.passages.count_use(graph.fact_archive_id, cited)
+        shown = _find_shown(tx.events.list(RunKey(message.agent_id, message.run_seq)), message.seq)
+        if graph is not None:
+            _count_facts(tx, graph, shown.facts, message)
+        places = tx.passages.find_places(shown.passages)
+        if places:
+            asked = [one.text for one in messages if one.role == "user" and one.run_seq == message.run_seq]
+            count_passages(tx, [id_ for id_ in places if _is_repeated(tx.passages.get(id_).text, message.text, asked)])
 
 
-def _shown(events: Sequence[StoredEvent], before_seq: int) -> Sequence[FactId]:
-    """Return the facts that a run's recall and searches showed before a message, each once."""
-    found: dict[str, None] = {}
+def count_passages(tx: Tx, ids: Sequence[PassageId]) -> None:
+    """Count that these passages were recalled or cited once more, those of them that exist."""
+    by_archive: dict[ArchiveId, list[int]] = {}
+    for archive_id, seq in tx.passages.find_places(ids).values():
+        by_archive.setdefault(archive_id, []).append(seq)
+    for archive_id, seqs in by_archive.items():
+        tx.passages.count_recall(archive_id, seqs)
+
+
+def _count_facts(tx: Tx, graph: Graph, ids: Sequence[FactId], message: Message) -> None:
+    """Count the facts of the graph, among these, that a message cites."""
+    shown = [fact for fact in tx.facts.list_by_ids(ids) if fact.graph_id == graph.id]
+    seqs = sorted({seq for fact in shown for seq in (fact.subject, fact.object)})
+    entities = {entity.seq: entity for entity in tx.entities.list_by_seqs(graph.id, seqs)}
+    cited = [fact.text_seq for fact in shown if _is_cited(fact, entities, message.text.casefold())]
+    if cited:
+        tx.passages.count_recall(graph.fact_archive_id, cited)
+
+
+def _find_shown(events: Sequence[StoredEvent], before_seq: int) -> _Shown:
+    """Return what a run's recall and searches showed before a message."""
+    facts: dict[str, None] = {}
+    passages: dict[str, None] = {}
     for stored in events:
         match stored.event:
             case MemoryRecalled(sources=sources):
-                found |= dict.fromkeys(source["id"] for source in sources if source["kind"] == "fact")
+                facts |= dict.fromkeys(source["id"] for source in sources if source["kind"] == "fact")
+                passages |= dict.fromkeys(source["id"] for source in sources if source["kind"] == "passage")
             case MessageAdded(message=Message() as message) if message.seq < before_seq:
-                texts = [result.text for result in message.results if result.name == "search_facts"]
-                found |= dict.fromkeys(id_ for text in texts for id_ in _FACT.findall(text))
-    return [FactId(id_) for id_ in found]
+                texts = [result.text for result in message.results if result.name in _SEARCHES]
+                facts |= dict.fromkeys(id_ for text in texts for id_ in _FACT.findall(text))
+                passages |= dict.fromkeys(id_ for text in texts for id_ in _PASSAGE.findall(text))
+    return _Shown([FactId(id_) for id_ in facts], [PassageId(id_) for id_ in passages])
+
+
+def _is_repeated(text: str, answer: str, asked: Sequence[str]) -> bool:
+    """Return whether an answer repeats a sentence of a passage: it has a telling word that was not in the question, and
+    together they have most of them."""
+    said, known = set(stems(answer)), {word for question in asked for word in stems(question)}
+    for sentence in _SENTENCE_END.split(text[:_READ_CHARS]):
+        telling = {token for clause in parse_query(sentence).clauses for token in clause.tokens}
+        common = telling & (said | known)
+        if common & said - known and len(common) >= max(min(2, len(telling)), _CITED_SHARE * len(telling)):
+            return True
+    return False
 
 
 def _is_cited(fact: Fact, entities: Mapping[int, Entity], text: str) -> bool:

@@ -1,59 +1,37 @@
-"""Forgetting: what a policy would let fade, and near-duplicates that become one sentence.
-
-A fact fades out of automatic recall first. If nothing has used it since, a later pass archives it, so that only a
-search that asks for it finds it; else it is recalled again. Nothing is deleted, and all of it can be taken back.
-"""
+"""Forgetting of facts: what a policy would let fade, near-duplicates that become one, and taking a pass back."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
-from typing import Any, Final, Literal
+from typing import Any
 
 from perdure.core.facts.values import KNOWN_STATES, TRUSTED, Fact, FactChange, FactFilter, FactState, Graph
+from perdure.core.ids import FactId
 from perdure.domain.facts.graphs import FactFields, change_fact
 from perdure.domain.facts.settings import Forgetting
+from perdure.domain.forgetting import (
+    CHANGES_MAX,
+    NEARLY_ALL,
+    PAGE,
+    TidyItem,
+    compute_worth,
+    count_words,
+    days_between,
+    judge,
+    says_same,
+)
 from perdure.storage.tx import Tx
 
-PAGE = 1_000
-CHANGES_MAX = 1_000
-"""The most facts that one pass changes; the next one goes on."""
 GROUP_MAX = 100
 """The most facts between two entities that are compared with each other, the newest."""
-SAME_RELATION, ANY_RELATION = 0.5, 0.8
-"""The share of common words from which two sentences are near-duplicates, of one relation and of different ones."""
-USE_DAYS = 30.0
-"""How much younger one use makes a fact."""
-_WORD = re.compile(r"[^\W_\u3400-\u9fff\u3040-\u30ff]+|[\u3400-\u9fff\u3040-\u30ff]")
-_TELLING: Final = frozenset({"not", "no", "never", "don't", "t", "without", "不", "没", "無", "无", "非"})
-"""Words that turn a sentence round: sentences that differ in one of them, or in a number, say different things."""
-
-Reason = Literal["faded", "unused", "used", "duplicate"]
-"""`unused`: it had faded before. `used`: it had faded, and is active again."""
+SAME_RELATION = 0.5
+"""The share of common words from which two sentences of one relation are near-duplicates."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TidyItem:
-    """A fact that fades, or is archived or active again.
-
-    Attributes:
-        score: how much the policy still gives for it, 0 to 1.
-        into: of a near-duplicate the fact that stays, and gains its sources.
-        uses: how often a fact that fades was used before.
-    """
-
-    fact: Fact
-    reason: Reason
-    score: float
-    into: Fact | None = None
-    uses: int = 0
-
-
-def plan_tidy(tx: Tx, graph: Graph, policy: Forgetting, *, at: datetime) -> Sequence[TidyItem]:
+def plan_facts(tx: Tx, graph: Graph, policy: Forgetting, *, at: datetime) -> Sequence[TidyItem]:
     """Return what a pass would change, near-duplicates first, then what matters least. It changes nothing."""
     facts: list[Fact] = []
     groups: dict[tuple[int, int], list[Fact]] = {}
@@ -61,51 +39,43 @@ def plan_tidy(tx: Tx, graph: Graph, policy: Forgetting, *, at: datetime) -> Sequ
     after = 0
     while page := tx.facts.page(graph.id, where=FactFilter(), after=after, limit=PAGE):
         after = page[-1].first_seq
-        texts = tx.passages.texts(graph.fact_archive_id, list(dict.fromkeys(fact.text_seq for fact in page)))
-        uses |= dict(zip(texts.seqs, texts.uses, strict=True))
+        uses |= tx.passages.use_counts(graph.fact_archive_id, list({fact.text_seq for fact in page}))
         for fact in page:
             facts.append(fact)
             groups.setdefault((fact.subject, fact.object), []).append(fact)
     scores = {fact.seq: score(fact, uses.get(fact.text_seq, 0), policy, at=at) for fact in facts}
     items = [
-        TidyItem(fact=fact, reason="duplicate", score=scores[fact.seq], into=kept)
+        TidyItem(memory=fact, reason="duplicate", score=scores[fact.seq], into=kept)
         for group in groups.values()
         for fact, kept in duplicates(group[-GROUP_MAX:])
     ]
-    gone = {item.fact.seq for item in items}
-    kept_seqs = {item.into.seq for item in items if item.into is not None}
+    done = {seq for item in items for seq in (_fact_of(item).seq, item.into.seq if item.into else -1)}
     youngest = at - timedelta(days=policy.min_age_days)
     single = []
     for fact in facts:
-        if fact.seq in gone | kept_seqs:
-            continue
-        worth, used = scores[fact.seq], uses.get(fact.text_seq, 0)
         is_old = fact.created_at <= youngest  # of a faded fact: whether it faded so long ago
-        if fact.state == "active" and is_old and worth < policy.min_score:
-            single.append(TidyItem(fact=fact, reason="faded", score=worth, uses=used))
-        elif fact.state == "faded" and used > fact.origin.get("uses", used):
-            single.append(TidyItem(fact=fact, reason="used", score=worth))
-        elif fact.state == "faded" and is_old:
-            single.append(TidyItem(fact=fact, reason="unused", score=worth))
-    return [*items, *sorted(single, key=lambda item: (item.score, item.fact.seq))][:CHANGES_MAX]
+        used = uses.get(fact.text_seq, 0)
+        item = judge(fact, scores[fact.seq], used, policy, origin=fact.origin, is_old=is_old)
+        if item is not None and fact.seq not in done:
+            single.append(item)
+    return [*items, *sorted(single, key=lambda item: (item.score, _fact_of(item).seq))][:CHANGES_MAX]
 
 
 def score(fact: Fact, uses: int, policy: Forgetting, *, at: datetime) -> float:
-    """Return what a fact is worth: its rating, halved with each half-life of its age. Each use takes days off its age;
-    for a fact that has ceased to be true the age counts from its end, and twice."""
+    """Return what a fact is worth, by its rating; for one that has ceased to be true the age counts from its end, and
+    twice."""
     end = fact.invalid_at if fact.invalid_at is not None and fact.invalid_at <= at else None
-    days = max(0.0, (at - max(fact.created_at, end or fact.created_at)).total_seconds() / 86_400)
-    age = max(0.0, days * (1 if end is None else 2) - uses * USE_DAYS)
-    return float(fact.rating * 0.5 ** (age / policy.half_life_days))
+    days = days_between(max(fact.created_at, end or fact.created_at), at)
+    return compute_worth(fact.rating, days * (1 if end is None else 2), uses, policy)
 
 
 def duplicates(facts: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
-    """Yield near-duplicates among facts of two entities, each with the one that stays: the best rated, then the fullest
-    sentence, then the oldest."""
-    best = sorted(facts, key=lambda fact: (-fact.rating, -len(fact.text), fact.seq))
+    """Yield near-duplicates among facts of two entities, each with the one that stays: one that has not faded, the best
+    rated, then the fullest sentence, then the oldest."""
+    best = sorted(facts, key=lambda fact: (fact.state != "active", -fact.rating, -len(fact.text), fact.seq))
     kept: list[tuple[Fact, Counter[str]]] = []
     for fact in best:
-        words = Counter(match.group().casefold() for match in _WORD.finditer(fact.text))
+        words = count_words(fact.text)
         same = next((one for one, of_one in kept if _says_same(one, of_one, fact, words)), None)
         if same is None:
             kept.append((fact, words))
@@ -113,13 +83,14 @@ def duplicates(facts: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
             yield fact, same
 
 
-def tidy(tx: Tx, graph: Graph, items: Sequence[TidyItem], *, pass_: str, at: datetime) -> Sequence[TidyItem]:
+def tidy_facts(tx: Tx, graph: Graph, items: Sequence[TidyItem], *, pass_: str, at: datetime) -> Sequence[TidyItem]:
     """Carry out a pass; return what it changed. What has changed since it was planned stays as it is."""
     done: list[TidyItem] = []
     for item in items:
         origin: dict[str, Any] = {"type": "policy", "pass": pass_, "reason": item.reason}
-        fact = tx.facts.get(item.fact.id)
-        if fact.seq != item.fact.seq or fact.expired_at is not None:
+        planned = _fact_of(item)
+        fact = tx.facts.get(planned.id)
+        if fact.seq != planned.seq or fact.expired_at is not None:
             continue
         change: FactChange = "archive"
         state: FactState = "archived"
@@ -128,7 +99,7 @@ def tidy(tx: Tx, graph: Graph, items: Sequence[TidyItem], *, pass_: str, at: dat
         elif item.reason == "used":
             state, change = "active", "restore"
         if item.into is not None:
-            kept = tx.facts.get(item.into.id)
+            kept = tx.facts.get(FactId(item.into.id))
             if kept.expired_at is not None or kept.state not in KNOWN_STATES:
                 continue
             kept = _merge(tx, graph, kept, fact, origin=origin, at=at)
@@ -144,7 +115,7 @@ def last_pass(tx: Tx, graph: Graph) -> str | None:
     return max(passes, default=None)
 
 
-def restore_pass(tx: Tx, graph: Graph, pass_: str, *, at: datetime, limit: int = PAGE) -> Sequence[Fact]:
+def restore_facts(tx: Tx, graph: Graph, pass_: str, *, at: datetime, limit: int = PAGE) -> Sequence[Fact]:
     """Take back what a pass did and nobody has changed since; return the facts as they are again, at most `limit`.
     A fact that stayed for its duplicates keeps their sources, which say the same."""
     archived = [fact for fact in _of_passes(tx, graph) if fact.origin["pass"] == pass_][:limit]
@@ -186,8 +157,10 @@ def _says_same(one: Fact, of_one: Counter[str], other: Fact, of_other: Counter[s
         return False
     if one.invalid_at != other.invalid_at:  # two periods of the same are two facts
         return False
-    common, either = (of_one & of_other).total(), (of_one | of_other).total()
-    different = set(of_one) ^ set(of_other)
-    if any(word in _TELLING or word.isnumeric() for word in different):
-        return False
-    return common >= (SAME_RELATION if one.relation == other.relation else ANY_RELATION) * max(1, either)
+    return says_same(of_one, of_other, share=SAME_RELATION if one.relation == other.relation else NEARLY_ALL)
+
+
+def _fact_of(item: TidyItem) -> Fact:
+    """Return the fact of an item of the plan of facts."""
+    assert isinstance(item.memory, Fact)
+    return item.memory

@@ -38,6 +38,7 @@ def store_plan(
     """
     if not _claim(tx, loaded, at=at):
         return ()
+    count_citations(tx, loaded.graph, loaded.messages)
     if not (plan.facts or plan.dropped or extraction.calls) and loaded.graph is None:
         return ()
     graph = _graph_of(tx, loaded, ids=ids, at=at)
@@ -48,7 +49,6 @@ def store_plan(
         output_tokens=extraction.output_tokens,
     )
     tx.graphs.count_dropped(graph.id, plan.dropped)
-    count_citations(tx, graph, loaded.messages)
     if not plan.facts:
         return ()
     entities = [entity.seq for entity in store_entities(tx, graph, plan.entities, ids=ids, at=at)]

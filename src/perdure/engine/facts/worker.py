@@ -37,6 +37,7 @@ class Extractions:
         self._ports, self._waiting, self._pauses = ports, ports.waiting, pauses
         self._worker = LineWorker(self._work)
         self._forgetting = ForgettingWork(ports)
+        self._tidying = LineWorker(self._tidy)
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
         if ports.find_extractor is not extract_nothing:
@@ -45,7 +46,7 @@ class Extractions:
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """The tasks that are going on."""
-        return self._worker.tasks
+        return [*self._worker.tasks, *self._tidying.tasks]
 
     def note_run(self, line: Line, settings: Mapping[str, Any] | None, messages: Sequence[Message]) -> None:
         """Note what a run has added to a conversation, and extract in the background if that makes a batch.
@@ -53,10 +54,10 @@ class Extractions:
         Args:
             settings: of the agent, if they are known here.
         """
-        if self._waiting.wake is None:
-            return
         facts = load_agent_facts(settings or {})
-        if facts.capture == "off":
+        if self._waiting.wake is None or facts.capture == "off":
+            if facts.forgetting.on:  # else a pass follows the extraction
+                self._tidying.start(line)
             return
         turns = [message for message in messages if is_turn(message)]
         self._waiting.note(line, turns=len(turns), tokens=sum(turn.tokens for turn in turns))
@@ -85,6 +86,7 @@ class Extractions:
                     backlog.due_at = 0.0
                     self._worker.start(line)
         await self._worker.close()
+        await self._tidying.close()
 
     def _wake(self, line: Line, now: bool) -> None:
         """Have a conversation extracted at its next pause, or at once."""
@@ -139,6 +141,13 @@ class Extractions:
             backlog.tries = 0
             if rest and backlog.due_at <= time:
                 self._waiting.lines.pop(line, None)
+
+    async def _tidy(self, line: Line) -> None:
+        """Let what the agent knows fade, where nothing is extracted."""
+        try:
+            await self._forgetting.tidy_due(line[0])
+        except StoreError as error:
+            log.warning("facts and passages of %s don't fade: %s", line[0], error)
 
     def _retry(self, line: Line, backlog: Backlog, error: Exception) -> None:
         """Have a conversation that failed extracted later. The first failure is logged."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from types import MappingProxyType
+from typing import Any
 
 from perdure.core.blocks import Author
 from perdure.core.errors import ConversationBusy, NotFound, PerdureError
@@ -169,12 +171,14 @@ def delete_passage(tx: Tx, passage: Passage, *, at: datetime) -> CorrectionItem:
 def passage_item(before: Passage | None, after: Passage | None) -> CorrectionItem:
     """What undoing a change of a passage needs, or its removal, or its making."""
     held = None if after is None else checksum(_fields_of(after))
-    fields = "" if before is None else _fields_of(before)
+    fields = ""
+    if before is not None:
+        fields = _fields_of(before, {"state": before.state, "state_origin": dict(before.state_origin)})
     return CorrectionItem(kind="passage", id=(before or after).id, before=fields, after=held)  # type: ignore[union-attr]
 
 
-def _fields_of(passage: Passage) -> str:
-    """The fields of a passage as JSON."""
+def _fields_of(passage: Passage, more: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """The fields of a passage that people change, as JSON, and some more."""
     return json.dumps(
         {
             "archive_id": passage.archive_id,
@@ -184,6 +188,7 @@ def _fields_of(passage: Passage) -> str:
             "source": dict(passage.source),
             "created_at": passage.created_at.isoformat(),
             "occurred_at": passage.occurred_at.isoformat(),
+            **more,
         }
     )
 

@@ -18,9 +18,10 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.errors import PerdureError
 from perdure.core.events import MemoryRecalled
-from perdure.core.ids import AgentId, FactId
+from perdure.core.ids import AgentId, FactId, PassageId
 from perdure.core.messages import MessageFilter, user_texts
 from perdure.domain.agents.automatic import AutoRecall, bypasses, find_automatic
+from perdure.domain.facts.citations import count_passages
 from perdure.domain.facts.settings import load_agent_facts
 from perdure.engine.ports import NO_RECALL, AutoRecalled, Ports, UnitInputs
 from perdure.engine.run.log import RunLog
@@ -116,11 +117,12 @@ async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
 
 
 def count_recalled(tx: Tx, event: MemoryRecalled) -> None:
-    """Count that facts were recalled, as that a search showed them."""
+    """Count that facts and passages were recalled: what is used fades later. No ranking reads it."""
     facts = tx.facts.list_by_ids([FactId(source["id"]) for source in event.sources if source["kind"] == "fact"])
     for graph_id in {fact.graph_id for fact in facts}:
         texts = [fact.text_seq for fact in facts if fact.graph_id == graph_id]
-        tx.passages.count_use(tx.graphs.get(graph_id).fact_archive_id, texts)
+        tx.passages.count_recall(tx.graphs.get(graph_id).fact_archive_id, texts)
+    count_passages(tx, [PassageId(source["id"]) for source in event.sources if source["kind"] == "passage"])
 
 
 def _without(problem: str) -> AutoRecalled:

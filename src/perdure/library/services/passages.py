@@ -11,7 +11,7 @@ from typing import TypedDict, get_args
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, PassageId, derived_id
-from perdure.core.passages import Passage, PassageFilter, TagMatch
+from perdure.core.passages import PASSAGE_STATES, Passage, PassageFilter, PassageState, TagMatch
 from perdure.domain.archives.passages import (
     NewPassage,
     PassageChanges,
@@ -22,6 +22,7 @@ from perdure.domain.archives.passages import (
     list_passages,
     new_passages,
     own_archive,
+    restore_passage,
     update_passage,
 )
 from perdure.domain.archives.units import Selection, delete_selected, select_seqs
@@ -33,12 +34,14 @@ from perdure.storage.tx import Tx
 
 
 class PassageConditions(TypedDict, total=False):
-    """Which passages of an archive: those with any or all of these tags, and a time from `since` up to `until`."""
+    """Which passages of an archive: those with any or all of these tags, a time from `since` up to `until`, and one of
+    these states."""
 
     tags: Sequence[str]
     tag_match: TagMatch
     since: datetime | None
     until: datetime | None
+    states: Sequence[PassageState]
 
 
 class PassageService:
@@ -144,6 +147,17 @@ class PassageService:
             lambda tx: update_passage(tx, get_passage(tx, owner_id, passage_id), changes, at=now)
         )
 
+    async def restore(self, passage_id: PassageId, owner_id: ArchiveId | AgentId | None = None) -> Passage:
+        """Have a faded or archived passage found again, and return it. Raises: NotFound, also for another owner's."""
+        check_text("passage_id", passage_id)
+        now = self._ports.clock.now()
+
+        def restore(tx: Tx) -> Passage:
+            found = tx.passages.get(passage_id) if owner_id is None else get_passage(tx, owner_id, passage_id)
+            return restore_passage(tx, found, at=now)
+
+        return await self._ports.store.write(restore)
+
     async def delete(self, owner_id: ArchiveId | AgentId, passage_id: PassageId) -> None:
         """Remove a passage of an archive or agent. Raises: NotFound, also for another's."""
         check_text("passage_id", passage_id)
@@ -180,11 +194,18 @@ def passage_filter(
     tag_match: TagMatch = "any",
     since: datetime | None = None,
     until: datetime | None = None,
+    states: Sequence[PassageState] = (),
 ) -> PassageFilter:
-    """The filter of these conditions. Raises: InvalidInput: a time without a zone, an unknown `tag_match`."""
+    """The filter of these conditions. Raises: InvalidInput: a time without a zone, an unknown `tag_match` or state."""
     check_choice("tag_match", tag_match, get_args(TagMatch))
+    for state in states:
+        check_choice("a state", state, PASSAGE_STATES)
     return PassageFilter(
-        tags=filter_tags(tags), tag_match=tag_match, since=utc("since", since), until=utc("until", until)
+        tags=filter_tags(tags),
+        tag_match=tag_match,
+        since=utc("since", since),
+        until=utc("until", until),
+        states=tuple(states),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Archive as ArchiveInfo
-from perdure.core.passages import Passage, TagMatch
+from perdure.core.passages import Passage, PassageState, TagMatch
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges
 from perdure.library.archives import AsyncAgentArchives, AsyncArchival, AsyncArchive, AsyncArchives, AsyncPassages
@@ -76,7 +76,8 @@ class Passages:
 
         Args:
             conditions: `tags` and `tag_match`: only passages that have "any" (the default) or "all" of the tags;
-                `since` and `until`: only passages of this time; times with a zone, both included.
+                `since` and `until`: only passages of this time; times with a zone, both included; `states`: only
+                those that are "active", "faded" or "archived".
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
         """
         return self._portal.run(self._inner.passages(limit=limit, after_seq=after_seq, **conditions))
@@ -87,6 +88,13 @@ class Passages:
         Raises: NotFound, also for another owner's; InvalidInput: a value that can't be used, no such field.
         """
         return self._portal.run(self._inner.update_passage(passage_id, **changes))
+
+    def restore_passage(self, passage_id: PassageId) -> Passage:
+        """Have a passage recalled and found again that has faded or is archived; return it.
+
+        Raises: NotFound, also for another owner's.
+        """
+        return self._portal.run(self._inner.restore_passage(passage_id))
 
     def delete_passage(self, passage_id: PassageId) -> None:
         """Remove a passage. Raises: NotFound, also for another owner's."""
@@ -164,6 +172,7 @@ class Archive(Passages):
         tag_match: TagMatch = "any",
         since: datetime | None = None,
         until: datetime | None = None,
+        states: Sequence[PassageState] = (),
         limit: int = 10,
         offset: int = 0,
         explain: bool = False,
@@ -174,6 +183,7 @@ class Archive(Passages):
         Args:
             tags, tag_match: only passages that have "any" or "all" of the tags.
             since, until: only passages of this time; times with a zone, both included.
+            states: only passages in these states, of "active", "faded" and "archived"; by default the first two.
             limit, offset: how many hits to return, and how many to skip before them; a search finds at most 1,000.
             explain: whether each hit says `why` it was found.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
@@ -185,6 +195,7 @@ class Archive(Passages):
                 tag_match=tag_match,
                 since=since,
                 until=until,
+                states=states,
                 limit=limit,
                 offset=offset,
                 explain=explain,
@@ -202,7 +213,8 @@ class Archive(Passages):
             text: only passages that contain it, in any letter case.
             dry_run: only count them.
             conditions: `tags` and `tag_match`: only passages that have "any" (the default) or "all" of the tags;
-                `since` and `until`: only passages of this time; times with a zone, both included.
+                `since` and `until`: only passages of this time; times with a zone, both included; `states`: only
+                those in one of these.
         Raises: InvalidInput: no condition at all, a value that can't be used; NotFound.
         """
         return self._portal.run(self._inner.delete_where(text=text, dry_run=dry_run, **conditions))
@@ -254,6 +266,7 @@ class Archival(AgentBase, Passages):
         tag_match: TagMatch = "any",
         since: datetime | None = None,
         until: datetime | None = None,
+        states: Sequence[PassageState] = (),
         limit: int = 10,
         offset: int = 0,
         explain: bool = False,
@@ -265,6 +278,7 @@ class Archival(AgentBase, Passages):
         Args:
             tags, tag_match: only passages that have "any" or "all" of the tags.
             since, until: only passages of this time; times with a zone, both included.
+            states: only passages in these states, of "active", "faded" and "archived"; by default the first two.
             limit, offset: how many hits to return, and how many to skip before them; a search finds at most 1,000.
             explain: whether each hit says `why` it was found.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
@@ -276,6 +290,7 @@ class Archival(AgentBase, Passages):
                 tag_match=tag_match,
                 since=since,
                 until=until,
+                states=states,
                 limit=limit,
                 offset=offset,
                 explain=explain,

@@ -10,8 +10,9 @@ from typing import Any, Literal, Unpack
 from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts, Trust
 from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile
 from perdure.core.ids import EntityId, FactId
-from perdure.domain.facts.forgetting import TidyItem
+from perdure.core.passages import Passage
 from perdure.domain.facts.graphs import FactFields
+from perdure.domain.forgetting import TidyItem
 from perdure.library.facts import AsyncFacts
 from perdure.library.portal import Portal
 from perdure.library.services.facts.conditions import FactConditions
@@ -197,14 +198,15 @@ class Facts:
         return self._portal.run(self._inner.communities(query, limit=limit))
 
     def tidy(self, *, dry_run: bool = False) -> Sequence[TidyItem]:
-        """Let facts fade by the agent's policy, `facts.forgetting` of its settings, and near-duplicates become one;
-        return which. They leave searches and recall, and `restore_last` brings them back.
+        """Let facts and passages fade by the agent's policy, `facts.forgetting` of its settings, and near-duplicates
+        become one; return which. They leave recall, later searches, and `restore_last` brings them back. Passages fade
+        in the archives that only this agent has.
 
         Args:
             dry_run: only return what would fade.
         """
         return self._portal.run(self._inner.tidy(dry_run=dry_run))
 
-    def restore_last(self) -> Sequence[FactHit]:
-        """Take back the latest pass of `tidy`; return the facts that are active again."""
+    def restore_last(self) -> Sequence[Fact | Passage]:
+        """Take back the latest pass of `tidy`; return the facts and passages as they are again."""
         return self._portal.run(self._inner.restore_last())

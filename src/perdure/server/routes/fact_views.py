@@ -18,10 +18,10 @@ from perdure.server.wire.answers.fact_views import (
     community_shape,
     context_shape,
     event_shape,
+    memory_shape,
     profile_shape,
     tidy_shape,
 )
-from perdure.server.wire.answers.facts import fact_shape
 from perdure.server.wire.fields import Date, Tags
 
 router = APIRouter(tags=["facts"])
@@ -93,7 +93,8 @@ async def list_communities(
 
 @router.post("/v1/facts/tidy")
 async def tidy(body: TidyIn, library: Library) -> Response:
-    """Let facts fade that matter little, and near-duplicates become one; `dry_run` only lists them."""
+    """Let facts and an agent's passages fade that matter little, and near-duplicates become one; `dry_run` only lists
+    them."""
     items = await library.services.fact_views.tidy(body.owner, dry_run=body.dry_run)
     return json_answer([tidy_shape(item) for item in items])
 
@@ -101,4 +102,4 @@ async def tidy(body: TidyIn, library: Library) -> Response:
 @router.post("/v1/facts/tidy/undo")
 async def undo_tidy(body: TidyUndoIn, library: Library) -> Response:
     """Bring back all that the latest pass let fade."""
-    return json_answer([fact_shape(hit) for hit in await library.services.fact_views.restore_last(body.owner)])
+    return json_answer([memory_shape(one) for one in await library.services.fact_views.restore_last(body.owner)])

@@ -6,14 +6,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from perdure.core.passages import TagMatch
+from perdure.core.passages import PassageState, TagMatch
 from perdure.library.paging import Page
 from perdure.library.services.passages import passage_filter
 from perdure.server.http import Library, json_answer, pages
-from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn, PassageIdIn, Tags
+from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn, Items, PassageIdIn, Tags
 from perdure.server.wire.passages import DeleteSelected, PassageChangesIn, PassageIn, PassagesIn, passage_shape
 
 router = APIRouter(tags=["passages"])
+
+States = Annotated[Items[PassageState] | None, Query(description="Several: any of them; without it, all.")]
 
 
 @router.post("/v1/agents/{agent_id}/archival-memory")
@@ -28,9 +30,11 @@ async def list_passages(
     library: Library,
     page: Annotated[Page, pages("passage", limit=100, order="asc")],
     search: Annotated[str | None, Query(description="A part of the text, in any case.")] = None,
+    state: States = None,
 ) -> Response:
-    """List the agent's passages, oldest first by default."""
-    passages = await library.services.passages.list_of_agent(agent_id, page, text=search)
+    """List the agent's passages, oldest first by default, also those that have faded or are archived."""
+    where = passage_filter(states=state or ())
+    passages = await library.services.passages.list_of_agent(agent_id, page, text=search, where=where)
     return json_answer([passage_shape(passage) for passage in passages])
 
 
@@ -46,6 +50,12 @@ async def update(agent_id: AgentIdIn, memory_id: PassageIdIn, body: PassageChang
     """Change the fields that are set; search finds the new text. The answer is a list, of one."""
     passage = await library.services.passages.update(agent_id, memory_id, body.changes)
     return json_answer([passage_shape(passage)])
+
+
+@router.post("/v1/passages/{passage_id}/restore")
+async def restore(passage_id: PassageIdIn, library: Library) -> Response:
+    """Have a passage recalled and found again that has faded or is archived. This route is not part of Letta's API."""
+    return json_answer(passage_shape(await library.services.passages.restore(passage_id)))
 
 
 # --- of an archive
@@ -73,9 +83,10 @@ async def list_of_archive(
     search: Annotated[str | None, Query(description="A part of the text, in any case.")] = None,
     tags: Annotated[Tags | None, Query()] = None,
     tag_match_mode: TagMatch = "any",
+    state: States = None,
 ) -> Response:
-    """List the archive's passages, oldest first by default."""
-    where = passage_filter(tags=tags or (), tag_match=tag_match_mode)
+    """List the archive's passages, oldest first by default, also those that have faded or are archived."""
+    where = passage_filter(tags=tags or (), tag_match=tag_match_mode, states=state or ())
     passages = await library.services.passages.list(archive_id, page, where=where, text=search)
     return json_answer([passage_shape(passage) for passage in passages])
 

@@ -12,12 +12,12 @@ from fastapi import APIRouter, Query, Response
 
 from perdure.core.errors import InvalidInput
 from perdure.core.messages import Role
-from perdure.core.passages import TagMatch
+from perdure.core.passages import PassageState, TagMatch
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.passages import passage_filter
 from perdure.search.hits import HITS_MAX, SearchReport
 from perdure.server.http import Library, json_answer
-from perdure.server.wire.fields import AgentIdIn, Date, Filled, Tags
+from perdure.server.wire.fields import AgentIdIn, Date, Filled, Items, Tags
 from perdure.server.wire.search import (
     AgentRecallIn,
     MessageSearch,
@@ -45,13 +45,16 @@ async def search_agent(
     top_k: Annotated[int | None, Query(ge=1, le=HITS_MAX)] = None,
     start_datetime: Annotated[Date | None, Query(description="From this date or time on, included.")] = None,
     end_datetime: Annotated[Date | None, Query(description="Up to this date or time; a date is the whole day.")] = None,
+    state: Annotated[
+        Items[PassageState] | None, Query(description="Several: any of them; without it, active and faded.")
+    ] = None,
     explain: Annotated[bool, Query(description="Have each hit say why it was found.")] = False,
 ) -> Response:
     """Search an agent's passages, best first. Dates and times without an offset are in the agent's time zone."""
     _check_query("query", query)
     hits = await library.services.search.passages(
         query,
-        passage_filter(tags=tags or (), tag_match=tag_match_mode),
+        passage_filter(tags=tags or (), tag_match=tag_match_mode, states=state or ()),
         agent_id=agent_id,
         files=False,
         since=start_datetime,
@@ -70,7 +73,7 @@ async def search_passages(body: PassageSearch, library: Library) -> Response:
         _check_query("body.query", body.query)
     hits = await library.services.search.passages(
         body.query or "",
-        passage_filter(tags=body.tags or (), tag_match=body.tag_match_mode),
+        passage_filter(tags=body.tags or (), tag_match=body.tag_match_mode, states=body.states or ()),
         agent_id=body.agent_id,
         archive_id=body.archive_id,
         since=body.start_date,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from perdure.core.ids import AgentId
-from perdure.core.passages import TagMatch
+from perdure.core.passages import PassageState, TagMatch
 from perdure.library.services.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
 from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, SearchReport, Why
 from perdure.search.recalled import Recalled, Source
@@ -39,7 +39,8 @@ _SOURCE_FIELDS_BY_KIND = {
 
 
 class PassageSearch(WireRequest):
-    """A search for passages; without a query the newest. Without an agent or archive, in all archives."""
+    """A search for passages; without a query the newest. Without an agent or archive, in all archives; without states,
+    those that are not archived."""
 
     query: Filled | None = None
     agent_id: AgentIdIn | None = None
@@ -48,6 +49,7 @@ class PassageSearch(WireRequest):
     tag_match_mode: TagMatch = "any"
     start_date: Date | None = None
     end_date: Date | None = None
+    states: Items[PassageState] | None = None
     limit: _Limit = 50
     explain: bool = False
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId, PassageId
-from perdure.core.passages import Passage, PassageFilter, PassageTexts
+from perdure.core.passages import PASSAGE_STATES, Passage, PassageFilter, PassageState, PassageTexts
 from perdure.core.text.words import Matches, Postings, Query, index_words
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 _PASSAGE = RowFormat(
     Passage,
-    "id, archive_id, seq, text, tags, metadata, source, created_at, occurred_at",
-    {TEXT: "text", JSON_TUPLE: "tags", JSON: "metadata source", TIME: "created_at occurred_at"},
+    "id, archive_id, seq, text, tags, metadata, source, created_at, occurred_at, state, state_origin",
+    {TEXT: "text", JSON_TUPLE: "tags", JSON: "metadata source state_origin", TIME: "created_at occurred_at"},
 )
 PASSAGE_CHECKSUMS = ChecksumColumns(
     "passages",
@@ -93,16 +93,27 @@ class Passages(Table):
 
     def find_archives(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
         """Id -> archive, of those of these passages that exist."""
+        return {id_: archive_id for id_, (archive_id, _) in self.find_places(ids).items()}
+
+    def find_places(self, ids: Sequence[PassageId]) -> dict[PassageId, tuple[ArchiveId, int]]:
+        """Id -> archive and number, of those of these passages that exist."""
         rows = find_all(self._db, self._org_id, ids)
-        return {PassageId(id_): ArchiveId(owner) for id_, owner, _ in rows}
+        return {PassageId(id_): (ArchiveId(owner), seq) for id_, owner, seq in rows}
 
     def put(self, passage: Passage) -> Passage:
-        """Update text, tags, metadata, source and `occurred_at`; the number stays, and search finds the new text.
+        """Update text, tags, metadata, source and `occurred_at`; number and state stay, and search finds the new text.
 
         Raises: NotFound.
         """
         before = self.get(passage.id)
-        after = replace(passage, archive_id=before.archive_id, seq=before.seq, tags=tuple(dict.fromkeys(passage.tags)))
+        after = replace(
+            passage,
+            archive_id=before.archive_id,
+            seq=before.seq,
+            tags=tuple(dict.fromkeys(passage.tags)),
+            state=before.state,
+            state_origin=before.state_origin,
+        )
         columns = assignments("text, tags, metadata, source, occurred_at, checksum")
         self._run(
             f"UPDATE passages SET {columns} WHERE archive_id = :archive_id AND seq = :seq",
@@ -120,10 +131,21 @@ class Passages(Table):
             queue_texts(self._db, number, [after.seq])
         return after
 
+    def put_states(self, passages: Sequence[Passage]) -> None:
+        """Update state and `state_origin` of passages of one archive; all else stays. Raises: NotFound."""
+        if not passages:
+            return
+        archive_id = passages[0].archive_id
+        self._check_own(archive_id)
+        self._db.run_many(
+            f"UPDATE passages SET {assignments('state, state_origin')} WHERE archive_id = :archive_id AND seq = :seq",
+            [_PASSAGE.params(passage) for passage in passages],
+        )
+        self._update_counts(archive_id, 0)  # searches keep what they read of an archive in memory
+
     def delete(self, archive_id: ArchiveId, seqs: Sequence[int]) -> int:
         """Delete passages; return how many existed. Raises: NotFound: no such archive."""
-        if not self._rows(f"SELECT 1 WHERE {OWN_ARCHIVE}", archive_id=archive_id):
-            raise NotFound("archive", archive_id)
+        self._check_own(archive_id)
         deleted = self.list_by_seqs(archive_id, list(dict.fromkeys(seqs)))
         if not deleted:
             return 0
@@ -136,6 +158,11 @@ class Passages(Table):
         if is_embedded:
             forget_texts(self._db, number, [passage.seq for passage in deleted])
         return len(deleted)
+
+    def _check_own(self, archive_id: ArchiveId) -> None:
+        """Raises: NotFound: no such archive."""
+        if not self._rows(f"SELECT 1 WHERE {OWN_ARCHIVE}", archive_id=archive_id):
+            raise NotFound("archive", archive_id)
 
     def _update_counts(self, archive_id: ArchiveId, rows: int) -> tuple[int, bool]:
         """Update the archive's count and version; return its number, and whether it has vectors."""
@@ -253,7 +280,7 @@ class Passages(Table):
         ordered = [by_seq[seq] for seq in seqs if seq in by_seq]
         if not ordered:
             return PassageTexts()
-        _, _, numbers, texts, _, _, sources, _, times, uses = zip(*ordered, strict=True)
+        _, _, numbers, texts, _, _, sources, _, times, _, _, uses = zip(*ordered, strict=True)
         return PassageTexts(
             numbers,
             list(map(restore, texts)),
@@ -265,17 +292,56 @@ class Passages(Table):
         )
 
     def count_use(self, archive_id: ArchiveId, seqs: Sequence[int]) -> None:
-        """Increment the uses of passages that a search returned to an agent."""
+        """Increment the uses of passages that a search returned to an agent; ranking reads them."""
+        self._count(archive_id, seqs, "uses")
+
+    def count_recall(self, archive_id: ArchiveId, seqs: Sequence[int]) -> None:
+        """Increment the recalls of passages that automatic recall showed, or an answer cited; no ranking reads them."""
+        self._count(archive_id, seqs, "recalls")
+
+    def use_counts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Mapping[int, int]:
+        """Number -> uses and recalls together, of those of these passages that have any."""
+        condition, params = self._db.in_numbers("seq", "seqs", seqs)
+        counts: Counter[int] = Counter()
+        for column in ("uses", "recalls"):
+            rows = self._rows(
+                f"SELECT seq, {column} FROM passages WHERE archive_id = :archive_id AND {OWN_ARCHIVE}"
+                f" AND {column} > 0 AND {condition}",
+                archive_id=archive_id,
+                **params,
+            )
+            counts.update({row[0]: row[1] for row in rows})
+        return counts
+
+    def states(self, archive_id: ArchiveId) -> frozenset[PassageState]:
+        """The states that passages of the archive are in; `active` is always among them."""
+        found = [state for state in PASSAGE_STATES if state == "active" or self._has_state(archive_id, state)]
+        return frozenset(found)
+
+    def _has_state(self, archive_id: ArchiveId, state: PassageState) -> bool:
+        """Whether a passage of the archive has this state, which is not `active`."""
+        return bool(
+            self._rows(
+                f"SELECT 1 FROM passages WHERE archive_id = :archive_id AND {OWN_ARCHIVE} AND state <> 'active'"
+                " AND state = :state LIMIT 1",
+                archive_id=archive_id,
+                state=state,
+            )
+        )
+
+    def _count(self, archive_id: ArchiveId, seqs: Sequence[int], column: str) -> None:
+        """Increment a count of passages."""
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
         self._run(
-            f"UPDATE passages SET uses = uses + 1 WHERE archive_id = :archive_id AND {condition} AND {OWN_ARCHIVE}",
+            f"UPDATE passages SET {column} = {column} + 1 WHERE archive_id = :archive_id AND {condition}"
+            f" AND {OWN_ARCHIVE}",
             archive_id=archive_id,
             **params,
         )
 
     def seqs(self, archive_id: ArchiveId, *, where: PassageFilter) -> Sequence[int]:
         """The numbers of all passages that match the filter, in order."""
-        if len(where.tags) == 1 and where.since is None and where.until is None:
+        if len(where.tags) == 1 and replace(where, tags=()).matches_all:
             rows = self._rows(
                 "SELECT t.seq FROM passage_tags t WHERE t.archive_id = :archive_id AND t.tag = :tag"
                 f" AND {OWN_ARCHIVE} ORDER BY t.seq",
@@ -371,6 +437,19 @@ def _conditions(where: PassageFilter) -> Conditions:
             *tags,
             len(tags) if where.tag_match == "all" else 1,
         )
+    if set(where.states) not in (set(), set(PASSAGE_STATES)):
+        _add_states(conditions, where.states)
     conditions.add("p.occurred_at >= ?", where.since and iso(where.since))
     conditions.add("p.occurred_at <= ?", where.until and iso(where.until))
     return conditions
+
+
+def _add_states(conditions: Conditions, states: Collection[PassageState]) -> None:
+    """Add the condition of these states. It is put to the index of those that are not active, which are few."""
+    active = "active" in states
+    listed = [state for state in PASSAGE_STATES if state != "active" and (state in states) is not active]
+    conditions.add(
+        f"p.seq {'NOT ' if active else ''}IN (SELECT s.seq FROM passages s WHERE s.archive_id = :archive_id"
+        f" AND s.state <> 'active' AND s.state IN ({', '.join('?' * len(listed))}))",
+        *listed,
+    )

@@ -14,14 +14,13 @@ from perdure.core.passages import PassageFilter
 from perdure.domain.facts.communities import TAG as COMMUNITY_TAG
 from perdure.domain.facts.communities import community_members
 from perdure.domain.facts.context import PROFILE_SHARE, context_facts, pack_context
-from perdure.domain.facts.forgetting import TidyItem
 from perdure.domain.facts.profile import load_profile, trust_filter
 from perdure.domain.facts.settings import Forgetting, load_agent_facts
-from perdure.engine.facts.forgetting import restore_last, tidy_graph
+from perdure.domain.forgetting import Memory, TidyItem
+from perdure.engine.facts.forgetting import Fading, load_fading, restore_last, tidy
 from perdure.library.checks import check_limit, utc
-from perdure.library.services.facts.conditions import FactConditions, Owner, fact_filter, find_graph, with_entities
+from perdure.library.services.facts.conditions import FactConditions, Owner, fact_filter, find_graph
 from perdure.library.services.search import check_budget
-from perdure.search.hits import FactHit
 from perdure.storage.tx import Tx
 
 PROFILE_TOKENS, CONTEXT_TOKENS = 500, 1_000
@@ -130,23 +129,23 @@ class FactViewService:
         return await self._ports.store.read(load)
 
     async def tidy(self, owner: Owner, *, dry_run: bool = False) -> Sequence[TidyItem]:
-        """Let facts fade by the agent's policy; return which. `dry_run` changes nothing. Raises: NotFound."""
+        """Let facts fade by the agent's policy, and passages of an agent; return which. `dry_run` changes nothing.
 
-        def load(tx: Tx) -> tuple[Graph | None, Forgetting]:
+        Raises: NotFound.
+        """
+
+        def load(tx: Tx) -> tuple[Fading, Forgetting]:
             agent_id = _agent(owner)
             settings = {} if agent_id is None else tx.agents.get(agent_id).settings
-            return find_graph(tx, owner), load_agent_facts(settings).forgetting
+            return load_fading(tx, agent_id, find_graph(tx, owner)), load_agent_facts(settings).forgetting
 
-        graph, policy = await self._ports.store.read(load)
-        return () if graph is None else await tidy_graph(self._ports, graph, policy, dry_run=dry_run)
+        fading, policy = await self._ports.store.read(load)
+        return await tidy(self._ports, fading, policy, dry_run=dry_run)
 
-    async def restore_last(self, owner: Owner) -> Sequence[FactHit]:
-        """Take back the latest pass of `tidy`; return the facts that are active again. Raises: NotFound."""
-        graph = await self._ports.store.read(find_graph, owner)
-        if graph is None:
-            return ()
-        facts = await restore_last(self._ports, graph)
-        return await self._ports.store.read(with_entities, graph, facts)
+    async def restore_last(self, owner: Owner) -> Sequence[Memory]:
+        """Take back the latest pass of `tidy`; return the facts and passages as they are again. Raises: NotFound."""
+        fading = await self._ports.store.read(lambda tx: load_fading(tx, _agent(owner), find_graph(tx, owner)))
+        return await restore_last(self._ports, fading)
 
     def _profile(self, tx: Tx, graph: Graph, owner: Owner, budget_tokens: int, user: str) -> Profile:
         """Load the profile of the graph's user. Raises: NotFound."""

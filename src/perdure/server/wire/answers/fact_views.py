@@ -6,16 +6,17 @@ from typing import Annotated, Any, Literal
 
 from typing_extensions import TypedDict
 
+from perdure.core.facts.values import FactState
 from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile
 from perdure.domain.facts.context import context_facts
-from perdure.domain.facts.forgetting import TidyItem
+from perdure.domain.forgetting import Memory, TidyItem, kind_of
 from perdure.server.wire import fields as ids
 from perdure.server.wire.answers.facts import OwnerIn
 from perdure.server.wire.base import stamp
 
 
 class TidyIn(OwnerIn):
-    """Whose facts fade, by the agent's policy; of a graph without an agent, by the defaults."""
+    """Whose facts and passages fade, by the agent's policy; of a graph without an agent its facts, by the defaults."""
 
     dry_run: bool = False
 
@@ -82,11 +83,18 @@ class CommunityShape(TypedDict):
     score: float
 
 
-class TidyShape(TypedDict):
-    """A fact that fades. `into` is the id of the fact that a near-duplicate becomes."""
+class MemoryShape(TypedDict):
+    """A fact or passage in its state."""
 
-    fact_id: Annotated[str, ids.IdFormat("fact")]
+    kind: Literal["fact", "passage"]
+    id: str
     text: str
+    state: FactState
+
+
+class TidyShape(MemoryShape):
+    """A fact or passage that fades, in its state of before. `into` is the id of that which a near-duplicate becomes."""
+
     reason: Literal["faded", "unused", "used", "duplicate"]
     score: float
     into: str | None
@@ -145,11 +153,14 @@ def community_shape(hit: CommunityHit) -> dict[str, Any]:
     }
 
 
+def memory_shape(memory: Memory) -> dict[str, Any]:
+    """A fact or passage, and its state."""
+    return {"kind": kind_of(memory), "id": memory.id, "text": memory.text, "state": memory.state}
+
+
 def tidy_shape(item: TidyItem) -> dict[str, Any]:
-    """A fact that fades, and why."""
-    return {
-        "fact_id": item.fact.id,
-        "text": item.fact.text,
+    """A fact or passage that fades, and why."""
+    return memory_shape(item.memory) | {
         "reason": item.reason,
         "score": item.score,
         "into": item.into and item.into.id,
