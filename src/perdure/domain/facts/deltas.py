@@ -1,10 +1,12 @@
 """What an agent is told of facts that a person has changed since its last request.
 
-Only what facts say now and said when the log was told last: a fact that was added and deleted between is no news.
+Only what facts say now and said when the log was told last: a fact that was added and deleted between is no news. Nor
+is a text that the agent was made to forget.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,15 +40,34 @@ def build_fact_deltas(
     return ()
 
 
+def told_texts(tx: Tx, graph_id: GraphId) -> Mapping[int, str]:
+    """Return number -> text of all that a message about changes may still tell."""
+    changed = tx.facts.list_of_people(graph_id, after=0, limit=CHANGES_MAX + 1)
+    versions = [version for id_ in dict.fromkeys(fact.id for fact in changed) for version in tx.facts.versions(id_)]
+    return {version.text_seq: version.text for version in versions}
+
+
+def forgotten_texts(tx: Tx, graph_id: GraphId) -> set[int]:
+    """Return the numbers of the texts that agents of a graph were made to forget, and that did not come back."""
+    items = [
+        item for id_ in tx.graphs.list_agents(graph_id) for _, item in tx.corrections.list_of(id_, "fact", graph_id)
+    ]
+    return {seq for item in items for seq in json.loads(item.before).get("texts", ())}
+
+
 def _build(tx: Tx, agent_id: AgentId, graph_id: GraphId, after: int, counter: TokenCounter) -> tuple[str, ...]:
     changed = tx.facts.list_of_people(graph_id, after=after, limit=CHANGES_MAX + 1)
     trusts = trust_filter(tx, agent_id, FactFilter()).trust
     said: dict[str, list[Any]] = {"added": [], "changed": [], "deleted": []}
     tokens, more = 0, len(changed) > CHANGES_MAX
+    forgotten = forgotten_texts(tx, graph_id) if changed else set()
     for fact_id in dict.fromkeys(fact.id for fact in changed[:CHANGES_MAX]):
         before, now = _ends(tx.facts.versions(fact_id), after)
         was, says = (
-            fact_line(fact) if fact and (trusts is None or fact.trust in trusts) else None for fact in (before, now)
+            fact_line(fact)
+            if fact and fact.text_seq not in forgotten and (trusts is None or fact.trust in trusts)
+            else None
+            for fact in (before, now)
         )
         if was == says:
             continue

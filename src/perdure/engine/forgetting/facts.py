@@ -12,6 +12,7 @@ from perdure.core.facts.values import FACT_STATES, Episode, Fact, FactFilter, Gr
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem, Key
 from perdure.core.ids import AgentId, ArchiveId, FactId, GraphId
+from perdure.domain.facts.deltas import forgotten_texts, told_texts
 from perdure.domain.facts.graphs import delete_episodes, delete_facts, restore_fact
 from perdure.storage.tx import Tx
 
@@ -31,6 +32,16 @@ def forget_facts(tx: Tx, graph: Graph, text_seq: int, *, at: datetime) -> Correc
     if not deleted:
         return None
     return _facts_item(graph, deleted)
+
+
+def forget_news(tx: Tx, agent_id: AgentId, redactor: Redactor) -> Sequence[CorrectionItem]:
+    """Keep the text out of the message that tells the agent of changed facts: nobody believes what it says of them, but
+    the agent was not told yet."""
+    graph = tx.graphs.find_by_agent(agent_id)
+    if graph is None:
+        return ()
+    told = {seq for seq, text in told_texts(tx, graph.id).items() if redactor.finds(text)}
+    return [_facts_item(graph, (), texts=[seq]) for seq in sorted(told - forgotten_texts(tx, graph.id))]
 
 
 def forget_episodes(tx: Tx, agent_id: AgentId, message_seq: int, *, at: datetime) -> Sequence[CorrectionItem]:
@@ -65,13 +76,19 @@ _TIMES = ("occurred_at", "created_at", "extracted_at")
 
 
 def _facts_item(
-    graph: Graph, facts: Sequence[Fact], episode: Episode | None = None, first_seqs: Sequence[int] = ()
+    graph: Graph,
+    facts: Sequence[Fact],
+    episode: Episode | None = None,
+    first_seqs: Sequence[int] = (),
+    texts: Sequence[int] = (),
 ) -> CorrectionItem:
-    """Return what believing facts again needs, and the support of an episode that was deleted with them."""
+    """Return what believing facts again needs, and the support of an episode that was deleted with them; no agent is
+    told of their texts, nor of these."""
     before = {
         "facts": [fact.id for fact in facts],
         "episode": None if episode is None else asdict(episode),
         "first_seqs": list(first_seqs),
+        "texts": sorted({*texts, *(fact.text_seq for fact in facts)}),
     }
     return CorrectionItem(kind="fact", id=graph.id, before=json.dumps(before, default=datetime.isoformat))
 

@@ -28,7 +28,7 @@ from perdure.core.messages import Message, Part, parts_from_json, parts_to_json
 from perdure.core.passages import Passage
 from perdure.domain.facts.retraction import retract_changed, retract_deleted
 from perdure.engine.conversations.edit import count_anew
-from perdure.engine.forgetting.facts import forget_episodes, forget_facts, restore_facts
+from perdure.engine.forgetting.facts import forget_episodes, forget_facts, forget_news, restore_facts
 from perdure.engine.forgetting.find import Spot, resolve_text, scan
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.system_messages import renew_system_message
@@ -58,6 +58,8 @@ async def forget(ports: Ports, agent_id: AgentId, text_or_id: str, *, author: Au
                 _forget_step, agent_id, part, redactor, correction, ports.inputs(), author=author
             )
             counts.update(places)
+    correction, places = await ports.store.write(_forget_news, agent_id, redactor, correction, ports.clock.now())
+    counts.update(places)
     return ForgetResult(dict(counts), correction if counts else None)
 
 
@@ -92,6 +94,17 @@ def _forget_step(
         tx.mentions.revise_settings(agent_id)
         renew_system_message(tx, agent_id, 0, inputs)
     return correction, [item.kind for item in done]
+
+
+def _forget_news(
+    tx: Tx, agent_id: AgentId, redactor: Redactor, correction: Correction | None, at: datetime
+) -> tuple[Correction | None, Sequence[Place]]:
+    """Keep the text out of what the agent is to be told of facts; the correction with that, and their places."""
+    tx.agents.lock(agent_id)
+    items = forget_news(tx, agent_id, redactor)
+    if items:
+        correction = record(tx, agent_id, "forget", redactor.text, items, at=at, correction=correction)
+    return correction, [item.kind for item in items]
 
 
 def _forget_spot(
