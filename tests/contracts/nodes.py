@@ -98,6 +98,43 @@ class NodeContract(Contract):
 
             await store.write(unit)
 
+    async def test_nodes_are_found_by_a_message_and_rewritten_with_their_copies(self) -> None:
+        """Children before what stands for them; a copy has the range and the time of its original, and no children."""
+        async with self.open_store() as store, self.open_store(org_id=OrgId("org-other")) as other:
+
+            def unit(tx: Tx) -> AgentId:
+                agent = self.add_agent(tx)
+                ranges = [(0, 9), (10, 19), (0, 19), (20, 29)]
+                nodes = [
+                    tx.nodes.add(
+                        replace(
+                            node_of(agent.id, level=int(last - first > 9)),
+                            from_message_seq=first,
+                            upto_message_seq=last,
+                            created_at=AT + timedelta(seconds=last),
+                        )
+                    )
+                    for first, last in ranges
+                ]
+                copy = tx.nodes.add(replace(nodes[2], conversation_seq=1, children=()))
+                tx.nodes.add(replace(nodes[3], conversation_seq=1, created_at=LATER))
+                assert tx.nodes.list_behind(agent.id, 0, [12]) == [nodes[1], nodes[2]]
+                assert tx.nodes.list_behind(agent.id, 0, [9, 20, 2**40]) == [nodes[0], nodes[2], nodes[3]]
+                assert tx.nodes.list_behind(agent.id, 0, []) == tx.nodes.list_behind(agent.id, 0, [30]) == []
+                assert [tx.nodes.list_copies(node) for node in nodes] == [[], [], [copy], []]
+                fields: dict[str, Any] = {"tokens": 1, "made_by": "model", "method": "capped", "revised_at": LATER}
+                new = replace(nodes[1], text="x \x00", model=None, rejected=None, usage=Usage(), **fields)
+                tx.nodes.put(new)
+                assert tx.nodes.list(agent.id, 0) == [nodes[0], new, *nodes[2:]]
+                return agent.id
+
+            agent_id = await store.write(unit)
+            [*_, last] = before = await store.read(lambda tx: tx.nodes.list(agent_id, 0))
+            await other.write(lambda tx: tx.nodes.put(replace(last, text="theirs")))
+            assert await other.read(lambda tx: tx.nodes.list_behind(agent_id, 0, [5])) == []
+            assert await other.read(lambda tx: tx.nodes.list_copies(before[2])) == []
+            assert await store.read(lambda tx: tx.nodes.list(agent_id, 0)) == before
+
     async def test_a_conversation_keeps_how_its_rows_are_shown(self) -> None:
         """Stubs, the view's estimate and its correction; appending adds to the estimate and may correct it again."""
         async with self.open_store() as store:

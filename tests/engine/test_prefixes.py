@@ -52,7 +52,13 @@ def reason(
     first_seq: int = 0,
 ) -> str | None:
     """The reason for an agent whose last model call began at `last_used_at`, and whose block has this version."""
-    tx = cast(Tx, SimpleNamespace(steps=SimpleNamespace(find_last_time=lambda agent_id: last_used_at)))
+    tx = cast(
+        Tx,
+        SimpleNamespace(
+            nodes=SimpleNamespace(list_by_seqs=lambda *_: []),
+            steps=SimpleNamespace(find_last_time=lambda agent_id: last_used_at),
+        ),
+    )
     agent, conversation = replace(AGENT, settings_revision=revision), replace(CONVERSATION, first_seq=first_seq)
     memory = Memory(versions={"block-1": version}, counts=Counts())
     return rewrite_reason(tx, agent, conversation, memory, prefix, client_tools=client_tools, now=now)

@@ -90,7 +90,8 @@ class Merge:
     def children(self) -> tuple[int, ...]:
         """The numbers of the new node's children, oldest first."""
         level = self.level
-        return tuple(seq for node in self.nodes for seq in (node.children if node.level == level else (node.seq,)))
+        groups = (node.children if node.level == level and node.children else (node.seq,) for node in self.nodes)
+        return tuple(seq for group in groups for seq in group)  # a copy of a fork has no children of its own
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,8 @@ class CorrectionItem:
             their graph.
         before: what undoing needs: of a block the version before, of a message its parts, of a passage its fields, of a
             summary and a part of a file its text, of facts their ids and an episode that supported them.
-        after: the checksum of what the thing held after the correction; None: it was deleted.
+        after: the checksum of what the thing held after the correction; None: it was deleted, or is a summary that was
+            written again, and is once more.
     """
 
     kind: Place

@@ -53,7 +53,8 @@ async def compact(
     def store(tx: Tx) -> Compaction:
         tx.agents.lock(agent_id)
         conversation = _check_idle(tx, agent_id, conversation_seq)
-        if conversation != state.conversation:
+        is_same = tx.agents.get(agent_id).settings_revision == state.agent.settings_revision
+        if conversation != state.conversation or not is_same:  # a message that was changed has a new revision
             raise Conflict("the conversation has changed meanwhile: compact it again")
         return compact_view(
             tx,

@@ -16,6 +16,7 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import CompactionSettings, SummarySettings
 from perdure.core.errors import NotFound, PerdureError
 from perdure.engine.compaction.compact_view import build_node
+from perdure.engine.compaction.revise import rewrite_revised
 from perdure.engine.compaction.situation import load_prepared, situation_of
 from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
 from perdure.engine.ports import Ports, UnitInputs
@@ -55,6 +56,10 @@ class Preparations:
         if settings.background and recipe.tokens - recipe.overcount >= settings.context_threshold * (window - reserve):
             self._worker.start(line)
 
+    def note_change(self, line: Line) -> None:
+        """Have summaries of messages that were changed written again in the background."""
+        self._worker.start(line)
+
     async def close(self) -> None:
         """Let tasks finish for a few seconds, then stop them."""
         await self._worker.close()
@@ -62,6 +67,7 @@ class Preparations:
     async def _prepare(self, line: Line) -> None:
         """Prepare what is due in a conversation. What fails is tried again after the next run."""
         try:
+            await rewrite_revised(line, self._ports)
             await prepare_summaries(line, self._ports)
         except NotFound:  # the agent was deleted meanwhile
             pass
@@ -133,8 +139,14 @@ def _store(tx: Tx, line: Line, state: Preview, removal: Evict | Merge, summary: 
         prefix = tx.prefixes.get(agent_id, conversation.prefix_seq)
         first, last = removal.messages[0].seq, removal.messages[-1].seq
         rows = tx.messages.view(agent_id, conversation_seq, from_seq=first, upto_seq=last)
-        is_same = [(row.seq, row.revision) for row in rows] == [(row.seq, row.revision) for row in removal.messages]
+        is_same = [(row.seq, row.parts) for row in rows] == [(row.seq, row.parts) for row in removal.messages]
         if prefix.from_message_seq > first or not is_same:
+            return False
+    else:
+        seqs = [node.seq for node in removal.nodes]
+        if [node.text for node in removal.nodes] != [
+            node.text for node in tx.nodes.list_by_seqs(agent_id, conversation_seq, seqs)
+        ]:
             return False
     tx.nodes.add(build_node(state.agent, conversation, removal, summary, inputs))
     return True

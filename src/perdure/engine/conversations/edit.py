@@ -15,6 +15,7 @@ from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolCall, ToolResult, text_of
 from perdure.core.tools.loops import THINKING
 from perdure.domain.facts.retraction import retract_changed
+from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.prefixes import dropped_rows
 from perdure.storage.tx import Tx
@@ -77,6 +78,7 @@ def edit_message(
     tx.messages.revise(message_id, edited_parts(before, edit), author=author, at=inputs.now)
     if edit.part != "reasoning":
         retract_changed(tx, [message_id], at=inputs.now)
+        revise_nodes(tx, [before], inputs)
     after = tx.messages.get(message_id)
     count_anew(tx, before, after, inputs)
     return after

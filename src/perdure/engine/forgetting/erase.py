@@ -21,6 +21,7 @@ from perdure.core.forgetting.values import AGENT_TABLES, PLACES, Erasure, Forget
 from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, GraphId
 from perdure.core.vectors import OwnerKind
 from perdure.domain.facts.retraction import retract_deleted
+from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.reset import delete
 from perdure.engine.forgetting.facts import erase_entities, erase_episodes, erase_episodes_of, erase_texts
 from perdure.engine.forgetting.find import OWNER_TABLES, Progress, find_mentions
@@ -212,7 +213,10 @@ def _erase_page(
             return 0, None if following is None else (following,)
     page = tx.mentions.redact(table, owner_id, redactor, after=after, limit=PAGE)
     if table in ("messages", "message_revisions"):
-        erase_episodes_of(tx, AgentId(owner_id), [int(found.key[0]) for found in page.found], at=inputs.now)
+        seqs = sorted({int(found.key[0]) for found in page.found})
+        erase_episodes_of(tx, AgentId(owner_id), seqs, at=inputs.now)
+        tx.agents.lock(AgentId(owner_id))
+        revise_nodes(tx, tx.messages.list_by_seqs(AgentId(owner_id), seqs), inputs)
     return len(page.found), page.after
 
 

@@ -27,6 +27,7 @@ from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, MessageId, Pas
 from perdure.core.messages import Message, Part, parts_from_json, parts_to_json
 from perdure.core.passages import Passage
 from perdure.domain.facts.retraction import retract_changed, retract_deleted
+from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.edit import count_anew
 from perdure.engine.forgetting.facts import forget_episodes, forget_facts, forget_news, restore_facts
 from perdure.engine.forgetting.find import Spot, resolve_text, scan
@@ -83,12 +84,20 @@ def _forget_step(
     """Take the text out of these rows; the correction with them, and their places."""
     tx.agents.lock(agent_id)
     done: list[CorrectionItem] = []
+    changed: list[MessageId] = []
     for spot in spots:
         item = _forget_spot(tx, spot, redactor, inputs, author=author)
         if item is not None:
             done.append(item)
             if item.kind == "message":
+                changed.append(MessageId(item.id))
                 done += forget_episodes(tx, AgentId(spot.owner_id), int(spot.key[0]), at=inputs.now)
+    # Recorded first: what is undone last finds the messages as they were.
+    done[:0] = [
+        CorrectionItem(kind="summary", id=f"{node.conversation_seq}:{node.seq}", before="")
+        for node in revise_nodes(tx, map(tx.messages.get, changed), inputs)
+        if redactor.redact_summary(node.text) != node.text
+    ]
     if done:
         correction = record(tx, agent_id, "forget", redactor.text, done, at=inputs.now, correction=correction)
         tx.mentions.revise_settings(agent_id)
@@ -269,6 +278,7 @@ def _undo_step(
         tx.corrections.end(correction, at=inputs.now)
         return None
     restored, conflicts = 0, list[str]()
+    changed = [MessageId(item.id) for item in items if item.kind == "message"]
     for item in items:
         try:
             problem = _RESTORE[item.kind](tx, correction.agent_id, item, inputs, author)
@@ -276,6 +286,8 @@ def _undo_step(
             problem = str(error)
         restored += not problem
         conflicts += [problem] if problem else []
+    seqs = [tx.messages.place(one)[1] for one in tx.messages.find_existing(changed)]
+    revise_nodes(tx, tx.messages.list_by_seqs(correction.agent_id, seqs), inputs)
     tx.corrections.drop_items(correction, len(items))
     tx.mentions.revise_settings(correction.agent_id)
     renew_system_message(tx, correction.agent_id, 0, inputs)
@@ -327,6 +339,8 @@ def _restore_message(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: Un
 
 
 def _restore_summary(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
+    if item.after is None:  # it was written again as its messages were, and is once more
+        return ""
     conversation_seq, _, seq = item.id.partition(":")
     (node,) = tx.nodes.list_by_seqs(agent_id, int(conversation_seq), [int(seq)])
     if checksum(node.text) != item.after:

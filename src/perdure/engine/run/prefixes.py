@@ -118,7 +118,7 @@ def rewrite_reason(
     if current is None:
         return "reset" if conversation.first_seq > 0 else "first"
     if current.settings_revision != agent.settings_revision:
-        return "settings"
+        return "summary" if _has_revised_summary(tx, current) else "settings"
     if current.client_tools != client_tools:
         return "tools"
     if not current.marker:
@@ -128,6 +128,15 @@ def rewrite_reason(
         if last_used_at is None or now - last_used_at > COLD_AFTER:
             return "cache_cold"
     return None
+
+
+def _has_revised_summary(tx: Tx, prefix: Prefix) -> bool:
+    """Whether a summary in the prefix was written again since, because a message behind it was changed."""
+    nodes = tx.nodes.list_by_seqs(prefix.agent_id, prefix.conversation_seq, prefix.nodes)
+    if not any(node.revised_at is not None and node.revised_at >= prefix.created_at for node in nodes):
+        return False
+    summary = summary_section(nodes, can_open=bool(prefix.tools))
+    return mark_text(summary, prefix.marker) != prefix.summary
 
 
 def _in_prefix(versions: Mapping[str, int]) -> Mapping[str, int]:

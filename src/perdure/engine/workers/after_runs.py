@@ -32,7 +32,13 @@ class AfterRuns:
         if parts is None or parts.agent.settings.get("auto_capture"):
             self.captures.start(line)
         self._preparations.note_run(line, None if parts is None else parts.agent, ended)
+        if parts is not None and parts.view.prefix.reason == "summary":  # its model may have been down
+            self._preparations.note_change(line)
         self.extractions.note_run(line, None if parts is None else parts.agent.settings, ended.messages)
+
+    def note_change(self, line: Line) -> None:
+        """Begin what is due now that a message of this conversation has been changed."""
+        self._preparations.note_change(line)
 
     async def find_left(self) -> None:
         """Find what an earlier process left. Raises: StoreError."""

@@ -47,6 +47,7 @@ class CorrectionService:
 
     def __init__(self, app: App) -> None:
         self._ports = app.ports
+        self._after_runs = app.runner.after_runs
 
     async def find_mentions(
         self, agent_id: AgentId, text_or_id: str, *, progress: Progress = no_progress
@@ -71,8 +72,16 @@ class CorrectionService:
         InvalidInput, ConversationBusy, Conflict, StoreError."""
         check_text("text", text_or_id)
         if erase_text:
-            return await erase(self._ports, agent_id, text_or_id, progress=progress)
-        return await forget(self._ports, agent_id, text_or_id, author=author)
+            result = await erase(self._ports, agent_id, text_or_id, progress=progress)
+        else:
+            result = await forget(self._ports, agent_id, text_or_id, author=author)
+        await self._note_changes(agent_id)
+        return result
+
+    async def _note_changes(self, agent_id: AgentId) -> None:
+        """Have the summaries in view that lost a text written again in the background."""
+        for one in await self._ports.store.read(lambda tx: tx.conversations.list(agent_id)):
+            self._after_runs.note_change((agent_id, one.seq))
 
     async def list(self, agent_id: AgentId, *, limit: int = 20) -> Sequence[Correction]:
         """The agent's corrections, the newest first. Raises: NotFound, InvalidInput."""
@@ -87,7 +96,9 @@ class CorrectionService:
     async def undo(self, agent_id: AgentId, number: int | None = None, *, author: Author = USER) -> UndoResult:
         """Undo a correction, by default the newest that is not undone. Raises: NotFound, ConversationBusy."""
         check_number("number", number)
-        return await undo(self._ports, agent_id, number, author=author)
+        result = await undo(self._ports, agent_id, number, author=author)
+        await self._note_changes(agent_id)
+        return result
 
     async def replace_line(
         self, agent_id: AgentId, label: str, line: int | str, text: str | None, *, author: Author = USER

@@ -284,6 +284,7 @@ class MessageService:
 
         after = await self._ports.store.write(change)
         self._ports.waiting.note((agent_id, after.conversation_seq))
+        self._app.runner.after_runs.note_change((agent_id, after.conversation_seq))
         return after
 
     async def count(self, agent_id: AgentId) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,12 @@ _NODE = RowFormat(
     " until, text, tokens, made_by, method, model, rejected, usage, created_at, revised_at",
     {TEXT: "text model rejected", JSON_TUPLE: "children", USAGE: "usage", TIME: "since until created_at revised_at"},
 )
+
+
+def _has_one(seqs: Sequence[int], first: int, last: int) -> bool:
+    """Whether one of these numbers, which are in order, is from `first` to `last`."""
+    place = bisect_left(seqs, first)
+    return place < len(seqs) and seqs[place] <= last
 
 
 class Nodes(Table):
@@ -45,6 +52,56 @@ class Nodes(Table):
             conversation=node.conversation_seq,
             seq=node.seq,
         )
+
+    def put(self, node: SummaryNode) -> None:
+        """Replace what a node says, and how that came about."""
+        columns = "text, tokens, made_by, method, model, rejected, usage, revised_at"
+        params = _NODE.params(node, columns)
+        self._run(
+            f"UPDATE summary_nodes SET {', '.join(f'{name} = :{name}' for name in params)}"
+            f" WHERE agent_id = :agent_id AND conversation_seq = :conversation AND seq = :number AND {OWN_AGENT}",
+            agent_id=node.agent_id,
+            conversation=node.conversation_seq,
+            number=node.seq,
+            **params,
+        )
+
+    def list_behind(self, agent_id: AgentId, conversation_seq: int, seqs: Sequence[int]) -> Sequence[SummaryNode]:
+        """The nodes of a conversation whose range has one of these messages, by their numbers, so that a node follows
+        its children.
+
+        Args:
+            seqs: the numbers of the messages, in order.
+        """
+        if not seqs:
+            return []
+        rows = self._rows(
+            "SELECT seq, from_message_seq, upto_message_seq FROM summary_nodes WHERE agent_id = :agent_id"
+            " AND conversation_seq = :conversation AND from_message_seq <= :last AND upto_message_seq >= :first"
+            f" AND {OWN_AGENT} ORDER BY seq",
+            agent_id=agent_id,
+            conversation=conversation_seq,
+            first=seqs[0],
+            last=seqs[-1],
+        )
+        behind = [int(seq) for seq, first, last in rows if _has_one(seqs, first, last)]
+        return self.list_by_seqs(agent_id, conversation_seq, behind)
+
+    def list_copies(self, node: SummaryNode) -> Sequence[SummaryNode]:
+        """The copies of a node in conversations that were forked from its own."""
+        rows = self._rows(
+            f"SELECT {_NODE.columns} FROM summary_nodes WHERE agent_id = :agent_id"
+            " AND conversation_seq > :conversation AND level = :level AND from_message_seq = :first"
+            f" AND upto_message_seq = :last AND created_at = :created_at AND children = '[]' AND {OWN_AGENT}"
+            " ORDER BY conversation_seq, seq",
+            agent_id=node.agent_id,
+            conversation=node.conversation_seq,
+            level=node.level,
+            first=node.from_message_seq,
+            last=node.upto_message_seq,
+            created_at=iso(node.created_at),
+        )
+        return [_NODE.read(row) for row in rows]
 
     def list_by_seqs(self, agent_id: AgentId, conversation_seq: int, seqs: Sequence[int]) -> Sequence[SummaryNode]:
         """The nodes with these numbers that exist, in the order of `seqs`."""

@@ -1,0 +1,178 @@
+"""Summaries of messages that were changed or removed: written again at once by code, and later by a model.
+
+A node keeps its number and its place in the tree, so that handles stay valid. Requests that were sent have the old text
+in their prefix; the next one begins with a new prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from perdure.context.window.atoms import atoms
+from perdure.context.window.plan import LEAST_SUMMARY, SUMMARY_LIMITS, Evict, Merge
+from perdure.core.conversations import CompactionSettings, SummarySettings
+from perdure.core.ids import AgentId
+from perdure.core.messages import UNSEEN_KINDS, Message
+from perdure.core.nodes import SummaryNode
+from perdure.engine.compaction.situation import load_prepared
+from perdure.engine.compaction.summarise import Summary, SummaryTask, extract_summary, summarise
+from perdure.engine.ports import Ports, UnitInputs, in_effect
+from perdure.engine.run.log import Line
+from perdure.storage.tx import Tx
+
+ROWS_MAX = 4_000
+"""The most messages that a summary is made of again: of more, as imports have, those at both ends."""
+
+AT_ONCE_MAX = 16
+"""The most summaries that a model writes again at once; the rest is, after the next run."""
+
+
+def revise_nodes(tx: Tx, messages: Iterable[Message], inputs: UnitInputs) -> Sequence[SummaryNode]:
+    """Make an extract of what is left of each summary that stands for one of these messages, and of those above it;
+    also of their copies in forks.
+
+    The caller has locked the messages' agent. Returns: the nodes as they were.
+    """
+    behind: dict[tuple[AgentId, int], set[int]] = {}
+    for message in messages:
+        if message.kind in UNSEEN_KINDS:
+            continue
+        behind.setdefault((message.agent_id, message.conversation_seq), set()).add(message.seq)
+    return [node for line, seqs in behind.items() for node in _revise(tx, line, sorted(seqs), inputs)]
+
+
+def _revise(tx: Tx, line: Line, seqs: Sequence[int], inputs: UnitInputs) -> Iterator[SummaryNode]:
+    """Write the nodes again that stand for these messages of one conversation; yield them as they were."""
+    agent_id, first = line
+    lines: dict[int, set[int]] = {first: set()}  # conversation -> its nodes that have a new text
+    while lines:
+        conversation_seq = min(lines)  # a fork is younger than what it was made from
+        changed = lines.pop(conversation_seq)
+        for node in tx.nodes.list_behind(agent_id, conversation_seq, seqs):
+            if conversation_seq != first and not changed & set(node.children):
+                continue  # in a fork, numbers of messages say nothing
+            text = _text_again(tx, node, inputs)
+            revised = replace(
+                node,
+                text=text,
+                tokens=inputs.counter.count(text),
+                made_by="extract",
+                method="fallback",
+                rejected=None,
+                revised_at=inputs.now,
+            )
+            tx.nodes.put(revised)
+            changed.add(node.seq)
+            yield node
+            for copy in tx.nodes.list_copies(node):
+                tx.nodes.put(replace(revised, conversation_seq=copy.conversation_seq, seq=copy.seq))
+                lines.setdefault(copy.conversation_seq, set()).add(copy.seq)
+                yield copy
+
+
+def _text_again(tx: Tx, node: SummaryNode, inputs: UnitInputs) -> str:
+    """What a node says of what is left behind it."""
+    limit = max(node.tokens, LEAST_SUMMARY)
+    if node.children:
+        children = tx.nodes.list_by_seqs(node.agent_id, node.conversation_seq, node.children)
+        return extract_summary(Merge(tuple(children), limit), inputs.counter)
+    rows = _rows_behind(tx, node)
+    return extract_summary(Evict(tuple(atoms(rows)), 0, (), limit), inputs.counter)
+
+
+def _rows_behind(tx: Tx, node: SummaryNode) -> Sequence[Message]:
+    """The messages that a node stands for, at most those at both ends."""
+    agent_id, conversation_seq = node.agent_id, node.conversation_seq
+    first, last = node.from_message_seq, node.upto_message_seq
+    if last - first < ROWS_MAX:
+        return tx.messages.view(agent_id, conversation_seq, from_seq=first, upto_seq=last)
+    half = ROWS_MAX // 2
+    head = tx.messages.view(agent_id, conversation_seq, from_seq=first, upto_seq=first + half)
+    return [*head, *tx.messages.view(agent_id, conversation_seq, from_seq=last - half, upto_seq=last)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A node that a model is to write again, and what it stands for."""
+
+    node: SummaryNode
+    removal: Evict | Merge
+    task: SummaryTask
+
+
+async def rewrite_revised(line: Line, ports: Ports) -> int:
+    """Have a model write the revised summaries in view again; return how many it wrote. Raises: NotFound, StoreError.
+
+    The view takes them with its next prefix. An answer that is no good leaves the extract, which is not tried again.
+    """
+    count = 0
+    for _ in range(AT_ONCE_MAX):
+        due = await ports.store.read(_load_due, line, ports.inputs())
+        if due is None:
+            return count
+        summary = await summarise(due.task, due.removal, ports)
+        if summary.failed or not await ports.store.write(_store, due, summary, ports.inputs()):
+            return count
+        count += summary.made_by == "model"
+    return count
+
+
+def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> _Due | None:
+    """The next node in view or prepared that was revised and that no model has tried since. Raises: NotFound."""
+    agent_id, conversation_seq = line
+    conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
+    agent = in_effect(tx.conversations.get_agent(agent_id, conversation_seq), inputs.models)
+    if conversation.prefix_seq is None or not SummarySettings.of(agent).background:
+        return None
+    prefix = tx.prefixes.get(agent_id, conversation.prefix_seq)
+    shown = tx.nodes.list_by_seqs(agent_id, conversation_seq, prefix.nodes)
+    for place, node in enumerate((*shown, *load_prepared(tx, prefix))):
+        if node.revised_at is None or node.made_by == "model" or node.rejected is not None:
+            continue
+        removal = _removal_of(tx, node)
+        if removal is None:
+            continue
+        window, reserve = inputs.window(agent)
+        task = SummaryTask(
+            agent=agent,
+            settings=CompactionSettings.of(agent),
+            nodes=shown[:place],
+            budget_tokens=window - reserve,
+        )
+        return _Due(node, removal, task)
+    return None
+
+
+def _removal_of(tx: Tx, node: SummaryNode) -> Evict | Merge | None:
+    """What a node stands for, as a plan has it; None: it can't be told, or is too much to be written again."""
+    limit = max(node.tokens, SUMMARY_LIMITS[0])
+    if node.children:
+        children = tx.nodes.list_by_seqs(node.agent_id, node.conversation_seq, node.children)
+        return Merge(tuple(children), limit) if children else None
+    if node.upto_message_seq - node.from_message_seq >= ROWS_MAX or not (rows := _rows_behind(tx, node)):
+        return None
+    return Evict(tuple(atoms(rows)), 0, (), limit)
+
+
+def _store(tx: Tx, due: _Due, summary: Summary, inputs: UnitInputs) -> bool:
+    """Store what was written, if the node and all behind it are as they were; return whether that was done."""
+    node = due.node
+    tx.agents.lock(node.agent_id)
+    now = tx.nodes.list_by_seqs(node.agent_id, node.conversation_seq, [node.seq])
+    if list(now) != [node] or _removal_of(tx, node) != due.removal:
+        return False
+    tx.nodes.put(
+        replace(
+            node,
+            text=summary.text,
+            tokens=inputs.counter.count(summary.text),
+            made_by=summary.made_by,
+            method=summary.method,
+            model=summary.model,
+            # An extract stays one, and says that a model has tried.
+            rejected=summary.rejected,
+            usage=node.usage + summary.usage,
+        )
+    )
+    return True
