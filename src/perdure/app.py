@@ -38,6 +38,8 @@ from perdure.domain.tools.environment import load_inputs
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
 from perdure.engine.agent_messages.toolbox import AGENT_TOOL_SPECS, AgentMessages
+from perdure.engine.context_engines.calls import EngineCalls
+from perdure.engine.context_engines.registry import ContextEngines, EngineFactory
 from perdure.engine.facts.model_extractor import ModelExtractor
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import EngineSettings, Ports, SystemClock, extract_nothing
@@ -200,14 +202,15 @@ async def start(
     embedder: Embedder | None = None,
     sandbox: Sandbox | None = None,
     hooks: Iterable[Callable[[Any], Any]] = (),
+    context_engines: Mapping[str, EngineFactory] | None = None,
 ) -> App:
     """Start an engine over the store at `address` (default: the file in the data folder), or over `store`.
 
     Args:
         embedder, sandbox: replacements of those that the settings choose; `close` closes them.
-        hooks: functions decorated with `hook`, called after the hooks of the settings and of packages.
-    Raises: StoreError; ExtraMissing: the embedder of the settings is not installed; InvalidInput: a function that can't
-        be a tool or a hook, an unusable file of hooks, or a token counter without its ranks on disk.
+        hooks: functions decorated with `hook`, called after those of the settings and of packages.
+        context_engines: name -> what makes a context engine of its options.
+    Raises: StoreError; ExtraMissing: the embedder is not installed; InvalidInput: an unusable tool, hook or setting.
     """
     embedding = choose_embedder(settings.embedding) if embedder is None else EmbedderChoice(embedder, "given")
     called = [*configured_hooks(settings, at_home=address is None and store is None), *function_hooks(hooks)]
@@ -219,14 +222,12 @@ async def start(
         store = await open_store(address, at=clock.now(), limits=settings)
     store, worker = _embedded_store(store, embedding, clock)
     try:
-        await _keep_tools_current(store, functions.specs(), ids=ids, at=clock.now())
-        await _seal_environments(store, cipher, at=clock.now())
+        await _bring_up_to_date(store, functions.specs(), cipher, ids=ids, at=clock.now())
         sandbox = sandbox or sandbox_of(settings, cache=_requirements_folder(settings))
         reading, custom = reading_sandbox_of(settings), _custom_tools(store, cipher, sandbox)
-        converter = _converter(settings, reading)
+        agents, converter = AgentMessages(settings), _converter(settings, reading)
         builtins = _builtin_tools(settings, store, converter, sandbox, counter)
         mcp = McpToolbox(StoredMcpRegistry(store, cipher, clock=clock, ids=ids), timeout_s=settings.mcp_timeout_s)
-        agents = AgentMessages(settings)
         ports = Ports(
             store=store,
             models=registry,
@@ -242,6 +243,7 @@ async def start(
             cipher=cipher,
             send_report=Reports(settings.web_allowed_hosts.split(",")).send,
             find_extractor=_extractors(settings, registry),
+            engine_calls=EngineCalls(ContextEngines(context_engines)),
         )
         registry.put_stored(await _stored_endpoints(store, cipher))
         registry.choice = choose_offline(settings.model, registry.endpoints)
@@ -480,18 +482,17 @@ async def _token_counter(settings: Settings) -> TokenCounter:
     return await asyncio.to_thread(TiktokenCounter.from_disk)  # it reads and sorts 200,000 ranks
 
 
-async def _keep_tools_current(store: Store, functions: Sequence[ToolSpec], *, ids: Ids, at: datetime) -> None:
-    """Store the built-in tools and these functions, but only if one is new or has changed."""
+async def _bring_up_to_date(
+    store: Store, functions: Sequence[ToolSpec], cipher: Cipher, *, ids: Ids, at: datetime
+) -> None:
+    """Store the built-in tools and these functions, but only if one is new or has changed. Encrypt the variables of
+    tools that an older version stored in plain text; without a key they stay."""
     specs = [*MEMORY_TOOL_SPECS.values(), *BUILTIN_TOOL_SPECS.values(), *AGENT_TOOL_SPECS.values(), *functions]
     names = tuple(spec.name for spec in specs)
     tools = await store.read(lambda tx: tx.tools.page(where=ToolFilter(names=names), limit=len(names)))
     stored = {tool.spec.name: tool for tool in tools}
     if current_tools(stored, specs):
         await store.write(put_tools, specs, ids=ids, at=at)
-
-
-async def _seal_environments(store: Store, cipher: Cipher, *, at: datetime) -> None:
-    """Encrypt the variables of tools that an older version stored in plain text; without a key they stay."""
     with contextlib.suppress(SecretKeyMissing):
-        while tools := await store.read(unsealed_tools, limit=SEALED_PER_STEP):
-            await store.write(seal_environments, tools, cipher=cipher, at=at)
+        while unsealed := await store.read(unsealed_tools, limit=SEALED_PER_STEP):
+            await store.write(seal_environments, unsealed, cipher=cipher, at=at)

@@ -9,6 +9,7 @@ from perdure.core.errors import NotFound
 from perdure.core.events import (
     Delta,
     DeltaStreamed,
+    EngineQuarantined,
     Event,
     HookAnswered,
     MemoryEdited,
@@ -45,6 +46,7 @@ FACTS: tuple[Event, ...] = (
     PrefixRewritten(3, "window"),
     ViewCompacted(3, 0, 2**40, True, "extract", 900, 80, ODD, "fallback"),
     ViewFull(2**40, 7, "merge"),
+    EngineQuarantined(ODD, ODD, "sliding_window"),
     RowsCut({17: 200, 2**40: 3}),
     ToolStarted(ODD, ODD),
     MemoryEdited(BlockId("block-1"), ODD, 4, ODD),

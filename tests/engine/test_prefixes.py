@@ -15,6 +15,8 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId
 from perdure.core.runs import Prefix
+from perdure.engine.context_engines.registry import ContextEngines
+from perdure.engine.ports import UnitInputs
 from perdure.engine.run.prefixes import Memory, rewrite_reason
 from perdure.storage.tx import Tx
 
@@ -61,7 +63,8 @@ def reason(
     )
     agent, conversation = replace(AGENT, settings_revision=revision), replace(CONVERSATION, first_seq=first_seq)
     memory = Memory(versions={"block-1": version}, counts=Counts())
-    return rewrite_reason(tx, agent, conversation, memory, prefix, client_tools=client_tools, now=now)
+    inputs = cast(UnitInputs, SimpleNamespace(now=now, engines=ContextEngines()))
+    return rewrite_reason(tx, agent, conversation, memory, prefix, client_tools=client_tools, inputs=inputs)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from perdure.core.blocks import Block
 from perdure.core.events import (
     Delta,
     DeltaStreamed,
+    EngineQuarantined,
     Event,
     HookAnswered,
     MemoryEdited,
@@ -139,7 +140,8 @@ def events() -> st.SearchStrategy[Event]:
         st.builds(StepStarted, text, number),
         st.builds(StepAbandoned, text),
         st.builds(PrefixRewritten, number, text),
-        st.builds(ViewFull, number, number, st.sampled_from(["evict", "merge", "stub"])),
+        st.builds(ViewFull, number, number, st.sampled_from(["evict", "merge", "stub", "engine"])),
+        st.builds(EngineQuarantined, text, text, text),
         st.builds(RowsCut, st.dictionaries(number, number, max_size=3)),
         st.builds(
             ViewCompacted,

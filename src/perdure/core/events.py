@@ -82,17 +82,21 @@ class PrefixRewritten:
     type: Literal["prefix.rewritten"] = "prefix.rewritten"
 
 
+RoomKind = Literal["evict", "merge", "stub", "swap", "engine"]
+"""How a view becomes smaller."""
+
+
 @dataclass(frozen=True, slots=True)
 class ViewFull:
     """The next request would take more than `budget_tokens`, so its view is compacted first.
 
     `by`: older messages are summarised, summaries are merged, or large texts are cut. `swap`: the request fits, and
-    costs less with summaries that were prepared.
+    costs less with summaries that were prepared. `engine`: it fits, and the agent's context engine wants it smaller.
     """
 
     tokens: int
     budget_tokens: int
-    by: Literal["evict", "merge", "stub", "swap"]
+    by: RoomKind
     type: Literal["view.full"] = "view.full"
 
 
@@ -152,6 +156,16 @@ class HookAnswered:
     outcome: Literal["blocked", "context", "failed"]
     text: str
     type: Literal["hook.answered"] = "hook.answered"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineQuarantined:
+    """The agent's context engine failed, and `takes_over` plans for the rest of the run."""
+
+    engine: str
+    reason: str
+    takes_over: str
+    type: Literal["engine.quarantined"] = "engine.quarantined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +263,7 @@ Event = (
     | MemoryEdited
     | MemoryRecalled
     | HookAnswered
+    | EngineQuarantined
     | RunEnded
     | DeltaStreamed
 )

@@ -10,8 +10,8 @@ from typing import Literal
 from perdure.core.ids import AgentId
 from perdure.core.runs import Usage
 
-MadeBy = Literal["model", "extract"]
-"""The author of a summary: the agent's model, or our own code (`context.window.extract`)."""
+MadeBy = Literal["model", "extract", "engine"]
+"""The author of a summary: the agent's model, our own code (`context.window.extract`), or a context engine."""
 
 SummaryMethod = Literal["normal", "aggressive", "fallback", "capped"]
 """How a summary came about: by the model's first answer; by its second, after it was told what was wrong; as an

@@ -10,7 +10,6 @@ from typing import Any
 from perdure.context.request.assemble import View
 from perdure.core.agents import Agent
 from perdure.core.errors import ToolError
-from perdure.core.events import MemoryRecalled
 from perdure.core.facts.extraction import Extractor, FindExtractor
 from perdure.core.ids import Ids
 from perdure.core.limits import DEFAULT_LIMITS, Limits
@@ -18,10 +17,12 @@ from perdure.core.models import Models
 from perdure.core.ports import Clock, Randomness, TokenCounter, Toolbox
 from perdure.core.runs import Callback, RunKey
 from perdure.core.secrets import Cipher, NoCipher
+from perdure.engine.context_engines.calls import EngineCalls
+from perdure.engine.context_engines.registry import ContextEngines
 from perdure.engine.facts.waiting import Waiting
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.run.interrupts import Interrupt
-from perdure.engine.run.log import Line, Views
+from perdure.engine.run.log import AutoRecalled, Line, Settled, Views
 from perdure.engine.search.search import Search
 from perdure.storage.store import Store
 
@@ -97,17 +98,6 @@ class EngineSettings:
     extract_at_close: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AutoRecalled:
-    """The text that a search of memory found for a run's newest message, and the event to store for it, if any."""
-
-    text: str
-    event: MemoryRecalled | None
-
-
-NO_RECALL = AutoRecalled("", None)
-
-
 def in_effect(agent: Agent, models: Models) -> Agent:
     """The agent with the model of its next run."""
     return replace(agent, model=models.follow(agent.model)) if agent.follows_default else agent
@@ -122,6 +112,9 @@ class UnitInputs:
         until: when a lease ends that the unit takes or extends.
         cached_view: the conversation's view as this process last built it; the store says whether it still holds.
         recalled: what a run's first request shows of memory; None: nothing was searched.
+        engines: the context engines.
+        settled: what the agent's context engine has no plan for.
+        quarantined: whether the run goes on without that engine.
     """
 
     ids: Ids
@@ -133,6 +126,9 @@ class UnitInputs:
     until: datetime
     cached_view: View | None = None
     recalled: AutoRecalled | None = None
+    engines: ContextEngines = field(default_factory=ContextEngines)
+    settled: Settled | None = None
+    quarantined: bool = False
 
     def window(self, agent: Agent) -> tuple[int, int]:
         """(Tokens of the agent's window, how many of them are kept for the answer: at most a quarter).
@@ -160,6 +156,7 @@ class Ports:
         send_report: for the callbacks of runs.
         find_extractor: finds what derives facts from what was said.
         waiting: the conversations that wait for extraction.
+        engine_calls: calls the context engines.
     """
 
     store: Store
@@ -179,6 +176,7 @@ class Ports:
     send_report: SendReport = send_nowhere
     find_extractor: FindExtractor = extract_nothing
     waiting: Waiting = field(default_factory=Waiting)
+    engine_calls: EngineCalls = field(default_factory=EngineCalls)
 
     def inputs(self, line: Line | None = None) -> UnitInputs:
         """What a unit of work that starts now needs; with the cached view of the conversation, if one is given."""
@@ -192,4 +190,5 @@ class Ports:
             now=now,
             until=now + timedelta(seconds=self.settings.lease_s),
             cached_view=None if parts is None else parts.view,
+            engines=self.engine_calls.engines,
         )

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
 from perdure.app import App, start
+from perdure.context.engines.port import ContextEngine
 from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.ids import AgentId, BlockId, Ids
@@ -77,6 +78,7 @@ class AsyncPerdure:
         ids: Ids | None = None,
         embedder: Embedder | None = None,
         hooks: Iterable[Callable[[Any], Any]] = (),
+        context_engines: Mapping[str, Callable[..., ContextEngine]] | None = None,
     ) -> AsyncPerdure:
         """The store at `address`: a file that is made if need be, or `postgresql://...`; by default the user's own.
 
@@ -87,6 +89,7 @@ class AsyncPerdure:
             store, clock, ids: stand-ins, such as those of `perdure.testing`.
             embedder: what makes vectors, in place of what the setting `embedding` chooses; it is closed with the store.
             hooks: functions marked by `hook`, called besides those that this machine has set.
+            context_engines: name -> class of a context engine, besides the shipped ones and those of packages.
         Raises: StoreError, InvalidInput.
         """
         if store is None and str(address) == ":memory:":
@@ -105,6 +108,7 @@ class AsyncPerdure:
             ids=ids,
             embedder=embedder,
             hooks=hooks,
+            context_engines=context_engines,
         )
         place = settings.store_path if address is None else address
         return cls(app, path=None if store is not None else _file_of(place))

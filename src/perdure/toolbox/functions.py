@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
-import contextvars
 import inspect
 import json
-import threading
-import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any, TypeVar, get_type_hints, overload
 
 from perdure.core.errors import InvalidArguments, InvalidInput, NotFound
 from perdure.core.ports import CallContext
 from perdure.core.tools.schema import schema_of
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
+from perdure.core.tools.threads import run_in_own_thread
 from perdure.toolbox.sandbox.inside.errors import describe_error
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MARK = "__perdure_tool__"
-T = TypeVar("T")
-GRACE_S = 5.0
-"""How long the end of the process waits for functions that still run."""
-_running: set[threading.Thread] = set()
 
 
 @overload
@@ -186,37 +178,3 @@ def _describe_unusable(result: Any) -> str | None:
     if inspect.isgenerator(result) or inspect.isasyncgen(result) or inspect.iscoroutine(result):
         return f"a {type(result).__name__.replace('_', ' ')}, which nobody runs"
     return None
-
-
-async def run_in_own_thread(function: Callable[..., T], *arguments: object) -> T:
-    """Run a function in a thread of its own, and return its result. Raises: what the function raises.
-
-    It may never end. In the threads that the process shares, a few such functions would hold up everything, and the
-    process could not end before them. Here it waits `GRACE_S` for them.
-    """
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # the function runs to its end even if its caller is cancelled
-    context = contextvars.copy_context()
-
-    def work() -> None:
-        try:
-            result = context.run(function, *arguments)
-        except BaseException as error:
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-        finally:
-            _running.discard(thread)
-
-    thread = threading.Thread(target=work, name="perdure-function", daemon=True)
-    _running.add(thread)
-    thread.start()
-    return await asyncio.wrap_future(future)
-
-
-@atexit.register
-def wait_for_functions() -> None:
-    """Wait until all functions have ended, but no longer than `GRACE_S`."""
-    deadline = time.monotonic() + GRACE_S
-    for thread in tuple(_running):
-        thread.join(max(0.0, deadline - time.monotonic()))

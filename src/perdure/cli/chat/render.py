@@ -11,6 +11,7 @@ from perdure.cli.views.fold import call_line, outcome, places_read, plural, visi
 from perdure.core.events import (
     Delta,
     DeltaStreamed,
+    EngineQuarantined,
     MemoryEdited,
     MemoryRecalled,
     MessageAdded,
@@ -36,6 +37,7 @@ _MAKING_ROOM = {
     "merge": "the window is full: joining summaries…",
     "stub": "the window is full: shortening what is longest…",
     "swap": "putting summaries in the place of what was said first…",
+    "engine": "the context engine makes room…",
 }
 
 PLACES_MAX = 8
@@ -97,6 +99,9 @@ class RunRenderer:
                 self._show_edit(edit)
             case MemoryRecalled() as recalled:
                 self._show_recall(recalled)
+            case EngineQuarantined() as quarantined:
+                text = f"context engine {visible(quarantined.engine)} failed: {visible(quarantined.reason)};"
+                self._terminal.note(Line(f"{text} {quarantined.takes_over} takes over", style="yellow"))
             case ViewFull(by=by):
                 self._terminal.show_status(_MAKING_ROOM[by])
             case ViewCompacted(merged=False) as compacted:
@@ -166,7 +171,7 @@ class RunRenderer:
     def _show_compaction(self, event: ViewCompacted) -> None:
         """Show which messages left the window."""
         which = message_handle(event.from_message_seq, event.upto_message_seq)
-        by = "by the model" if event.made_by == "model" else "an extract"
+        by = {"model": "by the model", "engine": "by the context engine"}.get(event.made_by, "an extract")
         text = f"▤ {which} left the window behind a summary ({by}); nothing is lost: /context, /search"
         self._terminal.note(Line(text, style="dim"))
 

@@ -12,6 +12,7 @@ from perdure.context.sections.envelopes import REPLACEMENT, marker_section
 from perdure.core.blocks import Block
 from perdure.core.ids import AgentId
 from perdure.core.text.json_strings import compact_json
+from perdure.core.text.markup import escape_tags
 from perdure.core.tools.spec import Tool, ToolSpec
 
 MEMORY_PLACEHOLDER = "{CORE_MEMORY}"
@@ -45,20 +46,28 @@ def compile_system(
     skills: str = "",
     marker: str = "",
     place: Place | None = None,
+    addition: str = "",
 ) -> str:
-    """Build the system text: base prompt, blocks, sections of tool rules, skills and files, place and counts, and the
-    marker.
+    """Build the system text: base prompt, blocks, sections of tool rules, skills and files, place and counts, what the
+    context engine adds, and the marker.
 
     A base prompt with `{CORE_MEMORY}` gets memory there, any other at the end. The same memory, place and
     marker give the same bytes.
     """
-    sections = filter(None, (blocks_xml(blocks), rules, skills, directories, _metadata(counts, place)))
+    sections = filter(
+        None, (blocks_xml(blocks), rules, skills, directories, _metadata(counts, place), addition_section(addition))
+    )
     memory = "\n\n".join(sections)
     if marker:
         memory = f"{memory.replace(marker, REPLACEMENT)}\n\n{marker_section(marker)}"
     if MEMORY_PLACEHOLDER in base:
         return base.replace(MEMORY_PLACEHOLDER, memory)
     return "\n\n".join(filter(None, (base, memory)))
+
+
+def addition_section(addition: str) -> str:
+    """Return what a context engine adds to the system text; empty if that is nothing."""
+    return f"<context_engine>\n{escape_tags(addition)}\n</context_engine>" if addition else ""
 
 
 def compile_tools(

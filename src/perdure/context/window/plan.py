@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, takewhile
-from typing import NoReturn
+from typing import ClassVar, Literal, NoReturn
 
 from perdure.context.retrieval.stubs import row_tokens, stub_chars
 from perdure.context.window.atoms import Atom, atoms
 from perdure.context.window.budget import Certificate
-from perdure.core.conversations import SummarySettings
+from perdure.core.conversations import CompactionSettings, SummarySettings
 from perdure.core.errors import IrreducibleFloor
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
@@ -53,15 +53,24 @@ STUB_TOKENS = 60
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """A new node replaces these atoms in the view. `pinned`: the rows among and before them that stay visible.
-    `prepared`: nodes that stand for the atoms already, in place of a new one."""
+    """A new node replaces these atoms in the view.
+
+    Args:
+        from_seq: the first row that stays.
+        pinned: the rows among and before the atoms that stay visible.
+        prepared: nodes that stand for the atoms already, in place of a new one.
+        absorbed: the newest nodes in view, if the new one stands for what they do, too.
+        text: what the new node says; None: a model writes it.
+    """
 
     atoms: tuple[Atom, ...]
     from_seq: int
-    """The first row that stays."""
     pinned: tuple[Message, ...]
     summary_tokens: int
     prepared: tuple[SummaryNode, ...] = ()
+    absorbed: tuple[SummaryNode, ...] = ()
+    text: str | None = None
+    kind: ClassVar[Literal["evict"]] = "evict"
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -73,12 +82,18 @@ class Merge:
     """One node replaces these neighbouring nodes in the view.
 
     Nodes of one level become the children of a node of the next level. Of different levels, the lower ones join the
-    children of the highest. A single node only becomes shorter. `prepared`: the node, if it is there already.
+    children of the highest. A single node only becomes shorter.
+
+    Args:
+        prepared: the node, if it is there already.
+        text: what the node says; None: a model writes it.
     """
 
     nodes: tuple[SummaryNode, ...]
     summary_tokens: int
     prepared: tuple[SummaryNode, ...] = ()
+    text: str | None = None
+    kind: ClassVar[Literal["merge"]] = "merge"
 
     @property
     def level(self) -> int:
@@ -101,6 +116,7 @@ class Stub:
 
     stubs: Mapping[int, int]
     sent: bool
+    kind: ClassVar[Literal["stub"]] = "stub"
 
 
 Plan = Evict | Merge | Stub
@@ -127,6 +143,7 @@ class Situation:
         keep_share: how much of the room for messages that may leave is full after an eviction.
         prepared: summaries that are not in view yet, oldest first.
         summaries: the sizes of summaries.
+        compaction: what the agent's owner wants to leave, and how.
     """
 
     certificate: Certificate
@@ -142,6 +159,7 @@ class Situation:
     keep_share: float = KEEP_SHARE
     prepared: tuple[SummaryNode, ...] = ()
     summaries: SummarySettings = field(default_factory=SummarySettings)
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
     counter: TokenCounter
 
     def tokens_of(self, message: Message) -> int:
@@ -171,14 +189,14 @@ def plan(situation: Situation) -> Plan | None:
     if _least_tokens(situation) > certificate.budget_tokens:
         _raise_irreducible(situation)
     # The user's messages that are stubs already may be cut like results.
-    stubbed_input = [message for message in _input(situation) if message.seq in situation.stubs]
+    stubbed_input = [message for message in input_rows(situation) if message.seq in situation.stubs]
     next_plan = (
-        _cut_oversized(situation)
+        cut_oversized(situation)
         or swap(situation)
         or plan_merge(situation)
         or _evict(situation)
         or _cut(situation, [*_newest_results(situation), *_call_messages(situation), *stubbed_input])
-        or _cut(situation, list(_input(situation)))
+        or _cut(situation, list(input_rows(situation)))
         or _join(situation)
         or _evict(situation, least=LEAST_SUMMARY)
     )
@@ -208,7 +226,7 @@ def leaving_next(situation: Situation) -> list[Message]:
     """Return the messages that leave the view when the free room is full, oldest first."""
     certificate = situation.certificate
     removal = _evict(situation, coming=max(0, certificate.budget_tokens - certificate.tokens))
-    return [] if removal is None else _messages(removal.atoms)
+    return [] if removal is None else messages_of(removal.atoms)
 
 
 def prepared_leaves(situation: Situation) -> Sequence[tuple[SummaryNode, int]]:
@@ -231,29 +249,30 @@ def swap(situation: Situation) -> Evict | None:
     leaves = prepared_leaves(situation)
     if not leaves:
         return None
-    stay = {message.seq for message in _input(situation)}
+    stay = {message.seq for message in input_rows(situation)}
     candidates, _ = split_atoms(situation)
     leaving = candidates[: sum(count for _, count in leaves)]
-    gone = [row for row in (*situation.pinned, *_messages(leaving)) if row.seq not in stay]
+    gone = [row for row in (*situation.pinned, *messages_of(leaving)) if row.seq not in stay]
     spent = sum(node.tokens + NODE_OVERHEAD for node, _ in leaves)
     if sum(map(situation.tokens_of, gone)) < spent + WORTH_TOKENS:
         return None
     nodes = tuple(node for node, _ in leaves)
-    return _evict_atoms(situation, leaving, sum(node.tokens for node in nodes), stay=stay, prepared=nodes)
+    return evict_atoms(situation, leaving, sum(node.tokens for node in nodes), stay=stay, prepared=nodes)
 
 
-def _evict_atoms(
+def evict_atoms(
     situation: Situation,
     leaving: Sequence[Atom],
     summary_tokens: int,
     *,
     stay: set[int],
     prepared: tuple[SummaryNode, ...] = (),
+    absorbed: tuple[SummaryNode, ...] = (),
 ) -> Evict:
     """Build the plan to evict these oldest atoms; the rows of `stay` become pinned."""
-    evicted = _messages(leaving)
+    evicted = messages_of(leaving)
     pinned = tuple(message for message in (*situation.pinned, *evicted) if message.seq in stay)
-    return Evict(tuple(leaving), situation.rows[len(evicted)].seq, pinned, summary_tokens, prepared)
+    return Evict(tuple(leaving), situation.rows[len(evicted)].seq, pinned, summary_tokens, prepared, absorbed)
 
 
 def _evict(situation: Situation, *, least: int = 0, coming: int = 0) -> Evict | None:
@@ -266,7 +285,7 @@ def _evict(situation: Situation, *, least: int = 0, coming: int = 0) -> Evict | 
         least: the smallest summary, where any gain counts; 0: the usual limit, for a gain of `WORTH_TOKENS`.
     """
     candidates, fixed = split_atoms(situation)
-    stay = {message.seq for message in _input(situation)}
+    stay = {message.seq for message in input_rows(situation)}
     limit = least or summary_limit(situation.certificate.budget_tokens)
     shown_tokens = coming + sum(map(situation.tokens_of, (*situation.pinned, *situation.rows)))
     stay_tokens = sum(map(situation.tokens_of, _rows_that_stay(situation)))
@@ -291,14 +310,16 @@ def _evict(situation: Situation, *, least: int = 0, coming: int = 0) -> Evict | 
         limit = freed - worth
         if limit < (least or SUMMARY_LIMITS[0]):
             return None
-    return _evict_atoms(situation, candidates[:cut], limit, stay=stay)
+    return evict_atoms(situation, candidates[:cut], limit, stay=stay)
 
 
 def _rows_that_stay(situation: Situation) -> list[Message]:
     """Return the rows that no eviction removes: the run's input, what no model has seen, and the newest atom."""
     may_go, fixed = split_atoms(situation)
-    stay = {message.seq for message in _input(situation)}
-    return [message for message in (*situation.pinned, *_messages(may_go)) if message.seq in stay] + _messages(fixed)
+    stay = {message.seq for message in input_rows(situation)}
+    return [message for message in (*situation.pinned, *messages_of(may_go)) if message.seq in stay] + messages_of(
+        fixed
+    )
 
 
 def split_atoms(situation: Situation) -> tuple[Sequence[Atom], Sequence[Atom]]:
@@ -363,12 +384,12 @@ def _join(situation: Situation) -> Merge | None:
     return None
 
 
-def _cut_oversized(situation: Situation) -> Stub | None:
+def cut_oversized(situation: Situation) -> Stub | None:
     """Plan to cut rows that no model has seen to their share of the room, or to more if enough can be freed."""
     room = situation.room_tokens * _overestimate(situation.certificate)
     newcomers = [
         message
-        for message in (*_newest_results(situation), *_call_messages(situation), *_input(situation))
+        for message in (*_newest_results(situation), *_call_messages(situation), *input_rows(situation))
         if message.seq > situation.sent_upto
     ]
     rows = {message.seq: situation.tokens_of(message) for message in newcomers}
@@ -427,10 +448,10 @@ def _newest_results(situation: Situation) -> Iterator[Message]:
 
 def _call_messages(situation: Situation) -> Iterator[Message]:
     """Return the messages with calls that can't leave yet, for what the model said or thought beside the calls."""
-    return (message for message in _messages(split_atoms(situation)[1]) if message.calls)
+    return (message for message in messages_of(split_atoms(situation)[1]) if message.calls)
 
 
-def _input(situation: Situation) -> Iterator[Message]:
+def input_rows(situation: Situation) -> Iterator[Message]:
     """Yield the run's input: the messages of its user."""
     for message in (*situation.pinned, *situation.rows):
         of_this_turn = message.run_seq == situation.run_seq or (
@@ -440,7 +461,7 @@ def _input(situation: Situation) -> Iterator[Message]:
             yield message
 
 
-def _messages(group: Sequence[Atom]) -> list[Message]:
+def messages_of(group: Sequence[Atom]) -> list[Message]:
     """Return the rows of these atoms, in order."""
     return [message for atom in group for message in atom.messages]
 

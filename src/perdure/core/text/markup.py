@@ -11,7 +11,7 @@ SECTION_TAGS = frozenset(
         *("memory_blocks", "description", "metadata", "value", "memory_metadata"),
         *("tool_usage_rules", "tool_rule", "available_skills", "engine_messages"),
         *("directories", "directory", "instructions", "file", "file_limits"),
-        *("source", "earlier"),
+        *("source", "earlier", "context_engine"),
     }
 )
 """The tags that sections of a prompt are made of, besides the labels of blocks."""

@@ -17,6 +17,7 @@ from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, check_automatic, find_automatic
+from perdure.domain.agents.context_engine import CONTEXT_ENGINE, engine_choice
 from perdure.domain.agents.summaries import check_summaries
 from perdure.domain.agents.tool_output import TOOL_OUTPUT, check_tool_output
 from perdure.domain.blocks.units import NewBlock, create_block
@@ -33,6 +34,7 @@ _SETTINGS = (
     FACT_SETTINGS,
     AUTOCLEAR,
     COMPACTION,
+    CONTEXT_ENGINE,
     SUMMARIES,
     "context_window_tokens",
     "file_view_chars",
@@ -180,6 +182,7 @@ def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Ag
     check_agent_facts(agent.settings)
     check_summaries(agent.settings)
     check_tool_output(agent.settings)
+    engine_choice(agent.settings)
     tools = agent.settings.get("approval_waived") or []
     if not isinstance(tools, list) or not all(isinstance(one, str) for one in tools):
         raise InvalidInput(f"approval_waived is {tools!r:.80}: give a list of tool ids")

@@ -22,6 +22,7 @@ from perdure.core.messages import Draft, Text
 from perdure.core.ports import CallContext
 from perdure.core.runs import NO_OPTIONS, Run
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec, object_schema
+from perdure.engine.context_engines.subagents import telling_engine
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
 from perdure.engine.run.runner import Runner
@@ -145,7 +146,8 @@ class AgentMessages:
             return await sending.ask_all(arguments["tags"], ())
         target = _agent_id(arguments["other_agent_id"])
         if name == ASYNC_TOOL:
-            await sending.send(target, waits=False)
+            async with telling_engine(ports, context, target, sending.message):
+                await sending.send(target, waits=False)
             return ToolOutcome(text="Successfully sent message")
         return ToolOutcome(text=str({"agent_id": target, "response": await sending.ask(target)}))
 
@@ -181,6 +183,12 @@ class _Sending:
 
     async def ask(self, target: AgentId) -> list[str]:
         """What the other agent says, message by message. Raises: ToolError: it gives no reply in time; as `send`."""
+        async with telling_engine(self.ports, self.context, target, self.message) as reply:
+            reply += await self._ask(target)
+        return reply
+
+    async def _ask(self, target: AgentId) -> list[str]:
+        """What the other agent says. Raises: as `ask`."""
         accepted = await self.send(target, waits=True)
         try:
             async with asyncio.timeout(self.settings.agent_reply_s):

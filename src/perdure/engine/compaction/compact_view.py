@@ -87,8 +87,9 @@ def compact_view(
             nodes[place:place] = new
             before = sum(old.tokens for old in removal.nodes)
         else:
-            nodes += new
+            nodes = [*nodes[: len(nodes) - len(removal.absorbed)], *new]
             before = sum(row_tokens(message, stubs, counter) for message in dropped)
+            before += sum(old.tokens for old in removal.absorbed)
     opening = tx.conversations.get_state(agent.id, conversation.seq)
     agent, memory = opening.agent, read_memory(tx, opening)
     compiled = compile_prefix(
@@ -167,8 +168,12 @@ def build_node(
         count = sum(node.message_count for node in removal.nodes)
     else:
         rows: Sequence[Message] = removal.messages
-        span = (rows[0].seq, rows[-1].seq, rows[0].occurred_at, rows[-1].occurred_at)
         level, children, count = 0, (), sum(message.kind == "message" for message in rows)
+        span = (rows[0].seq, rows[-1].seq, rows[0].occurred_at, rows[-1].occurred_at)
+        if removal.absorbed:  # the node stands for the messages themselves, so they stay one step away
+            first = removal.absorbed[0]
+            span = (first.from_message_seq, span[1], first.since, span[3])
+            count += sum(node.message_count for node in removal.absorbed)
     return SummaryNode(
         agent_id=agent.id,
         conversation_seq=conversation.seq,

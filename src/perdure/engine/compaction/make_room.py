@@ -15,7 +15,7 @@ from perdure.core.events import Event, MessageAdded, PrefixRewritten, RowsCut, V
 from perdure.core.nodes import SummaryNode, message_handle
 from perdure.core.runs import PrefixChange
 from perdure.engine.compaction.compact_view import compact_view
-from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
+from perdure.engine.compaction.summarise import Summary, SummaryTask, engine_summary, summarise
 from perdure.engine.hooks.points import after_compaction, before_compaction
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.interrupts import Interrupted
@@ -45,7 +45,9 @@ async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
     """Carry out the plan: have a summary written if one is needed, and store both. Raises: Interrupted."""
     plan = room.plan
     summary: Summary | None = None
-    if (isinstance(plan, Merge) or (isinstance(plan, Evict) and plan.atoms)) and not plan.prepared:
+    if isinstance(plan, (Evict, Merge)) and plan.text is not None:
+        summary = engine_summary(plan, plan.text, ports.counter)
+    elif (isinstance(plan, Merge) or (isinstance(plan, Evict) and plan.atoms)) and not plan.prepared:
         task = SummaryTask(
             agent=room.agent,
             settings=CompactionSettings.of(room.agent),

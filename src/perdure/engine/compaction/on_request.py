@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 
+from perdure.context.engines.evictions import oldest_share
 from perdure.context.retrieval.stubs import row_tokens
 from perdure.context.window.atoms import atoms
 from perdure.context.window.plan import Evict, summary_limit
 from perdure.core.conversations import EVICT_SHARE, CompactionSettings, Conversation
 from perdure.core.errors import Conflict, ConversationBusy, NothingToCompact
 from perdure.core.ids import AgentId
-from perdure.core.messages import Message
 from perdure.core.ports import TokenCounter
 from perdure.engine.approvals.answers import approval_pending
 from perdure.engine.compaction.compact_view import Compaction, compact_view
@@ -107,18 +106,8 @@ def _plan(state: Preview, settings: CompactionSettings, counter: TokenCounter) -
 def _oldest(state: Preview, share: float, counter: TokenCounter) -> int:
     """How many of the oldest rows leave: at least this share of them, and so many that the rest takes at most the rest
     of the window; 0 if no cut between two turns is enough."""
-    rows, most = state.view.rows, (1 - share) * state.certificate.window_tokens
-    sizes = {row.seq: row_tokens(row, state.view.stubs, counter) for row in rows}
-    left = sum(sizes.values())
-    count = 0
-    for atom in atoms(rows)[:-1]:
-        count += len(atom.messages)
-        left -= sum(sizes[row.seq] for row in atom.messages)
-        if count >= ceil(share * len(rows)) and left <= most and _begins_turn(rows[count]):
-            return count
-    return 0
-
-
-def _begins_turn(row: Message) -> bool:
-    """Whether a view reads well from this row on."""
-    return row.role == "user" and row.kind == "message"
+    groups = atoms(state.view.rows)
+    sizes = [sum(row_tokens(row, state.view.stubs, counter) for row in atom.messages) for atom in groups]
+    most = (1 - share) * state.certificate.window_tokens
+    count = oldest_share(groups[:-1], groups[-1].messages, sizes, share=share, most=most)
+    return sum(len(atom.messages) for atom in groups[:count])

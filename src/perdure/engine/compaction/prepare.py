@@ -51,6 +51,8 @@ class Preparations:
         """
         if agent is None or not ended.steps:
             return
+        if self._ports.engine_calls.engines.of(agent).engine.owns_compaction:
+            return
         settings, recipe = SummarySettings.of(agent), ended.steps[-1].recipe
         window, reserve = self._ports.inputs().window(agent)
         if settings.background and recipe.tokens - recipe.overcount >= settings.context_threshold * (window - reserve):

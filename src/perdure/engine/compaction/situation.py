@@ -41,7 +41,8 @@ def situation_of(
     **run: Unpack[RunState],
 ) -> Situation:
     """Build the situation of a conversation's next request, with the agent's settings."""
-    share = CompactionSettings.of(agent).keep_share
+    compaction = CompactionSettings.of(agent)
+    share = compaction.keep_share
     return Situation(
         certificate=certificate,
         nodes=tuple(nodes),
@@ -51,6 +52,7 @@ def situation_of(
         keep_share=KEEP_SHARE if share is None else share,
         prepared=tuple(prepared),
         summaries=SummarySettings.of(agent),
+        compaction=compaction,
         counter=counter,
         **(RunState(run_seq=NO_RUN) | run),
     )

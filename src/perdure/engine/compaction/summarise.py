@@ -107,7 +107,7 @@ async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) ->
         return Summary(extract_summary(removal, ports.counter), "fallback", rejected="too_small")
     large = isinstance(removal, Evict) and sum(map(stub_chars, removal.messages)) > LARGE_CHARS
     work = asyncio.to_thread if large else _in_this_thread
-    previous = task.nodes[-1].text if isinstance(removal, Evict) and task.nodes else ""
+    previous = task.nodes[-1].text if isinstance(removal, Evict) and task.nodes and not removal.absorbed else ""
     source = await work(_source_of, task, removal, previous, ports)
     limit, model = removal.summary_tokens, task.model(ports.models)
     request = summary_request(
@@ -220,19 +220,30 @@ async def _full_reply(model: Model, request: ModelRequest) -> ModelReply:
 
 def _source_of(task: SummaryTask, removal: Evict | Merge, previous: str, ports: Ports) -> Source:
     """What the model reads and is checked against."""
+    nodes = removal.nodes if isinstance(removal, Merge) else removal.absorbed
+    numbers = tuple(node.seq for node in nodes)
+    older = "\n\n".join(
+        f"{node_handle(node.seq)} ({message_handle(node.from_message_seq, node.upto_message_seq)}): {node.text}"
+        for node in nodes
+    )
     if isinstance(removal, Merge):
-        first, last = removal.nodes[0], removal.nodes[-1]
-        shown = "\n\n".join(
-            f"{node_handle(node.seq)} ({message_handle(node.from_message_seq, node.upto_message_seq)}): {node.text}"
-            for node in removal.nodes
-        )
-        texts = [replace(unlogged_message("assistant", node.text), seq=node.seq) for node in removal.nodes]
-        numbers = tuple(node.seq for node in removal.nodes)
-        span = (first.from_message_seq, last.upto_message_seq)
-        return Source(shown, shown, extract(texts), span, numbers, node_handle)
-    shown = transcript(removal.messages, max_tokens=int(task.budget_tokens * SOURCE_SHARE), counter=ports.counter)
-    span = (removal.messages[0].seq, removal.messages[-1].seq)
-    return Source(shown, f"{previous}\n{shown}", extract(removal.messages), span)
+        texts = [replace(unlogged_message("assistant", node.text), seq=node.seq) for node in nodes]
+        span = (nodes[0].from_message_seq, nodes[-1].upto_message_seq)
+        return Source(older, older, extract(texts), span, numbers, node_handle)
+    most = int(task.budget_tokens * SOURCE_SHARE) - ports.counter.count(older)
+    newer = transcript(removal.messages, max_tokens=max(1, most), counter=ports.counter)
+    shown = f"{older}\n\n{newer}" if older else newer
+    span = (nodes[0].from_message_seq if nodes else removal.messages[0].seq, removal.messages[-1].seq)
+    return Source(shown, f"{previous}\n{shown}", extract(removal.messages), span, numbers)
+
+
+def engine_summary(removal: Evict | Merge, text: str, counter: TokenCounter) -> Summary:
+    """The summary that a context engine wrote, with what code finds in the messages and the engine left out."""
+    if isinstance(removal, Evict):
+        span = (removal.messages[0].seq, removal.messages[-1].seq)
+        source = Source(text, text, extract(removal.messages), span)
+        text = audit_summary(text, source, max_tokens=removal.summary_tokens, counter=counter).text
+    return Summary(text, "normal", "engine")
 
 
 def extract_summary(removal: Evict | Merge, counter: TokenCounter) -> str:
@@ -240,6 +251,10 @@ def extract_summary(removal: Evict | Merge, counter: TokenCounter) -> str:
     limit = removal.summary_tokens
     if isinstance(removal, Merge):
         text = merge_texts(removal.nodes, max_tokens=limit, counter=counter)
+    elif removal.absorbed:
+        older = merge_texts(removal.absorbed, max_tokens=limit // 2, counter=counter)
+        rest = max(1, limit - counter.count(f"{older}\n"))
+        text = f"{older}\n{render_extract(extract(removal.messages), max_tokens=rest, counter=counter)}".strip()
     else:
         text = render_extract(extract(removal.messages), max_tokens=limit, counter=counter)
     return text or "(no words)"

@@ -11,11 +11,11 @@ from operator import add
 from typing import Any
 
 from perdure.context.request.assemble import View
-from perdure.context.window.plan import Plan
+from perdure.context.window.plan import Plan, Situation
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.errors import LeaseLost, ModelOverflow
-from perdure.core.events import Delta, StoredEvent
+from perdure.core.events import Delta, MemoryRecalled, StoredEvent
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message, Question, ToolCall, ToolDecision, ToolResult
 from perdure.core.nodes import SummaryNode
@@ -175,18 +175,63 @@ class RoomPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class AutoRecalled:
+    """The text that a search of memory found for a run's newest message, and the event to store for it, if any."""
+
+    text: str
+    event: MemoryRecalled | None
+
+
+NO_RECALL = AutoRecalled("", None)
+
+
+ViewKey = tuple[int, int, tuple[tuple[int, int], ...]]
+"""What tells two views of a conversation apart: prefix, next row, stubs."""
+
+
+def view_key(view: View) -> ViewKey:
+    """The key of a view."""
+    return view.prefix.seq, view.next_seq, tuple(sorted(view.stubs.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A view that the agent's context engine has seen and has no plan for; and what was recalled for the run's newest
+    message before it was asked."""
+
+    view: ViewKey
+    recalled: AutoRecalled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineQuestion:
+    """A request that the agent's context engine has to see before it is recorded."""
+
+    log: RunLog
+    agent: Agent
+    conversation: Conversation
+    view: View
+    situation: Situation
+    recalled: AutoRecalled
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """The log as a transaction left it in the store, and the events to send.
 
     Args:
         request: of the pending step, if this transaction recorded it.
         room: the plan that has to be carried out before the next request can be made.
+        question: what has to be asked of the agent's context engine before that.
+        settled: the engine's answer, if it has no plan.
     """
 
     log: RunLog
     events: Sequence[StoredEvent] = ()
     request: RequestParts | None = None
     room: RoomPlan | None = None
+    question: EngineQuestion | None = None
+    settled: Settled | None = None
 
 
 class Views(OrderedDict[Line, RequestParts]):

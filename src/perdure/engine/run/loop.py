@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure.engine.compaction.make_room import make_room
+from perdure.engine.context_engines.ask import ask_engine
 from perdure.engine.hooks.points import at_run_end, before_model
 from perdure.engine.ports import Ports
 from perdure.engine.run.finish import finish
@@ -41,12 +42,14 @@ async def run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
                 else:
                     progress = await finish(log, ports)
             case MakeRequest():
-                if progress.room is not None:
+                if progress.question is not None:
+                    progress = await ask_engine(progress.question, ports)
+                elif progress.room is not None:
                     progress = await make_room(progress.room, ports)
                 elif len(log.steps) != hooked_step and "before_model" in hooks.points:
                     hooked_step, progress = len(log.steps), await before_model(log, ports)
                 else:
-                    progress = await record_request(log, ports)
+                    progress = await record_request(log, ports, progress.settled)
             case CallModel(step):
                 request = progress.request or await load_request(log, step, ports)
                 progress = await call_model(log, request, step, ports, tell)

@@ -13,7 +13,7 @@ from typing import Any
 
 from perdure.context.prompts import base_prompt
 from perdure.context.request.assemble import View
-from perdure.context.request.prefix import Counts, Place, compile_system, compile_tools, tools_text
+from perdure.context.request.prefix import Counts, Place, addition_section, compile_system, compile_tools, tools_text
 from perdure.context.retrieval.stubs import apply_stubs, row_tokens
 from perdure.context.sections.envelopes import (
     mark_text,
@@ -106,7 +106,7 @@ def rewrite_reason(
     current: Prefix | None,
     *,
     client_tools: str | None,
-    now: datetime,
+    inputs: UnitInputs,
 ) -> str | None:
     """Why the conversation's prefix must be rewritten, or may be at no cost; None to send it again.
 
@@ -119,13 +119,16 @@ def rewrite_reason(
         return "reset" if conversation.first_seq > 0 else "first"
     if current.settings_revision != agent.settings_revision:
         return "summary" if _has_revised_summary(tx, current) else "settings"
+    addition = inputs.engines.of(agent).addition
+    if addition and addition_section(addition) not in current.system:  # the engine was made after it, or is newer
+        return "settings"
     if current.client_tools != client_tools:
         return "tools"
     if not current.marker:
         return "marker"
     if current.seen != _in_prefix(memory.versions):  # a rewrite would bring it up to date
         last_used_at = tx.steps.find_last_time(agent.id)
-        if last_used_at is None or now - last_used_at > COLD_AFTER:
+        if last_used_at is None or inputs.now - last_used_at > COLD_AFTER:
             return "cache_cold"
     return None
 
@@ -221,12 +224,13 @@ def compile_prefix(
     own = compile_tools(tx.tools.list_by_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()), client)
     tools = tuple(map(loop.offer, own))
     base = base_prompt(agent.agent_type) if agent.system is None else agent.system
+    addition = inputs.engines.of(agent).addition
     place = Place(
         agent_id=agent.id,
         conversation=conversation.id if conversation.seq else "default",
         compiled_at=(compiled_at or inputs.now).astimezone(zone(agent.timezone)),
     )
-    compiled = partial(compile_system, base, blocks, counts, rules=rules, skills=skills, place=place)
+    compiled = partial(compile_system, base, blocks, counts, rules=rules, skills=skills, place=place, addition=addition)
     bare = compiled()
     if not marker or marker in bare or marker in tools_text(tools):  # one that others know is no marker any more
         marker = new_marker(inputs.ids)

@@ -53,7 +53,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
     memory = read_memory(tx, tx.conversations.get_state(agent.id, conversation.seq))
     current = None if conversation.prefix_seq is None else tx.prefixes.get(agent.id, conversation.prefix_seq)
     client_tools = current.client_tools if current else None
-    reason = rewrite_reason(tx, agent, conversation, memory, current, client_tools=client_tools, now=inputs.now)
+    reason = rewrite_reason(tx, agent, conversation, memory, current, client_tools=client_tools, inputs=inputs)
     if reason is None and agent.model != before.model:
         reason = "settings"
     nodes = tuple(tx.nodes.list_by_seqs(agent.id, conversation.seq, current.nodes)) if current else ()

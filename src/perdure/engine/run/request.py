@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from perdure.context.request.assemble import View, parse_recalled, tail
 from perdure.context.sections.envelopes import engine_tokens, envelope
-from perdure.context.window.budget import Certificate, factor_after_overflow, segments
-from perdure.context.window.economics import expected_calls, swap_reason
-from perdure.context.window.plan import FIXED, Evict, Merge, Plan, Situation, Stub, plan, swap
-from perdure.core.agents import AUTOCLEAR, Agent
-from perdure.core.conversations import Conversation, ConversationState, SummarySettings
-from perdure.core.errors import IrreducibleFloor, TooMany
-from perdure.core.events import Event, MessageAdded, PrefixRewritten, StepAbandoned, StepStarted, ViewFull
+from perdure.context.window.budget import factor_after_overflow
+from perdure.core.agents import AUTOCLEAR
+from perdure.core.conversations import ConversationState
+from perdure.core.errors import TooMany
+from perdure.core.events import Event, MessageAdded, PrefixRewritten, StepAbandoned, StepStarted
 from perdure.core.ids import StepId, id_in_run
-from perdure.core.messages import Message, MessageKind
-from perdure.core.nodes import SummaryNode
-from perdure.core.runs import NO_OPTIONS, Failure, Prefix, Recipe, Run, Step
-from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
-from perdure.engine.compaction.situation import load_prepared, situation_of
-from perdure.engine.ports import NO_RECALL, AutoRecalled, Ports, UnitInputs
-from perdure.engine.run.finish import end_run
-from perdure.engine.run.log import Progress, RequestParts, RoomPlan, RunLog
-from perdure.engine.run.next_action import Finish, MakeRequest, next_action
+from perdure.core.messages import Message
+from perdure.core.runs import NO_OPTIONS, Prefix, Recipe, Run, Step
+from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.builder import RequestBuilder, RequestSize
+from perdure.engine.run.log import NO_RECALL, AutoRecalled, Progress, RequestParts, RunLog, Settled
+from perdure.engine.run.next_action import MakeRequest, next_action
 from perdure.engine.run.prefixes import (
-    Memory,
     agent_of_run,
     delta_texts,
     overcount_behind,
@@ -38,61 +31,25 @@ from perdure.engine.run.prefixes import (
     store_prefix,
     unmeasured_overcount,
 )
-from perdure.engine.run.rows import add_hook_context, add_waiting_input, engine_drafts
+from perdure.engine.run.room import plan_room
+from perdure.engine.run.rows import add_hook_context, add_waiting_input
 from perdure.engine.run.tool_rules import rule_state
 from perdure.engine.search.recall import count_recalled, plan_recall_of_run, recall
 from perdure.storage.tx import Tx
 
-_PlanName = Literal["evict", "merge", "stub", "swap"]
-_PLAN_NAMES: dict[type[Plan], _PlanName] = {Evict: "evict", Merge: "merge", Stub: "stub"}
 
-
-@dataclass(slots=True, kw_only=True)
-class _Builder:
-    """The state of building a request inside one transaction.
+async def record_request(log: RunLog, ports: Ports, settled: Settled | None = None) -> Progress:
+    """Record the next model call. Raises: LeaseLost.
 
     Args:
-        log: with all rows that were added.
-        events: of this transaction, not stored yet.
-        view_tokens: the upper estimate of all rows behind the prefix.
-        overcount: by how many tokens the estimate of prefix and rows is too high.
-        rewrite_reason: why the prefix was written in this transaction; None: it was not.
+        settled: what the agent's context engine has no plan for.
     """
-
-    tx: Tx
-    inputs: UnitInputs
-    log: RunLog
-    events: list[Event]
-    agent: Agent
-    conversation: Conversation
-    memory: Memory
-    view_tokens: int
-    overcount: int
-    rewrite_reason: str | None = None
-
-    def add(self, messages: Sequence[Message]) -> None:
-        """Take in rows that were appended to the run's log."""
-        self.log = replace(self.log, messages=(*self.log.messages, *messages))
-        self.events += [MessageAdded(message.seq, message) for message in messages]
-        self.view_tokens += sum(message.tokens for message in messages)
-
-
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """The size of a request with the tail `status`: `estimated` tokens, of which `overcount` are known to be too many,
-    times `factor`; and whether that is within the window."""
-
-    status: str
-    estimated: int
-    overcount: int
-    factor: float
-    fits: bool
-
-
-async def record_request(log: RunLog, ports: Ports) -> Progress:
-    """Record the next model call. Raises: LeaseLost."""
     inputs = ports.inputs((log.run.key.agent_id, log.run.conversation_seq))
-    if not log.steps and (plan := await ports.store.read(plan_recall_of_run, log, inputs)) is not None:
+    if settled is not None or ports.engine_calls.is_quarantined(log.run.key):
+        inputs = replace(inputs, settled=settled, quarantined=ports.engine_calls.is_quarantined(log.run.key))
+    if settled is not None:
+        inputs = replace(inputs, recalled=settled.recalled)
+    elif not log.steps and (plan := await ports.store.read(plan_recall_of_run, log, inputs)) is not None:
         inputs = replace(inputs, recalled=await recall(plan, ports))
     progress = await ports.store.write(_record_request, log, inputs)
     ports.views.put(progress)
@@ -143,7 +100,7 @@ def make_request(
     conversation, options = opening.conversation, log.run.options
     if options.system is not None:  # the cached view has the conversation's own system text
         inputs = replace(inputs, cached_view=None)
-    builder = _Builder(
+    builder = RequestBuilder(
         tx=tx,
         inputs=inputs,
         log=log,
@@ -159,7 +116,7 @@ def make_request(
         try:  # reading a larger memory would hold up everybody else who writes
             tx.limits.check("memory_limit_chars", tx.blocks.size(builder.agent.id, conversation.seq))
         except TooMany as error:
-            return _end(builder, error)
+            return builder.end(error)
     # What the run's requests show of memory in their tail is the same in each.
     recalled = (
         AutoRecalled(parse_recalled(log.steps[-1].recipe.tail), None) if log.steps else inputs.recalled or NO_RECALL
@@ -170,7 +127,7 @@ def make_request(
         events.append(StepAbandoned(abandoned.id))
     if action.reminder is not None:
         time = inputs.now.isoformat(timespec="seconds")
-        _append(builder, "heartbeat", [envelope("heartbeat", reason=action.reminder, time=time)])
+        builder.append("heartbeat", [envelope("heartbeat", reason=action.reminder, time=time)])
     prefix = _select_prefix(builder)
     if has_news and conversation.prefix_seq is not None:
         prefix = _add_deltas(builder, prefix)
@@ -185,8 +142,7 @@ def make_request(
     if not size.fits and recalled.text:  # the first to go
         recalled = NO_RECALL
         size = _measure(builder, prefix, recalled)
-    make_room = _swap_early if size.fits else _make_room
-    if (progress := make_room(builder, view, size)) is not None:
+    if (progress := plan_room(builder, view, size, recalled)) is not None:
         return progress
     if recalled.event is not None:
         events.append(recalled.event)
@@ -198,7 +154,7 @@ def make_request(
     return Progress(log, stored, request=RequestParts(builder.agent, view))
 
 
-def _select_prefix(builder: _Builder) -> Prefix:
+def _select_prefix(builder: RequestBuilder) -> Prefix:
     """The conversation's prefix, rewritten if there is a reason."""
     tx, agent, conversation, inputs = builder.tx, builder.agent, builder.conversation, builder.inputs
     current: Prefix | None = None
@@ -212,13 +168,13 @@ def _select_prefix(builder: _Builder) -> Prefix:
     if agent.settings.get(AUTOCLEAR) and (first := _cleared_from(builder, current)) is not None:
         return _clear_view(builder, current, first)
     client_tools = builder.log.run.client_tools
-    reason = rewrite_reason(tx, agent, conversation, builder.memory, current, client_tools=client_tools, now=inputs.now)
+    reason = rewrite_reason(tx, agent, conversation, builder.memory, current, client_tools=client_tools, inputs=inputs)
     if current is not None and reason is None:
         return current
     return _rewrite_prefix(builder, current, reason or "first")
 
 
-def _cleared_from(builder: _Builder, current: Prefix | None) -> int | None:
+def _cleared_from(builder: RequestBuilder, current: Prefix | None) -> int | None:
     """The first row of a request that begins with an empty view; None: the view goes on. A run that goes on with
     answered calls is no new request."""
     run, before = builder.log.run, builder.conversation.first_seq if current is None else current.from_message_seq
@@ -227,7 +183,7 @@ def _cleared_from(builder: _Builder, current: Prefix | None) -> int | None:
     return run.first_message_seq if run.first_message_seq is not None and before < run.first_message_seq else None
 
 
-def _clear_view(builder: _Builder, current: Prefix | None, from_seq: int) -> Prefix:
+def _clear_view(builder: RequestBuilder, current: Prefix | None, from_seq: int) -> Prefix:
     """A new prefix that only the run's own rows follow. All others stay stored, and searches find them."""
     memory = builder.memory
     builder.view_tokens = sum(row.tokens for row in builder.log.messages if row.seq >= from_seq)
@@ -240,7 +196,7 @@ def _clear_view(builder: _Builder, current: Prefix | None, from_seq: int) -> Pre
     return prefix
 
 
-def _own_prefix(builder: _Builder, prefix: Prefix) -> Prefix:
+def _own_prefix(builder: RequestBuilder, prefix: Prefix) -> Prefix:
     """The prefix as a run with options of its own sends it. The conversation's correction is of other requests."""
     run = builder.log.run
     if run.options.differs:
@@ -249,7 +205,9 @@ def _own_prefix(builder: _Builder, prefix: Prefix) -> Prefix:
     return prefix_of_run(prefix, run, builder.inputs.counter)
 
 
-def _rewrite_prefix(builder: _Builder, current: Prefix | None, reason: str, *, from_seq: int | None = None) -> Prefix:
+def _rewrite_prefix(
+    builder: RequestBuilder, current: Prefix | None, reason: str, *, from_seq: int | None = None
+) -> Prefix:
     """A new prefix before the same rows, or with `from_seq` before the rows from there on."""
     tx, agent, conversation = builder.tx, builder.agent, builder.conversation
     client_tools = builder.log.run.client_tools
@@ -270,7 +228,7 @@ def _rewrite_prefix(builder: _Builder, current: Prefix | None, reason: str, *, f
     return prefix
 
 
-def _add_deltas(builder: _Builder, prefix: Prefix) -> Prefix:
+def _add_deltas(builder: RequestBuilder, prefix: Prefix) -> Prefix:
     """Append memory edits from outside that the log has not shown yet; the prefix, rewritten if they don't fit.
 
     Also behind a new prefix that shows them already: an older delta or result may be in view after that prefix, and
@@ -286,12 +244,12 @@ def _add_deltas(builder: _Builder, prefix: Prefix) -> Prefix:
             prefix = _rewrite_prefix(builder, prefix, "window")
         texts = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs, folded=True)
     if texts:  # without any, all of it is in the prefix already
-        _append(builder, "memory_delta", texts)
+        builder.append("memory_delta", texts)
     tx.conversations.put_seen_versions(agent.id, conversation.seq, memory.versions)
     return prefix
 
 
-def _build_view(builder: _Builder, prefix: Prefix) -> View:
+def _build_view(builder: RequestBuilder, prefix: Prefix) -> View:
     """The view up to the newest row of the log. Behind a new prefix the conversation's estimate is stored anew."""
     tx, log, conversation = builder.tx, builder.log, builder.conversation
     view = builder.inputs.cached_view
@@ -319,7 +277,7 @@ def _build_view(builder: _Builder, prefix: Prefix) -> View:
     return view
 
 
-def _measure(builder: _Builder, prefix: Prefix, recalled: AutoRecalled) -> _Size:
+def _measure(builder: RequestBuilder, prefix: Prefix, recalled: AutoRecalled) -> RequestSize:
     """The size of the request with what was recalled in its tail."""
     inputs, agent = builder.inputs, builder.agent
     status = tail(inputs.now, agent.timezone, builder.memory.counts, recalled.text, marker=prefix.marker)
@@ -330,107 +288,10 @@ def _measure(builder: _Builder, prefix: Prefix, recalled: AutoRecalled) -> _Size
         refused = overflows[-1].recipe
         factor = factor_after_overflow(window - reserve, refused.tokens - refused.overcount)
     fits = (estimated - builder.overcount) * factor <= window - reserve
-    return _Size(status, estimated, builder.overcount, factor, fits)
+    return RequestSize(status, estimated, builder.overcount, factor, fits)
 
 
-def _make_room(builder: _Builder, view: View, size: _Size) -> Progress | None:
-    """The plan that makes room for a request that does not fit; None if it is sent as it is after all. A run whose
-    request can't be made to fit is ended."""
-    agent, conversation = builder.agent, builder.conversation
-    situation = _load_situation(builder, view, size, load_prepared(builder.tx, view.prefix))
-    try:
-        found = plan(situation)
-    except IrreducibleFloor as floor:
-        return _end(builder, floor)
-    if found is None:
-        # Nothing but a correction says that it is too large; or the rows were estimated by another counter before.
-        builder.tx.conversations.put_view(
-            agent.id,
-            conversation.seq,
-            view_tokens=rows_tokens(view, conversation.stubs, builder.inputs.counter),
-            stubs=conversation.stubs,
-            overcount=max(0, size.overcount),
-        )
-        return None
-    return _carry_out(builder, view, situation, found, by=_PLAN_NAMES[type(found)])
-
-
-def _swap_early(builder: _Builder, view: View, size: _Size) -> Progress | None:
-    """The plan that puts prepared summaries into a view that fits, where the request is cheaper with them: the
-    provider's cache has expired or is lost anyway, or the run's calls save more than the new prefix costs."""
-    agent, log = builder.agent, builder.log
-    window, reserve = builder.inputs.window(agent)
-    filled = SummarySettings.of(agent).context_threshold * (window - reserve)
-    if log.steps or (size.estimated - size.overcount) * size.factor < filled:
-        return None
-    # Sizing the view takes long in a large window, so that comes after the rows of the few nodes.
-    if not (prepared := load_prepared(builder.tx, view.prefix)):
-        return None
-    situation = _load_situation(builder, view, size, prepared)
-    if (found := swap(situation)) is None:
-        return None
-    steps = builder.tx.steps.list(agent.id, conversation_seq=builder.conversation.seq)
-    removed = sum(map(situation.tokens_of, found.messages)) - found.summary_tokens
-    behind = sum(part.tokens for part in situation.certificate.segments if part.name not in FIXED)
-    reason = swap_reason(
-        lost=builder.rewrite_reason,
-        idle=builder.inputs.now - steps[0].created_at if steps else None,
-        removed=removed,
-        kept=behind - removed,
-        calls=expected_calls([step.run_seq for step in steps]),
-    )
-    return None if reason is None else _carry_out(builder, view, situation, found, by="swap", reason=reason)
-
-
-def _load_situation(builder: _Builder, view: View, size: _Size, prepared: Sequence[SummaryNode]) -> Situation:
-    """What the plan is made of."""
-    tx, agent, conversation, inputs = builder.tx, builder.agent, builder.conversation, builder.inputs
-    window, reserve = inputs.window(agent)
-    log, run, stubs, counter = builder.log, builder.log.run, conversation.stubs, inputs.counter
-    certificate = Certificate(
-        window_tokens=window,
-        reserve_tokens=reserve,
-        segments=segments(view, stubs=stubs, status=size.status, run_seq=run.key.seq, counter=counter),
-        overcount=size.overcount,
-        factor=size.factor,
-    )
-    return situation_of(
-        agent,
-        conversation,
-        view,
-        tx.nodes.list_by_seqs(agent.id, conversation.seq, view.prefix.nodes),
-        certificate,
-        counter,
-        prepared=prepared,
-        run_seq=run.key.seq,
-        turn_from=run.turn_from,
-        seen_upto=max((step.recipe.upto_message_seq for step in log.steps if step.status == "success"), default=-1),
-        sent_upto=max((step.recipe.upto_message_seq for step in log.steps), default=-1),
-        can_open=any(tool["name"] in CONTEXT_TOOL_SPECS for tool in view.prefix.tools),
-    )
-
-
-def _carry_out(
-    builder: _Builder, view: View, situation: Situation, found: Plan, *, by: _PlanName, reason: str = "window"
-) -> Progress:
-    """The progress of a run whose next action is this plan."""
-    log, certificate = builder.log, situation.certificate
-    builder.events.append(ViewFull(certificate.tokens, certificate.budget_tokens, by))
-    stored = builder.tx.events.add(log.run.key, builder.events, at=builder.inputs.now)
-    room = RoomPlan(
-        log=log,
-        agent=builder.agent,
-        conversation=builder.conversation,
-        view=view,
-        nodes=situation.nodes,
-        plan=found,
-        budget_tokens=certificate.budget_tokens,
-        reason=reason,
-    )
-    return Progress(log, stored, room=room)
-
-
-def _add_step(builder: _Builder, view: View, size: _Size) -> Step:
+def _add_step(builder: RequestBuilder, view: View, size: RequestSize) -> Step:
     """The pending step with its recipe."""
     log, agent, inputs = builder.log, builder.agent, builder.inputs
     rules = None if log.rule_scope is None else rule_state(log.rule_scope, log.past_calls)
@@ -456,18 +317,6 @@ def _add_step(builder: _Builder, view: View, size: _Size) -> Step:
         recipe=recipe,
         at=inputs.now,
     )
-
-
-def _end(builder: _Builder, error: Exception) -> Progress:
-    """End the run, because its request can't be made small enough."""
-    end = Finish(IrreducibleFloor.stop_reason, Failure(kind=IrreducibleFloor.kind, message=str(error)))
-    return end_run(builder.tx, builder.log, end, builder.events, builder.inputs)
-
-
-def _append(builder: _Builder, kind: MessageKind, texts: Sequence[str]) -> None:
-    """Append the engine's own envelopes to the run's log."""
-    drafts, tokens = engine_drafts(kind, texts, builder.inputs)
-    builder.add(builder.tx.messages.append(builder.log.run, drafts, tokens, at=builder.inputs.now))
 
 
 def load_view(tx: Tx, run: Run, recipe: Recipe) -> View:

@@ -23,8 +23,8 @@ from perdure.core.messages import MessageFilter, user_texts
 from perdure.domain.agents.automatic import AutoRecall, bypasses, find_automatic
 from perdure.domain.facts.citations import count_passages
 from perdure.domain.facts.settings import load_agent_facts
-from perdure.engine.ports import NO_RECALL, AutoRecalled, Ports, UnitInputs
-from perdure.engine.run.log import RunLog
+from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.log import NO_RECALL, AutoRecalled, RunLog
 from perdure.engine.run.prefixes import read_memory
 from perdure.engine.run.rows import decode_drafts
 from perdure.search.recalled import FactScope, RecallScope, Source

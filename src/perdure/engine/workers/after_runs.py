@@ -1,10 +1,12 @@
-"""What goes on in the background after a run has ended: capture, summaries, extraction of facts."""
+"""What goes on in the background after a run has ended: capture, summaries, extraction of facts,
+context engines."""
 
 from __future__ import annotations
 
 import asyncio
 
 from perdure.engine.compaction.prepare import Preparations
+from perdure.engine.context_engines.turns import EngineTurns
 from perdure.engine.facts.worker import Extractions
 from perdure.engine.ports import Ports
 from perdure.engine.run.log import Line, RunLog
@@ -20,11 +22,12 @@ class AfterRuns:
         self.captures = capture_worker(ports)
         self._preparations = Preparations(ports)
         self.extractions = Extractions(ports, pauses)
+        self._engines = EngineTurns(ports)
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """The tasks that are going on."""
-        return [*self.captures.tasks, *self._preparations.tasks, *self.extractions.tasks]
+        return [*self.captures.tasks, *self._preparations.tasks, *self.extractions.tasks, *self._engines.tasks]
 
     def note_run(self, line: Line, ended: RunLog) -> None:
         """Begin what is due now that a run of this conversation has ended."""
@@ -35,6 +38,7 @@ class AfterRuns:
         if parts is not None and parts.view.prefix.reason == "summary":  # its model may have been down
             self._preparations.note_change(line)
         self.extractions.note_run(line, None if parts is None else parts.agent.settings, ended.messages)
+        self._engines.note_run(None if parts is None else parts.agent, ended)
 
     def note_change(self, line: Line) -> None:
         """Begin what is due now that a message of this conversation has been changed."""
@@ -49,3 +53,4 @@ class AfterRuns:
         await self.captures.close()
         await self._preparations.close()
         await self.extractions.close()
+        await self._engines.close()

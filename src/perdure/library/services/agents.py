@@ -20,6 +20,8 @@ from perdure.core.secrets import Secret
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ToolRule, rules_in
 from perdure.core.tools.spec import Tool, ToolCode
+from perdure.core.tools.threads import run_in_own_thread
+from perdure.domain.agents.context_engine import CONTEXT_ENGINE
 from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent
 from perdure.domain.files.folders import detach_folder
 from perdure.domain.secrets import replace_secrets
@@ -114,6 +116,7 @@ class AgentService:
         """
         ports, inputs = self._ports, self._ports.inputs()
         now = inputs.now
+        await self._check_engine(new.settings)
         drafts = [message.draft(MessageId(ports.ids.new("message")), ports) for message in messages]
         appended = [draft for draft, _ in drafts]
         check_input(appended, ports.settings, may_be_empty=True)
@@ -141,6 +144,11 @@ class AgentService:
         await models.look_for(handle)
         if not models.takes(handle):
             raise models.not_found(handle)
+
+    async def _check_engine(self, settings: Mapping[str, Any] | None) -> None:
+        """Check that the context engine of these settings can be used here. Raises: InvalidInput."""
+        if isinstance(settings, Mapping) and settings.get(CONTEXT_ENGINE) is not None:
+            await run_in_own_thread(self._ports.engine_calls.engines.check, settings)  # it may import a package
 
     async def model_changes(self, handle: str | None) -> AgentChanges:
         """The change that pins an agent to a model; None: that has it follow the default. Raises: as `check_model`."""
@@ -214,6 +222,10 @@ class AgentService:
         Raises: NotFound, NameInvalid, InvalidInput; AlreadyExists: its name, if that is to be refused.
         """
         inputs = self._ports.inputs()
+        settled = changes
+        if callable(settled):
+            settled = settled(await self._ports.store.read(lambda tx: tx.agents.get(agent_id)))
+        await self._check_engine(settled.get("settings"))
 
         def update(tx: Tx) -> Agent:
             tx.agents.lock(agent_id)

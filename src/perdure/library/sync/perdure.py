@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Unpack
 
+from perdure.context.engines.port import ContextEngine
 from perdure.core.agents import DEFAULT_AGENT_TYPE
 from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.models import Model
@@ -48,6 +49,7 @@ class Perdure:
         store, clock, ids: stand-ins, such as those of `perdure.testing`.
         embedder: what makes vectors, in place of what the setting `embedding` chooses; it is closed with the store.
         hooks: functions marked by `hook`, called besides those that this machine has set.
+        context_engines: name -> class of a context engine, besides the shipped ones and those of packages.
     Raises: StoreError, InvalidInput.
     """
 
@@ -63,6 +65,7 @@ class Perdure:
         ids: Ids | None = None,
         embedder: Embedder | None = None,
         hooks: Iterable[Callable[[Any], Any]] = (),
+        context_engines: Mapping[str, Callable[..., ContextEngine]] | None = None,
     ) -> None:
         self._portal = Portal()
         try:
@@ -77,6 +80,7 @@ class Perdure:
                     ids=ids,
                     embedder=embedder,
                     hooks=hooks,
+                    context_engines=context_engines,
                 )
             )
         except BaseException:

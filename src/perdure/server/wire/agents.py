@@ -18,6 +18,7 @@ from perdure.core.runs import Run
 from perdure.core.secrets import Secret
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS
+from perdure.domain.agents.context_engine import CONTEXT_ENGINE
 from perdure.domain.agents.tool_output import TOOL_OUTPUT
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
@@ -126,7 +127,7 @@ _UNSUPPORTED: Mapping[str, str] = {
     "message_ids": "choosing the messages in context",
 }
 """Field -> the missing feature. Without it such an agent would not work as intended, so it is not created."""
-_OWN_SETTINGS = (*AUTOMATIC_SETTINGS, FACT_SETTINGS, SUMMARIES, TOOL_OUTPUT)
+_OWN_SETTINGS = (*AUTOMATIC_SETTINGS, FACT_SETTINGS, SUMMARIES, TOOL_OUTPUT, CONTEXT_ENGINE)
 """Settings that answers hold where they are set."""
 
 
@@ -178,6 +179,7 @@ class AgentChangesIn(WireRequest):
     facts: bool | JsonObject | None = None
     summaries: JsonObject | None = None
     tool_output: Level | ItemsByName[Level] | None = None
+    context_engine: str | JsonObject | None = None
     bypass_session_patterns: Items[str] | None = None
     secrets: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
     tool_exec_environment_variables: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
@@ -354,6 +356,8 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
         settings[SUMMARIES] = body.summaries or None
     if body.tool_output is not None:
         settings[TOOL_OUTPUT] = body.tool_output
+    if body.context_engine is not None:
+        settings[CONTEXT_ENGINE] = body.context_engine or None
     for name, value in body.non_null(*AUTOMATIC_SETTINGS).items():
         settings[name] = value if value or isinstance(value, dict) else None  # a disabled one is not stored
     rules = body.base_rules if isinstance(body, AgentIn) and body.tool_rules is None else body.tool_rules

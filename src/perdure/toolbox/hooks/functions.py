@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import GO_ON, HOOK_POINTS, FailurePolicy, HookInfo, HookPayload, HookPoint, Verdict
-from perdure.toolbox.functions import run_in_own_thread
+from perdure.core.tools.threads import run_in_own_thread
 
 ENTRY_POINT_GROUP = "perdure.hooks"
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from perdure.toolbox.functions import run_in_own_thread, wait_for_functions
+from perdure.core.tools.threads import run_in_own_thread, wait_for_functions
 
 
 async def start(end: threading.Event, steps: list[str]) -> None:
@@ -30,7 +30,7 @@ def test_the_end_waits_for_functions_a_limited_time(
     monkeypatch: pytest.MonkeyPatch, grace_s: float, ends_after_s: float | None
 ) -> None:
     """One that is about to end does its work; one that never ends does not keep the process."""
-    monkeypatch.setattr("perdure.toolbox.functions.GRACE_S", grace_s)
+    monkeypatch.setattr("perdure.core.tools.threads.GRACE_S", grace_s)
     end, steps = threading.Event(), list[str]()
     asyncio.run(start(end, steps))
     if ends_after_s is not None:

@@ -1,0 +1,162 @@
+"""What Perdure demands of a plan before it carries it out, whoever made it.
+
+A plan is rebuilt from the situation's own rows and nodes, so nothing of what an engine returned is stored but numbers
+and its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from perdure.context.engines.evictions import tokens_leaving
+from perdure.context.retrieval.stubs import row_tokens, stub_chars
+from perdure.context.window.atoms import atoms
+from perdure.context.window.plan import (
+    NODE_OVERHEAD,
+    SECTION_OVERHEAD,
+    Evict,
+    Merge,
+    Plan,
+    Situation,
+    Stub,
+    evict_atoms,
+    input_rows,
+    messages_of,
+    split_atoms,
+)
+from perdure.core.errors import PerdureError
+from perdure.core.messages import Message
+from perdure.core.nodes import SummaryNode
+
+T = TypeVar("T", Message, SummaryNode)
+
+
+class PlanRefused(PerdureError):
+    """A plan of a context engine that can't be carried out."""
+
+
+def check_plan(situation: Situation, found: object) -> Plan:
+    """Return the plan, rebuilt from what the situation holds. Raises: PlanRefused.
+
+    A plan cuts between atoms, takes only what a model has answered, keeps the run's input, and makes the view smaller.
+    """
+    match found:
+        case Evict():
+            return _check_evict(situation, found)
+        case Merge():
+            return _check_merge(situation, found)
+        case Stub():
+            return _check_stub(situation, found)
+        case _:
+            raise PlanRefused(f"it returned {type(found).__name__}: a plan is Evict, Merge or Stub")
+
+
+def _check_evict(situation: Situation, found: Evict) -> Evict:
+    candidates, fixed = split_atoms(situation)
+    leaving = candidates[: len(found.atoms)]
+    named = _numbers([message for atom in found.atoms for message in atom.messages])
+    if named != _numbers(messages_of(leaving)):
+        unseen = _numbers(messages_of(fixed))
+        if set(named) & set(unseen):
+            raise PlanRefused(f"it evicts message {min({*named} & {*unseen})}, which no model has answered yet")
+        raise PlanRefused("what it evicts is not the oldest messages in view, cut where calls have all their results")
+    rows = [*situation.pinned, *messages_of(leaving)]
+    pinned = _own_values(_numbers(found.pinned), rows, "it pins a message that is not among those that leave")
+    stay = {message.seq for message in pinned}
+    needed = {message.seq for message in input_rows(situation)} & set(_numbers(rows))
+    if not needed <= stay:
+        raise PlanRefused(f"message {min(needed - stay)} leaves, which the run answers")
+    if any(set(_numbers(atom.messages)) & stay and not set(_numbers(atom.messages)) <= stay for atom in atoms(rows)):
+        raise PlanRefused("it pins a part of a call and its results")
+    prepared = _own_values(
+        [node.seq for node in found.prepared], situation.prepared, "it takes a summary that is not prepared"
+    )
+    absorbed = _own_values(
+        [node.seq for node in found.absorbed], situation.nodes, "it absorbs a summary that is not in view"
+    )
+    if absorbed != situation.nodes[len(situation.nodes) - len(absorbed) :]:
+        raise PlanRefused("it absorbs other summaries than the newest")
+    if prepared and (absorbed or not _covers(prepared, messages_of(leaving))):
+        raise PlanRefused("the prepared summaries stand for other messages than those that leave")
+    if not leaving and absorbed:
+        raise PlanRefused("it absorbs summaries without evicting a message")
+    limit, spent = found.summary_tokens, 0
+    if prepared:
+        spent = sum(node.tokens + NODE_OVERHEAD for node in prepared)
+    elif leaving:
+        _check_limit(situation, limit, found.text)
+        spent = limit + NODE_OVERHEAD
+    spent += SECTION_OVERHEAD if spent and not situation.nodes else 0
+    _check_gain(tokens_leaving(situation, leaving, absorbed, stay=stay), spent)
+    removal = evict_atoms(situation, leaving, limit if leaving else 0, stay=stay, prepared=prepared, absorbed=absorbed)
+    return replace(removal, text=found.text)
+
+
+def _check_merge(situation: Situation, found: Merge) -> Merge:
+    nodes = _own_values([node.seq for node in found.nodes], situation.nodes, "it merges a summary that is not in view")
+    seqs = [node.seq for node in situation.nodes]
+    first = seqs.index(nodes[0].seq) if nodes else 0
+    if not nodes or nodes != situation.nodes[first : first + len(nodes)]:
+        raise PlanRefused("it merges no summaries, or summaries that are not neighbours")
+    if found.prepared:
+        raise PlanRefused("a merge of prepared summaries is Perdure's own")
+    _check_limit(situation, found.summary_tokens, found.text)
+    overhead = NODE_OVERHEAD * (len(nodes) - 1)
+    _check_gain(sum(node.tokens for node in nodes) + overhead, found.summary_tokens)
+    return Merge(nodes, found.summary_tokens, text=found.text)
+
+
+def _check_stub(situation: Situation, found: Stub) -> Stub:
+    if not situation.can_open:
+        raise PlanRefused("it cuts a message, but the agent has no tool to open the rest")
+    rows = {message.seq: message for message in (*situation.pinned, *situation.rows)}
+    stubs = dict(situation.stubs)
+    for seq, chars in dict(found.stubs).items():
+        if situation.stubs.get(seq) == chars:
+            continue
+        if seq not in rows or type(chars) is not int or not 0 <= chars < stub_chars(rows[seq]):
+            raise PlanRefused(f"it shows {chars!r:.40} characters of message {seq!r:.40}, which has no such stub")
+        stubs[seq] = chars
+    changed = [rows[seq] for seq, chars in stubs.items() if situation.stubs.get(seq) != chars]
+    before = sum(map(situation.tokens_of, changed))
+    _check_gain(before, sum(row_tokens(row, stubs, situation.counter) for row in changed))
+    sent = any(row.run_seq != situation.run_seq or row.seq <= situation.sent_upto for row in changed)
+    return Stub(stubs, sent=sent)
+
+
+def _numbers(rows: Sequence[Message]) -> list[int]:
+    return [row.seq for row in rows]
+
+
+def _own_values(seqs: Sequence[int], known: Sequence[T], problem: str) -> tuple[T, ...]:
+    """Return those of `known` that have these numbers, in their order. Raises: PlanRefused."""
+    own = tuple(one for one in known if one.seq in seqs)
+    if len(own) != len(seqs):
+        raise PlanRefused(problem)
+    return own
+
+
+def _covers(nodes: Sequence[SummaryNode], rows: Sequence[Message]) -> bool:
+    """Whether the nodes stand for all of these rows and for no others that are in view."""
+    spans = [(node.from_message_seq, node.upto_message_seq) for node in nodes]
+    edges = bool(rows) and spans[0][0] <= rows[0].seq and spans[-1][1] == rows[-1].seq
+    return edges and all(any(first <= row.seq <= last for first, last in spans) for row in rows)
+
+
+def _check_limit(situation: Situation, limit: object, text: object) -> None:
+    """Check the size of a new summary, and its text if the engine wrote it. Raises: PlanRefused."""
+    if type(limit) is not int or not 0 < limit <= situation.certificate.budget_tokens:
+        raise PlanRefused(f"summary_tokens is {limit!r:.40}: a whole number of tokens, within the budget, is needed")
+    if text is None:
+        return
+    if not isinstance(text, str) or not text.strip():
+        raise PlanRefused("its summary has no text")
+    if (tokens := situation.counter.count(text)) > limit:
+        raise PlanRefused(f"its summary has {tokens} tokens, more than the {limit} of its summary_tokens")
+
+
+def _check_gain(freed: int, spent: int) -> None:
+    if freed <= spent:
+        raise PlanRefused(f"it frees {freed} tokens and takes {spent}: the view would not become smaller")

@@ -1,0 +1,103 @@
+"""What a context engine is: two pure functions over a `Situation`, and callbacks that may do nothing.
+
+An engine only plans. Perdure checks each plan, carries it out in one transaction and stores what requests are built
+of, so that every request can be rebuilt, whatever the engine does later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perdure.context.window.plan import Plan, Situation, plan
+from perdure.core.ids import AgentId, ConversationId, RunId
+from perdure.core.messages import Message
+from perdure.core.runs import StopReason
+
+LIFE_CYCLE = ("bootstrap", "ingest", "after_turn", "maintain", "before_subagent", "after_subagent", "dispose")
+"""The callbacks of an engine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConversation:
+    """The conversation that a callback is about."""
+
+    agent_id: AgentId
+    conversation_id: ConversationId
+    conversation_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A run that has ended, with its messages in order."""
+
+    run_id: RunId
+    stop_reason: StopReason | None
+    messages: tuple[Message, ...]
+
+
+class ContextEngine:
+    """The base of all engines: override what yours does differently.
+
+    One object serves all conversations of a process whose agents have the same options. `plan` and `assemble` are pure:
+    the same situation gives the same plan. They and callbacks without `async` are called in a thread of their own.
+    What raises, takes longer than `timeout_s`, or returns a plan that can't be carried out is not called again in this
+    run: `sliding_window` takes over, and the event `engine.quarantined` says why.
+
+    Attributes:
+        owns_compaction: Perdure prepares no summaries in the background, and puts none of them into the view.
+        system_prompt_addition: text for the system prompt of each conversation. It is read when the engine is made.
+        timeout_s: the most seconds that one call may take.
+    """
+
+    owns_compaction: bool = False
+    system_prompt_addition: str = ""
+    timeout_s: float = 5.0
+
+    def assemble(self, situation: Situation) -> Plan | None:
+        """Return a plan for a request that fits already; None: it is sent as it is."""
+        return None
+
+    def plan(self, situation: Situation) -> Plan | None:
+        """Return the next step that makes a request smaller which does not fit; it is called again until it fits.
+
+        Raises: IrreducibleFloor: nothing makes it fit.
+        """
+        return plan(situation)
+
+    def bootstrap(self, conversation: EngineConversation, messages: Sequence[Message]) -> Awaitable[None] | None:
+        """Learn of a conversation, once in each process, before its first request there. `messages`: its view."""
+
+    def ingest(self, conversation: EngineConversation, messages: Sequence[Message]) -> Awaitable[None] | None:
+        """Learn of new messages, in order: before each request, and when a run has ended."""
+
+    def after_turn(self, conversation: EngineConversation, turn: Turn) -> Awaitable[None] | None:
+        """Learn that a run has ended. The next run may have begun, but has not called this engine yet."""
+
+    def maintain(self, conversation: EngineConversation) -> Awaitable[None] | None:
+        """Do slow work in the background, after `after_turn`. It may take a hundred times `timeout_s`."""
+
+    def before_subagent(
+        self, conversation: EngineConversation, agent_id: AgentId, message: str
+    ) -> Awaitable[None] | None:
+        """Learn that the agent is about to write to another one."""
+
+    def after_subagent(
+        self, conversation: EngineConversation, agent_id: AgentId, reply: Sequence[str], error: str | None
+    ) -> Awaitable[None] | None:
+        """Learn what the other agent said, message by message, or why it said nothing. Where the reply is not waited
+        for, both are empty."""
+
+    def dispose(self) -> Awaitable[None] | None:
+        """Release what the engine holds: the process is about to end."""
+
+    def overrides(self, name: str) -> bool:
+        """Whether a method of this engine is its own, so that it has to be called."""
+        return getattr(type(self), name) is not getattr(ContextEngine, name) or name in vars(self)
+
+
+class ShippedEngine(ContextEngine):
+    """An engine of Perdure's: its functions are pure and quick, so they run inside the transaction of a request."""
+
+    name: ClassVar[str]

@@ -1,0 +1,70 @@
+"""Telling context engines of runs that have ended, in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from perdure.core.agents import Agent
+from perdure.core.errors import NotFound, PerdureError
+from perdure.engine.context_engines.ask import engine_conversation
+from perdure.engine.ports import Ports
+from perdure.engine.run.log import RunLog
+
+log = logging.getLogger(__name__)
+
+CLOSING_S = 5.0
+"""How long a closing process waits for what its engines do."""
+
+
+class EngineTurns:
+    """The background work of one process for its context engines."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """The tasks that are going on."""
+        return list(self._tasks)
+
+    def note_run(self, agent: Agent | None, ended: RunLog) -> None:
+        """Tell the agent's engine that a run has ended.
+
+        Args:
+            agent: as its requests saw it, if that is known here.
+        """
+        calls = self._ports.engine_calls
+        was_quarantined = calls.is_quarantined(ended.run.key)
+        calls.forget_run(ended.run.key)
+        if agent is None or was_quarantined or not calls.engines.of(agent).is_foreign:
+            return
+        task = asyncio.create_task(self._tell(agent, ended))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Let tasks finish for a few seconds, then stop them; then let the engines release what they hold."""
+        if tasks := self.tasks:
+            _, unfinished = await asyncio.wait(tasks, timeout=CLOSING_S)
+            for task in unfinished:
+                task.cancel()
+            await asyncio.gather(*unfinished, return_exceptions=True)
+        await self._ports.engine_calls.close()
+
+    async def _tell(self, agent: Agent, ended: RunLog) -> None:
+        """Tell the agent's engine of a run. What fails is in the log of the process."""
+        run = ended.run
+        try:
+            conversation = await self._ports.store.read(
+                lambda tx: tx.conversations.get_by_seq(run.key.agent_id, run.conversation_seq)
+            )
+            about = engine_conversation(conversation)
+            await self._ports.engine_calls.after_run(agent, about, run, ended.messages)
+        except NotFound:  # the agent was deleted meanwhile
+            pass
+        except PerdureError as error:
+            log.warning("context engine after %s: %s", run.id, error)
+        except Exception:
+            log.exception("context engine after %s stopped at a defect", run.id)

@@ -1,0 +1,171 @@
+"""Whether the view of a request has to change before it is sent: asked of the agent's context engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.context.request.assemble import View
+from perdure.context.window.budget import Certificate, segments
+from perdure.context.window.economics import expected_calls, swap_reason
+from perdure.context.window.plan import FIXED, Plan, Situation, swap
+from perdure.core.conversations import SummarySettings
+from perdure.core.errors import IrreducibleFloor
+from perdure.core.events import EngineQuarantined, RoomKind, ViewFull
+from perdure.core.nodes import SummaryNode
+from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
+from perdure.engine.compaction.situation import load_prepared, situation_of
+from perdure.engine.context_engines.registry import FALLBACK, PAGED
+from perdure.engine.run.builder import RequestBuilder, RequestSize
+from perdure.engine.run.log import AutoRecalled, EngineQuestion, Progress, RoomPlan, view_key
+from perdure.engine.run.prefixes import rows_tokens
+
+
+def plan_room(builder: RequestBuilder, view: View, size: RequestSize, recalled: AutoRecalled) -> Progress | None:
+    """What comes before the request: a plan for its view, or a question to the agent's context engine; None: the
+    request is sent as it is. A run whose request can't be made to fit is ended."""
+    return _before_sending(builder, view, size, recalled) if size.fits else _make_room(builder, view, size, recalled)
+
+
+def _before_sending(builder: RequestBuilder, view: View, size: RequestSize, recalled: AutoRecalled) -> Progress | None:
+    """The plan, or the question, for a request that fits."""
+    used = builder.engine
+    if used is PAGED:
+        return _swap_early(builder, view, size)
+    if not used.engine.owns_compaction and (progress := _swap_early(builder, view, size)) is not None:
+        return progress
+    if used.is_foreign:
+        if not used.looks_at_all or _is_settled(builder, view):
+            return None
+        return _ask(builder, view, _load_situation(builder, view, size, ()), recalled)
+    if not used.engine.overrides("assemble"):
+        return None
+    situation = _load_situation(builder, view, size, ())
+    found = used.engine.assemble(situation)
+    return None if found is None else _carry_out(builder, view, situation, found, by="engine", reason="engine")
+
+
+def _make_room(builder: RequestBuilder, view: View, size: RequestSize, recalled: AutoRecalled) -> Progress | None:
+    """The plan, or the question, for a request that does not fit."""
+    used, agent, conversation = builder.engine, builder.agent, builder.conversation
+    situation = _load_situation(builder, view, size, load_prepared(builder.tx, view.prefix))
+    if used.problem is not None and not builder.log.steps:
+        builder.events.append(EngineQuarantined(used.name, used.problem, used.name))
+    if used.is_foreign:
+        if not used.engine.owns_compaction and (prepared := swap(situation)) is not None:
+            return _carry_out(builder, view, situation, prepared, by="evict")
+        if not _is_settled(builder, view):
+            return _ask(builder, view, situation, recalled)
+        used = FALLBACK  # neither of them has a plan
+    try:
+        found = used.engine.plan(situation)
+    except IrreducibleFloor as floor:
+        return builder.end(floor)
+    if found is None:
+        # Nothing but a correction says that it is too large; or the rows were estimated by another counter before.
+        builder.tx.conversations.put_view(
+            agent.id,
+            conversation.seq,
+            view_tokens=rows_tokens(view, conversation.stubs, builder.inputs.counter),
+            stubs=conversation.stubs,
+            overcount=max(0, size.overcount),
+        )
+        return None
+    return _carry_out(builder, view, situation, found, by=found.kind)
+
+
+def _is_settled(builder: RequestBuilder, view: View) -> bool:
+    """Whether the agent's engine has seen this view and has no plan for it."""
+    settled = builder.inputs.settled
+    return settled is not None and settled.view == view_key(view)
+
+
+def _ask(builder: RequestBuilder, view: View, situation: Situation, recalled: AutoRecalled) -> Progress:
+    """The progress of a run whose next action is the agent's engine to say."""
+    log = builder.log
+    stored = builder.tx.events.add(log.run.key, builder.events, at=builder.inputs.now) if builder.events else ()
+    question = EngineQuestion(
+        log=log,
+        agent=builder.agent,
+        conversation=builder.conversation,
+        view=view,
+        situation=situation,
+        recalled=recalled,
+    )
+    return Progress(log, stored, question=question)
+
+
+def _swap_early(builder: RequestBuilder, view: View, size: RequestSize) -> Progress | None:
+    """The plan that puts prepared summaries into a view that fits, where the request is cheaper with them: the
+    provider's cache has expired or is lost anyway, or the run's calls save more than the new prefix costs."""
+    agent, log = builder.agent, builder.log
+    window, reserve = builder.inputs.window(agent)
+    filled = SummarySettings.of(agent).context_threshold * (window - reserve)
+    if log.steps or (size.estimated - size.overcount) * size.factor < filled:
+        return None
+    # Sizing the view takes long in a large window, so that comes after the rows of the few nodes.
+    if not (prepared := load_prepared(builder.tx, view.prefix)):
+        return None
+    situation = _load_situation(builder, view, size, prepared)
+    if (found := swap(situation)) is None:
+        return None
+    steps = builder.tx.steps.list(agent.id, conversation_seq=builder.conversation.seq)
+    removed = sum(map(situation.tokens_of, found.messages)) - found.summary_tokens
+    behind = sum(part.tokens for part in situation.certificate.segments if part.name not in FIXED)
+    reason = swap_reason(
+        lost=builder.rewrite_reason,
+        idle=builder.inputs.now - steps[0].created_at if steps else None,
+        removed=removed,
+        kept=behind - removed,
+        calls=expected_calls([step.run_seq for step in steps]),
+    )
+    return None if reason is None else _carry_out(builder, view, situation, found, by="swap", reason=reason)
+
+
+def _load_situation(
+    builder: RequestBuilder, view: View, size: RequestSize, prepared: Sequence[SummaryNode]
+) -> Situation:
+    """What the plan is made of."""
+    tx, agent, conversation, inputs = builder.tx, builder.agent, builder.conversation, builder.inputs
+    window, reserve = inputs.window(agent)
+    log, run, stubs, counter = builder.log, builder.log.run, conversation.stubs, inputs.counter
+    certificate = Certificate(
+        window_tokens=window,
+        reserve_tokens=reserve,
+        segments=segments(view, stubs=stubs, status=size.status, run_seq=run.key.seq, counter=counter),
+        overcount=size.overcount,
+        factor=size.factor,
+    )
+    return situation_of(
+        agent,
+        conversation,
+        view,
+        tx.nodes.list_by_seqs(agent.id, conversation.seq, view.prefix.nodes),
+        certificate,
+        counter,
+        prepared=prepared,
+        run_seq=run.key.seq,
+        turn_from=run.turn_from,
+        seen_upto=max((step.recipe.upto_message_seq for step in log.steps if step.status == "success"), default=-1),
+        sent_upto=max((step.recipe.upto_message_seq for step in log.steps), default=-1),
+        can_open=any(tool["name"] in CONTEXT_TOOL_SPECS for tool in view.prefix.tools),
+    )
+
+
+def _carry_out(
+    builder: RequestBuilder, view: View, situation: Situation, found: Plan, *, by: RoomKind, reason: str = "window"
+) -> Progress:
+    """The progress of a run whose next action is this plan."""
+    log, certificate = builder.log, situation.certificate
+    builder.events.append(ViewFull(certificate.tokens, certificate.budget_tokens, by))
+    stored = builder.tx.events.add(log.run.key, builder.events, at=builder.inputs.now)
+    room = RoomPlan(
+        log=log,
+        agent=builder.agent,
+        conversation=builder.conversation,
+        view=view,
+        nodes=situation.nodes,
+        plan=found,
+        budget_tokens=certificate.budget_tokens,
+        reason=reason,
+    )
+    return Progress(log, stored, room=room)
