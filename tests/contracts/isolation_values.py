@@ -156,6 +156,7 @@ class Values:
             "messages.find_reset.ids": [of.reset_message.id],
             "passages.find_archives.ids": [of.passage.id],
             "passages.find_places.ids": [of.passage.id],
+            "passages.list_merged.into": of.passage.id,
             "upkeep.check.owner": of.owner,
             "vectors.open.owner_id": of.bare_owner.id,
             "vectors.open.number": of.bare_owner.number,

@@ -331,6 +331,10 @@ class PassageContract(Contract):
                     assert list(tx.passages.seqs(archive.id, where=replace(where, tags=("sea",)))) == expected
                     assert sorted(tx.passages.match(archive.id, query, where=where, limit=9).seqs) == expected
                     assert sorted(tx.passages.latest(archive.id, where=where, limit=9)) == expected
+                assert tx.passages.list_merged(archive.id, one.id) == []
+                tx.passages.put_states([replace(three, state="archived", state_origin={"into": one.id})])
+                assert [same.seq for same in tx.passages.list_merged(archive.id, one.id)] == [three.seq]
+                assert tx.passages.list_merged(archive.id, two.id) == []
                 tx.passages.put(replace(three, text="a seal"))
                 assert tx.passages.get(three.id).state == "archived"
                 tx.passages.put_states([one, two, three])

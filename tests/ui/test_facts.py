@@ -144,6 +144,25 @@ async def test_selected_facts_are_forgotten_and_brought_back() -> None:
     assert odd.status_code == 422 and "'odd'" in text_of(odd.text)
 
 
+async def test_faded_passages_are_listed_and_brought_back() -> None:
+    """Beside the facts that have faded, with what they are out of."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent(
+            "ann", settings={"facts": {"forgetting": {"min_score": 1, "min_age_days": 0}}}
+        )
+        passage = await agent.archive(HOSTILE)
+        assert (await page_of(client, agent, state="archived"))["passages"] == []
+        await agent.facts.tidy()
+        assert (await page_of(client, agent))["passages"] == []
+        page = (await client.get(f"/agents/{agent.id}/facts", params={"state": "archived"})).text
+        assert HOSTILE not in page
+        assert f"{HOSTILE} out of recall" in text_of(page)
+
+        answer = await client.post(f"/agents/{agent.id}/facts/passages?state=archived", data={"passage": passage.id})
+        assert "recalls the text again" in text_of(answer.text)
+        assert [one.state for one in await agent.passages()] == ["active"]
+
+
 @pytest.mark.parametrize("state", ["proposed", "archived"])
 async def test_facts_that_wait_or_faded_become_known_and_go_back(state: str) -> None:
     async with dashboard() as (client, library):

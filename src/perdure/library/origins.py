@@ -77,7 +77,7 @@ class MemoryOrigin:
     Args:
         id: of the block or passage; of a summary its handle, which counts within `conversation_id`.
         label: of the block; `line` is the number of the line, from 1; None: the whole block, or no line any more.
-        writes: the first write and each later change, oldest first.
+        writes: the first write and each later change, oldest first; of a passage also those of its near-duplicates.
         earlier_writes: how many older changes there are.
         stands_for: the messages that a summary or a captured passage stands for, at most a hundred; `message_count` is
             how many they are.

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure import AsyncAgent, AsyncPerdure, Passage, Settings
+from perdure import AsyncAgent, AsyncPerdure, MemoryOrigin, Passage, Settings
 from perdure.context.request.assemble import parse_recalled
 from perdure.domain.archives.forgetting import COMPARED_CHARS
 from perdure.domain.archives.passages import NewPassage
@@ -195,7 +195,9 @@ async def test_near_duplicates_become_one(world: World) -> None:
 
     assert (item.memory.text, item.reason, item.into and item.into.text) == (same[0].text, "duplicate", kept.text)
     (archived,) = await archive.passages(states=["archived"])
-    assert archived.state_origin["into"] == item.into.id if item.into else False
+    origin = await world.agent.why(archived.state_origin["into"])
+    assert isinstance(origin, MemoryOrigin)
+    assert [write.text for write in origin.writes] == [kept.text, same[0].text]
     assert [one.text for one in await world.agent.facts.restore_last()] == [same[0].text]
     assert len(await archive.passages(states=["active"])) == 11
 

@@ -176,31 +176,29 @@ class MemoryOrigins:
             archive.id for archive in self.tx.archives.list_by_agent(self.agent_id)
         }:
             raise NotFound("passage", passage.id, hint="it is in no archive of the agent")
-        source = passage.source
-        captured = source.get("type") == CAPTURED
-        kind: Literal["agent", "user", "system"] = "system" if captured or "file_id" in source else "user"
-        author = Author(kind=kind, id="perdure" if kind == "system" else "user")
-        if not captured and (agent_id := source.get("agent_id")) is not None:
-            run_id, message_id = source.get("run_id"), source.get("message_id")
-            kind = "agent" if run_id is not None else "user"
-            author = Author(kind=kind, id=agent_id, agent_id=agent_id, run_id=run_id, message_id=message_id)
-        later = self._corrections_of(passage)
-        texts = [json.loads(item.before)["text"] for _, item in later] + [passage.text]
-        write = self._write(author, passage, texts[0], call_id=self._call_of_passage(author, passage))
-        corrected = [
-            Write(at=correction.created_at, author="user", author_id=f"correction {correction.number}", text=text)
-            for (correction, _), text in zip(later, texts[1:], strict=True)
-        ]
-        messages = self._captured(passage) if captured else ()
+        same = self.tx.passages.list_merged(passage.archive_id, passage.id)
+        writes = [write for one in (passage, *same) for write in self._writes_of(one)]
+        messages = [message for one in (passage, *same) if _is_captured(one) for message in self._captured(one)]
         return MemoryOrigin(
             kind="passage",
             id=passage.id,
             text=passage.text,
-            writes=(write, *corrected),
-            stands_for=messages,
+            writes=tuple(sorted(writes, key=lambda write: write.at)),
+            stands_for=tuple(messages),
             message_count=len(messages),
-            source=dict(source),
+            source=dict(passage.source),
         )
+
+    def _writes_of(self, passage: Passage) -> list[Write]:
+        """The making of a passage, and its corrections."""
+        later = self._corrections_of(passage)
+        texts = [json.loads(item.before)["text"] for _, item in later] + [passage.text]
+        author = _author_of(passage)
+        corrected = [
+            Write(at=correction.created_at, author="user", author_id=f"correction {correction.number}", text=text)
+            for (correction, _), text in zip(later, texts[1:], strict=True)
+        ]
+        return [self._write(author, passage, texts[0], call_id=self._call_of_passage(author, passage)), *corrected]
 
     def _corrections_of(self, passage: Passage) -> list[tuple[Correction, CorrectionItem]]:
         """The corrections of a passage by people, but for its making, in order."""
@@ -283,3 +281,20 @@ class MemoryOrigins:
             ),
             None,
         )
+
+
+def _is_captured(passage: Passage) -> bool:
+    """Whether a passage was captured from a conversation."""
+    return bool(passage.source.get("type") == CAPTURED)
+
+
+def _author_of(passage: Passage) -> Author:
+    """Who stored a passage, as its source says."""
+    source = passage.source
+    if _is_captured(passage) or ("file_id" in source and source.get("agent_id") is None):
+        return Author(kind="system", id="perdure")
+    if (agent_id := source.get("agent_id")) is None:
+        return Author(kind="user", id="user")
+    run_id, message_id = source.get("run_id"), source.get("message_id")
+    kind: Literal["agent", "user"] = "user" if run_id is None else "agent"
+    return Author(kind=kind, id=agent_id, agent_id=agent_id, run_id=run_id, message_id=message_id)

@@ -318,6 +318,16 @@ class Passages(Table):
         found = [state for state in PASSAGE_STATES if state == "active" or self._has_state(archive_id, state)]
         return frozenset(found)
 
+    def list_merged(self, archive_id: ArchiveId, into: PassageId) -> Sequence[Passage]:
+        """The archived near-duplicates of a passage, in order."""
+        found = self._read(
+            "p.archive_id = :archive_id AND p.state <> 'active' AND p.state = 'archived' AND p.state_origin LIKE :into"
+            " ORDER BY p.seq",
+            archive_id=archive_id,
+            into=f"%{into}%",
+        )
+        return [passage for passage in found if passage.state_origin.get("into") == into]
+
     def _has_state(self, archive_id: ArchiveId, state: PassageState) -> bool:
         """Whether a passage of the archive has this state, which is not `active`."""
         return bool(

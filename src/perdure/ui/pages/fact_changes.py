@@ -11,7 +11,7 @@ from starlette.requests import Request
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput
 from perdure.core.facts.values import FactState
-from perdure.core.ids import FactId
+from perdure.core.ids import FactId, PassageId
 from perdure.core.text.reprs import plural
 from perdure.domain.agents.units import AgentChanges
 from perdure.domain.facts.graphs import FactFields
@@ -83,6 +83,14 @@ async def change_selected(request: Request, library: AsyncPerdure) -> Notice:
             text = STATE_NOTICES[state].format(plural(len(ids), "fact"))
             return _notice(request, text, "selected", choice=before, fact=ids)
     raise InvalidInput(f"choice is {str(choice)!r:.40}: use forget, restore, or a state of facts")
+
+
+@pages.post("/agents/{agent_id}/facts/passages", shows=facts)
+async def restore_passage(request: Request, library: AsyncPerdure) -> Notice:
+    """Bring a passage back that has faded."""
+    passage_id = PassageId(field_of(await form_of(request), "passage"))
+    await library.services.passages.restore(passage_id, agent_id_of(request))
+    return Notice("The agent recalls the text again.")
 
 
 @pages.post("/agents/{agent_id}/facts/never", shows=facts)

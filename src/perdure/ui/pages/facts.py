@@ -12,7 +12,8 @@ from starlette.requests import Request
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.facts.values import KNOWN_STATES, Entity, Fact, FactRule, Graph
-from perdure.core.ids import EntityId, is_id
+from perdure.core.ids import AgentId, EntityId, is_id
+from perdure.core.passages import PassageFilter
 from perdure.domain.facts.settings import load_agent_facts, load_graph_settings
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
@@ -23,6 +24,8 @@ from perdure.ui.pages.home import agent_shape
 from perdure.ui.render import Data, Pages, agent_id_of
 
 FACTS_MAX, ABOUT_MAX = 50, 8
+TEXT_CHARS = 300
+"""Of a passage that has faded."""
 SHOWN_SCORE = 0.005
 """Smaller parts of a score are shown as zero."""
 STATES: Mapping[str, str] = {
@@ -86,8 +89,16 @@ async def facts(request: Request, library: AsyncPerdure) -> Data:
         "about": _about(hits),
         "more": None if last is None else urlencode({**used, "after": last}),
         "capture": _capture_shape(agent, graph, library.app.settings.facts),
+        "passages": await _faded_passages(library, agent_id) if query.get("state") == "archived" else [],
         "rules": [rule_shape(rule) for rule in await services.facts.list_rules(agent_id)],
     }
+
+
+async def _faded_passages(library: AsyncPerdure, agent_id: AgentId) -> list[Data]:
+    """The newest passages of the agent that have faded or are archived."""
+    where, page = PassageFilter(states=("faded", "archived")), Page(FACTS_MAX, ascending=False)
+    found = await library.services.passages.list_of_agent(agent_id, page, where=where)
+    return [{"id": one.id, "text": one.text[:TEXT_CHARS], "state": one.state, "at": one.occurred_at} for one in found]
 
 
 def facts_frame(agent: Agent, view: str) -> Data:
