@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
-from perdure import AsyncAgent, AsyncPerdure, InvalidInput, StoredEvent
+from perdure import AsyncAgent, AsyncPerdure, InvalidInput, RunFailed, StoredEvent, Verdict, hook
 from perdure.core.events import ViewCompacted
+from perdure.core.hooks import BeforeCompaction
 from perdure.core.ids import StepId
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.nodes import SummaryNode
@@ -22,9 +24,10 @@ FILLER = "word " * 150
 SUMMARY = "They said one word after the other."
 
 
-async def open_library(model: Any, clock: FakeClock | None = None) -> AsyncPerdure:
+async def open_library(model: Any, clock: FakeClock | None = None, **options: Any) -> AsyncPerdure:
+    models = {MODEL: model, **options.pop("models", {})}
     return await AsyncPerdure.open(
-        store=InlineStore(), models={MODEL: model}, clock=clock or FakeClock(), ids=SequentialIds()
+        store=InlineStore(), models=models, clock=clock or FakeClock(), ids=SequentialIds(), **options
     )
 
 
@@ -225,6 +228,54 @@ async def test_a_view_that_fits_takes_them_where_long_runs_would_read_it_often()
         assert not await compactions_of(agent, "short")
         await perdure.app.store.write(lengthen)
         assert await compactions_of(agent, "short")
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_hooks_are_called_before_prepared_summaries_are_taken(refuses: bool) -> None:
+    """Only in a full window, since a hook that refuses ends a run whose request does not fit."""
+    payloads: list[BeforeCompaction] = []
+
+    @hook("before_compaction")
+    def watcher(payload: BeforeCompaction) -> Verdict | None:
+        payloads.append(payload)
+        return Verdict(block="not now") if refuses else None
+
+    clock = FakeClock()
+    model = ScriptedModel(summarises=says(SUMMARY))
+    async with await open_library(model, clock, hooks=[watcher]) as perdure:
+        agent = await create_small_agent(perdure)
+        await fill_until_prepared(perdure, agent)
+        clock.advance(7_200)  # with a cold cache a view that fits would take them
+        assert await compactions_of(agent, "short") == []
+        assert payloads == []
+        answered = len(model.requests)
+        with pytest.raises(RunFailed, match="not now") if refuses else contextlib.nullcontext():
+            while not payloads:
+                await agent.send(FILLER)
+                answered += 1
+        _, shown = await nodes_of(perdure, agent)
+
+    assert len(model.requests) == answered
+    assert bool(shown) is not refuses
+
+
+async def test_sizes_and_model_of_the_settings_hold_in_a_full_window_too() -> None:
+    """A summary that a run waits for is no larger than a prepared one may be."""
+    own, other = ScriptedModel(), ScriptedModel(summarises=says("They said one word after the other. " * 40))
+    async with await open_library(own, models={"test/other": other}) as perdure:
+        settings = {
+            "context_window_tokens": 40_000,
+            "summaries": {"background": False, "leaf_target_tokens": 90},
+            "compaction": {"model": "test/other"},
+        }
+        agent = await perdure.create_agent("a", model=MODEL, settings=settings)
+        while not other.summary_requests:
+            await agent.send(FILLER * 8)
+        nodes, _ = await nodes_of(perdure, agent)
+
+    assert own.summary_requests == []
+    assert nodes[0].tokens <= 90
+    assert nodes[0].model == "test/other"
 
 
 @pytest.mark.parametrize(

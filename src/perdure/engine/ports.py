@@ -115,6 +115,8 @@ class UnitInputs:
         engines: the context engines.
         settled: what the agent's context engine has no plan for.
         quarantined: whether the run goes on without that engine.
+        swaps_early: whether prepared summaries may go into a view that fits: not if a hook may refuse a compaction, as
+            that would end a run which has room.
     """
 
     ids: Ids
@@ -129,6 +131,7 @@ class UnitInputs:
     engines: ContextEngines = field(default_factory=ContextEngines)
     settled: Settled | None = None
     quarantined: bool = False
+    swaps_early: bool = True
 
     def window(self, agent: Agent) -> tuple[int, int]:
         """(Tokens of the agent's window, how many of them are kept for the answer: at most a quarter).
@@ -189,6 +192,7 @@ class Ports:
             owner=self.owner,
             now=now,
             until=now + timedelta(seconds=self.settings.lease_s),
+            swaps_early="before_compaction" not in self.hooks.points,
             cached_view=None if parts is None else parts.view,
             engines=self.engine_calls.engines,
         )

@@ -286,7 +286,8 @@ def _evict(situation: Situation, *, least: int = 0, coming: int = 0) -> Evict | 
     """
     candidates, fixed = split_atoms(situation)
     stay = {message.seq for message in input_rows(situation)}
-    limit = least or summary_limit(situation.certificate.budget_tokens)
+    most = min(situation.summaries.leaf_target_tokens, summary_limit(situation.certificate.budget_tokens))
+    limit = least or most
     shown_tokens = coming + sum(map(situation.tokens_of, (*situation.pinned, *situation.rows)))
     stay_tokens = sum(map(situation.tokens_of, _rows_that_stay(situation)))
     # Where the estimate is too high, less has to go than it says.

@@ -8,7 +8,7 @@ from perdure.context.engines.evictions import oldest_share
 from perdure.context.retrieval.stubs import row_tokens
 from perdure.context.window.atoms import atoms
 from perdure.context.window.plan import Evict, summary_limit
-from perdure.core.conversations import EVICT_SHARE, CompactionSettings, Conversation
+from perdure.core.conversations import EVICT_SHARE, CompactionSettings, Conversation, SummarySettings
 from perdure.core.errors import Conflict, ConversationBusy, NothingToCompact
 from perdure.core.ids import AgentId
 from perdure.core.ports import TokenCounter
@@ -99,7 +99,8 @@ def _plan(state: Preview, settings: CompactionSettings, counter: TokenCounter) -
         share = EVICT_SHARE if settings.evict_share is None else settings.evict_share
         count = _oldest(state, share, counter) or count
     evicted = [atom for atom in atoms(rows) if atom.upto_seq <= rows[count - 1].seq]
-    limit = summary_limit(state.certificate.budget_tokens)
+    most = SummarySettings.of(state.agent).leaf_target_tokens
+    limit = min(most, summary_limit(state.certificate.budget_tokens))
     return Evict(tuple(evicted), rows[count - 1].seq + 1, (), limit)
 
 

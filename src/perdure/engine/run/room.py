@@ -100,7 +100,7 @@ def _swap_early(builder: RequestBuilder, view: View, size: RequestSize) -> Progr
     agent, log = builder.agent, builder.log
     window, reserve = builder.inputs.window(agent)
     filled = SummarySettings.of(agent).context_threshold * (window - reserve)
-    if log.steps or (size.estimated - size.overcount) * size.factor < filled:
+    if log.steps or not builder.inputs.swaps_early or (size.estimated - size.overcount) * size.factor < filled:
         return None
     # Sizing the view takes long in a large window, so that comes after the rows of the few nodes.
     if not (prepared := load_prepared(builder.tx, view.prefix)):
