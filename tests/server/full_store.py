@@ -113,7 +113,7 @@ class FullStore:
                     *("before", "after", "start_date", "end_date", "llm_config", "model_settings"),
                     *("response_format", "context_window_limit", "override_model", "override_system", "callback_url"),
                     *("identity_ids", "message_ids", "from_template", "memory_variables", "bypass_session_patterns"),
-                    *("tool_output",),
+                    *("tool_output", "context_engine"),
                     *("auto_recall", "auto_capture", "source_type", "args_json_schema", "json_schema", "agent_type"),
                     *("isolated_block_labels", "model_id", "embedding_config", "source_ids", "project_id"),
                     *("tool_exec_environment_variables", "include_return_message_types", "max_steps", "timeout_s"),

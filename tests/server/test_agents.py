@@ -698,3 +698,21 @@ async def test_unknown_fields_of_a_change_are_ignored() -> None:
         changed = await server.patch(f"/v1/agents/{made['id']}", sent)
 
         assert changed == {**made, "name": "bea", "updated_at": changed["updated_at"]}
+
+
+async def test_an_agent_has_a_context_engine() -> None:
+    """A field beyond the wire, by name or with options; an unknown one is refused with those that there are."""
+    async with routed() as server:
+        made = await new_agent(server, context_engine="sliding_window")
+        path = f"/v1/agents/{made['id']}"
+        parts = {"assembler": "paged", "compressor": "stubs"}
+        changed = await server.patch(path, {"context_engine": {"name": "composition", "options": parts}})
+        refused = await server.refused("PATCH", path, {"context_engine": "slidingwindow"})
+        await server.patch(path, {"context_engine": ""})
+        plain = await server.get(path)
+
+    assert made["context_engine"] == "sliding_window"
+    assert changed["context_engine"]["options"] == parts
+    assert refused[0] == 422
+    assert "there are paged, sliding_window" in str(refused)
+    assert "context_engine" not in plain

@@ -99,24 +99,24 @@ class Stage:
 
 
 async def small_talk(stage: Stage) -> None:
-    for number in range(24):
-        await stage.say(f"message {number} {FILLER * 12}")
+    for number in range(8):
+        await stage.say(f"message {number} {FILLER * 30}")
 
 
 async def huge_results(stage: Stage) -> None:
-    for number in range(6):
+    for number in range(3):
         await stage.say(f"look {number}", [call("dump", chars=2_000 + 9_000 * (number % 2))], "seen")
 
 
 async def parallel_calls(stage: Stage) -> None:
-    for number in range(5):
+    for number in range(2):
         many = [call("dump", call_id=f"c{number}-{index}", chars=700) for index in range(8)]
         await stage.say(f"all of them, {number}", many, [*many[:2]], "seen")
 
 
 async def pending_approval(stage: Stage) -> None:
-    for number in range(8):
-        await stage.say(f"message {number} {FILLER * 20}")
+    for number in range(3):
+        await stage.say(f"message {number} {FILLER * 50}")
     await stage.say(f"pay {FILLER * 30}", [call("dump", call_id="d", chars=4_000), call("pay", call_id="p", n=1)])
     stage.model.script = [[call("dump", call_id="e", chars=6_000)], "paid"]
     await stage.agent.answer([ToolDecision("p", True)])
@@ -124,30 +124,30 @@ async def pending_approval(stage: Stage) -> None:
 
 
 async def memory_edits(stage: Stage) -> None:
-    for number in range(14):
+    for number in range(6):
         if number % 2:
             await stage.agent.blocks.update("human", f"edit {number}: {FILLER * (number % 5)}")
         edit = call("core_memory_append", label="notes", content=f"note {number}")
-        await stage.say(f"message {number} {FILLER * 15}", [edit], "kept")
+        await stage.say(f"message {number} {FILLER * 40}", [edit], "kept")
 
 
 async def tiny_window(stage: Stage) -> None:
     await stage.agent.update(settings=dict(stage.agent.info.settings) | {"context_window_tokens": 4_400})
-    for number in range(10):
+    for number in range(4):
         await stage.say(f"message {number} {FILLER * 4}", [call("dump", chars=3_000)], "seen")
 
 
 async def overflow(stage: Stage) -> None:
-    for number in range(8):
-        await stage.say(f"message {number} {FILLER * 14}")
+    for number in range(6):
+        await stage.say(f"message {number} {FILLER * 18}")
     await stage.say(f"too much {FILLER}", ModelOverflow("maximum context length exceeded"), "it fits")
     await stage.say(f"go on {FILLER * 14}", [call("dump", chars=3_000)], ModelOverflow("too long"), "again")
 
 
 async def client_tools(stage: Stage) -> None:
-    for number in range(8):
+    for number in range(4):
         stage.model.script = [[call("Bash", call_id=f"b{number}", c="ls")]]
-        reply = await stage.agent.send(f"run {number} {FILLER * 12}", client_tools=[BASH])
+        reply = await stage.agent.send(f"run {number} {FILLER * 40}", client_tools=[BASH])
         assert [one.name for one in reply.pending] == ["Bash"]
         stage.model.script = ["done"]
         await stage.agent.answer(
@@ -157,29 +157,29 @@ async def client_tools(stage: Stage) -> None:
 
 async def autoclear(stage: Stage) -> None:
     settings = dict(stage.agent.info.settings)
-    for number in range(12):
-        if number == 4:
+    for number in range(6):
+        if number == 2:
             await stage.agent.update(settings=settings | {"message_buffer_autoclear": True})
-        if number == 7:
+        if number == 4:
             await stage.agent.update(settings=settings)
-        await stage.say(f"message {number} {FILLER * 20}", [call("dump", chars=1_200)], "seen")
+        await stage.say(f"message {number} {FILLER * 40}", [call("dump", chars=2_000)], "seen")
 
 
 async def imported(stage: Stage) -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     history = [
-        ("user" if number % 2 == 0 else "assistant", None, f"{number} {FILLER * 6}", start + timedelta(hours=number))
-        for number in range(80)
+        ("user" if number % 2 == 0 else "assistant", None, f"{number} {FILLER * 10}", start + timedelta(hours=number))
+        for number in range(30)
     ]
     await stage.agent.import_messages(history)
-    for number in range(6):
-        await stage.say(f"message {number} {FILLER * 14}")
+    for number in range(3):
+        await stage.say(f"message {number} {FILLER * 30}")
 
 
 async def killed(stage: Stage) -> None:
     """The process ends while the model answers, and another one takes the run over."""
-    for number in range(8):
-        await stage.say(f"message {number} {FILLER * 14}")
+    for number in range(3):
+        await stage.say(f"message {number} {FILLER * 45}")
     stage.model.script = [[call("dump", chars=5_000)], None]
     sending = asyncio.create_task(stage.agent.send(f"and now {FILLER}"))
     await stage.model.waits.wait()
@@ -189,14 +189,14 @@ async def killed(stage: Stage) -> None:
         await sending
     stage.perdure = await stage.open()
     stage.agent = await stage.perdure.agent(stage.agent.id)
-    for number in range(4):
-        await stage.say(f"later {number} {FILLER * 14}")
+    for number in range(2):
+        await stage.say(f"later {number} {FILLER * 40}")
 
 
 async def unicode(stage: Stage) -> None:
     texts = ("我们昨天在图灵，决定使用数据库。", "🧭👩‍👩‍👧é→ß ", "\x00 \ud800 \x1b <value> ", "Ünïcödé ")
-    for number in range(14):
-        await stage.say(f"{number} {texts[number % 4] * 30}", [call("dump", chars=800)], texts[(number + 1) % 4] * 8)
+    for number in range(6):
+        await stage.say(f"{number} {texts[number % 4] * 60}", [call("dump", chars=800)], texts[(number + 1) % 4] * 8)
 
 
 STORIES: Mapping[str, Callable[[Stage], Awaitable[None]]] = {

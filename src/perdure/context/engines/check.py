@@ -15,7 +15,6 @@ from perdure.context.retrieval.stubs import row_tokens, stub_chars
 from perdure.context.window.atoms import atoms
 from perdure.context.window.plan import (
     NODE_OVERHEAD,
-    SECTION_OVERHEAD,
     Evict,
     Merge,
     Plan,
@@ -88,7 +87,6 @@ def _check_evict(situation: Situation, found: Evict) -> Evict:
     elif leaving:
         _check_limit(situation, limit, found.text)
         spent = limit + NODE_OVERHEAD
-    spent += SECTION_OVERHEAD if spent and not situation.nodes else 0
     _check_gain(tokens_leaving(situation, leaving, absorbed, stay=stay), spent)
     removal = evict_atoms(situation, leaving, limit if leaving else 0, stay=stay, prepared=prepared, absorbed=absorbed)
     return replace(removal, text=found.text)
@@ -100,12 +98,18 @@ def _check_merge(situation: Situation, found: Merge) -> Merge:
     first = seqs.index(nodes[0].seq) if nodes else 0
     if not nodes or nodes != situation.nodes[first : first + len(nodes)]:
         raise PlanRefused("it merges no summaries, or summaries that are not neighbours")
+    merge = Merge(nodes, found.summary_tokens, text=found.text)
     if found.prepared:
-        raise PlanRefused("a merge of prepared summaries is Perdure's own")
+        prepared = _own_values(
+            [node.seq for node in found.prepared], situation.prepared, "it takes a summary that is not prepared"
+        )
+        if [(node.level, node.children) for node in prepared] != [(merge.level, merge.children)]:
+            raise PlanRefused("the prepared summary stands for other summaries than those that it merges")
+        return replace(merge, prepared=prepared, text=None)
     _check_limit(situation, found.summary_tokens, found.text)
     overhead = NODE_OVERHEAD * (len(nodes) - 1)
     _check_gain(sum(node.tokens for node in nodes) + overhead, found.summary_tokens)
-    return Merge(nodes, found.summary_tokens, text=found.text)
+    return merge
 
 
 def _check_stub(situation: Situation, found: Stub) -> Stub:

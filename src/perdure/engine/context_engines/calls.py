@@ -104,6 +104,8 @@ class EngineCalls:
             try:
                 function = engine.assemble if fits else engine.plan
                 found = await self._call(engine, function, situation)
+                if inspect.iscoroutine(found):
+                    found.close()
                 return None if found is None else check_plan(situation, found)
             except IrreducibleFloor:
                 return None

@@ -18,7 +18,7 @@ from perdure.core.runs import Run
 from perdure.core.secrets import Secret
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS
-from perdure.domain.agents.context_engine import CONTEXT_ENGINE
+from perdure.domain.agents.context_engine import CONTEXT_ENGINE, NAME_CHARS
 from perdure.domain.agents.tool_output import TOOL_OUTPUT
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
@@ -179,7 +179,7 @@ class AgentChangesIn(WireRequest):
     facts: bool | JsonObject | None = None
     summaries: JsonObject | None = None
     tool_output: Level | ItemsByName[Level] | None = None
-    context_engine: str | JsonObject | None = None
+    context_engine: Annotated[str, Field(max_length=NAME_CHARS)] | JsonObject | None = None
     bypass_session_patterns: Items[str] | None = None
     secrets: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
     tool_exec_environment_variables: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
