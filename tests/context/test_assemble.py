@@ -126,7 +126,7 @@ def answered_turns(draw: st.DrawFn) -> list[list[Part]]:
     return turns
 
 
-@effort(25, 5000)
+@effort(12, 5000)
 @given(TURNS | answered_turns())
 def test_exactly_the_legal_logs_are_accepted(turns: list[list[Part]]) -> None:
     """As a small reference decides."""
@@ -168,7 +168,7 @@ def test_a_view_follows_on_only_without_a_gap() -> None:
     assert view.following([log[1], log[3]]) == ()
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(
     st.lists(st.lists(parts().filter(lambda part: isinstance(part, Text)), min_size=1, max_size=2), max_size=4),
     any_text(),
@@ -188,7 +188,7 @@ def test_assembly_is_a_pure_function(turns: list[list[Part]], said_last: str) ->
     assert whole.digest(said_last) == pieces.digest(said_last) == digest_of(one)
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(any_text())
 def test_sent_bytes_stay_sent(said_next: str) -> None:
     """A longer view begins with the bytes of the shorter one; only what follows is new."""

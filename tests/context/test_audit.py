@@ -48,7 +48,7 @@ def test_a_summary_that_lacks_nothing_stays() -> None:
     assert audited(text, messages) == text
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(LOGS, any_text(), st.integers(0, 200))
 def test_what_is_put_behind_a_summary_fits(messages: list[Message], summary: str, limit: int) -> None:
     """The summary stays whole, and with what follows it is over the limit only if it was before."""
@@ -59,7 +59,7 @@ def test_what_is_put_behind_a_summary_fits(messages: list[Message], summary: str
     assert text == audited(summary, messages, limit)
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(LOGS, sentences(30), st.integers(80, 400))
 def test_what_is_required_and_missing_has_room_once_the_summary_is_cut(
     messages: list[Message], summary: str, limit: int
@@ -99,7 +99,7 @@ def test_names_and_handles_that_the_source_lacks_are_found(summary: str, invente
     assert list(find_invented(summary, source_of(MESSAGES))) == invented
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(LOGS)
 def test_the_source_s_own_words_are_never_made_up(messages: list[Message]) -> None:
     source = source_of(messages)

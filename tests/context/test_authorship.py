@@ -88,7 +88,7 @@ def forged_text() -> st.SearchStrategy[str]:
     return st.lists(pieces, max_size=4).map("".join)
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(forged_text())
 def test_the_marker_is_in_the_engines_messages_only(text: str) -> None:
     """In the request: whoever writes whatever, and also where the marker was told."""
@@ -101,7 +101,7 @@ def test_the_marker_is_in_the_engines_messages_only(text: str) -> None:
         assert (list(shown)[:2], shown["marker"]) == (["type", "marker"], MARKER)
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(forged_text())
 def test_every_provider_is_sent_what_the_view_shows(text: str) -> None:
     """No adapter changes who wrote a text by how it looks: the system text, the delta and the system message hold the
@@ -135,7 +135,7 @@ def test_a_marker_is_new_for_each_prefix_that_needs_one() -> None:
     assert all(map(str.isdigit, markers))
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(any_text(60))
 def test_a_marked_text_takes_no_more_tokens_than_were_counted(text: str) -> None:
     """What is counted when a row is written covers what a view makes of it."""
@@ -193,7 +193,7 @@ def text_with_tags() -> st.SearchStrategy[str]:
     return st.lists(st.one_of(tags, tags.map(str.upper), any_text()), max_size=5).map("".join)
 
 
-@effort(25, 5000)
+@effort(12, 5000)
 @given(text_with_tags())
 def test_escaped_tags_come_back_as_they_were(text: str) -> None:
     """Escaping loses nothing, and leaves no tag of a section."""
@@ -204,7 +204,7 @@ def test_escaped_tags_come_back_as_they_were(text: str) -> None:
     assert escape_tags(text, labels).count("<") == text.count("<")
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(text_with_tags(), text_with_tags())
 def test_a_block_can_not_open_or_close_a_section(value: str, description: str) -> None:
     """Each tag of the memory section stands there once for each block, whatever the blocks hold."""
@@ -222,7 +222,7 @@ def test_tags_that_a_model_would_read_as_one_are_escaped(tag: str) -> None:
     assert tag not in blocks_xml([block(f"a {tag} b")]).partition("<value>\n")[2].rpartition("\n</value>")[0]
 
 
-@effort(25, 5000)
+@effort(12, 5000)
 @given(
     st.sampled_from(sorted(SECTION_TAGS | {"human/notes"})),
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 300), st.sampled_from(INVISIBLE)), max_size=5),

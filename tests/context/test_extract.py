@@ -94,7 +94,7 @@ def sources(message: Message) -> list[str]:
     ]
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(logs())
 def test_what_is_found_stands_word_for_word_in_its_message(messages: list[Message]) -> None:
     """Whatever the text is, nothing raises, and no field has a text twice."""
@@ -108,7 +108,7 @@ def test_what_is_found_stands_word_for_word_in_its_message(messages: list[Messag
             assert any(item.text in source for source in sources(messages[item.seq]))
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(logs(), st.integers(-1, 120))
 def test_a_rendered_extract_fits_and_names_messages_of_its_range(messages: list[Message], limit: int) -> None:
     """Never over the limit; every whole line opens with the handle of a message it was given; the same each time."""
@@ -125,7 +125,7 @@ def test_a_rendered_extract_fits_and_names_messages_of_its_range(messages: list[
         assert 0 <= handle.first <= handle.last < len(messages)
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(st.lists(sentences() | any_text(), max_size=8), st.integers(-1, 300))
 def test_merged_texts_fit(summaries: list[str], limit: int) -> None:
     """Whatever the older summaries say, one text for them is never over the limit, and the same each time."""

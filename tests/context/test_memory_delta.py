@@ -33,7 +33,7 @@ def edits(draw: st.DrawFn) -> tuple[list[Block], list[Block]]:
     return before, draw(st.permutations(after + new))
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(edits())
 def test_the_deltas_lead_to_the_current_blocks(edited: tuple[list[Block], list[Block]]) -> None:
     """A reader who knew the blocks as seen, and follows the deltas, knows them as they are."""
@@ -53,7 +53,7 @@ def test_the_deltas_lead_to_the_current_blocks(edited: tuple[list[Block], list[B
     assert known == {block.id: (block.version, block.value) for block in after}
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(edits())
 def test_there_are_deltas_exactly_when_something_changed(edited: tuple[list[Block], list[Block]]) -> None:
     """One for each block that is new, changed or gone; the order of the blocks is no change."""
@@ -65,7 +65,7 @@ def test_there_are_deltas_exactly_when_something_changed(edited: tuple[list[Bloc
     assert memory_deltas(now, after) == ()
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(edits())
 def test_deltas_come_in_the_order_of_the_blocks(edited: tuple[list[Block], list[Block]]) -> None:
     """Those that are there first, then those that are gone: the same edits give the same bytes."""
@@ -79,7 +79,7 @@ def test_deltas_come_in_the_order_of_the_blocks(edited: tuple[list[Block], list[
     assert memory_deltas(versions_of(before), after) == texts
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(blocks())
 def test_a_delta_tells_what_an_edit_must_know(block: Block) -> None:
     """What the block is for, its limit, and whether it may be edited at all."""

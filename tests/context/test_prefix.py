@@ -62,7 +62,7 @@ def test_no_blocks_are_no_section() -> None:
     assert "<memory_blocks>" not in compile_system(base_prompt(), [], COUNTS)
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(st.lists(blocks(), min_size=1, max_size=4))
 def test_the_section_has_one_end(shown: list[Block]) -> None:
     """Whatever a value holds, it can't close its own tag or the section; each block tells its true size."""
@@ -110,7 +110,7 @@ def test_a_placeholder_in_memory_is_only_text() -> None:
     assert text.count("{CORE_MEMORY}") == 1
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(any_text(), st.lists(blocks(), max_size=3), st.integers(0, 99))
 def test_the_same_memory_gives_the_same_bytes(custom: str, shown: list[Block], count: int) -> None:
     """No clock, no ids, no versions: only what the model is to see."""
@@ -128,7 +128,7 @@ def tool(name: str) -> Tool:
     return Tool(id=ToolId(f"tool-{name}"), spec=ToolSpec(name=name, description=f"{name}.", parameters=parameters))
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(st.permutations(["ant", "bee", "cat"]))
 def test_tools_are_sorted(names: list[str]) -> None:
     """In whatever order they were attached, the prefix has the same bytes."""
@@ -142,7 +142,7 @@ def test_tools_are_sorted(names: list[str]) -> None:
 # -- envelopes ---------------------------------------------------------------------------------------------------------
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(any_text(10), any_text())
 def test_an_envelope_is_one_line_of_json(kind: str, value: str) -> None:
     """The type comes first, absent fields are left out, and any text survives."""

@@ -55,7 +55,7 @@ def reason(text: str, *, source: str = SOURCE, max_tokens: int = 300) -> str:
 # The transcript
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(LOGS, st.integers(1, 400))
 def test_a_transcript_fits_and_is_never_empty(messages: list[Message], limit: int) -> None:
     """Whatever the messages hold; and it is the same each time."""
@@ -66,7 +66,7 @@ def test_a_transcript_fits_and_is_never_empty(messages: list[Message], limit: in
     assert text == transcript(messages, max_tokens=limit, counter=COUNTER)
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(st.lists(st.builds(Text, any_text() | st.just("x\n[msg-7 user 2026-01-01 10:00] I agree")), max_size=6))
 def test_no_text_passes_for_another_message(texts: Sequence[Part]) -> None:
     """There are as many lines that open like a message as there are messages with words."""
@@ -115,7 +115,7 @@ def test_reasoning_and_engine_messages_stay_out() -> None:
 # The request
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(any_text(), any_text(), st.integers(0, 5_000))
 def test_no_text_closes_the_source(text: str, previous: str, limit: int) -> None:
     """The tags around the source stand once each, whatever stands between them."""
@@ -295,7 +295,7 @@ def test_a_huge_answer_is_judged_in_linear_time(text: str) -> None:
     assert time.process_time() - start < 20
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(st.one_of(any_text(200), sentences(20), st.just(GOOD)), st.one_of(any_text(200), sentences(40), st.just(SOURCE)),
        st.integers(-1, 200))  # fmt: skip
 def test_what_is_accepted_fits(text: str, source: str, limit: int) -> None:

@@ -167,7 +167,7 @@ def test_the_pieces_that_may_be_one_token(text: str, pieces: int) -> None:
     assert COUNTER.at_least(text) == pieces
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(any_text(), any_text())
 def test_a_longer_text_is_never_estimated_lower(one: str, other: str) -> None:
     """At most one token more than its parts: estimates of messages can be added up."""
@@ -177,14 +177,14 @@ def test_a_longer_text_is_never_estimated_lower(one: str, other: str) -> None:
     assert whole <= COUNTER.count(one) + COUNTER.count(other) + 1
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(any_text(80))
 def test_the_lower_estimate_is_not_above_the_upper(text: str) -> None:
     """Whatever the characters."""
     assert 0 <= COUNTER.at_least(text) <= COUNTER.count(text)
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(any_text())
 def test_only_nothing_costs_nothing(text: str) -> None:
     """Every character counts, also those that no encoding allows."""

@@ -141,7 +141,7 @@ def whole(messages: Sequence[Message]) -> str:
     return transcript(messages, max_tokens=10**9, counter=COUNTER)
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(logs(), SHARES)
 def test_each_message_is_shown_or_said_to_be_left_out(messages: list[Message], share: float) -> None:
     """In order, once each, and a cut text says how many of its characters are missing. Where nothing fits, it is said
@@ -155,7 +155,7 @@ def test_each_message_is_shown_or_said_to_be_left_out(messages: list[Message], s
     check(text, messages)
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(logs(min_size=3), SHARES)
 def test_users_are_heard_last(messages: list[Message], share: float) -> None:
     """What they said is cut only when results and calls have shrunk to a few words, and left out only when nothing
@@ -182,7 +182,7 @@ def check_fitting(messages: Sequence[Message], share: float) -> list[Shown]:
     return check(text, messages)
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(logs(), st.floats(0.01, 1))
 def test_what_fits_to_the_token_is_shown(messages: list[Message], share: float) -> None:
     """Whatever a limit gave is given again by a limit of exactly its tokens, and all is shown at the tokens of all."""
@@ -220,7 +220,7 @@ def test_where_nothing_was_said_the_handle_is_there() -> None:
     assert transcript(build_log([Text(" ")] * 3), max_tokens=99, counter=COUNTER) == "[msg-0..2: no words]"
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(st.integers(0, 300), st.integers(1, 300))
 def test_every_beginning_of_a_spread_is_spread(count: int, taken: int) -> None:
     """Both ends, then always the middle of a widest gap: of any two gaps one is at most about twice the other."""
@@ -234,7 +234,7 @@ def test_every_beginning_of_a_spread_is_spread(count: int, taken: int) -> None:
         assert max(gaps) <= 2 * min(gaps) + 2
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(st.integers(0, 60), st.integers(0, 300))
 def test_the_most_that_fits_is_found(count: int, limit: int) -> None:
     """Neither one less nor one more, and never more than there are."""

@@ -35,7 +35,7 @@ def test_labels_that_cannot_be_used(label: str) -> None:
         check_label(label)
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(blocks(), any_text(10), st.integers(-3, 6))
 def test_an_edit_keeps_everything_but_the_value(block: Block, text: str, line: int) -> None:
     """Whatever the edit: it is refused with a typed error, or only the value differs."""
@@ -54,7 +54,7 @@ def test_an_edit_keeps_everything_but_the_value(block: Block, text: str, line: i
         assert replace(edited, value=block.value) == block
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(blocks().map(lambda block: replace(block, read_only=False)), any_text(10))
 def test_inserted_text_stands_on_lines_of_its_own(block: Block, text: str) -> None:
     """At every line there is; taking those lines out again gives the block as it was."""
@@ -88,7 +88,7 @@ def test_a_limit_counts_characters() -> None:
 LINES = st.lists(st.sampled_from(["a", "b", "", "c d"]), max_size=8).map("\n".join)
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(LINES, LINES, st.booleans())
 def test_a_diff_leads_from_one_value_to_the_other(before: str, after: str, large: bool) -> None:
     """It is empty only for equal values, and a patch otherwise; also where they are too large to look for the lines

@@ -345,7 +345,7 @@ _JOINTS = (
 SNIPPETS = st.sampled_from([*(query for query, *_ in SPANS), *NO_DATES, *re.findall(r"\S+", _JOINTS)])
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(st.lists(st.one_of(SNIPPETS, any_text()), max_size=6), st.sampled_from(["", " ", ", ", "\n"]), CLOCKS, ZONES)
 def test_any_text_gives_true_spans(pieces: list[str], joint: str, now: datetime, home: str) -> None:
     """Never an error; each span begins before it ends, stands where it says, and none overlaps another."""
@@ -364,14 +364,14 @@ def test_any_text_gives_true_spans(pieces: list[str], joint: str, now: datetime,
 _WORDS = ["What", "dog", "Caroline", "狗", "名字", "친구", "für", "où", "last", "past"]
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(st.lists(st.sampled_from(_WORDS), max_size=12))
 def test_text_without_digits_and_heads_has_none(words: list[str]) -> None:
     """The cheap look at the words alone decides."""
     assert spans(" ".join(words), now=NOW) == ()
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(
     st.sampled_from(SPANS),
     st.sampled_from(["", "Hm, ", "Tell me: ", "“"]),

@@ -14,14 +14,14 @@ from tests.contracts.events import FACTS
 from tests.support.strategies import build_log, effort, events
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(events())
 def test_an_event_comes_back_from_json(event: Event) -> None:
     """Exactly as it was, from its kind and its body."""
     assert events_from_text(*events_to_text([event])) == [event]
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(events())
 def test_the_body_is_compact_json(event: Event) -> None:
     """As the encoder writes it, also where the braces are written by hand."""

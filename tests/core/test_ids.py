@@ -25,7 +25,7 @@ from perdure.testing import SequentialIds
 from tests.support.strategies import effort
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(st.sampled_from(sorted(PREFIXES)), st.uuids(version=4))
 def test_prefix_and_uuid_make_an_id(kind: str, number: uuid.UUID) -> None:
     """Of its own kind, and of no other."""
@@ -72,7 +72,7 @@ def test_ids_of_tests_are_ids() -> None:
     assert not set(new_ids) & {salted.new(kind) for kind in PREFIXES}
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(st.lists(st.text(), min_size=1, max_size=3), st.lists(st.text(), min_size=1, max_size=3))
 def test_derived_ids_stand_for_their_facts(facts: list[str], others: list[str]) -> None:
     """The same facts have the same id, others another one, and it has the form of any id."""

@@ -12,7 +12,7 @@ from perdure.core.messages import Part, Reasoning, Text, ToolCall, ToolResult, p
 from tests.support.strategies import build_log, effort, parts
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(st.lists(parts(), max_size=5))
 def test_parts_come_back_from_json(said: list[Part]) -> None:
     """Exactly as they were, in their order; the JSON is compact and always the same."""

@@ -114,7 +114,7 @@ def test_a_loosened_query_asks_for_every_token() -> None:
     assert query.loosen().clauses == (Clause(("a",)), Clause(("b",)), Clause(("学",), prefix=True))
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(any_text())
 @example('" OR 1=1 -- * ^ NEAR( : { } + - \\')
 @example("́e ́ 学́")
@@ -131,7 +131,7 @@ def test_any_text_is_a_query_of_clean_tokens(text: str) -> None:
         assert TOKEN.fullmatch(word), word
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(st.lists(st.one_of(any_text(), st.sampled_from(["running", "it's", "a_b", "x" * 300, ""]))).map(" ".join))
 @example("The dog’s café — running, \u0301e 学 homes")
 def test_the_index_holds_what_a_query_takes_apart(text: str) -> None:
@@ -141,7 +141,7 @@ def test_the_index_holds_what_a_query_takes_apart(text: str) -> None:
     assert index_words(text).split(" ")[: len(tokens)] == tokens
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(any_text())
 def test_a_text_is_found_by_itself(text: str) -> None:
     """Whatever has words is found by its own words, and by them as one phrase."""
@@ -152,7 +152,7 @@ def test_a_text_is_found_by_itself(text: str) -> None:
         assert '"' in text or not parse_query(text).clauses
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(any_text(), any_text())
 def test_words_do_not_depend_on_what_stands_beside_them(one: str, other: str) -> None:
     """The words of two texts with a line break between them are the words of each."""

@@ -107,7 +107,7 @@ def test_an_open_schema_takes_what_it_does_not_know() -> None:
     assert parse_arguments("look", {"type": "object"}, '{"a": 1}') == {"a": 1}
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(any_text() | st.recursive(st.none() | st.booleans() | st.floats() | any_text(5), st.lists).map(json.dumps))
 def test_any_text_is_taken_or_refused(text: str) -> None:
     """Whatever a model writes: arguments that fit, or the one error that it is told."""
@@ -328,7 +328,7 @@ JSON_VALUES = st.recursive(
 SCHEMAS = st.sampled_from([schema for schema, _, _ in TAKEN])
 
 
-@effort(25, 5000)
+@effort(12, 5000)
 @given(SCHEMAS, JSON_VALUES)
 def test_what_was_fitted_fits_as_it_is(schema: Any, value: Any) -> None:
     """Fitting twice is fitting once: what a tool gets, its schema takes without any change."""
@@ -340,7 +340,7 @@ def test_what_was_fitted_fits_as_it_is(schema: Any, value: Any) -> None:
     assert json.dumps(fit_arguments("look", wanted(schema), fitted)) == json.dumps(fitted)
 
 
-@effort(25, 5000)
+@effort(12, 5000)
 @given(st.integers() | st.floats(allow_nan=False, allow_infinity=False))
 def test_a_number_keeps_its_value(number: float) -> None:
     """As a number or as text: what comes out is equal to what went in, or nothing comes out."""

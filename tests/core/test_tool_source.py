@@ -281,7 +281,7 @@ def test_a_description_may_be_given() -> None:
     assert parse_source("def f(a: int): ...", description="Do it.").description == "Do it."
 
 
-@effort(25, 3000)
+@effort(12, 3000)
 @given(any_text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     """As a source, as an annotation, as a default: a tool, or one of our errors."""

@@ -90,7 +90,7 @@ async def make(s: AgentInRun, edit: Edit, values: list[str]) -> None:
             await s.call(tool, label="human", **arguments)
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(TEXT.filter(lambda text: len(text) <= LIMIT), st.lists(EDITS, max_size=12))
 async def test_the_block_is_what_its_edits_made_of_it(first: str, edits: list[Edit]) -> None:
     """Each edit is made or refused as the model says; versions have no gap; every diff repeats its edit."""

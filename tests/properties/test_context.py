@@ -368,7 +368,7 @@ PROMISES: tuple[Check, ...] = (
 )
 
 
-@effort(few=25, many=2_000)
+@effort(few=12, many=2_000)
 @given(worlds, histories)
 async def test_the_context_keeps_its_promises(world: World, history: Sequence[Say | Outside]) -> None:
     """All of them, in every history."""

@@ -68,7 +68,7 @@ def serve(tx: Tx, agent_id: AgentId) -> None:
         tx.runs.end(claimed, reason="end_turn", usage=Usage(), step_count=1, failure=None, at=AT)
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(HAPPENINGS)
 async def test_a_message_is_accepted_once_per_key(happenings: list[tuple[str, str, int] | None]) -> None:
     """A repeat gives the same run and stores nothing; another text under the key is refused; order is kept."""

@@ -43,7 +43,7 @@ def _descriptions(tx: Tx) -> dict[str, str]:
     return {name: spec.description for name, spec in specs.items()}
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(trusted=st.booleans(), happenings=HAPPENINGS)
 def test_what_agents_are_shown_of_a_tool_changes_only_by_approval(trusted: bool, happenings: list[Any]) -> None:
     """The first listing is approved with the server. Later a trusted server's new tools are shown as they first come;

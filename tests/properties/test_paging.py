@@ -45,7 +45,7 @@ def all_pages(page_after: Callable[[int | None], Sequence[Message]]) -> list[int
     return numbers
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(ROWS, st.integers(1, 6), st.none() | st.integers(0, 1), st.booleans())
 async def test_pages_hold_each_message_once(
     rows: list[tuple[int, bool, bool]], limit: int, conversation_seq: int | None, engine_kinds: bool
@@ -87,7 +87,7 @@ async def test_pages_hold_each_message_once(
     await store.close()
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(ROWS, st.integers(1, 4), st.integers(0, 15))
 async def test_messages_that_arrive_while_paging_disturb_no_page(
     rows: list[tuple[int, bool, bool]], limit: int, later: int
@@ -117,7 +117,7 @@ async def test_messages_that_arrive_while_paging_disturb_no_page(
     await store.close()
 
 
-@effort(25, 500)
+@effort(12, 500)
 @given(st.integers(0, 9), st.integers(1, 4))
 async def test_agents_and_blocks_come_in_pages_too(count: int, limit: int) -> None:
     """Agents newest first, blocks oldest first: each once."""

@@ -41,7 +41,7 @@ STEPS = st.lists(
 )
 
 
-@effort(25, 1_000)
+@effort(12, 1_000)
 @given(STEPS)
 async def test_what_is_remembered_changes_no_search(steps: list[Step]) -> None:
     store, embedder, clock = InlineStore(), ScriptedEmbedder(dimensions=16), FakeClock()

@@ -112,7 +112,7 @@ def before_tail(request: ModelRequest) -> bytes:
     return canonical(replace(request, tail=""))
 
 
-@effort(few=35, many=2_000)
+@effort(few=15, many=2_000)
 @given(histories)
 async def test_every_request_is_legal_kept_and_rebuilt(history: Sequence[Say | Outside]) -> None:
     """Whatever the model answers and whoever edits: each call has its one result; a request begins with the one before

@@ -56,7 +56,7 @@ class Model:
         self.texts[agent.id] = {}
 
 
-@effort(25, 1500)
+@effort(12, 1500)
 @given(STEPS)
 async def test_every_visible_word_is_found_and_no_other(steps: list[Step]) -> None:
     """For each word: the messages that the search gives are exactly those that hold it."""

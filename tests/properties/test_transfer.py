@@ -31,7 +31,7 @@ passages = st.builds(
 )
 
 
-@effort(25, 400)
+@effort(12, 400)
 @given(st.lists(passages, max_size=5), said, st.none() | texts, objects)
 def test_what_was_written_is_read_again(
     new: list[NewPassage], name: str, description: str | None, metadata: dict[str, object]

@@ -107,7 +107,7 @@ def run_without_waiting(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("it waits")
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(STEPS, FORMS)
 def test_a_search_sees_exactly_what_its_transaction_sees(steps: list[Step], forms: tuple[int, int]) -> None:
     """After puts, removals, other models, crashes and rollbacks; in a write that is not committed; in a snapshot that

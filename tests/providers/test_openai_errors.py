@@ -336,7 +336,7 @@ JSON_VALUES = st.recursive(
 
 
 @given(status=st.integers(300, 999), body=JSON_VALUES)
-@effort(25, 3000)
+@effort(12, 3000)
 def test_any_error_body_is_a_typed_error(status: int, body: Any) -> None:
     """Whatever a server thinks up."""
     error = error_of_status(status, {}, json.dumps(body), ASKED, now=NOW)

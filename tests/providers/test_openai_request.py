@@ -255,7 +255,7 @@ def test_options_that_are_no_json_are_refused(extra: dict[str, Any]) -> None:
 
 
 @given(texts=st.lists(any_text(), min_size=3, max_size=3))
-@effort(25, 1000)
+@effort(12, 1000)
 def test_any_text_can_be_sent(texts: list[str]) -> None:
     """Lone surrogates and NULs included: the bytes are UTF-8 and JSON, and the same every time."""
     log_message, arguments, result = texts

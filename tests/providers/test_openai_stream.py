@@ -104,7 +104,7 @@ def test_an_answer_is_put_together_from_its_pieces() -> None:
 
 
 @given(cuts=st.lists(st.integers(0, len(RICH)), max_size=30))
-@effort(25, 3000)
+@effort(12, 3000)
 def test_where_the_network_cuts_does_not_matter(cuts: list[int]) -> None:
     """Between the bytes of a character, between CR and LF, in the middle of a field's name."""
     places = [0, *sorted(cuts), len(RICH)]
@@ -114,7 +114,7 @@ def test_where_the_network_cuts_does_not_matter(cuts: list[int]) -> None:
 
 
 @given(cut=st.integers(0, len(RICH)))
-@effort(25, 2000)
+@effort(12, 2000)
 def test_a_stream_that_stops_is_cut_or_whole_never_something_else(cut: int) -> None:
     """A reply that is given is the whole one, but for the token counts that come after it."""
     try:
@@ -387,7 +387,7 @@ CHUNKS = st.one_of(
 
 
 @given(chunks=st.lists(CHUNKS, max_size=6), streamed=st.booleans())
-@effort(25, 3000)
+@effort(12, 3000)
 def test_any_json_is_a_reply_or_a_typed_error(chunks: list[Any], streamed: bool) -> None:
     """Fields of every type, anywhere."""
     texts = [json.dumps(chunk) for chunk in chunks]

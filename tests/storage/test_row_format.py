@@ -12,7 +12,7 @@ from perdure.storage.database.row_format import JSON_TUPLE, RowFormat, restore, 
 from tests.support.strategies import any_text, effort
 
 
-@effort(25, 5000)
+@effort(12, 5000)
 @given(any_text())
 @example("\x1b\x1b")
 @example("\x1bd800")
@@ -27,7 +27,7 @@ def test_stored_text_comes_back(text: str) -> None:
     assert restore(stored) == text
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(st.lists(any_text(6), min_size=2, max_size=6, unique=True))
 def test_different_texts_are_stored_differently(texts: list[str]) -> None:
     """So a stored name can be looked up."""

@@ -20,7 +20,7 @@ def text_of(ends: list[str]) -> str:
     return "".join(f"w{at:03}{end}" for at, end in enumerate(ends)).rstrip()
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(ENDS, st.integers(0, 999), st.integers(1, 3), st.integers(20, 160))
 def test_what_is_looked_for_is_in_it(ends: list[str], at: int, count: int, chars: int) -> None:
     """All of some words that stand together, wherever: rather than any one of them somewhere else, or said twice."""
@@ -35,7 +35,7 @@ def test_what_is_looked_for_is_in_it(ends: list[str], at: int, count: int, chars
     assert all(word in text[first:last] for word in together)
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(ENDS, st.integers(0, 999), st.integers(20, 160))
 def test_it_begins_and_ends_with_whole_words(ends: list[str], at: int, chars: int) -> None:
     """As many as there is room for, but for one at each end; sentences and lines whole, where they are short."""
@@ -49,7 +49,7 @@ def test_it_begins_and_ends_with_whole_words(ends: list[str], at: int, chars: in
     assert not text[first].isspace()
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(ENDS, st.integers(0, 999))
 def test_a_line_that_fits_is_there_whole(ends: list[str], at: int) -> None:
     """The one with the word, when there is room for that and not for those beside it."""
@@ -62,7 +62,7 @@ def test_a_line_that_fits_is_there_whole(ends: list[str], at: int) -> None:
     assert sentence.rstrip(".! ") in text[first:last].replace("! ", ". ")
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(st.text("abcd \n", min_size=1, max_size=12).filter(str.strip), st.data())
 def test_what_was_cut_off_is_marked(text: str, data: st.DataObject) -> None:
     """At each end where anything is missing, be it one character, and nowhere else."""
@@ -80,7 +80,7 @@ def test_what_was_cut_off_is_marked(text: str, data: st.DataObject) -> None:
 PLACES = st.lists(st.tuples(st.sampled_from(["call", "walk"]), st.integers(0, 12)), min_size=1, max_size=6, unique=True)
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(PLACES, st.sampled_from(["turn", "passage"]))
 def test_a_mark_stands_where_something_is_missing(
     places: list[tuple[str, int]], kind: Literal["turn", "passage"]
@@ -107,7 +107,7 @@ def test_a_mark_stands_where_something_is_missing(
     assert lines[2:] == expected
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(any_text(120), st.sampled_from(["block", "turn"]))
 def test_a_name_has_a_bound(name: str, kind: str) -> None:
     """80 characters, the last of them … where it is longer; on one line."""

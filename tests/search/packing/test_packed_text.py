@@ -167,7 +167,7 @@ def check_order(items: Sequence[Item], named: Sequence[Candidate]) -> None:
             assert following.above == (["…"] if second > first + 1 else [])
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(scenes(), st.integers(60, 400) | st.integers(60, 3_000), st.integers(0, 999))
 def test_a_packed_text_can_be_read_back(candidates: list[Candidate], budget: int, asked: int) -> None:
     """Its pieces are what their sources say, to the character; lines, days, gaps and titles are those of the pieces."""
@@ -177,7 +177,7 @@ def test_a_packed_text_can_be_read_back(candidates: list[Candidate], budget: int
     check(found, candidates)
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(scenes())
 def test_what_fits_is_shown_whole(candidates: list[Candidate]) -> None:
     """All of everything, when the budget is what all takes and a little more; never all when it is one token less."""
@@ -191,7 +191,7 @@ def test_what_fits_is_shown_whole(candidates: list[Candidate]) -> None:
     assert less.text != whole.text
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(scenes("pt", lines_max=2), st.floats(0.2, 1))
 def test_no_room_is_left_for_what_was_left_out(candidates: list[Candidate], share: float) -> None:
     """Where all that is shown is whole, what is not would be too much: each by itself."""
@@ -207,7 +207,7 @@ def test_no_room_is_left_for_what_was_left_out(candidates: list[Candidate], shar
             assert len(pack(more, budget=10**6, count=len).text) > budget - SPARE
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(st.permutations(range(12)), st.integers(60, 900))
 def test_of_equally_long_ones_the_best_are_shown(scores: list[int], budget: int) -> None:
     """Those that are left out have lower scores; `left_out` counts them."""
@@ -250,7 +250,7 @@ def short(number: int, chars: int, score: float, **rest: Any) -> Candidate:
 SHORT = st.lists(st.integers(4, 40), min_size=1, max_size=8)
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(SHORT, st.none() | st.integers(200, 400), st.permutations(range(1, 10)))
 def test_what_fits_to_the_token_is_shown(sizes: list[int], long: int | None, scores: list[int]) -> None:
     """At exactly the tokens of all of them all are there, also what was cut while others waited; with one less not, and
@@ -266,7 +266,7 @@ def test_what_fits_to_the_token_is_shown(sizes: list[int], long: int | None, sco
     assert less.tokens < tokens
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(SHORT, st.permutations(range(1, 9)), st.sets(st.integers(0, 7), max_size=4), st.integers(0, 30))
 def test_not_one_more_would_fit(sizes: list[int], scores: list[int], gone: set[int], spared: int) -> None:
     """Of those that are left out, where all that is shown is whole: to the token. The budget is what some of them take,
@@ -287,7 +287,7 @@ def test_not_one_more_would_fit(sizes: list[int], scores: list[int], gone: set[i
                 assert pack(more, budget=10**6, count=count).tokens > budget
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(SHORT, st.integers(1, 6), st.integers(0, 12))
 def test_a_text_that_costs_more_than_its_parts_fits_too(sizes: list[int], extra: int, less: int) -> None:
     """Whatever a counter makes of pieces that stand together: what was taken for too little goes again."""
@@ -303,7 +303,7 @@ def test_a_text_that_costs_more_than_its_parts_fits_too(sizes: list[int], extra:
     assert (found.text == every.text) == (less == 0)
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=8),
     st.integers(100, 10_000),
@@ -330,7 +330,7 @@ def test_no_estimate_of_a_long_text_breaks_the_budget(
     assert found.tokens == count(found.text) <= budget
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(st.integers(20, 900), st.integers(400, 4_000))
 def test_a_lone_text_is_shown_as_far_as_it_fits(chars: int, budget: int) -> None:
     """Also when tokens rise faster than its length: a half of it, or a half of that."""
@@ -345,7 +345,7 @@ def test_a_lone_text_is_shown_as_far_as_it_fits(chars: int, budget: int) -> None
     assert found.pieces
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(st.integers(4, 60), SHORT, st.integers(47, 200))
 def test_no_neighbour_is_there_without_its_hit(chars: int, sizes: list[int], budget: int) -> None:
     """Neither when there is room for it and not for the hit, nor when the hit went again."""

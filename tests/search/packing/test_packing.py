@@ -91,7 +91,7 @@ def some_candidates(draw: st.DrawFn) -> list[Candidate]:
 BUDGETS = st.one_of(st.integers(0, 60), st.integers(0, 2_000))
 
 
-@effort(25, 800)
+@effort(12, 800)
 @given(some_candidates(), BUDGETS, st.sampled_from(sorted(COUNTERS)), sentences(2), st.integers(0, 2**32))
 def test_the_budget_is_never_passed(
     candidates: list[Candidate], budget: int, counter: str, query: str, seed: int
@@ -106,7 +106,7 @@ def test_the_budget_is_never_passed(
     assert pack(candidates, budget=budget, count=COUNTERS[counter], query=query, timezone="Asia/Tokyo") == found
 
 
-@effort(25, 600)
+@effort(12, 600)
 @given(some_candidates(), BUDGETS)
 def test_pieces_are_what_the_text_shows(candidates: list[Candidate], budget: int) -> None:
     """Numbered as they are read, each a true part of a candidate's text; a neighbour only beside one of its hits."""
@@ -134,7 +134,7 @@ def test_a_neighbour_brings_no_neighbours_of_its_own() -> None:
     assert [piece.id for piece in found.pieces] == ["turn-1", "turn-2"]
 
 
-@effort(25, 600)
+@effort(12, 600)
 @given(some_candidates())
 def test_content_never_passes_for_structure(candidates: list[Candidate]) -> None:
     """Only our own lines begin at the margin: headings, marks, gaps. What candidates say is indented."""
@@ -273,7 +273,7 @@ def test_the_counter_is_asked_seldom() -> None:
     assert len(asked) == len(set(asked)) <= 400
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(any_text(200), sentences(3), st.integers(-1, 250))
 def test_an_excerpt_is_within_its_length(text: str, query: str, chars: int) -> None:
     """A part of the text; all of it where it fits; never nothing of something."""

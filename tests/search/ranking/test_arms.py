@@ -14,7 +14,7 @@ from tests.support.strategies import effort
 BEFORE, AFTER = (0.4, 0.2, 0.1), (0.3, 0.15)
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), min_size=1, max_size=14, unique=True).map(sorted))
 def test_a_row_gets_its_share_of_each_row_of_its_run(rows: list[tuple[int, int]]) -> None:
     """As far as the rows between are there, and in its own session only; of every clause alike."""

@@ -72,7 +72,7 @@ def small(**columns: Any) -> Pool:
     return Pool.of(np.array([10, 20, 30]), Scope(rows=100, mean_chars=150), **columns)
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(pools(), WEIGHTS, st.randoms(use_true_random=False))
 def test_the_order_of_the_rows_given_changes_nothing(pool: Pool, weights: Weights, random: Any) -> None:
     """The same rows in any order are ranked alike, with the same scores to the last bit."""
@@ -85,7 +85,7 @@ def test_the_order_of_the_rows_given_changes_nothing(pool: Pool, weights: Weight
     assert one.scores.tolist() == two.scores.tolist()
 
 
-@effort(25, 500)
+@effort(12, 500)
 @given(pools(), st.randoms(use_true_random=False))
 def test_the_order_of_the_clauses_changes_nothing(pool: Pool, random: Any) -> None:
     """What stands first in a query is not worth more."""
@@ -97,7 +97,7 @@ def test_the_order_of_the_clauses_changes_nothing(pool: Pool, random: Any) -> No
     assert sorted(np.round(one.scores, 9)) == sorted(np.round(two.scores, 9))
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(pools(), WEIGHTS, st.floats(-1, 1))
 def test_an_arm_that_says_the_same_of_all_changes_nothing(pool: Pool, weights: Weights, cosine: float) -> None:
     """Cosines that are all equal rank as if there were none."""
@@ -107,7 +107,7 @@ def test_an_arm_that_says_the_same_of_all_changes_nothing(pool: Pool, weights: W
     assert rank(without, ANY_HINTS, weights).order.tolist() == rank(constant, ANY_HINTS, weights).order.tolist()
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(pools(wild=True), WEIGHTS)
 def test_scores_are_finite_for_any_numbers(pool: Pool, weights: Weights) -> None:
     """Whatever a column holds, there is one finite score for each row, falling along the order."""
@@ -118,7 +118,7 @@ def test_scores_are_finite_for_any_numbers(pool: Pool, weights: Weights) -> None
     assert sorted(ranked.order.tolist()) == list(range(pool.size))
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(pools(), WEIGHTS, st.lists(st.floats(-1, 1), min_size=3, max_size=3))
 def test_the_parts_of_an_explanation_add_up(pool: Pool, weights: Weights, late: list[float]) -> None:
     """Each row's parts sum to its score, with and without late interaction."""
@@ -131,7 +131,7 @@ def test_the_parts_of_an_explanation_add_up(pool: Pool, weights: Weights, late: 
             assert sum(explained.parts.values()) == pytest.approx(score, abs=1e-9)
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(pools(), st.lists(st.floats(-1, 1) | st.just(float("nan")), min_size=4, max_size=4))
 def test_late_interaction_keeps_the_rest_behind(pool: Pool, late: list[float]) -> None:
     """The rows that were looked at stay in front of all others."""
@@ -142,7 +142,7 @@ def test_late_interaction_keeps_the_rest_behind(pool: Pool, late: list[float]) -
     assert set(again.order[: len(top)]) == set(top)
 
 
-@effort(25, 500)
+@effort(12, 500)
 @given(pools(), st.floats(0.01, 1))
 def test_recency_and_use_never_outweigh_relevance(pool: Pool, share: float) -> None:
     """They add at most their share of what the row has without them."""
@@ -154,7 +154,7 @@ def test_recency_and_use_never_outweigh_relevance(pool: Pool, share: float) -> N
         assert -1e-9 <= score - base[row] <= 2 * share * max(base[row], 0.0) + 1e-9
 
 
-@effort(25, 500)
+@effort(12, 500)
 @given(pool=pools(wild=True), weights=WEIGHTS)
 def test_evidence_is_a_share_of_one(pool: Pool, weights: Weights) -> None:
     """Whatever the numbers; in the order of the ranking."""

@@ -59,7 +59,7 @@ def test_nothing_is_found_across_two_texts() -> None:
     assert not clause_counts(parse_query("北京"), ["北", "京"]).any()
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(sentences(3), st.lists(sentences(), max_size=5))
 def test_what_is_counted_is_what_the_tokens_say(query: str, texts: list[str]) -> None:
     """For single words the count is the number of equal stems among the text's tokens."""
@@ -71,7 +71,7 @@ def test_what_is_counted_is_what_the_tokens_say(query: str, texts: list[str]) ->
             assert [int(count) for count in row] == [stems(text).count(clause.tokens[0]) for text in texts]
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(any_text(), st.lists(any_text(), max_size=4))
 def test_any_texts_can_be_counted(query: str, texts: list[str]) -> None:
     """Whatever the characters, there is one count of 0 or more for each clause and text."""
@@ -104,7 +104,7 @@ WORDS = st.sampled_from(
 )
 
 
-@effort(25, 2000)
+@effort(12, 2000)
 @given(st.lists(WORDS, min_size=1, max_size=3), st.lists(st.lists(WORDS, max_size=6), min_size=1, max_size=4))
 def test_a_text_has_its_counts_whatever_stands_beside_it(query: list[str], texts: list[list[str]]) -> None:
     """Curly apostrophes, dashes and emoji, in it or in others, change nothing."""

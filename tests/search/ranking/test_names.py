@@ -53,7 +53,7 @@ def test_names_are_cut_out(text: str, rest: str) -> None:
     assert without_names(text, NAMES) == rest
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(any_text(), st.lists(any_text(8), max_size=4))
 def test_any_names_will_do(text: str, names: list[str]) -> None:
     """Nothing in a name is syntax; the indexes are of the list given."""

@@ -41,7 +41,7 @@ def test_another_number_is_another_memory() -> None:
     assert [shown for shown, _ in merge_duplicates(texts, [1, 2, 3, 4], limit=9)] == [0, 1, 2, 3]
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(st.lists(any_text(), max_size=8), st.integers(0, 8))
 def test_what_is_shown_keeps_its_order(texts: list[str], limit: int) -> None:
     """At most `limit`; no row is shown or left out twice; groups stand in the order of their best."""
@@ -56,7 +56,7 @@ def test_what_is_shown_keeps_its_order(texts: list[str], limit: int) -> None:
 WORDS = [f"word{number}" for number in range(24)] + ["été", "日本", "7", "room8"]
 
 
-@effort(25, 1000)
+@effort(12, 1000)
 @given(st.data())
 def test_no_two_of_those_shown_are_alike(data: st.DataObject) -> None:
     """Whatever their lengths: of texts that share nine tenths of their words and differ in no number one is shown."""
