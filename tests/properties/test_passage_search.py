@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.passages import Archive, Passage, PassageFilter
+from perdure.core.passages import SEARCHED_STATES, Archive, Passage, PassageFilter
 from perdure.engine.search.search import Search
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedEmbedder
@@ -18,8 +18,10 @@ from tests.support.strategies import effort
 
 units = Contract()
 WORDS = ("walrus", "penguin", "gull", "seal", "tern", "auk", "猫")
+STATES = ("active", "faded", "archived")
 RED = PassageFilter(tags=("red",))
 EVERYTHING = PassageFilter()
+ARCHIVED = PassageFilter(states=("archived",))
 ROUNDING = 1e-5
 
 
@@ -33,7 +35,7 @@ class Step:
 STEPS = st.lists(
     st.builds(
         Step,
-        st.sampled_from(["add", "add", "put", "tag", "delete", "use", "use", "search", "search", "search"]),
+        st.sampled_from(["add", "add", "put", "tag", "delete", "use", "use", *STATES, "search", "search", "search"]),
         st.integers(0, 14),
         st.lists(st.sampled_from(WORDS), min_size=1, max_size=4),
     ),
@@ -51,13 +53,14 @@ async def test_what_is_remembered_changes_no_search(steps: list[Step]) -> None:
 
     async def search_hits(search: Search, text: str, where: PassageFilter) -> tuple[list[Passage], list[float]]:
         hits = await search.passages([archive.id], text, where=where, limit=4)
+        assert {hit.passage.state for hit in hits} <= set(where.states or SEARCHED_STATES)
         return [hit.passage for hit in hits], [hit.score for hit in hits]
 
     for step in [Step("add", 0, ["walrus", "gull"])] * 3 + steps:
         text = " ".join(step.texts)
         if step.kind != "search":
             await store.write(_changed, archive, step, text, embedder.handle)
-        for where in (RED, EVERYTHING):
+        for where in (RED, EVERYTHING, ARCHIVED):
             expected, expected_scores = await search_hits(Search(store, clock, embedder=embedder), text, where)
             hits, scores = await search_hits(lasting, text, where)
             # A product is rounded by where its row lies, so hits of equal scores may change places.
@@ -82,6 +85,8 @@ def _changed(tx: Tx, archive: Archive, step: Step, text: str, model: str) -> Non
             tx.passages.put(replace(there, text=text, metadata={"said": step.texts}))
         elif step.kind == "tag":
             tx.passages.put(replace(there, tags=() if there.tags else ("red",)))
+        elif step.kind in STATES:
+            tx.passages.put_states([replace(there, state=step.kind)])  # type: ignore[arg-type]
         elif step.kind == "delete":
             tx.passages.delete(archive.id, [there.seq])
         else:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import cycle
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure import AsyncPerdure, NewPassage
+from perdure.core.passages import PASSAGE_STATES
 from perdure.library.services.transfer import ImportedArchives, check_lines
 from perdure.settings import Settings
 from perdure.testing import InlineStore
@@ -42,7 +45,11 @@ def test_what_was_written_is_read_again(
     async def run() -> None:
         async with await _open_library() as one, await _open_library() as other:
             archive = await one.archives.create(name, description=description, metadata=metadata)
-            stored = await archive.insert_many(new)
+            stored = [
+                replace(passage, state=state)
+                for passage, state in zip(await archive.insert_many(new), cycle(PASSAGE_STATES), strict=False)
+            ]
+            await one.app.store.write(lambda tx: tx.passages.put_states(stored))
             lines = [line async for line in one.services.transfer.export_archive(archive.id)]
             assert all("\n" not in line for line in lines)
             assert check_lines(lines) == len(new)
