@@ -97,7 +97,7 @@ def count_words(text: str) -> Counter[str]:
 
 def says_same(one: Counter[str], other: Counter[str], *, share: float = NEARLY_ALL) -> bool:
     """Return whether two sentences have this share of their words in common, and differ in no number or negation."""
-    different = set(one) ^ set(other)
-    if any(word in _TELLING or word.isnumeric() for word in different):
+    common = sum(min(one[word], other[word]) for word in one.keys() & other.keys())
+    if common < share * max(1, one.total() + other.total() - common):
         return False
-    return (one & other).total() >= share * max(1, (one | other).total())
+    return not any(word in _TELLING or word.isnumeric() for word in one.keys() ^ other.keys())
