@@ -67,6 +67,39 @@ def check_name(name: str, *, kind: str = "agent") -> str:
     return name
 
 
+GUARDS = "guards"
+"""Where an agent's settings hold the fields of its `GuardSettings`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardSettings:
+    """What the tail of a request says about the agent's own work; 0 turns a guard off.
+
+    Args:
+        memory_pressure: the share of the window from which on the agent is told, once per eviction, that messages will
+            leave its view.
+        stalled_steps: after so many steps in a row without progress, or calls that fail in the same way, it is warned.
+        ask_steps: after so many steps in a row without progress it is told to ask the user.
+        turn_steps: after so many steps since the user spoke it is told to ask the user, whatever the steps did.
+        recent_steps: the newest steps that are listed with a line each.
+    """
+
+    memory_pressure: float = 0.9
+    stalled_steps: int = 7
+    ask_steps: int = 30
+    turn_steps: int = 0
+    recent_steps: int = 0
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> GuardSettings:
+        """Return those in an agent's settings; `false` turns all of them off."""
+        value = settings.get(GUARDS)
+        return NO_GUARDS if value is False else cls(**(value or {}) if isinstance(value, Mapping) else {})
+
+
+NO_GUARDS = GuardSettings(memory_pressure=0, stalled_steps=0, ask_steps=0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFilter:
     """Which agents: all conditions hold.

@@ -26,6 +26,10 @@ from perdure.core.text.reprs import short_repr
 
 DEFAULT_LIMIT_CHARS = 5_000
 
+WORKING_CHECKPOINT = "working_checkpoint"
+"""The label of a conversation's working notes. An agent with the tool for them reads them at the end of each request,
+not in its memory section."""
+
 LABEL_PATTERN = r"[\w][\w./-]{0,99}"
 _LABEL = re.compile(LABEL_PATTERN)
 _LINE_NUMBER = re.compile(r"^[ \t]*(?:Line \d+: |\d+→)", re.M)

@@ -177,8 +177,35 @@ def _tail_bytes(tail: str) -> bytes:
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def tail(now: datetime, timezone: str, counts: Counts, recalled: str = "", *, marker: str = "") -> str:
-    """Build the volatile tail: the agent's local date, current counts, and the recalled text of the newest message.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailNotes:
+    """What a tail says about the agent's own work.
+
+    Args:
+        checkpoint: its working notes.
+        recent_steps: a line for each of its newest steps, oldest first.
+        notices: what it should know now: that its window is nearly full, or that it makes no progress.
+    """
+
+    checkpoint: str = ""
+    recent_steps: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+NO_NOTES = TailNotes()
+
+
+def tail(
+    now: datetime,
+    timezone: str,
+    counts: Counts,
+    recalled: str = "",
+    *,
+    marker: str = "",
+    notes: TailNotes = NO_NOTES,
+) -> str:
+    """Build the volatile tail: the agent's local date, current counts, what it should know about its own work, and the
+    recalled text of the newest message.
 
     The recipe stores it, not the log.
     """
@@ -191,6 +218,9 @@ def tail(now: datetime, timezone: str, counts: Counts, recalled: str = "", *, ma
         timezone=timezone,
         recall_messages=counts.messages,
         archival_passages=counts.passages,
+        working_checkpoint=notes.checkpoint or None,
+        recent_steps=list(notes.recent_steps) or None,
+        notices=list(notes.notices) or None,
         recalled=recalled or None,
     )
     return mark_text(text, marker)

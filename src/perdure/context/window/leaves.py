@@ -32,7 +32,8 @@ def plan_leaves(situation: Situation) -> Sequence[Evict]:
     first = sum(count for _, count in prepared_leaves(situation))
     tail = _tail_length(situation, (*candidates, *fixed))
     waiting = candidates[first : max(first, len(candidates) + len(fixed) - tail)]
-    chunk_tokens = min(settings.leaf_chunk_tokens, int(situation.room_tokens * CHUNK_SHARE))
+    # In the smallest windows nothing is left for messages: the newest has all the room.
+    chunk_tokens = max(1, min(settings.leaf_chunk_tokens, int(situation.room_tokens * CHUNK_SHARE)))
     leaves: list[Evict] = []
     while waiting:
         count, tokens = _chunk_length(situation, waiting, chunk_tokens)

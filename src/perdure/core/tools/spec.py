@@ -51,6 +51,7 @@ REPEATING_TOOLS = frozenset(
         "semantic_search_files",
         "send_message",
         "store_memories",
+        "update_working_checkpoint",
         "memory_replace",
         "memory_rethink",
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypedDict
 
-from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, Agent, check_name
+from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS, Agent, check_name
 from perdure.core.blocks import Author
 from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
@@ -18,6 +18,7 @@ from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, check_automatic, find_automatic
 from perdure.domain.agents.context_engine import CONTEXT_ENGINE, engine_choice
+from perdure.domain.agents.guards import check_guards
 from perdure.domain.agents.summaries import check_summaries
 from perdure.domain.agents.tool_output import TOOL_OUTPUT, check_tool_output
 from perdure.domain.blocks.units import NewBlock, create_block
@@ -38,6 +39,7 @@ _SETTINGS = (
     SUMMARIES,
     "context_window_tokens",
     "file_view_chars",
+    GUARDS,
     "max_files_open",
     TOOL_OUTPUT,
     "tool_rules",
@@ -183,6 +185,7 @@ def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Ag
     check_summaries(agent.settings)
     check_tool_output(agent.settings)
     engine_choice(agent.settings)
+    check_guards(agent.settings)
     tools = agent.settings.get("approval_waived") or []
     if not isinstance(tools, list) or not all(isinstance(one, str) for one in tools):
         raise InvalidInput(f"approval_waived is {tools!r:.80}: give a list of tool ids")

@@ -12,20 +12,33 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from perdure.core.blocks import Block, append_text, check_no_line_numbers, insert_lines, replace_text, rewrite
+from perdure.core.blocks import (
+    WORKING_CHECKPOINT,
+    Block,
+    append_text,
+    check_no_line_numbers,
+    insert_lines,
+    replace_text,
+    rewrite,
+)
 from perdure.core.errors import ToolError
-from perdure.core.ids import ArchiveId
+from perdure.core.ids import ArchiveId, BlockId
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.archives.passages import NewPassage, insert_passage, own_archive
 from perdure.domain.blocks.memory_files import run_memory_command
 from perdure.domain.blocks.patches import apply_patch
+from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.files.tools import open_files
 from perdure.domain.tools.calls import MemoryCall, edit_own_block
 from perdure.domain.tools.context_tools import context_expand, context_grep
+from perdure.domain.tools.specs import CHECKPOINT_TOOL
 from perdure.storage.tx import Tx
 
 USER_BLOCK = "human"
 """The label of the block about the user."""
+
+CHECKPOINT_CHARS = 2_000
+CHECKPOINT_DESCRIPTION = "Your working notes, shown at the end of each request: goal, what is done, what comes next."
 
 _NUMBERED = re.compile(r"\s*(?:[Ll]ine )?(\d{1,9})[.:)]\s+(.*)")
 
@@ -54,6 +67,20 @@ def store_memories(tx: Tx, call: MemoryCall, chunks: Sequence[Mapping[str, Any]]
         source = {"agent_id": call.agent.id, "run_id": call.run.id, "message_id": call.message_id}
         insert_passage(tx, archive.id, NewPassage(text=text, source=source), ids=call.ids, at=call.now)
     return ToolOutcome(text=f"Stored {len(chunks)} {'memory' if len(chunks) == 1 else 'memories'}.")
+
+
+def update_working_checkpoint(tx: Tx, call: MemoryCall, key_info: str, related_skill: str | None = None) -> ToolOutcome:
+    """Replace the conversation's working notes. Raises: BlockLimitExceeded, BlockReadOnly."""
+    skill = (related_skill or "").strip()
+    value = "\n".join(filter(None, (key_info.strip(), f"Related skill: {skill}" if skill else "")))
+    agent_id, seq = call.agent.id, call.run.conversation_seq
+    if tx.blocks.find(agent_id, WORKING_CHECKPOINT, seq) is None:
+        new = NewBlock(label=WORKING_CHECKPOINT, limit_chars=CHECKPOINT_CHARS, description=CHECKPOINT_DESCRIPTION)
+        block = create_block(tx, BlockId(call.ids.new("block")), new, author=call.author, at=call.now)
+        tx.blocks.isolate(agent_id, seq, WORKING_CHECKPOINT, block.id)  # another conversation has another task
+    edit = edit_own_block(tx, call, WORKING_CHECKPOINT, lambda block: rewrite(block, value))
+    text = "Noted: it stands at the end of each request until you replace it." if value else "Your notes are empty now."
+    return ToolOutcome(text=text, edits=(edit,) if edit.diff else ())
 
 
 def transcript_lines(text: str) -> dict[int, str]:
@@ -124,6 +151,7 @@ MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
     "rethink_user_memory": rethink_user_memory,
     "finish_rethinking_memory": lambda tx, call: ToolOutcome(text="Done."),
     "store_memories": store_memories,
+    CHECKPOINT_TOOL: update_working_checkpoint,
     "archival_memory_insert": _archival_memory_insert,
     "open_files": open_files,
     "context_expand": context_expand,

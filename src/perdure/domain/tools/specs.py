@@ -39,6 +39,7 @@ def _number(description: str) -> dict[str, Any]:
     return {"type": "integer", "description": description}
 
 
+CHECKPOINT_TOOL = "update_working_checkpoint"
 _VOICE = "letta_voice_sleeptime_core"
 _LABEL = _text("Label of the memory block to edit.")
 _SINCE = _text("Only what is from this date or time on, such as 2026-11-20 or 2026-11-20T15:30. Included.")
@@ -186,6 +187,16 @@ _SPECS = (
         },
         ("query",),
         parallel=True,
+    ),
+    _spec(
+        CHECKPOINT_TOOL,
+        "Replace your working notes: the goal, what is done, what comes next, what must not be forgotten. They stand at"
+        " the end of each request until you replace them, also after older messages have left your view.",
+        {
+            "key_info": _text("The notes, short; empty to remove them."),
+            "related_skill": _text("The skill or procedure that you follow, if there is one."),
+        },
+        ("key_info",),
     ),
     _spec(
         "search_facts",

@@ -31,6 +31,7 @@ class RequestBuilder:
         view_tokens: the upper estimate of all rows behind the prefix.
         overcount: by how many tokens the estimate of prefix and rows is too high.
         rewrite_reason: why the prefix was written in this transaction; None: it was not.
+        leaves_out_notes: no other room can be made than that of the agent's working notes.
     """
 
     tx: Tx
@@ -43,6 +44,7 @@ class RequestBuilder:
     view_tokens: int
     overcount: int
     rewrite_reason: str | None = None
+    leaves_out_notes: bool = False
 
     @property
     def engine(self) -> EngineInUse:
@@ -69,10 +71,15 @@ class RequestBuilder:
 @dataclass(frozen=True, slots=True)
 class RequestSize:
     """The size of a request with the tail `status`: `estimated` tokens, of which `overcount` are known to be too many,
-    times `factor`; and whether that is within the window."""
+    times `factor`; whether that is within the window, and its share of the window.
+
+    `without_notes`: the size without working notes, where the request does not fit with them.
+    """
 
     status: str
     estimated: int
     overcount: int
     factor: float
     fits: bool
+    filled: float
+    without_notes: RequestSize | None = None

@@ -28,7 +28,7 @@ from perdure.context.sections.tool_rules import tool_rules_section
 from perdure.context.window.budget import reduce_overcount, summary_tokens
 from perdure.context.window.economics import COLD_AFTER
 from perdure.core.agents import Agent
-from perdure.core.blocks import Block
+from perdure.core.blocks import WORKING_CHECKPOINT, Block
 from perdure.core.conversations import Conversation, ConversationState, SystemMessage, system_message_id
 from perdure.core.errors import NotFound
 from perdure.core.ids import BlockId
@@ -44,7 +44,7 @@ from perdure.core.tools.rules import rules_in
 from perdure.domain.facts.deltas import build_fact_deltas, is_graph_key
 from perdure.domain.files.section import build_file_deltas, build_file_section, is_file_key
 from perdure.domain.files.views import limits_of
-from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
+from perdure.domain.tools.specs import CHECKPOINT_TOOL, CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.answers import client_skills, client_specs
 from perdure.engine.ports import UnitInputs
 from perdure.storage.tx import Tx
@@ -223,6 +223,8 @@ def compile_prefix(
     loop = loop_of(agent.agent_type, agent.settings)
     own = compile_tools(tx.tools.list_by_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()), client)
     tools = tuple(map(loop.offer, own))
+    if any(tool["name"] == CHECKPOINT_TOOL for tool in tools):  # the tail has it
+        blocks = [block for block in blocks if block.label != WORKING_CHECKPOINT]
     base = base_prompt(agent.agent_type) if agent.system is None else agent.system
     addition = inputs.engines.of(agent).addition
     place = Place(
@@ -349,7 +351,13 @@ def delta_texts(
     """
     blocks = tx.blocks.list_by_agent(agent.id, prefix.conversation_seq)
     seen_blocks = {key: version for key, version in seen.items() if not is_file_key(key) and not is_graph_key(key)}
-    texts = memory_deltas(seen_blocks, blocks, labels=_seen_labels(tx, seen_blocks, blocks), folded=folded)
+    labels = _seen_labels(tx, seen_blocks, blocks)
+    if any(tool["name"] == CHECKPOINT_TOOL for tool in prefix.tools):  # the tail shows it as it is now
+        notes = {block.id for block in blocks if block.label == WORKING_CHECKPOINT}
+        notes |= {BlockId(block_id) for block_id, label in labels.items() if label == WORKING_CHECKPOINT}
+        blocks = [block for block in blocks if block.id not in notes]
+        seen_blocks = {key: version for key, version in seen_blocks.items() if key not in notes}
+    texts = memory_deltas(seen_blocks, blocks, labels=labels, folded=folded)
     window, _ = inputs.window(agent)
     texts += build_fact_deltas(tx, agent.id, seen, memory.versions, counter=inputs.counter)
     return texts + build_file_deltas(

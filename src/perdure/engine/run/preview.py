@@ -17,6 +17,7 @@ from perdure.core.runs import Prefix
 from perdure.engine.ports import UnitInputs, in_effect
 from perdure.engine.run.prefixes import delta_texts, overcount_behind, read_memory, recompile_prefix, rewrite_reason
 from perdure.engine.run.rows import NEWEST
+from perdure.engine.run.tail import build_notes
 from perdure.storage.tx import Tx
 
 
@@ -68,7 +69,8 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
     rows = tx.messages.view(agent.id, conversation.seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
     view = View.of(prefix, pinned, stubs).with_rows(without_open_calls(rows))
     deltas = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs) if current is not None else ()
-    status = tail(inputs.now, agent.timezone, memory.counts, marker=prefix.marker)
+    notes = build_notes(tx, agent, prefix, None, (), inputs)
+    status = tail(inputs.now, agent.timezone, memory.counts, marker=prefix.marker, notes=notes)
     active = tx.runs.find_active(agent.id, conversation.seq)
     parts = segments(view, stubs=stubs, status=status, run_seq=active.key.seq if active else None, counter=counter)
     window, reserve = inputs.window(agent)

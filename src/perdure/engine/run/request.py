@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perdure.context.request.assemble import View, parse_recalled, tail
+from perdure.context.request.assemble import NO_NOTES, TailNotes, View, parse_recalled, tail
 from perdure.context.sections.envelopes import engine_tokens, envelope
 from perdure.context.window.budget import factor_after_overflow
 from perdure.core.agents import AUTOCLEAR
@@ -33,6 +33,7 @@ from perdure.engine.run.prefixes import (
 )
 from perdure.engine.run.room import plan_room
 from perdure.engine.run.rows import add_hook_context, add_waiting_input
+from perdure.engine.run.tail import add_pressure, build_notes
 from perdure.engine.run.tool_rules import rule_state
 from perdure.engine.search.recall import count_recalled, plan_recall_of_run, recall
 from perdure.storage.tx import Tx
@@ -138,12 +139,11 @@ def make_request(
     if options != NO_OPTIONS:
         prefix = _own_prefix(builder, prefix)
     view = _build_view(builder, prefix)
-    size = _measure(builder, prefix, recalled)
-    if not size.fits and recalled.text:  # the first to go
-        recalled = NO_RECALL
-        size = _measure(builder, prefix, recalled)
+    size, recalled = _measure_tail(builder, prefix, recalled)
     if (progress := plan_room(builder, view, size, recalled)) is not None:
         return progress
+    if builder.leaves_out_notes and size.without_notes is not None:
+        size = size.without_notes
     if recalled.event is not None:
         events.append(recalled.event)
         count_recalled(tx, recalled.event)
@@ -277,18 +277,38 @@ def _build_view(builder: RequestBuilder, prefix: Prefix) -> View:
     return view
 
 
-def _measure(builder: RequestBuilder, prefix: Prefix, recalled: AutoRecalled) -> RequestSize:
-    """The size of the request with what was recalled in its tail."""
+def _measure_tail(builder: RequestBuilder, prefix: Prefix, recalled: AutoRecalled) -> tuple[RequestSize, AutoRecalled]:
+    """The size of the request with as much in its tail as fits, and what was recalled of that. What was recalled is the
+    first to go, then the list of steps and the notices. Notes stay, unless no other room can be made."""
+    tx, agent, log = builder.tx, builder.agent, builder.log
+    notes = build_notes(tx, agent, prefix, log.run, log.messages, builder.inputs)
+    size = _measure(builder, prefix, recalled, notes)
+    if not size.fits and recalled.text:
+        recalled = NO_RECALL
+        size = _measure(builder, prefix, recalled, notes)
+    if not size.fits and notes != (kept := TailNotes(checkpoint=notes.checkpoint)):
+        notes = kept
+        size = _measure(builder, prefix, recalled, notes)
+    if size.fits and (full := add_pressure(tx, agent, prefix, notes, filled=size.filled)) != notes:
+        warned = _measure(builder, prefix, recalled, full)
+        size = warned if warned.fits else size
+    if not size.fits and notes.checkpoint:
+        size = replace(size, without_notes=_measure(builder, prefix, recalled, NO_NOTES))
+    return size, recalled
+
+
+def _measure(builder: RequestBuilder, prefix: Prefix, recalled: AutoRecalled, notes: TailNotes) -> RequestSize:
+    """The size of the request with what was recalled, and with these notes, in its tail."""
     inputs, agent = builder.inputs, builder.agent
-    status = tail(inputs.now, agent.timezone, builder.memory.counts, recalled.text, marker=prefix.marker)
+    status = tail(inputs.now, agent.timezone, builder.memory.counts, recalled.text, marker=prefix.marker, notes=notes)
     window, reserve = inputs.window(agent)
     estimated = prefix.tokens + builder.view_tokens + inputs.counter.count(status)
     factor = 1.0
     if overflows := builder.log.overflows:  # the provider has refused a request of this run
         refused = overflows[-1].recipe
         factor = factor_after_overflow(window - reserve, refused.tokens - refused.overcount)
-    fits = (estimated - builder.overcount) * factor <= window - reserve
-    return RequestSize(status, estimated, builder.overcount, factor, fits)
+    tokens, most = (estimated - builder.overcount) * factor, window - reserve
+    return RequestSize(status, estimated, builder.overcount, factor, tokens <= most, tokens / most)
 
 
 def _add_step(builder: RequestBuilder, view: View, size: RequestSize) -> Step:

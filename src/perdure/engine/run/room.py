@@ -48,7 +48,7 @@ def _make_room(builder: RequestBuilder, view: View, size: RequestSize, recalled:
     """The plan, or the question, for a request that does not fit."""
     used, agent, conversation = builder.engine, builder.agent, builder.conversation
     situation = _load_situation(builder, view, size, load_prepared(builder.tx, view.prefix))
-    if used.problem is not None and not builder.log.steps:
+    if used.problem is not None and not builder.log.steps and not builder.leaves_out_notes:
         builder.events.append(EngineQuarantined(used.name, used.problem, used.name))
     if used.is_foreign:
         if not used.engine.owns_compaction and (prepared := swap(situation)) is not None:
@@ -59,7 +59,10 @@ def _make_room(builder: RequestBuilder, view: View, size: RequestSize, recalled:
     try:
         found = used.engine.plan(situation)
     except IrreducibleFloor as floor:
-        return builder.end(floor)
+        if size.without_notes is None:
+            return builder.end(floor)
+        builder.leaves_out_notes = True
+        return None if size.without_notes.fits else _make_room(builder, view, size.without_notes, recalled)
     if found is None:
         # Nothing but a correction says that it is too large; or the rows were estimated by another counter before.
         builder.tx.conversations.put_view(

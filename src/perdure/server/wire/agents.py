@@ -10,7 +10,7 @@ from pydantic import Field
 
 from perdure.context.prompts import base_prompt
 from perdure.context.tool_output.pipeline import Level
-from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, Agent
+from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS, Agent
 from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
@@ -127,7 +127,7 @@ _UNSUPPORTED: Mapping[str, str] = {
     "message_ids": "choosing the messages in context",
 }
 """Field -> the missing feature. Without it such an agent would not work as intended, so it is not created."""
-_OWN_SETTINGS = (*AUTOMATIC_SETTINGS, FACT_SETTINGS, SUMMARIES, TOOL_OUTPUT, CONTEXT_ENGINE)
+_OWN_SETTINGS = (*AUTOMATIC_SETTINGS, FACT_SETTINGS, GUARDS, SUMMARIES, TOOL_OUTPUT, CONTEXT_ENGINE)
 """Settings that answers hold where they are set."""
 
 
@@ -177,6 +177,7 @@ class AgentChangesIn(WireRequest):
     auto_recall: bool | JsonObject | None = None
     auto_capture: bool | JsonObject | None = None
     facts: bool | JsonObject | None = None
+    guards: bool | JsonObject | None = None
     summaries: JsonObject | None = None
     tool_output: Level | ItemsByName[Level] | None = None
     context_engine: Annotated[str, Field(max_length=NAME_CHARS)] | JsonObject | None = None
@@ -352,6 +353,8 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
         settings["context_window_tokens"] = window
     if body.facts is not None:
         settings[FACT_SETTINGS] = body.facts
+    if body.guards is not None:
+        settings[GUARDS] = False if body.guards is False else body.guards or None
     if body.summaries is not None:
         settings[SUMMARIES] = body.summaries or None
     if body.tool_output is not None:

@@ -1,0 +1,282 @@
+"""Working notes, newest steps and guards in the tail of requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import InvalidInput, Perdure, RunFailed, Settings
+from perdure.core.blocks import WORKING_CHECKPOINT
+from perdure.core.models import ModelRequest
+from perdure.domain.tools.specs import DEFAULT_TOOLS
+from perdure.testing import ScriptedModel, calls, says
+
+MODEL = "test/scripted"
+TOOLS = ["update_working_checkpoint", "memory_insert"]
+NOTES = "Goal: 12 invoices. Done: 3."
+
+
+def open_library(folder: Path, model: ScriptedModel, *tools: Callable[..., Any]) -> Perdure:
+    settings = Settings(model=MODEL, embedding="none", facts="off")
+    return Perdure(folder / "a.db", models={MODEL: model}, tools=tools, settings=settings)
+
+
+def status(request: ModelRequest) -> dict[str, Any]:
+    """The tail of a request."""
+    shape: dict[str, Any] = json.loads(request.tail)
+    return shape
+
+
+def look(place: str = "") -> str:
+    """Look somewhere."""
+    return f"nothing in {place}"
+
+
+def fail(place: str = "") -> str:
+    """Fail."""
+    raise ValueError(f"no {place}")
+
+
+# -- working notes -----------------------------------------------------------------------------------------------------
+
+
+def test_notes_stand_in_each_request_until_they_are_replaced(tmp_path: Path) -> None:
+    """In the tail only, after a restart too; a past request still has the notes of its time."""
+    first = ScriptedModel(calls("update_working_checkpoint", key_info=NOTES, related_skill="billing"), says("Noted."))
+    with open_library(tmp_path, first) as perdure:
+        agent = perdure.create_agent("a", tools=TOOLS)
+        agent.send("Begin.")
+    second = ScriptedModel(says("3."), calls("update_working_checkpoint", key_info="Done: 4."), says("4."))
+    with open_library(tmp_path, second) as perdure:
+        agent = perdure.agent("a")
+        agent.send("How many?")
+        agent.send("And now?")
+        past = agent.request(agent.steps()[-2].id)
+    told = [status(request).get("working_checkpoint") for request in (*first.requests, *second.requests)]
+    whole = f"{NOTES}\nRelated skill: billing"
+
+    assert told == [None, whole, whole, whole, "Done: 4."]
+    assert status(past)["working_checkpoint"] == whole
+    for request in second.requests:
+        assert NOTES not in request.system and all(message.kind == "message" for message in request.messages)
+
+
+def test_people_see_and_edit_the_notes_as_a_block(tmp_path: Path) -> None:
+    """With its versions; the next request has what they wrote, without a message about it."""
+    model = ScriptedModel(calls("update_working_checkpoint", key_info=NOTES), says("Noted."), otherwise=says("Yes."))
+    with open_library(tmp_path, model) as perdure:
+        agent = perdure.create_agent("a", tools=TOOLS)
+        agent.send("Begin.")
+        shown = agent.blocks.get(WORKING_CHECKPOINT).value
+        agent.blocks.update(WORKING_CHECKPOINT, "Goal: none.")
+        agent.send("And now?")
+        overview = agent.context()
+        history = [version.value for version in agent.blocks.history(WORKING_CHECKPOINT)]
+        agent.blocks.update(WORKING_CHECKPOINT, "")
+        agent.send("And then?")
+
+    assert shown == NOTES
+    assert history[:2] == ["Goal: none.", NOTES]
+    assert status(model.requests[2])["working_checkpoint"] == "Goal: none."
+    assert not any(message.kind == "memory_delta" for message in model.requests[-1].messages)
+    assert "working_checkpoint" not in status(model.requests[-1])
+    assert overview.certificate.fits
+
+
+def test_each_conversation_has_notes_of_its_own(tmp_path: Path) -> None:
+    """Another conversation is about another task; a fork goes on with the notes."""
+    model = ScriptedModel(calls("update_working_checkpoint", key_info=NOTES), says("Noted."), otherwise=says("Yes."))
+    with open_library(tmp_path, model) as perdure:
+        agent = perdure.create_agent("a", tools=TOOLS)
+        other = agent.new_conversation().id
+        agent.send("Begin.")
+        agent.send("Hello.", conversation=other)
+        fork = agent.fork_conversation().id
+        agent.send("Go on.", conversation=fork)
+
+    assert "working_checkpoint" not in status(model.requests[2])
+    assert status(model.requests[3])["working_checkpoint"] == NOTES
+
+
+def test_long_notes_are_refused_and_cut_in_a_small_window(tmp_path: Path) -> None:
+    """With a text that says the limit; a tenth of the room is the most that they take."""
+    model = ScriptedModel(calls("update_working_checkpoint", key_info="x" * 2_001), otherwise=says("Yes."))
+    with open_library(tmp_path, model) as perdure:
+        agent = perdure.create_agent("a", tools=TOOLS)
+        agent.send("Begin.")
+        agent.tools.run("update_working_checkpoint", {"key_info": "many words " * 150})
+        agent.send("Go on.")
+        agent.update(settings={"context_window_tokens": 5_000})
+        agent.send("And now?")
+    whole, cut = (status(request)["working_checkpoint"] for request in model.requests[2:])
+
+    assert "its limit is 2,000" in model.requests[1].messages[-1].results[0].text
+    assert whole == ("many words " * 150).strip()
+    assert whole.startswith(cut[:-1]) and cut.endswith("…") and 300 < len(cut) < 1_200
+
+
+def test_notes_never_keep_a_request_from_being_sent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Where nothing else can leave a small window, the request goes without them."""
+    model = ScriptedModel(otherwise=says("Yes."))
+    sent: dict[bool, list[int]] = {False: [], True: []}
+    told: list[bool] = []
+    with open_library(tmp_path, model) as perdure:
+        agents = {noted: perdure.create_agent(tools=TOOLS) for noted in (False, True)}
+        agents[True].tools.run("update_working_checkpoint", {"key_info": "many words " * 90})
+        for window in (*range(3_160, 3_480, 80), 6_000):
+            for noted, agent in agents.items():
+                agent.update(settings={"context_window_tokens": window, "auto_recall": False})
+                try:
+                    agent.send("Hello.")
+                except RunFailed:
+                    continue
+                sent[noted].append(window)
+                if noted:
+                    told.append("working_checkpoint" in status(model.requests[-1]))
+
+    assert sent[True] == sent[False] != [], sent
+    assert len(sent[True]) < 5 and told == sorted(told) and not told[0] and told[-1]
+    assert not caplog.records
+
+
+def test_without_the_tool_the_block_is_as_any_other(tmp_path: Path) -> None:
+    """Somebody's own block of that name stays in the memory section."""
+    from perdure import NewBlock
+
+    model = ScriptedModel(otherwise=says("Yes."))
+    with open_library(tmp_path, model) as perdure:
+        block = NewBlock(label=WORKING_CHECKPOINT, value=NOTES)
+        agent = perdure.create_agent("a", tools=["memory_insert"], blocks=[block])
+        agent.send("Begin.")
+        agent.tools.attach("update_working_checkpoint")
+        agent.send("And now?")
+
+    assert NOTES in model.requests[0].system and "working_checkpoint" not in status(model.requests[0])
+    assert NOTES not in model.requests[1].system and status(model.requests[1])["working_checkpoint"] == NOTES
+    assert not any("update_working_checkpoint" in tools for tools in DEFAULT_TOOLS.values())
+
+
+# -- guards ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_steps_are_listed_where_somebody_wants_it(tmp_path: Path) -> None:
+    """Also those of earlier runs; oldest first."""
+    script = [calls("look", place=str(number)) for number in range(4)]
+    model = ScriptedModel(*script[:2], says("ok"), *script[2:], says("ok"))
+    with open_library(tmp_path, model, look) as perdure:
+        agent = perdure.create_agent("a", tools=["look"], settings={"guards": {"recent_steps": 3}})
+        agent.send("Go.")
+        agent.send("Go on.")
+
+    assert "recent_steps" not in status(model.requests[0])
+    assert status(model.requests[-1])["recent_steps"] == [
+        f"look({number}) -> nothing in {number}" for number in (1, 2, 3)
+    ]
+
+
+def notices(model: ScriptedModel) -> list[str]:
+    """The notices of each request, joined."""
+    return [" ".join(status(request).get("notices", [])) for request in model.requests]
+
+
+def test_steps_without_progress_are_warned_of_then_stopped(tmp_path: Path) -> None:
+    """A call that fails again and again after three times; other stalls after seven; at the end the user is asked."""
+    guards = {"stalled_steps": 5, "ask_steps": 8}
+    for tools, order in (
+        (["look", "ask_user"], "has to be ask_user"),
+        (["look"], "Answer the user, without another call"),
+        (["look", "send_message"], "Call send_message"),
+    ):
+        model = ScriptedModel(*[calls("look", place="x")] * 10, says("I give up."))
+        with open_library(tmp_path, model, look) as perdure:
+            agent = perdure.create_agent(tools=tools, settings={"guards": guards})
+            agent.send("Go.")
+        told = notices(model)
+
+        assert told[:6] == [""] * 6
+        assert all("no progress: the last" in one for one in told[6:9]), told
+        assert all(order in one and "steps in a row brought nothing new" in one for one in told[9:]), told
+
+
+def test_a_call_that_fails_in_the_same_way_is_named(tmp_path: Path) -> None:
+    """After three times, and not any more once another call succeeds."""
+    model = ScriptedModel(*[calls("fail", place="x")] * 4, calls("look", place="y"), says("ok"))
+    with open_library(tmp_path, model, look, fail) as perdure:
+        perdure.create_agent("a", tools=["look", "fail"]).send("Go.")
+    told = notices(model)
+
+    assert told[:3] == [""] * 3 and told[5] == ""
+    assert told[3].startswith("no progress: fail(x) failed 3 times in the same way")
+
+
+def test_long_turns_ask_the_user_where_somebody_wants_it(tmp_path: Path) -> None:
+    """Whatever their steps did; runs that go on with a client's results are one turn."""
+
+    def read(place: str) -> str:
+        """Read."""
+        return f"page {place}"
+
+    script = [calls("read", place=str(number)) for number in range(6)]
+    model = ScriptedModel(*script, says("ok"))
+    with open_library(tmp_path, model) as perdure:
+        agent = perdure.create_agent("a", tools=["ask_user"], settings={"guards": {"turn_steps": 4}})
+        agent.send("Go.", client_tools=[read])
+    told = notices(model)
+
+    assert told[:4] == [""] * 4 and all("steps since the user spoke" in one for one in told[4:])
+
+
+@pytest.mark.parametrize("guards", [False, {"memory_pressure": 0, "stalled_steps": 0, "ask_steps": 0}])
+def test_guards_can_be_turned_off(tmp_path: Path, guards: Any) -> None:
+    """Then the tail has nothing but what it always has."""
+    model = ScriptedModel(*[calls("look", place="x")] * 9, says("ok"))
+    with open_library(tmp_path, model, look) as perdure:
+        perdure.create_agent("a", tools=["look"], settings={"guards": guards}).send("Go.")
+
+    assert set(notices(model)) == {""}
+
+
+def test_memory_pressure_is_told_once_per_eviction(tmp_path: Path) -> None:
+    """Before the oldest messages leave the view; then not again before the next time."""
+    model = ScriptedModel(otherwise=says("Noted. " * 20))
+    with open_library(tmp_path, model) as perdure:
+        settings = {"context_window_tokens": 4_000, "summaries": {"background": False}}
+        agent = perdure.create_agent("a", tools=TOOLS, settings=settings)
+        for number in range(30):
+            agent.send(f"Note {number}: " + "the parcel is at the door. " * 12)
+        steps = agent.steps(limit=50)[::-1]
+        tails = [json.loads(agent.request(step.id).tail).get("notices", []) for step in steps]
+        agent_evictions = sum(step.rewritten == "window" for step in steps)
+    told = [one[0] for one in tails if one and one[0].startswith("memory pressure: 9")]
+    oldest = [int(one.split(", from msg-")[1].split(" on,")[0]) for one in told]
+
+    assert len(told) >= 3 and len(told) == sum(map(bool, tails))
+    assert oldest == sorted(set(oldest))
+    assert "update_working_checkpoint, memory_insert" in told[0]
+    assert agent_evictions >= len(told) - 1
+
+
+def test_an_agent_that_can_save_nothing_is_not_told(tmp_path: Path) -> None:
+    """It could do nothing about it."""
+    model = ScriptedModel(otherwise=says("Noted. " * 20))
+    with open_library(tmp_path, model, look) as perdure:
+        settings = {"context_window_tokens": 4_000, "summaries": {"background": False}}
+        agent = perdure.create_agent("a", tools=["look"], settings=settings)
+        for number in range(20):
+            agent.send(f"Note {number}: " + "the parcel is at the door. " * 12)
+
+    assert "memory pressure" not in "".join(notices(model))
+
+
+@pytest.mark.parametrize(
+    "guards",
+    ["on", 3, {"warn": 1}, {"stalled_steps": -1}, {"recent_steps": 51}, {"memory_pressure": 2}, {"ask_steps": "9"}],
+)
+def test_a_wrong_setting_is_refused(tmp_path: Path, guards: Any) -> None:
+    """With the name of the field and what it can be."""
+    with open_library(tmp_path, ScriptedModel()) as perdure, pytest.raises(InvalidInput, match="guards"):
+        perdure.create_agent("a", settings={"guards": guards})
