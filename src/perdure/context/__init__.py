@@ -1,7 +1,8 @@
 """What the model will see: pure functions of values, without I/O.
 
-The names below are for other programs too: they compress the output of a tool, and open parts of it. Each is loaded at
-its first use.
+The names below are for other programs too. `compress` writes what a tool returned in fewer tokens, `expand` opens parts
+of it; `plan` decides which messages of a chat a model sees, `assemble` makes the request of them. Each is loaded at its
+first use.
 """
 
 from __future__ import annotations
@@ -10,18 +11,34 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perdure.context.chat import ChatSummary, Window, assemble, plan
     from perdure.context.tool_output.compress import compress, decode, expand
     from perdure.context.tool_output.pipeline import LEVELS, Compressed, Level
 
-__all__ = ["LEVELS", "Compressed", "Level", "compress", "decode", "expand"]
+_HOMES = {
+    "chat": ("ChatSummary", "Window", "assemble", "plan"),
+    "tool_output.compress": ("compress", "decode", "expand"),
+    "tool_output.pipeline": ("LEVELS", "Compressed", "Level"),
+}
 
-_PIPELINE = ("LEVELS", "Compressed", "Level")
+__all__ = [
+    "LEVELS",
+    "ChatSummary",
+    "Compressed",
+    "Level",
+    "Window",
+    "assemble",
+    "compress",
+    "decode",
+    "expand",
+    "plan",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
         raise AttributeError(f"module 'perdure.context' has no attribute {name!r}")
-    home = "pipeline" if name in _PIPELINE else "compress"
-    value = getattr(importlib.import_module(f"perdure.context.tool_output.{home}"), name)
+    value = getattr(importlib.import_module(f"perdure.context.{home}"), name)
     globals()[name] = value
     return value

@@ -1,10 +1,11 @@
-"""Summaries joined into one by code, where no model wrote that."""
+"""Summaries by code, of messages or of other summaries, where no model wrote one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.context.window.extract import clip, one_line, render_most, sentences_of, spread
+from perdure.context.window.extract import clip, extract, one_line, render_extract, render_most, sentences_of, spread
+from perdure.context.window.plan import Evict, Merge
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 
@@ -41,3 +42,17 @@ def _units(text: str) -> list[str]:
     """Return the lines of a summary, long ones split into sentences; one empty line for an empty summary."""
     lines = filter(None, map(one_line, text.splitlines()))
     return [unit for line in lines for unit in ([line] if len(line) <= 300 else sentences_of(line))] or [""]
+
+
+def extract_summary(removal: Evict | Merge, counter: TokenCounter) -> str:
+    """Return the text of a node that no model writes, within the plan's size."""
+    limit = removal.summary_tokens
+    if isinstance(removal, Merge):
+        text = merge_texts(removal.nodes, max_tokens=limit, counter=counter)
+    elif removal.absorbed:
+        older = merge_texts(removal.absorbed, max_tokens=limit // 2, counter=counter)
+        rest = max(1, limit - counter.count(f"{older}\n"))
+        text = f"{older}\n{render_extract(extract(removal.messages), max_tokens=rest, counter=counter)}".strip()
+    else:
+        text = render_extract(extract(removal.messages), max_tokens=limit, counter=counter)
+    return text or "(no words)"

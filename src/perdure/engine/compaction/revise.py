@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from perdure.context.window.atoms import atoms
+from perdure.context.window.merge_texts import extract_summary
 from perdure.context.window.plan import LEAST_SUMMARY, SUMMARY_LIMITS, Evict, Merge
 from perdure.core.conversations import CompactionSettings, SummarySettings
 from perdure.core.ids import AgentId
 from perdure.core.messages import UNSEEN_KINDS, Message
 from perdure.core.nodes import SummaryNode
 from perdure.engine.compaction.situation import load_prepared
-from perdure.engine.compaction.summarise import Summary, SummaryTask, extract_summary, summarise
+from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
 from perdure.engine.ports import Ports, UnitInputs, in_effect
 from perdure.engine.run.log import Line
 from perdure.storage.tx import Tx

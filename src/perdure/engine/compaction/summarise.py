@@ -11,8 +11,8 @@ from typing import ParamSpec, TypeVar
 
 from perdure.context.retrieval.stubs import stub_chars
 from perdure.context.window.audit import Source, audit_summary, cut_for_missing
-from perdure.context.window.extract import clip, extract, render_extract
-from perdure.context.window.merge_texts import merge_texts
+from perdure.context.window.extract import clip, extract
+from perdure.context.window.merge_texts import extract_summary
 from perdure.context.window.plan import LEAST_SUMMARY, Evict, Merge
 from perdure.context.window.summary import LENGTH_FACTOR, SummaryRejected, check_summary, clean_answer, transcript
 from perdure.context.window.summary_request import repair_request, summary_request
@@ -244,17 +244,3 @@ def engine_summary(removal: Evict | Merge, text: str, counter: TokenCounter) -> 
         source = Source(text, text, extract(removal.messages), span)
         text = audit_summary(text, source, max_tokens=removal.summary_tokens, counter=counter).text
     return Summary(text, "normal", "engine")
-
-
-def extract_summary(removal: Evict | Merge, counter: TokenCounter) -> str:
-    """The text of a node that no model wrote, within the plan's size."""
-    limit = removal.summary_tokens
-    if isinstance(removal, Merge):
-        text = merge_texts(removal.nodes, max_tokens=limit, counter=counter)
-    elif removal.absorbed:
-        older = merge_texts(removal.absorbed, max_tokens=limit // 2, counter=counter)
-        rest = max(1, limit - counter.count(f"{older}\n"))
-        text = f"{older}\n{render_extract(extract(removal.messages), max_tokens=rest, counter=counter)}".strip()
-    else:
-        text = render_extract(extract(removal.messages), max_tokens=limit, counter=counter)
-    return text or "(no words)"

@@ -15,6 +15,7 @@ from datetime import datetime
 from perdure.context.request.assemble import View, tail
 from perdure.context.sections.envelopes import input_tokens
 from perdure.context.window.budget import Certificate, segments
+from perdure.context.window.merge_texts import extract_summary
 from perdure.context.window.plan import Evict, Merge, plan
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
@@ -26,7 +27,7 @@ from perdure.domain.conversations.importing import ImportCount, add_imported
 from perdure.engine.approvals.answers import approval_pending
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.situation import NO_RUN, situation_of
-from perdure.engine.compaction.summarise import Summary, extract_summary
+from perdure.engine.compaction.summarise import Summary
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.prefixes import read_memory, recompile_prefix
 from perdure.engine.run.rows import NEWEST
