@@ -157,6 +157,8 @@ async def test_faded_passages_are_listed_and_brought_back() -> None:
         page = (await client.get(f"/agents/{agent.id}/facts", params={"state": "archived"})).text
         assert HOSTILE not in page
         assert f"{HOSTILE} out of recall" in text_of(page)
+        memory = (await client.get(f"/agents/{agent.id}/memory")).text
+        assert f'<a class="state archived" href="/agents/{agent.id}/facts?state=archived">faded</a>' in memory
 
         answer = await client.post(f"/agents/{agent.id}/facts/passages?state=archived", data={"passage": passage.id})
         assert "recalls the text again" in text_of(answer.text)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure import AsyncAgent, AsyncPerdure, MemoryOrigin, Passage, Settings
+from perdure import AnswerOrigin, AsyncAgent, AsyncPerdure, MemoryOrigin, Passage, Settings
 from perdure.context.request.assemble import parse_recalled
 from perdure.domain.archives.forgetting import COMPARED_CHARS
 from perdure.domain.archives.passages import NewPassage
@@ -134,13 +134,16 @@ async def test_a_faded_passage_is_not_recalled_until_it_is_used() -> None:
     async with open_world(*answers) as world:
         await world.agent.archive("Walruses eat clams.")
         await world.wait(60)
-        await world.agent.send("What do walruses eat?")
+        reply = await world.agent.send("What do walruses eat?")
         assert "clams" in parse_recalled(world.model.requests[-1].tail)
         assert await world.tidy() == [("Walruses eat clams.", "faded")]
         await world.agent.send("What do walruses eat?", conversation=(await world.agent.new_conversation()).id)
         assert "clams" not in parse_recalled(world.model.requests[-1].tail)
         assert "clams" not in (await world.agent.recall("What do walruses eat?")).text
 
+        origin = await world.agent.why(reply.run_id)  # it builds the request again
+        assert isinstance(origin, AnswerOrigin)
+        assert (origin.problem, [one.text for one in origin.recalled]) == (None, ["2026-11-20: Walruses eat clams."])
         await world.agent.send("Search.")
         assert await world.tidy() == [("Walruses eat clams.", "used")]
         assert "clams" in (await world.agent.recall("What do walruses eat?")).text

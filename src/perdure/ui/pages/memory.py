@@ -200,6 +200,7 @@ def passage_shape(passage: Passage) -> Data:
         "text": passage.text,
         "tags": list(passage.tags),
         "source": dict(passage.source),
+        "state": passage.state,
         "at": passage.created_at,
     }
 
