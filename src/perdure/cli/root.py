@@ -22,7 +22,7 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     "conversation": ("agents", "List, rename, delete or import conversations."),
     "approval": ("agents", "List, approve or deny the tool calls that wait."),
     "run": ("agents", "List, show, cancel, replay, fork or export runs."),
-    "archive": ("archives", "List, show, attach, detach, delete, export or import archives; restore passages."),
+    "archive": ("archives", "List, show, attach, detach, delete, restore, export or import."),
     "folder": ("archives", "List, attach, detach or delete folders of files."),
     "file": ("archives", "Upload, list or delete files of folders."),
     "tool": ("tools", "Add, list, show, test, attach, detach or delete tools."),
