@@ -12,7 +12,9 @@ from perdure import Perdure
 from perdure.cli.views.context import cost
 from perdure.core.tools.rules import ExitLoop
 from perdure.settings import Settings
+from perdure.testing import ScriptedModel, calls, says
 from tests.support.programs import perdure, run_inside
+from tests.support.tool_outputs import records
 
 
 @pytest.fixture
@@ -34,6 +36,24 @@ def test_the_window_and_the_newest_steps_are_shown(home: Path) -> None:
     assert len(steps) == 4
     assert steps[-1].endswith("first")
     assert "perdure context helper --step last" in result.stderr
+
+
+def test_what_compressing_saves_is_summed_up(tmp_path: Path) -> None:
+    """Over the results in view, for people and for programs."""
+
+    def fetch() -> str:
+        """Fetch."""
+        return records()
+
+    model = ScriptedModel(calls("fetch"), says("done"))
+    settings = Settings(embedding="none")
+    with Perdure(tmp_path / "perdure.db", tools=[fetch], models={"test/m": model}, settings=settings) as store:
+        store.create_agent("helper", model="test/m", tools=["fetch"]).send("Go.")
+    shown = run_inside(tmp_path, "context", "helper").stdout
+    results = json.loads(run_inside(tmp_path, "context", "helper", "--json").stdout)["context"]["results"]
+
+    assert results["whole_tokens"] > 2 * results["shown_tokens"] > 0
+    assert f"tool results: {results['whole_tokens']:,} tokens returned, {results['shown_tokens']:,} shown: " in shown
 
 
 def test_rules_for_tools_that_are_not_there_are_told(home: Path) -> None:

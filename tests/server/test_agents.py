@@ -638,6 +638,20 @@ async def test_what_memory_does_by_itself_is_shown_only_where_it_is_set() -> Non
         assert (await new_agent(server, auto_recall=True))["auto_recall"] is True
 
 
+async def test_guards_are_shown_only_where_they_are_set() -> None:
+    """An object, or `false` for none; an empty object brings the defaults back."""
+    async with routed() as server:
+        plain = await new_agent(server)
+        path = f"/v1/agents/{plain['id']}"
+        on = await server.patch(path, {"guards": {"recent_steps": 20}})
+        off = await server.patch(path, {"guards": False})
+
+        assert (plain.get("guards"), on["guards"], off["guards"]) == (None, {"recent_steps": 20}, False)
+        for wrong in ({"recent_steps": -1}, {"steps": 3}, "maybe", 7):
+            assert (await server.refused("PATCH", path, {"guards": wrong}))[0] == 422
+        assert "guards" not in await server.patch(path, {"guards": {}})
+
+
 async def test_tags_are_listed_in_pages() -> None:
     """Those of agents and blocks, each once, in alphabetical order; a part of the name filters, cursors are tags."""
     async with routed() as server:

@@ -11,10 +11,11 @@ from itertools import groupby
 from operator import add
 
 from perdure.context.request.assemble import assemble, check_legal, digest_of
+from perdure.core.blocks import WORKING_CHECKPOINT
 from perdure.core.errors import IllegalLog
 from perdure.core.events import HookAnswered, RunEnded, RunQueued, StepAbandoned, StoredEvent, ViewCompacted
 from perdure.core.ids import AgentId
-from perdure.core.messages import Message, MessageFilter
+from perdure.core.messages import Message, MessageFilter, ToolCall
 from perdure.core.passages import CAPTURED
 from perdure.core.runs import NO_USAGE, Run, Usage
 from perdure.core.text.words import parse_query, stems
@@ -47,6 +48,7 @@ def check_agent(
         _check_line([message for message in messages if message.conversation_seq == conversation.seq])
     _check_runs(tx, agent_id, requests)
     _check_blocks(tx, agent_id, messages, notes)
+    _check_working_notes(tx, agent_id, messages)
     _check_captures(tx, agent_id, messages)
     _check_derived(tx, agent_id)
     _check_hooks(tx, agent_id, messages)
@@ -208,6 +210,24 @@ def _check_hooks(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> None
                 raise Violation(
                     f"run {run.key.seq} ({run.stop_reason}) tells of {event.text!r}, which is not in the log"
                 )
+
+
+def _check_working_notes(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> None:
+    """Each conversation has the notes of its newest call that changed them, with one version for each call."""
+    for line in tx.conversations.list(agent_id, limit=1000):
+        calls: dict[str, ToolCall] = {}
+        written: list[str] = []
+        for message in (one for one in messages if one.conversation_seq == line.seq):
+            calls |= {call.call_id: call for call in message.calls}
+            written += [
+                json.loads(calls[result.call_id].own_arguments)["key_info"]
+                for result in message.results
+                if result.name == "update_working_checkpoint" and result.status == "success"
+            ]
+        block_id = tx.blocks.list_isolated(agent_id, line.seq).get(WORKING_CHECKPOINT)
+        versions = [] if block_id is None else [one.value for one in tx.blocks.versions(block_id, limit=_EVERYTHING)]
+        if versions[::-1][1:] != written:
+            raise Violation(f"working notes of conversation {line.seq} were {versions}, and written {written}")
 
 
 def _check_blocks(tx: Tx, agent_id: AgentId, messages: Sequence[Message], notes: str) -> None:

@@ -65,6 +65,7 @@ class Report:
     virtual_s: float
 
 
+_GUARDS = {"guards": {"memory_pressure": 0.5, "stalled_steps": 1, "turn_steps": 4, "recent_steps": 5}}
 _AUTOMATIC = {"auto_recall": {"floor": 0}, "auto_capture": {"commit_token_threshold": 50}}
 
 
@@ -198,14 +199,17 @@ class _Simulation:
         ids = SequentialIds(salt=0xFFFF)
         tools = WorldTools(self.place.world, no_fault, self.rng)
         await store.write(put_tools, [*MEMORY_TOOL_SPECS.values(), *tools.specs()], ids=ids, at=START)
-        names = ("core_memory_append", "archival_memory_insert", "conversation_search", "charge", "fetch", "guarded")
+        names = (
+            *("core_memory_append", "archival_memory_insert", "conversation_search", "update_working_checkpoint"),
+            *("charge", "fetch", "guarded"),
+        )
         new = NewAgent(
             name="simulated",
             model=MODEL,
             tools=names,
             blocks=(NewBlock(label="notes", limit_chars=100_000), NewBlock(label="outside")),
             # In some histories memory works by itself.
-            settings=_AUTOMATIC if self.seed % 10 == 3 else {},
+            settings=_AUTOMATIC if self.seed % 10 == 3 else _GUARDS if self.seed % 2 else {},
         )
         agent = await store.write(create_agent, new, ids=ids, author=OUTSIDE, at=START)
         for _ in range(2):

@@ -22,11 +22,11 @@ MODEL = "simulated/planned"
 
 SUMMARY_USAGE = Usage(input_tokens=7, output_tokens=3)
 
-PLAN_LETTERS = "mmmasnippbudcgGx"
+PLAN_LETTERS = "mmmasnippbudcgGxk"
 """m a memory edit, a an archival insert, s a search, n a tool that must not run twice, i an idempotent one, p two
 parallel calls, b bad arguments, u an unknown tool, d two calls with one id, c an edit and a foreign call in one
 answer, g a call that needs approval, G two of those and a free one, x one that needs approval and one of the
-client's."""
+client's, k new working notes."""
 
 CLIENT_TOOL = {
     "name": "client",
@@ -154,6 +154,8 @@ def _calls(letter: str, token: str) -> tuple[Part, ...]:
                 call("fetch", 1, token=token),
                 call("guarded", 2, token=f"{token}b"),
             )
+        case "k":
+            return (call("update_working_checkpoint", key_info=f"[{token}]"),)
         case "x":
             return (call("client", token=f"{token}a"), call("guarded", 1, token=f"{token}b"))
         case _:
