@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from perdure.context.window.leaves import is_due, plan_leaves
+from perdure.context.window.leaves import CHUNK_SHARE, is_due, plan_leaves
 from perdure.context.window.plan import Evict, Merge, Situation, plan_merge, prepared_leaves
 from perdure.core.agents import Agent
 from perdure.core.conversations import CompactionSettings, SummarySettings
@@ -30,6 +30,17 @@ log = logging.getLogger(__name__)
 AT_ONCE_MAX = 16
 """The most summaries that are prepared after one run; the rest is, after the next."""
 
+LOOK_SHARE = 0.125
+"""The share of a leaf that is said between two looks at what is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The view of a conversation when it was looked at for what is due: its prefix, and its tokens."""
+
+    prefix_seq: int
+    tokens: int
+
 
 class Preparations:
     """The summaries that one process prepares."""
@@ -37,6 +48,8 @@ class Preparations:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._worker = LineWorker(self._prepare)
+        self._looks: dict[Line, _Look] = {}
+        self._idle: dict[Line, _Look] = {}
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
@@ -55,7 +68,15 @@ class Preparations:
             return
         settings, recipe = SummarySettings.of(agent), ended.steps[-1].recipe
         window, reserve = self._ports.inputs().window(agent)
-        if settings.background and recipe.tokens - recipe.overcount >= settings.context_threshold * (window - reserve):
+        tokens = recipe.tokens - recipe.overcount
+        if not settings.background or tokens < settings.context_threshold * (window - reserve):
+            self._idle.pop(line, None)
+            return
+        # Looking what is due reads the whole view. If nothing was, it is worth it only after some more has been said.
+        step = min(settings.leaf_chunk_tokens, int((window - reserve) * CHUNK_SHARE)) * LOOK_SHARE
+        idle, look = self._idle.get(line), _Look(recipe.prefix_seq, tokens)
+        if idle is None or idle.prefix_seq != look.prefix_seq or tokens - idle.tokens >= step:
+            self._looks[line] = look
             self._worker.start(line)
 
     def note_change(self, line: Line) -> None:
@@ -70,7 +91,9 @@ class Preparations:
         """Prepare what is due in a conversation. What fails is tried again after the next run."""
         try:
             await rewrite_revised(line, self._ports)
-            await prepare_summaries(line, self._ports)
+            look = self._looks.pop(line, None)
+            if await prepare_summaries(line, self._ports) and look is not None:
+                self._idle[line] = look
         except NotFound:  # the agent was deleted meanwhile
             pass
         except PerdureError as error:
@@ -79,16 +102,17 @@ class Preparations:
             log.exception("preparing summaries of conversation %s of %s stopped at a defect", line[1], line[0])
 
 
-async def prepare_summaries(line: Line, ports: Ports) -> int:
-    """Prepare the summaries that are due in a conversation; return how many. Raises: NotFound, StoreError."""
-    for count in range(AT_ONCE_MAX):
+async def prepare_summaries(line: Line, ports: Ports) -> bool:
+    """Prepare the summaries that are due in a conversation; return whether all are. Raises: NotFound, StoreError."""
+    for _ in range(AT_ONCE_MAX):
         state, situation = await ports.store.read(_load, line, ports.inputs())
         if not is_due(situation) or CompactionSettings.of(state.agent).keep_share is not None:
-            return count  # an agent with its own share of what leaves has that summarised in one
-        removal = _next_removal(situation)
-        if removal is None or not await _prepare_one(line, state, situation, removal, ports):
-            return count
-    return AT_ONCE_MAX
+            return True  # an agent with its own share of what leaves has that summarised in one
+        if (removal := _next_removal(situation)) is None:
+            return True
+        if not await _prepare_one(line, state, situation, removal, ports):
+            return False
+    return False
 
 
 def _next_removal(situation: Situation) -> Evict | Merge | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from perdure.context.request.assemble import View
 from perdure.context.window.budget import Certificate, segments
@@ -105,22 +106,26 @@ def _swap_early(builder: RequestBuilder, view: View, size: RequestSize) -> Progr
     filled = SummarySettings.of(agent).context_threshold * (window - reserve)
     if log.steps or not builder.inputs.swaps_early or (size.estimated - size.overcount) * size.factor < filled:
         return None
-    # Sizing the view takes long in a large window, so that comes after the rows of the few nodes.
     if not (prepared := load_prepared(builder.tx, view.prefix)):
+        return None
+    calls = builder.tx.steps.list_calls(agent.id, builder.conversation.seq)
+    find_reason = partial(
+        swap_reason,
+        lost=builder.rewrite_reason,
+        idle=builder.inputs.now - calls[0].created_at if calls else None,
+        calls=expected_calls([call.run_seq for call in calls]),
+    )
+    # Sizing a large view takes long, so what can't pay even by its stored sizes ends here.
+    upto_seq = max((node.upto_message_seq for node in prepared if node.level == 0), default=-1)
+    most = sum(row.tokens for row in view.rows if row.seq <= upto_seq)
+    if find_reason(removed=most, kept=builder.view_tokens - most) is None:
         return None
     situation = _load_situation(builder, view, size, prepared)
     if (found := swap(situation)) is None:
         return None
-    steps = builder.tx.steps.list(agent.id, conversation_seq=builder.conversation.seq)
     removed = sum(map(situation.tokens_of, found.messages)) - found.summary_tokens
     behind = sum(part.tokens for part in situation.certificate.segments if part.name not in FIXED)
-    reason = swap_reason(
-        lost=builder.rewrite_reason,
-        idle=builder.inputs.now - steps[0].created_at if steps else None,
-        removed=removed,
-        kept=behind - removed,
-        calls=expected_calls([step.run_seq for step in steps]),
-    )
+    reason = find_reason(removed=removed, kept=behind - removed)
     return None if reason is None else _carry_out(builder, view, situation, found, by="swap", reason=reason)
 
 

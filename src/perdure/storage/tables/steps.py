@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from datetime import datetime
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from perdure.core.conversations import SYSTEM_SEQ, SystemMessage
 from perdure.core.errors import NotFound
@@ -122,6 +122,13 @@ _END_COLUMNS = "status, usage, stop_reason, failure, ended_at"
 _END = f"UPDATE steps SET {assignments(_END_COLUMNS)} WHERE {_OWN_STEP}"
 
 
+class Call(NamedTuple):
+    """When a model was called, and by which run."""
+
+    run_seq: int
+    created_at: datetime
+
+
 class Steps(Table):
     def add(self, run: Run, step_id: StepId, *, index: int, model: str, recipe: Recipe, at: datetime) -> Step:
         """Add a pending step: its model is about to be called. Raises: NotFound: no such run."""
@@ -228,6 +235,18 @@ class Steps(Table):
             agent_id=agent_id,
         )
         return TIME.load(rows[0][0]) if rows else None
+
+    def list_calls(self, agent_id: AgentId, conversation_seq: int, *, limit: int = 100) -> Sequence[Call]:
+        """The last model calls of a conversation, newest first."""
+        rows = self._rows(
+            "SELECT run_seq, created_at FROM steps WHERE agent_id = :agent_id AND EXISTS (SELECT 1 FROM runs r"
+            " WHERE r.agent_id = steps.agent_id AND r.seq = steps.run_seq AND r.conversation_seq = :conversation)"
+            f" AND {OWN_AGENT} ORDER BY run_seq DESC, step_index DESC LIMIT :limit",
+            agent_id=agent_id,
+            conversation=conversation_seq,
+            limit=limit,
+        )
+        return [Call(run_seq, TIME.load(created_at)) for run_seq, created_at in rows]
 
     def end(
         self,
