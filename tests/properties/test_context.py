@@ -12,7 +12,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import event, given
@@ -98,6 +98,13 @@ class Outside:
     value: int = 0
 
 
+ENGINES: dict[str, Any] = {
+    "stubs": {"name": "composition", "options": {"assembler": "message_buffer", "compressor": "stubs"}},
+    "extract": {"name": "composition", "options": {"assembler": "sliding_window", "compressor": "extract"}},
+}
+"""Compositions of engines that Perdure ships."""
+
+
 @dataclass(frozen=True)
 class World:
     window: int
@@ -105,6 +112,12 @@ class World:
     summariser: Literal["good", "empty", "echo", "down", "huge"]
     honest: bool
     """Whether the model tells what it measured."""
+    engine: str = "paged"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the agent needs for its context engine."""
+        return {} if self.engine == "paged" else {"context_engine": ENGINES.get(self.engine, self.engine)}
 
 
 @dataclass
@@ -189,6 +202,7 @@ worlds = st.builds(
     st.sampled_from([("dump", "core_memory_append"), ("dump", "core_memory_append", "conversation_search"), ()]),
     st.sampled_from(["good", "empty", "echo", "down", "huge"]),
     st.booleans(),
+    st.sampled_from([*["paged"] * 4, "sliding_window", "recursive_summary", "message_buffer", "stubs", "extract"]),
 )
 
 
@@ -227,7 +241,7 @@ async def play(world: World, history: Sequence[Say | Outside]) -> Played:
             model=MODEL,
             tools=world.tools,
             blocks=[NewBlock(label="notes", limit_chars=2_000), NewBlock(label="human", limit_chars=2_000)],
-            settings={"context_window_tokens": world.window},
+            settings={"context_window_tokens": world.window, **world.settings},
         )
         for number, act in enumerate(history):
             match act:
@@ -243,7 +257,7 @@ async def play(world: World, history: Sequence[Say | Outside]) -> Played:
                     edits.append((len(talker.requests), text))
                 case Outside("window", value):
                     talker.window = world.window + 1_000 * value
-                    await agent.update(settings={"context_window_tokens": talker.window})
+                    await agent.update(settings={"context_window_tokens": talker.window, **world.settings})
                 case _:
                     clock.advance(7_200)
         return Played(talker, agent.id, edits, floors, await store.read(recorded, agent.id))
@@ -308,7 +322,7 @@ def sent_bytes_stay_sent(played: Played) -> None:
         if old == new:
             assert before_tail(after).startswith(before_tail(before))
         else:
-            assert played.record.reasons[new] in ("settings", "window", "cache_cold")
+            assert played.record.reasons[new] in ("settings", "window", "cache_cold", "engine")
 
 
 def an_edit_is_in_the_next_request(played: Played) -> None:
@@ -373,7 +387,7 @@ PROMISES: tuple[Check, ...] = (
 async def test_the_context_keeps_its_promises(world: World, history: Sequence[Say | Outside]) -> None:
     """All of them, in every history."""
     played = await play(world, history)
-    event(f"compactions: {min(3, len(played.record.compactions))}")
+    event(f"{world.engine} compactions: {min(3, len(played.record.compactions))}")
     event(f"floors: {min(1, played.floors)}")
 
     for promise in PROMISES:

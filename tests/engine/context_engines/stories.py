@@ -66,11 +66,13 @@ class Speaker:
 
     script: list[Any] = field(default_factory=list)
     requests: list[ModelRequest] = field(default_factory=list)
+    summary_sources: list[str] = field(default_factory=list)
     line: str = "noted"
     waits: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         if request.purpose == "summary":
+            self.summary_sources.append(request.messages[-1].text)
             yield ModelReply(parts=(Text("Ada asked about the harbour question, which is open again."),))
             return
         self.requests.append(request)
@@ -221,6 +223,9 @@ class Told:
     events: Sequence[Event]
     shown: Sequence[SummaryNode]
     nodes: Mapping[int, SummaryNode]
+    prefixes: Sequence[Sequence[int]]
+    """The summaries in view, of each prefix."""
+    summary_sources: Sequence[str]
     from_seq: int
     pinned: Sequence[int]
     messages: Sequence[int]
@@ -274,7 +279,7 @@ async def tell(
         await story(stage)
         while tasks := stage.perdure.app.runner.after_runs.tasks:
             await asyncio.wait(tasks)
-        return await store.read(_told, agent.id, model.requests)
+        return await store.read(_told, agent.id, model)
     finally:
         await stage.perdure.close()
         await store.close()
@@ -293,7 +298,7 @@ class _Kept:
         pass
 
 
-def _told(tx: Tx, agent_id: Any, sent: Sequence[ModelRequest]) -> Told:
+def _told(tx: Tx, agent_id: Any, model: Speaker) -> Told:
     rebuilt, digests, windows, statuses = [], [], [], []
     events: list[Event] = []
     runs = tx.runs.list(agent_id, limit=1_000)[::-1]
@@ -307,7 +312,7 @@ def _told(tx: Tx, agent_id: Any, sent: Sequence[ModelRequest]) -> Told:
     conversation = tx.conversations.get_by_seq(agent_id, 0)
     prefix = tx.prefixes.get(agent_id, conversation.prefix_seq or 0)
     return Told(
-        sent,
+        model.requests,
         rebuilt,
         digests,
         windows,
@@ -316,6 +321,8 @@ def _told(tx: Tx, agent_id: Any, sent: Sequence[ModelRequest]) -> Told:
         events,
         tx.nodes.list_by_seqs(agent_id, 0, prefix.nodes),
         {node.seq: node for node in tx.nodes.list(agent_id, 0, limit=10_000)},
+        [tx.prefixes.get(agent_id, seq).nodes for seq in range(prefix.seq + 1)],
+        model.summary_sources,
         prefix.from_message_seq,
         prefix.pinned,
         [row.seq for row in tx.messages.list(agent_id, limit=10_000)],

@@ -80,7 +80,7 @@ class Composition(ContextEngine):
 
     def __init__(self, assembler: ContextEngine, compressor: Compressor) -> None:
         self.assembler, self.compressor = assembler, compressor
-        self.owns_compaction = assembler.owns_compaction
+        self.owns_compaction, self.absorbs = assembler.owns_compaction, assembler.absorbs
         self.system_prompt_addition = assembler.system_prompt_addition
         self.timeout_s = assembler.timeout_s
         for name in LIFE_CYCLE:

@@ -47,11 +47,13 @@ class ContextEngine:
 
     Attributes:
         owns_compaction: Perdure prepares no summaries in the background, and puts none of them into the view.
+        absorbs: the summary of a compaction that a client asks for takes the place of all others.
         system_prompt_addition: text for the system prompt of each conversation. It is read when the engine is made.
         timeout_s: the most seconds that one call may take.
     """
 
     owns_compaction: bool = False
+    absorbs: bool = False
     system_prompt_addition: str = ""
     timeout_s: float = 5.0
 

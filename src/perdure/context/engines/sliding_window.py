@@ -16,8 +16,6 @@ class SlidingWindow(ShippedEngine):
 
     name = "sliding_window"
     owns_compaction = True
-    absorbs = False
-    """Whether each summary takes the place of the one before."""
 
     def plan(self, situation: Situation) -> Plan | None:
         share = self.share(situation)

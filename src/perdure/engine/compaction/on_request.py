@@ -43,7 +43,7 @@ async def compact(
     inputs = ports.inputs()
     state = await ports.store.read(_load, agent_id, conversation_seq, inputs)
     settings = CompactionSettings.of(state.agent, own_settings)
-    removal = _plan(state, settings, inputs.counter)
+    removal = _plan(state, settings, inputs)
     task = SummaryTask(
         agent=state.agent, settings=settings, nodes=state.nodes, budget_tokens=state.certificate.budget_tokens
     )
@@ -89,7 +89,7 @@ def _check_idle(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Conversatio
     return conversation
 
 
-def _plan(state: Preview, settings: CompactionSettings, counter: TokenCounter) -> Evict:
+def _plan(state: Preview, settings: CompactionSettings, inputs: UnitInputs) -> Evict:
     """What leaves the view: everything, or the oldest part of it. Raises: NothingToCompact."""
     rows = state.view.rows
     if not any(row.kind == "message" for row in rows):
@@ -97,11 +97,12 @@ def _plan(state: Preview, settings: CompactionSettings, counter: TokenCounter) -
     count = len(rows)
     if not settings.takes_all:
         share = EVICT_SHARE if settings.evict_share is None else settings.evict_share
-        count = _oldest(state, share, counter) or count
+        count = _oldest(state, share, inputs.counter) or count
     evicted = [atom for atom in atoms(rows) if atom.upto_seq <= rows[count - 1].seq]
     most = SummarySettings.of(state.agent).leaf_target_tokens
     limit = min(most, summary_limit(state.certificate.budget_tokens))
-    return Evict(tuple(evicted), rows[count - 1].seq + 1, (), limit)
+    absorbed = state.nodes if inputs.engines.of(state.agent).engine.absorbs else ()
+    return Evict(tuple(evicted), rows[count - 1].seq + 1, (), limit, absorbed=absorbed)
 
 
 def _oldest(state: Preview, share: float, counter: TokenCounter) -> int:
