@@ -12,6 +12,7 @@ import pytest
 
 from perdure import AsyncPerdure, Settings
 from perdure.app import start
+from perdure.context.window.summary import transcript
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.messages import ToolResult
 from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxResult, ToolFrame
@@ -228,6 +229,15 @@ async def test_what_is_forgotten_is_gone_from_the_output() -> None:
 
     assert "[redacted]" in whole.text and "billing" not in whole.text
     assert len(text) < 4_200 and 'context_expand("msg-2")' in text
+
+
+async def test_a_summariser_reads_of_an_output_what_the_model_saw() -> None:
+    """Megabytes would leave no room for what was said."""
+    async with asked(Prints(stdout=LOG), calls("index_output", command="...")) as (agent, _):
+        source = transcript(await agent.messages(limit=100), max_tokens=100_000, counter=COUNTER)
+
+    assert "tokens indexed" in source and 'search_output("msg-2", query)' in source
+    assert COUNTER.count(source) < 2_000
 
 
 async def test_no_agent_has_the_tools_from_the_start() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from perdure.context.retrieval.stubs import apply_stubs
 from perdure.context.window.extract import clip, render_most, spread
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
@@ -132,7 +133,7 @@ def _entry(message: Message) -> _Entry | None:
     """Return the paragraph of a message; None for one without words."""
     pieces: list[tuple[str, str, str]] = []
     if message.kind == "message":
-        for part in message.parts:
+        for part in apply_stubs(message, {}).parts:  # of a long result what the model saw of it
             match part:
                 case Text(text=text) if text.strip():
                     role = "user" if message.role == "user" else "assistant"
