@@ -8,10 +8,11 @@ from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, StepId
+from perdure.core.messages import Text
 from perdure.core.models import Exchange
-from perdure.core.runs import Failure, Prefix, Recipe, Run, RunKey, Step, StepFilter, Usage
+from perdure.core.runs import Failure, Prefix, PrefixChange, Recipe, Run, RunKey, Step, StepFilter, Usage
 from perdure.storage.tx import Tx
-from tests.contracts.base import AT, LATER, Contract, claimed, raises
+from tests.contracts.base import ADA, AT, LATER, Contract, claimed, raises
 
 RECIPE = Recipe(
     prefix_seq=3,
@@ -232,6 +233,14 @@ class StepContract(Contract):
                 [],
                 [],
             ]
+            assert await store.read(
+                lambda tx: [call.run_seq for call in tx.steps.list_calls(agent_id, 0, limit=2)]
+            ) == [fifth.run_seq, second.run_seq]
+            assert await store.read(lambda tx: [tx.steps.count_before(one, 0) for one in (first, second, fifth)]) == [
+                0,
+                1,
+                2,
+            ]
 
     async def test_an_unknown_run_has_no_steps(self) -> None:
         """A step is not recorded for a run that is not there."""
@@ -273,6 +282,42 @@ class StepContract(Contract):
             await store.write(ask, 2)
 
             assert await store.read(lambda tx: tx.steps.find_last_time(agent.id)) == AT + timedelta(seconds=2)
+
+    async def test_prefixes_say_what_is_new_in_them(self) -> None:
+        """The rewrites of a conversation with their changes, and the rows that were revised behind a prefix."""
+        async with self.open_store() as store:
+            agent = await store.write(self.add_agent)
+            rows = await store.write(lambda tx: self.say(tx, agent.id, "a", "b", "c"))
+            first = Prefix(
+                agent_id=agent.id,
+                seq=0,
+                conversation_seq=0,
+                reason="first",
+                system="s",
+                tools=(),
+                from_message_seq=rows[1].seq,
+                created_at=AT,
+            )
+            changes = (PrefixChange("block", "human", "changed", "user"),)
+            second = replace(first, reason="settings", changes=changes)
+
+            def fill(tx: Tx) -> list[Prefix]:
+                return [tx.prefixes.add(one) for one in (first, second, replace(first, conversation_seq=1))]
+
+            stored = await store.write(fill)
+            for row in rows[:2]:
+                await store.write(lambda tx, row=row: tx.messages.revise(row.id, [Text("x")], author=ADA, at=AT))  # type: ignore[misc]
+
+            def rewrites(after: int, upto: int) -> Any:
+                return store.read(
+                    lambda tx: list(tx.prefixes.list_rewrites(agent.id, 0, after_seq=after, upto_seq=upto))
+                )
+
+            assert await rewrites(-1, 9) == [(0, "first", ()), (1, "settings", changes)]
+            assert await rewrites(0, 1) == [(1, "settings", changes)]
+            assert await rewrites(1, 9) == []
+            assert list(await store.read(lambda tx: tx.prefixes.list_revised(stored[0]))) == [rows[1].seq]
+            assert list(await store.read(lambda tx: tx.prefixes.list_revised(stored[2]))) == []
 
     async def test_a_prefix_is_kept_byte_for_byte(self) -> None:
         """System text, tools with the order of their keys, and what was folded in come back as they were sent."""
