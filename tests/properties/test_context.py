@@ -322,7 +322,7 @@ def sent_bytes_stay_sent(played: Played) -> None:
         if old == new:
             assert before_tail(after).startswith(before_tail(before))
         else:
-            assert played.record.reasons[new] in ("settings", "window", "cache_cold", "engine")
+            assert played.record.reasons[new] in ("settings", "window", "cache_cold", "engine", "pays")
 
 
 def an_edit_is_in_the_next_request(played: Played) -> None:
