@@ -10,8 +10,10 @@ from typing import Any
 
 from perdure.context.engines import ContextEngine, EngineConversation, Plan, Situation, Turn, evict_count, split_atoms
 from perdure.core.events import EngineQuarantined, PrefixRewritten, ViewFull
-from perdure.core.ids import AgentId
-from perdure.core.messages import Message
+from perdure.core.ids import AgentId, MessageId, RunId
+from perdure.core.messages import Draft, Message, Text
+from perdure.core.runs import RunOptions
+from perdure.engine.run.accept import Request
 from perdure.storage.tx import Tx
 from tests.engine.context_engines import stories
 from tests.engine.context_engines.stories import FILLER, MODEL, Stage, call, tell
@@ -86,6 +88,33 @@ async def test_each_callback_comes_at_its_time() -> None:
         ("dispose",),
     ]
     stories.nobody_is_quarantined(told)
+
+
+async def test_it_hears_of_runs_with_a_system_text_of_their_own() -> None:
+    """Their views are not kept in the process, so the agent is read again."""
+    seen: Seen = []
+
+    async def overridden(stage: Stage) -> None:
+        ids = stage.perdure.app.ports.ids
+        draft = Draft(id=MessageId(ids.new("message")), role="user", parts=(Text("one"),))
+        options = RunOptions(system="Be brief.")
+        request = Request(
+            run_id=RunId(ids.new("run")),
+            agent_id=stage.agent.id,
+            conversation_seq=0,
+            drafts=(draft,),
+            tokens=(9,),
+            options=options,
+        )
+        accepted = await stage.perdure.app.runner.accept(request)
+        async for _ in stage.perdure.app.runner.follow(accepted.run, known=accepted.events):
+            pass
+        await settle(stage)
+
+    told = await tell(overridden, "recorder", {"recorder": recorder(seen)})
+
+    assert told.sent[0].system == "Be brief."
+    assert ("after_turn", "end_turn") in seen
 
 
 async def test_its_addition_stands_in_the_system_prompt() -> None:

@@ -6,10 +6,12 @@ import asyncio
 import logging
 
 from perdure.core.agents import Agent
+from perdure.core.conversations import Conversation
 from perdure.core.errors import NotFound, PerdureError
 from perdure.engine.context_engines.ask import engine_conversation
 from perdure.engine.ports import Ports
 from perdure.engine.run.log import RunLog
+from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +40,8 @@ class EngineTurns:
         calls = self._ports.engine_calls
         was_quarantined = calls.is_quarantined(ended.run.key)
         calls.forget_run(ended.run.key)
-        if agent is None or was_quarantined or not calls.engines.of(agent).is_foreign:
+        is_foreign = calls.engines.has_foreign if agent is None else calls.engines.of(agent).is_foreign
+        if was_quarantined or not is_foreign:
             return
         task = asyncio.create_task(self._tell(agent, ended))
         self._tasks.add(task)
@@ -53,15 +56,18 @@ class EngineTurns:
             await asyncio.gather(*unfinished, return_exceptions=True)
         await self._ports.engine_calls.close()
 
-    async def _tell(self, agent: Agent, ended: RunLog) -> None:
+    async def _tell(self, agent: Agent | None, ended: RunLog) -> None:
         """Tell the agent's engine of a run. What fails is in the log of the process."""
         run = ended.run
+
+        def load(tx: Tx) -> tuple[Agent, Conversation]:
+            line = run.key.agent_id, run.conversation_seq
+            return agent or tx.conversations.get_agent(*line), tx.conversations.get_by_seq(*line)
+
         try:
-            conversation = await self._ports.store.read(
-                lambda tx: tx.conversations.get_by_seq(run.key.agent_id, run.conversation_seq)
-            )
+            known, conversation = await self._ports.store.read(load)
             about = engine_conversation(conversation)
-            await self._ports.engine_calls.after_run(agent, about, run, ended.messages)
+            await self._ports.engine_calls.after_run(known, about, run, ended.messages)
         except NotFound:  # the agent was deleted meanwhile
             pass
         except PerdureError as error:
