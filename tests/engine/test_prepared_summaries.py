@@ -59,10 +59,10 @@ async def nodes_of(perdure: AsyncPerdure, agent: AsyncAgent) -> tuple[Sequence[S
     return await perdure.app.ports.store.read(read)
 
 
-async def fill_until_prepared(perdure: AsyncPerdure, agent: AsyncAgent) -> int:
+async def fill_until_prepared(perdure: AsyncPerdure, agent: AsyncAgent, filler: str = FILLER) -> int:
     """Send messages until a summary is prepared; return how many."""
     for number in range(60):
-        await agent.send(f"message {number} {FILLER}")
+        await agent.send(f"message {number} {filler}")
         await settle(perdure)
         nodes, shown = await nodes_of(perdure, agent)
         if len(nodes) > len(shown):
@@ -92,7 +92,7 @@ async def test_nothing_is_prepared_before_the_threshold() -> None:
     model = ScriptedModel(summarises=says(SUMMARY))
     async with await open_library(model) as perdure:
         early, late = [await create_small_agent_named(perdure, name, share) for name, share in _THRESHOLDS.items()]
-        sent = [await fill_until_prepared(perdure, agent) for agent in (early, late)]
+        sent = [await fill_until_prepared(perdure, agent, FILLER * 3) for agent in (early, late)]
 
     assert sent[0] < sent[1]
 
@@ -111,7 +111,7 @@ async def create_small_agent_named(perdure: AsyncPerdure, name: str, threshold: 
 async def test_the_newest_messages_are_in_no_prepared_summary() -> None:
     model = ScriptedModel(summarises=says(SUMMARY))
     async with await open_library(model) as perdure:
-        agent = await create_small_agent(perdure, fresh_tail_messages=6, context_threshold=0.5)
+        agent = await create_small_agent(perdure, fresh_tail_messages=6, fresh_tail_tokens=2_000, context_threshold=0.5)
         sent = await fill_until_prepared(perdure, agent)
         nodes, _ = await nodes_of(perdure, agent)
 

@@ -72,7 +72,7 @@ async def test_the_ledger_agrees_with_what_the_provider_reported_and_with_each_e
         assert request.written_tokens == usage.cache_write_tokens
         assert request.price == pytest.approx(found.price)
     assert sum(part.tokens for part in ledger.parts) == totals.input_tokens
-    assert totals.summaries > 1
+    assert totals.summaries > 0
     assert totals.summary_tokens == sum(one.input_tokens + one.output_tokens for one in talk.model.summary_usages)
     assert totals.request_price is not None and totals.summary_price is not None
     assert totals.price == pytest.approx(totals.request_price + totals.summary_price)

@@ -187,9 +187,9 @@ class SummarySettings:
         background: whether any are prepared.
         context_threshold: the share of the window from which on they are.
         fresh_tail_messages, fresh_tail_tokens: the newest messages, at most so many, which no leaf covers. Tokens by
-            default: four tenths of the room for messages.
+            default: four tenths of the room for messages, without the largest run in view.
         leaf_min_fanout: the least messages of a leaf, unless they take half of a chunk.
-        leaf_chunk_tokens: the most that a leaf replaces; at most a quarter of the room.
+        leaf_chunk_tokens: the most that a leaf replaces; at most six tenths of the room.
         leaf_target_tokens, condensed_target_tokens: the most of one summary, in a large window.
         condensed_min_fanout: how many nodes of one level become one of the next.
     """

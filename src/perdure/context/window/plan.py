@@ -260,6 +260,12 @@ def swap(situation: Situation) -> Evict | None:
     return evict_atoms(situation, leaving, sum(node.tokens for node in nodes), stay=stay, prepared=nodes)
 
 
+def plan_unsent(situation: Situation) -> Evict | Merge | None:
+    """Plan what prepared summaries can do for a view whose prefix is not sent yet: then it costs nothing."""
+    merge = plan_merge(situation)
+    return swap(situation) or (merge if merge is not None and merge.prepared else None)
+
+
 def evict_atoms(
     situation: Situation,
     leaving: Sequence[Atom],

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from perdure.context.window.leaves import CHUNK_SHARE, is_due, plan_leaves
-from perdure.context.window.plan import Evict, Merge, Situation, plan_merge, prepared_leaves
+from perdure.context.window.economics import CHUNK_SHARE
+from perdure.context.window.leaves import is_due, next_preparation
+from perdure.context.window.plan import Evict, Merge, Situation, prepared_leaves
 from perdure.core.agents import Agent
 from perdure.core.conversations import CompactionSettings, SummarySettings
 from perdure.core.errors import NotFound, PerdureError
@@ -108,20 +109,11 @@ async def prepare_summaries(line: Line, ports: Ports) -> bool:
         state, situation = await ports.store.read(_load, line, ports.inputs())
         if not is_due(situation) or CompactionSettings.of(state.agent).keep_share is not None:
             return True  # an agent with its own share of what leaves has that summarised in one
-        if (removal := _next_removal(situation)) is None:
+        if (removal := next_preparation(situation)) is None:
             return True
         if not await _prepare_one(line, state, situation, removal, ports):
             return False
     return False
-
-
-def _next_removal(situation: Situation) -> Evict | Merge | None:
-    """Return what the next summary stands for; None: all are prepared."""
-    leaves = tuple(node for node, _ in prepared_leaves(situation))
-    merge = plan_merge(replace(situation, nodes=(*situation.nodes, *leaves)))
-    if merge is not None and not merge.prepared:
-        return merge
-    return next(iter(plan_leaves(situation)), None)
 
 
 async def _prepare_one(line: Line, state: Preview, situation: Situation, removal: Evict | Merge, ports: Ports) -> bool:

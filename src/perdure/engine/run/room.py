@@ -8,7 +8,7 @@ from functools import partial
 from perdure.context.request.assemble import View
 from perdure.context.window.budget import Certificate, segments
 from perdure.context.window.economics import expected_calls, swap_reason
-from perdure.context.window.plan import FIXED, Plan, Situation, swap
+from perdure.context.window.plan import FIXED, Plan, Situation, plan_unsent, swap
 from perdure.core.conversations import SummarySettings
 from perdure.core.errors import IrreducibleFloor
 from perdure.core.events import EngineQuarantined, RoomKind, ViewFull
@@ -31,8 +31,8 @@ def _before_sending(builder: RequestBuilder, view: View, size: RequestSize, reca
     """The plan, or the question, for a request that fits."""
     used = builder.engine
     if used is PAGED:
-        return _swap_early(builder, view, size)
-    if not used.engine.owns_compaction and (progress := _swap_early(builder, view, size)) is not None:
+        return _use_prepared(builder, view, size)
+    if not used.engine.owns_compaction and (progress := _use_prepared(builder, view, size)) is not None:
         return progress
     if used.is_foreign:
         if not used.looks_at_all or _is_settled(builder, view):
@@ -98,20 +98,27 @@ def _ask(builder: RequestBuilder, view: View, situation: Situation, recalled: Au
     return Progress(log, stored, question=question)
 
 
-def _swap_early(builder: RequestBuilder, view: View, size: RequestSize) -> Progress | None:
-    """The plan that puts prepared summaries into a view that fits, where the request is cheaper with them: the
-    provider's cache has expired or is lost anyway, or the run's calls save more than the new prefix costs."""
+def _use_prepared(builder: RequestBuilder, view: View, size: RequestSize) -> Progress | None:
+    """The plan that puts prepared summaries into a view that fits, where the request is cheaper with them: its prefix
+    is not sent yet, the provider's cache has expired, or the run's calls save more than the new prefix costs."""
     agent, log = builder.agent, builder.log
     window, reserve = builder.inputs.window(agent)
     filled = SummarySettings.of(agent).context_threshold * (window - reserve)
-    if log.steps or not builder.inputs.swaps_early or (size.estimated - size.overcount) * size.factor < filled:
+    if not builder.inputs.swaps_early:
+        return None
+    unsent = _is_unsent(builder, view)
+    if not unsent and (log.steps or (size.estimated - size.overcount) * size.factor < filled):
         return None
     if not (prepared := load_prepared(builder.tx, view.prefix)):
         return None
+    if unsent:
+        situation = _load_situation(builder, view, size, prepared)
+        if (free := plan_unsent(situation)) is None:
+            return None
+        return _carry_out(builder, view, situation, free, by=free.kind, reason=view.prefix.reason)
     calls = builder.tx.steps.list_calls(agent.id, builder.conversation.seq)
     find_reason = partial(
         swap_reason,
-        lost=builder.rewrite_reason,
         idle=builder.inputs.now - calls[0].created_at if calls else None,
         calls=expected_calls([call.run_seq for call in calls]),
     )
@@ -127,6 +134,16 @@ def _swap_early(builder: RequestBuilder, view: View, size: RequestSize) -> Progr
     behind = sum(part.tokens for part in situation.certificate.segments if part.name not in FIXED)
     reason = find_reason(removed=removed, kept=behind - removed)
     return None if reason is None else _carry_out(builder, view, situation, found, by="swap", reason=reason)
+
+
+def _is_unsent(builder: RequestBuilder, view: View) -> bool:
+    """Whether no request began with this prefix yet, so that changing it once more costs nothing."""
+    if builder.rewrite_reason is not None:
+        return True
+    log, prefix = builder.log, view.prefix
+    if log.steps:
+        return prefix.seq != log.steps[-1].recipe.prefix_seq
+    return log.run.started_at is not None and prefix.created_at > log.run.started_at
 
 
 def _load_situation(
