@@ -20,7 +20,8 @@ WINDOW = 32_000 if FULL else 8_000
 MOST_CALLS, MOST_TOKENS = 4, 3_000
 
 _ASKED = re.compile(r"What is the code of (K\d+x)\?")
-_HANDLE = re.compile(r"msg-\d+")
+_FOUND = re.compile(r"^(msg-\d+):\d+ .*called K", re.MULTILINE)
+_GO_ON = re.compile(r'from="(msg-[\d:]+)"')
 _PLACES = ("Turin", "Genoa", "Lisbon", "Krakow", "Oslo", "Fukuoka", "Leeds", "Ghent", "Basel", "Cork", "Izmir", "Quito")
 
 
@@ -65,10 +66,12 @@ class Seeker:
             return says(found)
         if len(results) >= 2 * MOST_CALLS:
             return says("I did not find it.")
-        if not results:
-            return calls("context_grep", pattern=f"{asked[1]} is", call_id=number)
-        handle = _HANDLE.search(results[0])
-        return calls("context_expand", handle=handle[0] if handle else "node-0", pattern="code", call_id=number)
+        last = results[-1] if results else ""
+        if results and (handle := _FOUND.search(last)) is not None:
+            return calls("context_expand", handle=handle[1], pattern="code", call_id=number)
+        on = _GO_ON.search(last)
+        further = {"from": on[1]} if on else {}
+        return calls("context_grep", pattern=f"called {asked[1]} is", call_id=number, **further)
 
 
 def turn(number: int, needle: str = "") -> str:

@@ -20,7 +20,7 @@ from perdure.domain.conversations.handles import Rows, read_rows
 from perdure.domain.conversations.patterns import Match, PatternSlow, Search
 from perdure.storage.tx import Tx
 
-SCANNED_ROWS, SCANNED_CHARS = 2_000, 4_000_000  # of one call with a pattern
+SCANNED_ROWS, SCANNED_CHARS = 5_000, 4_000_000  # of one call with a pattern
 ROW_MATCHES = 3  # of one message, when several are shown
 CLIPS = (200, 60, 20)  # characters shown of a line that matches, the first that fits
 
