@@ -182,6 +182,25 @@ def test_one_place_builds_a_run_request() -> None:
     assert builders == ["library/services/messages.py"]
 
 
+KINDS = (
+    *("providers", "toolbox", "converters", "storage.database", "search.vectors", "context.engines"),
+    *("context.tool_output", "engine.hooks", "engine.facts", "engine.compaction", "domain.tools"),
+)
+"""Where things are that come in several kinds: models, tools, files, databases, engines, compressors, hooks, ..."""
+
+
+def test_only_the_composition_root_knows_more_than_two_kinds_of_things() -> None:
+    """A new kind of thing needs no change in a file that knows all others: each has a registry of its own."""
+    knows = {
+        path.relative_to(SRC / PACKAGE).as_posix(): {
+            kind for _, name in imports(SRC, path, tree) for kind in KINDS if name.startswith(f"{PACKAGE}.{kind}.")
+        }
+        for path, tree in modules(SRC)
+    }
+
+    assert {name: kinds for name, kinds in knows.items() if len(kinds) > 2}.keys() == {"app.py"}
+
+
 def test_importing_perdure_is_light() -> None:
     """`import perdure` loads none of the modules that only faces, wire models or another database need."""
     program = f"import json, sys, {PACKAGE}; print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
