@@ -88,7 +88,7 @@ class _Simulation:
             facts=Facts(dead={ELSEWHERE}),
             turn=asyncio.Lock(),
             knows_dead=self.rng.random() < 0.5,
-            window_tokens=self.rng.choice((128_000, 128_000, 5_200)),
+            window_tokens=self.rng.choice((128_000, 128_000, 5_500)),
             embeds=seed % 4 == 1,
             hooked=seed % 3 == 2,
             report=self.violations.append,
