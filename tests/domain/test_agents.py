@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -96,6 +97,27 @@ async def test_an_agent_that_cannot_be_made_leaves_nothing(changes: dict[str, An
         await store.write(create_agent, new, ids=ids, author=USER, at=START)
 
     assert await store.read(lambda tx: (list(tx.agents.list()), list(tx.blocks.page(where=BlockFilter())))) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"compaction": "all"}, "compaction is 'all': give an object"),
+        ({"compaction": {"mode": "some"}}, "compaction.mode is 'some': give one of all, sliding_window"),
+        ({"compaction": {"evict_share": 3}}, "compaction.evict_share is 3: give a number from 0 to 1"),
+        ({"compaction": {"clip_chars": -1}}, "compaction.clip_chars is -1"),
+        ({"compaction": {"model": 5}}, "compaction.model is 5: give the handle of a model"),
+        ({"compaction": {"sliding_window_percentage": 0.3}}, "no field sliding_window_percentage"),
+        ({"compaction_settings": {"mode": "all"}}, "is it 'compaction'?"),
+    ],
+)
+async def test_compaction_settings_that_no_run_could_use_are_refused(settings: dict[str, Any], words: str) -> None:
+    """When they are set, not when the window is full."""
+    store, ids = await a_store()
+    with pytest.raises(InvalidInput, match=re.escape(words)):
+        await store.write(
+            create_agent, NewAgent(name="a", model="m", settings=settings), ids=ids, author=USER, at=START
+        )
 
 
 @pytest.mark.parametrize("name", ["Ada", "Ada's helper-2_b", "艾达", "x" * 200])

@@ -17,6 +17,7 @@ from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, check_automatic, find_automatic
+from perdure.domain.agents.compaction import check_compaction
 from perdure.domain.agents.context_engine import CONTEXT_ENGINE, engine_choice
 from perdure.domain.agents.guards import check_guards
 from perdure.domain.agents.summaries import check_summaries
@@ -44,6 +45,8 @@ _SETTINGS = (
     TOOL_OUTPUT,
     "tool_rules",
 )
+_WIRE_NAMES = {"compaction_settings": [COMPACTION]}
+"""Names that Letta's API has for settings of ours."""
 _UNSUPPORTED_TYPES = (
     "react_agent",
     "workflow_agent",
@@ -182,6 +185,7 @@ def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Ag
             raise InvalidInput(f"{name} is {value!r:.80}: give a whole number from 1 on, or leave it out")
     check_automatic(agent.settings)
     check_agent_facts(agent.settings)
+    check_compaction(agent.settings)
     check_summaries(agent.settings)
     check_tool_output(agent.settings)
     engine_choice(agent.settings)
@@ -214,7 +218,7 @@ def _check_names(names: Iterable[str]) -> None:
             continue
         from difflib import get_close_matches
 
-        if near := get_close_matches(str(name)[:80], _SETTINGS, n=1, cutoff=0.9):
+        if near := _WIRE_NAMES.get(name) or get_close_matches(str(name)[:80], _SETTINGS, n=1, cutoff=0.9):
             raise InvalidInput(f"there is no setting {str(name)!r:.80}: is it {near[0]!r}?")
 
 

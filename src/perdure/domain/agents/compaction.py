@@ -1,0 +1,40 @@
+"""The setting of an agent that says who writes its summaries, and what leaves its view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, get_args
+
+from perdure.core.conversations import COMPACTION, CompactionMode, CompactionSettings
+from perdure.core.errors import InvalidInput
+from perdure.domain.values import check_fields, check_range
+
+_KINDS: Mapping[str, tuple[type, str]] = {
+    "model": (str, "the handle of a model"),
+    "prompt": (str, "a text"),
+    "acknowledge": (bool, "true or false"),
+    "options": (Mapping, "an object with options of the model"),
+}
+"""Field -> what it has to be, in words."""
+
+
+def check_compaction(settings: Mapping[str, Any]) -> None:
+    """Check an agent's setting `compaction`. Raises: InvalidInput, naming field and value."""
+    value = settings.get(COMPACTION)
+    if value is None:
+        return
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"{COMPACTION} is {value!r:.80}: give an object with its fields")
+    check_fields(COMPACTION, value, [field.name for field in fields(CompactionSettings)])
+    compaction = CompactionSettings(**value)
+    if compaction.mode is not None and compaction.mode not in (modes := get_args(CompactionMode)):
+        raise InvalidInput(f"{COMPACTION}.mode is {compaction.mode!r:.80}: give one of {', '.join(modes)}")
+    for name, (kind, words) in _KINDS.items():
+        field = getattr(compaction, name)
+        if field is not None and not isinstance(field, kind):
+            raise InvalidInput(f"{COMPACTION}.{name} is {field!r:.80}: give {words}")
+    if compaction.evict_share is not None:
+        check_range(f"{COMPACTION}.evict_share", compaction.evict_share, 0, 1, whole=False)
+    if compaction.clip_chars is not None:
+        check_range(f"{COMPACTION}.clip_chars", compaction.clip_chars, 0, 10**9)
