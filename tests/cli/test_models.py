@@ -207,3 +207,21 @@ def test_a_model_that_was_set_is_said_to_be(tmp_path: Path) -> None:
     result = run_inside(tmp_path, "-p", "hi", PERDURE_MODEL="perdure/extractive")
 
     assert "Model perdure/extractive (from PERDURE_MODEL)." in result.stderr
+
+
+def test_settings_of_an_agent_are_shown_changed_and_taken_back(tmp_path: Path) -> None:
+    """Values are JSON or texts; what is not named stays as it was, and a wrong value changes nothing."""
+    run_inside(tmp_path, "agent", "create", "ann")
+
+    def shown(*changes: str) -> dict[str, object]:
+        result = run_inside(tmp_path, "agent", "settings", "ann", *changes, "--json")
+        assert result.returncode == 0, result.stderr
+        return dict(json.loads(result.stdout))
+
+    before = shown()
+    changed = shown("context_engine=sliding_window", 'guards={"recent_steps": 20}')
+    wrong = run_inside(tmp_path, "agent", "settings", "ann", "context_engine=nobody")
+
+    assert changed == {**before, "context_engine": "sliding_window", "guards": {"recent_steps": 20}}
+    assert (wrong.returncode, "there is no context engine 'nobody'" in wrong.stderr) == (1, True)
+    assert shown("guards=null") == {**before, "context_engine": "sliding_window"}

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 NOUNS: Mapping[str, tuple[str, str]] = {
-    "agent": ("agents", "Create, list, update, reset, cancel or delete agents."),
+    "agent": ("agents", "Create, list, update, reset, cancel or delete agents; settings."),
     "memory": ("agents", "List, show or restore memory blocks, or show their history."),
     "fact": (
         "facts",

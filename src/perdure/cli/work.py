@@ -19,6 +19,7 @@ from perdure.cli.views.text import TextView
 from perdure.cli.views.view import View
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
+from perdure.core.tools.arguments import read_json
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
@@ -110,6 +111,23 @@ async def get_agent(perdure: AsyncPerdure, name: str | None) -> AsyncAgent:
     if agent is None:
         raise InvalidInput(NO_AGENT)
     return agent
+
+
+def read_pairs(what: str, texts: Sequence[str]) -> dict[str, str]:
+    """Name -> value of texts as NAME=VALUE. Raises: InvalidInput."""
+    pairs = [text.partition("=") for text in texts]
+    for name, equals, value in pairs:
+        if not name or not equals:
+            raise InvalidInput(f"{what} is {name + equals + value!r:.80}: write NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def read_value(text: str) -> Any:
+    """The value of a setting: JSON, or the text itself, which the check of the setting refuses where it must."""
+    try:
+        return read_json(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 async def load_all(list_page: Callable[..., Awaitable[Sequence[Item]]]) -> list[Item]:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perdure.cli.chat.agent_choice import chat_command, check_first_model, open_agent
 from perdure.cli.chat.models import model_row, set_model
+from perdure.cli.commands.memory import NO_STORE
 from perdure.cli.views.fold import plural
 from perdure.cli.views.json import agent_shape, model_shape
-from perdure.cli.views.text import agents_view, model_view, reset_view
+from perdure.cli.views.text import agents_view, model_view, reset_view, settings_view
 from perdure.cli.views.view import AgentRow, View
-from perdure.cli.work import confirm, deleted, load_all, none_yet, open_store
+from perdure.cli.work import (
+    confirm,
+    deleted,
+    get_agent,
+    load_all,
+    no_store,
+    none_yet,
+    open_store,
+    read_pairs,
+    read_value,
+)
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
@@ -42,6 +55,21 @@ async def update_agent(view: View, *, agent: str, model: str) -> None:
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
         row = model_row(await set_model(await perdure.agent(agent), model, perdure.app), perdure.app)
         view.show({"model": model_shape(row)}, *model_view(row))
+
+
+async def settings(view: View, *, agent: str | None, changes: Sequence[str] | None) -> None:
+    """Print the settings of an agent that differ from the defaults, after changing some."""
+    pairs = read_pairs("a setting", changes or ())
+    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
+        target = await get_agent(perdure, agent)
+        if pairs:
+            changed = dict(target.info.settings) | {name: read_value(text) for name, text in pairs.items()}
+            target = await target.update(settings={name: value for name, value in changed.items() if value is not None})
+        view.show(target.info.settings, settings_view(target.info.settings))
+        view.hint(
+            f"`perdure agent settings {target.name} NAME=VALUE` sets one, NAME=null takes it back;"
+            " docs/library.md#agents lists them."
+        )
 
 
 async def load_agents(perdure: AsyncPerdure) -> list[AgentRow]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from typing import Any, Final, TypedDict, Unpack, get_args
+from typing import Final, TypedDict, Unpack, get_args
 
 from rich.text import Text
 
@@ -22,12 +21,12 @@ from perdure.cli.views.facts import (
     rule_shape,
 )
 from perdure.cli.views.fold import plural, visible
+from perdure.cli.views.text import settings_view
 from perdure.cli.views.view import View, new_table
-from perdure.cli.work import confirm, get_agent, no_store, none_yet, open_store
+from perdure.cli.work import confirm, get_agent, no_store, none_yet, open_store, read_pairs, read_value
 from perdure.core.errors import InvalidInput
 from perdure.core.facts.values import FACT_STATES, KNOWN_STATES, Trust
 from perdure.core.ids import FactId
-from perdure.core.tools.arguments import read_json
 from perdure.domain.facts.graphs import FactFields
 from perdure.domain.facts.settings import load_graph_settings
 from perdure.library.agent import AsyncAgent
@@ -174,28 +173,18 @@ async def resume(view: View, *, agent: str | None) -> None:
 
 async def settings(view: View, *, agent: str | None, changes: Sequence[str] | None) -> None:
     """Print the settings of what an agent knows, after changing some."""
-    pairs = _pairs("a setting", changes or ())
+    pairs = read_pairs("a setting", changes or ())
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
         owner = await get_agent(perdure, agent)
         if pairs:
-            await owner.facts.update_settings(**{name: _setting(name, text) for name, text in pairs.items()})
+            values = {name: text if name == "prompt" else read_value(text) for name, text in pairs.items()}
+            await owner.facts.update_settings(**values)
         graph = await perdure.services.facts.find_graph(owner.id)
-        values = asdict(load_graph_settings({} if graph is None else graph.settings))
-        table = new_table("setting", "value", styles={"setting": "bold"})
-        for name, value in values.items():
-            table.add_row(name, visible(value if name == "prompt" else json.dumps(value, ensure_ascii=False)))
-        view.show(values, table)
+        settings = asdict(load_graph_settings({} if graph is None else graph.settings))
+        view.show(settings, settings_view(settings))
         view.hint(
             f"`perdure fact settings {owner.name} NAME=VALUE` changes one; the value is JSON, of `prompt` a text."
         )
-
-
-def _setting(name: str, text: str) -> Any:
-    """The value of a setting: JSON, or the text itself, which the check of the setting refuses where it must."""
-    try:
-        return text if name == "prompt" else read_json(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 async def rule(view: View, *, text: str, agent: str | None, entity: str | None, relation: str | None) -> None:
@@ -259,17 +248,8 @@ def _conditions(options: Options) -> FactConditions:
         min_rating=options["min_rating"],
         states=states,
         trust=tuple(one for one in TRUSTS if one in said_by) or None,
-        scope=_pairs("--scope", options["scope"] or ()),
+        scope=read_pairs("--scope", options["scope"] or ()),
     )
-
-
-def _pairs(what: str, texts: Sequence[str]) -> dict[str, str]:
-    """Name -> value of texts as NAME=VALUE. Raises: InvalidInput."""
-    pairs = [text.partition("=") for text in texts]
-    for name, equals, value in pairs:
-        if not name or not equals:
-            raise InvalidInput(f"{what} is {name + equals + value!r:.80}: write NAME=VALUE")
-    return {name: value for name, _, value in pairs}
 
 
 @asynccontextmanager

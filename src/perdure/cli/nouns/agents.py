@@ -47,6 +47,18 @@ def update_agent(
     """Give an agent another model."""
 
 
+@command(agent, "agents.settings")
+def settings(
+    agent: LastAgent = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME=VALUE]...", help="Such as context_engine=sliding_window; values are JSON."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show or change an agent's settings: `context_engine`, `guards`, `summaries`, `tool_output` and so on."""
+
+
 @command(agent, "agents.reset")
 def reset(
     agent: Agent,

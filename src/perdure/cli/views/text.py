@@ -222,6 +222,15 @@ def model_view(row: ModelRow) -> Iterator[RenderableType]:
     yield Text(f"  {', '.join(name for name, has in abilities.items() if has) or NO_TOOLS}")
 
 
+def settings_view(settings: Mapping[str, Any]) -> RenderableType:
+    """A table of settings: a text as it is, other values as JSON."""
+    table = new_table("setting", "value", styles={"setting": "bold"})
+    for name, value in settings.items():
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        table.add_row(visible(name), visible(shown))
+    return table
+
+
 def transcript_view(
     entries: Sequence[TranscriptEntry], agent_name: str, *, conversations: bool = False, style: str = ""
 ) -> Iterator[RenderableType]:
