@@ -233,6 +233,8 @@ class StepContract(Contract):
                 [],
                 [],
             ]
+            calls = await store.read(lambda tx: tx.steps.list_calls(agent_id, 0, limit=2))
+            assert [tuple(call) for call in calls] == [(fifth.run_seq, AT), (second.run_seq, AT)]
             assert await store.read(
                 lambda tx: [call.run_seq for call in tx.steps.list_calls(agent_id, 0, limit=2)]
             ) == [fifth.run_seq, second.run_seq]

@@ -66,11 +66,11 @@ async def test_room_is_made_before_a_provider_refuses_a_request() -> None:
     model, done = Strict(), 0
     async with await open_library(model) as perdure:
         agent = await create_small_agent(perdure)
-        for number in range(40):
-            done += len(await compactions_of(agent, f"message {number} {'word ' * (50 + 97 * number % 900)}"))
+        for number in range(16):
+            done += len(await compactions_of(agent, f"message {number} {'word ' * (500 + 397 * number % 900)}"))
 
-    assert done > 5
-    assert (model.requests, model.refused) == (40, 0)
+    assert done > 2
+    assert (model.requests, model.refused) == (16, 0)
 
 
 async def test_no_summary_is_lost_near_the_limit() -> None:
@@ -79,8 +79,8 @@ async def test_no_summary_is_lost_near_the_limit() -> None:
     async with await open_library(model) as perdure:
         agent = await create_small_agent(perdure)
         most = 0
-        for number in range(60):
-            await agent.send(f"message {number} {'word ' * (1_100 if number % 7 == 6 else 150)}")
+        for number in range(30):
+            await agent.send(f"message {number} {'word ' * (1_100 if number % 5 == 4 else 400)}")
             prefix, nodes = await perdure.app.store.read(lambda tx: shown_nodes(tx, agent))
             ends = [-1, *(node.upto_message_seq for node in nodes)]
             assert [node.from_message_seq for node in nodes] == [end + 1 for end in ends[:-1]]
@@ -142,9 +142,9 @@ async def test_compaction_leaves_all_token_counts() -> None:
                 conversation.view_tokens == rows_tokens(state.view, conversation.stubs, perdure.app.ports.counter) > 0
             )
 
-        for number in range(25):
+        for number in range(9):
             usages, tokens = await perdure.app.store.read(read)
-            done += await compactions_of(agent, f"message {number} {'word ' * 300}")
+            done += await compactions_of(agent, f"message {number} {'word ' * 900}")
             usages_now, tokens_now = await perdure.app.store.read(read)
             assert usages_now.items() >= usages.items()
             assert tokens_now.items() >= tokens.items()
