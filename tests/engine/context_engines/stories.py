@@ -142,7 +142,7 @@ async def tiny_window(stage: Stage) -> None:
 async def overflow(stage: Stage) -> None:
     for number in range(6):
         await stage.say(f"message {number} {FILLER * 18}")
-    await stage.say(f"too much {FILLER}", ModelOverflow("maximum context length exceeded"), "it fits")
+    await stage.say(f"too much {FILLER * 40}", ModelOverflow("maximum context length exceeded"), "it fits")
     await stage.say(f"go on {FILLER * 14}", [call("dump", chars=3_000)], ModelOverflow("too long"), "again")
 
 
