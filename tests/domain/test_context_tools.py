@@ -759,7 +759,7 @@ def messages_of() -> st.SearchStrategy[list[list[Part]]]:
     return st.lists(st.lists(part, min_size=1, max_size=3), min_size=1, max_size=12)
 
 
-@effort(12, 400)
+@effort(12, 2_000)
 @given(
     log=messages_of(),
     cap=st.sampled_from([0, 1, 7, 100, 130, 400, 4_000]),

@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -19,9 +20,11 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from perdure import AsyncPerdure, RunFailed
+from perdure.context.costs.ledger import CostLedger
 from perdure.context.request.assemble import assemble, canonical, check_legal, digest_of
+from perdure.context.window.economics import COLD_AFTER
 from perdure.core.errors import ModelError, ModelOverflow
-from perdure.core.events import PrefixRewritten, ViewCompacted
+from perdure.core.events import PrefixRewritten, ViewCompacted, ViewFull
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
@@ -129,6 +132,8 @@ class Talker:
     answers: list[Answer] = field(default_factory=list)
     requests: list[ModelRequest] = field(default_factory=list)
     too_large: list[str] = field(default_factory=list)
+    usages: list[Usage] = field(default_factory=list)
+    """What it measured of the requests that it answered."""
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         real = tokens_of_request(request)
@@ -145,6 +150,9 @@ class Talker:
                 raise ModelOverflow("maximum context length exceeded")
             case "down":
                 raise ModelError("down")
+            case _:
+                self.usages.append(usage)
+        match answer.what:
             case "dump":
                 arguments = json.dumps({"kind": answer.kind, "chars": answer.chars, "seed": answer.seed})
                 yield ModelReply(parts=(ToolCall("call", "dump", arguments),), usage=usage)
@@ -216,6 +224,7 @@ class Played:
     """(how many requests there were before, the value that a block was given)."""
     floors: int
     record: Record
+    ledger: CostLedger
 
 
 @dataclass
@@ -224,6 +233,11 @@ class Record:
     """Each recorded request, rebuilt, with its recorded digest and the number of its prefix."""
     compactions: list[ViewCompacted]
     reasons: dict[int, str]
+    prefixes: dict[int, Prefix]
+    full: list[tuple[datetime, ViewFull]]
+    """Each time that a view was found too large, or cheaper with summaries."""
+    asked_at: list[datetime]
+    """When each request was recorded."""
     messages: Sequence[Message]
     prefix: Prefix | None
     nodes: dict[int, SummaryNode]
@@ -260,28 +274,37 @@ async def play(world: World, history: Sequence[Say | Outside]) -> Played:
                     await agent.update(settings={"context_window_tokens": talker.window, **world.settings})
                 case _:
                     clock.advance(7_200)
-        return Played(talker, agent.id, edits, floors, await store.read(recorded, agent.id))
+        ledger = await agent.costs(limit=10_000)
+        return Played(talker, agent.id, edits, floors, await store.read(recorded, agent.id), ledger)
 
 
 def recorded(tx: Tx, agent_id: AgentId) -> Record:
     requests: list[tuple[ModelRequest, str, int]] = []
     compactions: list[ViewCompacted] = []
     reasons: dict[int, str] = {}
+    full: list[tuple[datetime, ViewFull]] = []
+    asked_at: list[datetime] = []
     for run in reversed(tx.runs.list(agent_id, limit=1000)):
         for stored in tx.events.list(run.key, limit=10_000):
             if isinstance(stored.event, ViewCompacted):
                 compactions.append(stored.event)
+            elif isinstance(stored.event, ViewFull):
+                full.append((stored.created_at, stored.event))
             elif isinstance(stored.event, PrefixRewritten):
                 assert stored.event.prefix_seq not in reasons
                 reasons[stored.event.prefix_seq] = stored.event.reason
         for step in tx.steps.list_by_run(run.key):
             request = assemble(step.model, load_view(tx, run, step.recipe), step.recipe)
             requests.append((request, step.recipe.digest, step.recipe.prefix_seq))
+            asked_at.append(step.created_at)
     conversation = tx.conversations.get_by_seq(agent_id, 0)
     return Record(
         requests,
         compactions,
         reasons,
+        {seq: tx.prefixes.get(agent_id, seq) for seq in reasons},
+        full,
+        asked_at,
         tx.messages.list(agent_id, limit=10_000),
         None if conversation.prefix_seq is None else tx.prefixes.get(agent_id, conversation.prefix_seq),
         {node.seq: node for node in tx.nodes.list(agent_id, 0, limit=10_000)},
@@ -323,6 +346,50 @@ def sent_bytes_stay_sent(played: Played) -> None:
             assert before_tail(after).startswith(before_tail(before))
         else:
             assert played.record.reasons[new] in ("settings", "window", "cache_cold", "engine", "pays")
+
+
+def each_rewrite_is_by_the_rule(played: Played) -> None:
+    """A prefix is written anew only where the budget forces it, the cache has expired, a swap pays, or the agent
+    changed; and the prefix says what is different."""
+    record = played.record
+    for prefix in record.prefixes.values():
+        used = zip(record.asked_at, record.requests, strict=True)
+        before = [at for at, (_, _, prefix_seq) in used if prefix_seq < prefix.seq]
+        match prefix.reason:
+            case "first":
+                assert prefix.seq == 0
+            case "settings":
+                assert any(change.what in ("setting", "tool") for change in prefix.changes)
+            case "cache_cold":
+                assert not before or prefix.created_at - before[-1] > COLD_AFTER
+            case "pays":
+                assert any(event.by == "swap" for _, event in record.full)
+            case "engine":
+                assert played.talker.world.engine != "paged"
+            case _:
+                assert prefix.reason == "window"
+                assert any(event.tokens > event.budget_tokens for _, event in record.full) or played.edits
+                assert prefix.changes or played.edits
+
+
+def the_ledger_adds_up(played: Played) -> None:
+    """It has every request and summary, each part's tokens and price, and every prefix that was written anew."""
+    ledger, record = played.ledger, played.record
+    assert len(ledger.requests) == len(record.requests)
+    measured = [request for request in ledger.requests if request.measured]
+    for request in ledger.requests:
+        sizes = [part.cached_tokens + part.written_tokens + part.plain_tokens for part in request.parts]
+        assert sum(sizes) == request.input_tokens
+        assert min(min(part.tokens, part.plain_tokens, part.missed_tokens) for part in request.parts) >= 0
+    assert len(measured) == (len(played.talker.usages) if played.talker.world.honest else 0)
+    assert sum(request.input_tokens for request in measured) == sum(
+        usage.input_tokens for usage in played.talker.usages if played.talker.world.honest
+    )
+    used = {prefix_seq for _, _, prefix_seq in record.requests}
+    told = [rewrite.prefix_seq for request in ledger.requests for rewrite in request.rewrites]
+    assert told == sorted(set(told))
+    assert used <= set(told)
+    assert {summary.handle for summary in ledger.summaries} == {f"node-{seq}" for seq in record.nodes}
 
 
 def an_edit_is_in_the_next_request(played: Played) -> None:
@@ -376,6 +443,8 @@ PROMISES: tuple[Check, ...] = (
     it_is_legal,
     it_can_be_rebuilt,
     sent_bytes_stay_sent,
+    each_rewrite_is_by_the_rule,
+    the_ledger_adds_up,
     an_edit_is_in_the_next_request,
     everything_is_reachable,
     nothing_is_compacted_twice,

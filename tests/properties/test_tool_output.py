@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.context import compress, decode
 from perdure.context.tool_output.interest import tells_error
+from tests.support.strategies import effort
 
 TEXTS = st.text(alphabet=st.characters(codec="utf-8"), max_size=20) | st.sampled_from(
     ["", "~", "1", "-2.5", "true", "null", "*1", "@1", '"', "a,b", "a|b\tc", "x\ny", "%1", "= a", "a:b:c", "/x/y"]
@@ -50,12 +51,14 @@ def check(text: str) -> None:
     assert compress(text, budget=50) == full
 
 
+@effort(few=10, many=2_000)
 @given(VALUES | ROWS.map(lambda rows: rows * 9))
 def test_json_is_restored(value: object) -> None:
     """Each JSON value comes back, whatever its keys and strings are."""
     check(json.dumps(value))
 
 
+@effort(few=10, many=2_000)
 @given(ROWS.map(lambda rows: rows * 9), st.booleans())
 def test_lines_of_json_are_restored(rows: list[dict[str, object]], compact: bool) -> None:
     """Lines of JSON come back byte for byte."""
@@ -63,6 +66,7 @@ def test_lines_of_json_are_restored(rows: list[dict[str, object]], compact: bool
     check("\n".join(json.dumps(row, separators=separators) for row in rows))
 
 
+@effort(few=10, many=2_000)
 @given(st.lists(st.tuples(TEXTS, TEXTS, st.integers()), min_size=4, max_size=20))
 def test_csv_is_restored(rows: list[tuple[str, str, int]]) -> None:
     """CSV comes back byte for byte."""
@@ -71,18 +75,21 @@ def test_csv_is_restored(rows: list[tuple[str, str, int]]) -> None:
     check(out.getvalue())
 
 
+@effort(few=10, many=2_000)
 @given(LINES, st.sampled_from(["", "\n", "\r\n"]))
 def test_lines_are_restored(lines: list[str], end: str) -> None:
     """Lines of any form come back byte for byte."""
     check("\n".join(lines) + end)
 
 
+@effort(few=10, many=2_000)
 @given(st.text(max_size=600))
 def test_any_text_is_restored(text: str) -> None:
     """Text without any form comes back."""
     check(text)
 
 
+@effort(few=10, many=2_000)
 @given(LINES.map(lambda lines: lines * 4))
 def test_each_line_of_an_error_is_shown(lines: list[str]) -> None:
     """A shortened text has every line that tells of an error, and counts all others."""
