@@ -144,6 +144,16 @@ def test_a_long_result_is_shown_in_part_and_opened_by_its_place() -> None:
     assert "line 1000" in expand(chat[3]["content"], lines="1001")
 
 
+@pytest.mark.parametrize("can_open", [True, False])
+def test_a_model_is_told_to_open_handles_only_if_it_can(can_open: bool) -> None:
+    """Neither in the place of what left the window, nor in a long message."""
+    chat = [SYSTEM, *(message for number in range(8) for message in turn(number, 900))]
+    window = plan(chat, window_tokens=WINDOW, count=words, can_open=can_open)
+
+    assert window.shown
+    assert ("context_expand" in json.dumps(assemble(chat, window))) is can_open
+
+
 def test_pictures_stay_beside_a_text_that_is_cut() -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     chat: Chat = [SYSTEM, {"role": "user", "content": [{"type": "text", "text": "x" * 30_000}, picture]}]
@@ -161,6 +171,8 @@ def test_what_is_no_chat_or_no_plan_is_refused() -> None:
 
     with pytest.raises(InvalidInput, match=r"messages\[1\] has the role 'robot': give one of system, developer, user"):
         plan([SYSTEM, {"role": "robot", "content": "hello"}], window_tokens=WINDOW)
+    with pytest.raises(InvalidInput, match="messages are 'hello': give a list of objects"):
+        plan("hello", window_tokens=WINDOW)  # type: ignore[arg-type]
     with pytest.raises(PlanRefused, match="99"):
         plan([SYSTEM, *turn(1, 10)], window_tokens=WINDOW, engine=Wrong())
     with pytest.raises(IrreducibleFloor):

@@ -66,6 +66,7 @@ class Window:
         summaries: all that were made, by number; `shown` has the numbers of those in the window, oldest first.
         tokens: the upper estimate of the request, tools included.
         budget_tokens: what it may take.
+        can_open: the model is told how it opens what a summary stands for.
     """
 
     first: int = 0
@@ -75,6 +76,7 @@ class Window:
     shown: tuple[int, ...] = ()
     tokens: int = 0
     budget_tokens: int = 0
+    can_open: bool = True
 
 
 def plan(
@@ -99,24 +101,24 @@ def plan(
         engine: what plans; None: Perdure's own. Its `plan` and `assemble` are called here, no other function of it.
         summarise: writes summaries; None: code extracts them.
         count: an upper estimate of the tokens of a text; None: the one for an unknown model.
-        can_open: the model has a tool by which it opens handles, so long messages may be shown in part.
+        can_open: the model has a tool `context_expand(handle)`, so long messages may be shown in part.
 
-    Raises: IrreducibleFloor: it can't be made to fit; InvalidInput: the messages are no chat; PlanRefused: the engine's
-        plan can't be carried out.
+    Raises: IrreducibleFloor: it can't be made to fit; InvalidInput: the messages are no chat, or the engine plans
+        without end; PlanRefused: the engine's plan can't be carried out.
     """
     counter = ScriptTokenCounter() if count is None else _Counter(count)
     reserve = min(RESERVE_TOKENS, window_tokens // RESERVE_SHARE) if reserve_tokens is None else reserve_tokens
     chat = _Chat.of(messages, tools, counter)
-    engine, window = engine or ContextEngine(), before or Window()
+    engine, window = engine or ContextEngine(), replace(before or Window(), can_open=can_open)
     for _ in range(PLANS_MAX):
-        situation = chat.situation(window, window_tokens, reserve, can_open=can_open)
+        situation = chat.situation(window, window_tokens, reserve)
         certificate = situation.certificate
         window = replace(window, tokens=certificate.tokens, budget_tokens=certificate.budget_tokens)
         found = engine.assemble(situation) if certificate.fits else engine.plan(situation)
         if found is None:
             return window
         window = _carry_out(window, situation, check_plan(situation, found), summarise)
-    raise InvalidInput(f"the engine planned {PLANS_MAX} times, and the chat still does not fit")
+    raise InvalidInput(f"the engine planned {PLANS_MAX} times for one request: it has to return None at some point")
 
 
 def assemble(messages: Sequence[ChatMessage], window: Window) -> list[ChatMessage]:
@@ -128,7 +130,7 @@ def assemble(messages: Sequence[ChatMessage], window: Window) -> list[ChatMessag
     shown: list[ChatMessage] = list(messages[:first])
     summaries = {one.number: one for one in window.summaries}
     if nodes := [summaries[number] for number in window.shown]:
-        shown.append({"role": "system", "content": _summary_text(nodes)})
+        shown.append({"role": "system", "content": _summary_text(nodes, can_open=window.can_open)})
     places = [*window.pinned, *range(max(first, window.first), len(messages))]
     return [*shown, *(_shown(messages[place], place, window.stubs) for place in places)]
 
@@ -158,6 +160,8 @@ class _Chat:
     @classmethod
     def of(cls, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]], counter: TokenCounter) -> _Chat:
         """Read a chat. Raises: InvalidInput."""
+        if isinstance(messages, str) or not all(isinstance(message, Mapping) for message in messages):
+            raise InvalidInput(f"messages are {messages!r:.80}: give a list of objects with role and content")
         first, run, rows = _count_system(messages), 0, list[Message]()
         names: dict[str, str] = {}
         for place, message in enumerate(messages):
@@ -168,7 +172,7 @@ class _Chat:
         system = sum(counter.count(_text(one)) + MESSAGE_OVERHEAD_TOKENS for one in messages[:first])
         return cls(tuple(rows), system, counter.count(json.dumps(list(tools))) if tools else 0, counter)
 
-    def situation(self, window: Window, window_tokens: int, reserve: int, *, can_open: bool) -> Situation:
+    def situation(self, window: Window, window_tokens: int, reserve: int) -> Situation:
         """Return what a plan is made of."""
         by_place = {row.seq: row for row in self.rows}
         rows = tuple(row for row in self.rows if row.seq >= window.first)
@@ -180,7 +184,9 @@ class _Chat:
         seen = max(answered, default=0) - 1
         sizes = {row.seq: row_tokens(row, window.stubs, self.counter) for row in (*pinned, *rows)}
         newest = sum(sizes[row.seq] for row in (*pinned, *rows) if row.run_seq == run)
-        summary = self.counter.count(_summary_text(shown)) + MESSAGE_OVERHEAD_TOKENS if shown else 0
+        summary = (
+            self.counter.count(_summary_text(shown, can_open=window.can_open)) + MESSAGE_OVERHEAD_TOKENS if shown else 0
+        )
         segments = (
             Segment("tools", self.tool_tokens),
             Segment("system prompt", self.system_tokens),
@@ -197,7 +203,7 @@ class _Chat:
             stubs=window.stubs,
             seen_upto=seen,
             sent_upto=seen,
-            can_open=can_open,
+            can_open=window.can_open,
             counter=self.counter,
         )
 
@@ -271,13 +277,14 @@ def _node(one: ChatSummary) -> SummaryNode:
     )
 
 
-def _summary_text(nodes: Sequence[ChatSummary]) -> str:
+def _summary_text(nodes: Sequence[ChatSummary], *, can_open: bool) -> str:
     """Return what stands for the messages that are out of the window."""
     shapes = [
         {"handle": node_handle(one.number), "messages": message_handle(one.first, one.last), "summary": one.text}
         for one in nodes
     ]
-    return envelope("summary", note=NOTE + HOW_TO_OPEN, hidden_messages=sum(one.count for one in nodes), nodes=shapes)
+    note = NOTE + HOW_TO_OPEN if can_open else NOTE
+    return envelope("summary", note=note, hidden_messages=sum(one.count for one in nodes), nodes=shapes)
 
 
 def _carry_out(window: Window, situation: Situation, found: Plan, summarise: Summarise | None) -> Window:
