@@ -119,6 +119,11 @@ async def test_a_model_writes_it_again_in_the_background() -> None:
         assert with_secret(nodes) == []
         assert (await rewrites_of(agent, "short"))[0] == "summary"
         assert "all day" in shown(model)
+        prefixes = await perdure.app.store.read(
+            lambda tx: tx.prefixes.list_rewrites(agent.id, 0, after_seq=-1, upto_seq=10**6)
+        )
+        (changes,) = [changes for _, reason, changes in prefixes if reason == "summary"]
+        assert {(change.what, change.change) for change in changes} == {("summaries", "revised")}
         assert await rewrites_of(agent, "short") == []
 
 

@@ -24,6 +24,8 @@ REASONS: Mapping[str, str] = {
     "import": "history was imported that the window has no room for",
     "settings": "the agent changed",
     "window": "the window was full",
+    "summary": "a message behind a summary was changed, so the summary was written again",
+    "engine": "the agent's context engine made the view smaller",
     "pays": "prepared summaries save more than a new prefix costs",
     "manual": "a client asked for compaction",
     "tools": "the caller brought other tools or skills along",

@@ -34,7 +34,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import BlockId
 from perdure.core.messages import Message, text_of
 from perdure.core.models import EXTRACTIVE
-from perdure.core.nodes import SummaryNode, message_handle
+from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix, PrefixChange, Run, compare_parts
 from perdure.core.text.json_strings import sorted_json
@@ -173,6 +173,10 @@ def _list_changes(tx: Tx, before: Prefix, prefix: Prefix) -> Iterator[PrefixChan
     if before.settings_revision != prefix.settings_revision:
         for seq in tx.prefixes.list_revised(before):
             yield PrefixChange("message", message_handle(seq), "revised")
+        kept = [seq for seq in prefix.nodes if seq in before.nodes]
+        for node in tx.nodes.list_by_seqs(prefix.agent_id, prefix.conversation_seq, kept):
+            if node.revised_at is not None and node.revised_at >= before.created_at:
+                yield PrefixChange("summaries", node_handle(node.seq), "revised")
 
 
 def build_system_message(
