@@ -285,3 +285,18 @@ async def test_a_wrong_setting_is_refused_by_name(summaries: Any) -> None:
     async with await open_library(ScriptedModel()) as perdure:
         with pytest.raises(InvalidInput, match="summaries"):
             await perdure.create_agent(settings={"summaries": summaries})
+
+
+async def test_a_prefix_that_is_new_anyway_takes_what_is_prepared() -> None:
+    """Then it costs nothing; the ledger names the one reason for both."""
+    model = ScriptedModel(summarises=says(SUMMARY))
+    async with await open_library(model) as perdure:
+        agent = await create_small_agent(perdure)
+        await fill_until_prepared(perdure, agent)
+        await agent.update(system="You are brief.")
+        compacted = await compactions_of(agent, "and now?")
+        newest = (await agent.costs()).requests[-1]
+
+    assert len(compacted) > 0
+    assert [rewrite.reason for rewrite in newest.rewrites] == ["settings", "settings"]
+    assert [change.what for change in newest.rewrites[0].changes] == ["system prompt"]
