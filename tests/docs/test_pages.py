@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import pytest
 
 import perdure
+from perdure.context.costs.ledger import REASONS
 from perdure.core import errors, events
 from perdure.core.errors import PerdureError
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
@@ -179,6 +180,15 @@ def test_the_architecture_page_names_every_event(event: type) -> None:
     kind = inspect.signature(event).parameters["type"].default
 
     assert f"`{kind}`" in _text("architecture.md")
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "context.md"])
+def test_the_tables_of_reasons_for_a_new_prefix_name_all_of_them(page: str) -> None:
+    """Each has words of its own on the command line, too."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    table = text[text.index("| reason | meaning |") :].partition("\n\n")[0]
+
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.M)) == set(REASONS)
 
 
 @pytest.mark.parametrize("page", [DOCS / "settings.md", DOCS / "settings.zh.md"], ids=page_name)

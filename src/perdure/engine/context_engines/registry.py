@@ -78,11 +78,11 @@ class ContextEngines:
     """The engines by name. Each is made once for the same options.
 
     Args:
-        given: name -> what makes an engine; these win over packages and shipped ones of the same name.
+        factories: name -> what makes an engine; these win over packages and shipped ones of the same name.
     """
 
-    def __init__(self, given: Mapping[str, EngineFactory] | None = None) -> None:
-        self._factories: dict[str, EngineFactory] = {**_SHIPPED, **(given or {})}
+    def __init__(self, factories: Mapping[str, EngineFactory] | None = None) -> None:
+        self._factories: dict[str, EngineFactory] = {**_SHIPPED, **(factories or {})}
         self._loaded = False
         self._made: dict[str, EngineInUse] = {}
         self._lock = threading.RLock()
