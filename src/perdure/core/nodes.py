@@ -71,6 +71,10 @@ def node_handle(seq: int) -> str:
     return f"node-{seq}"
 
 
+UNNUMBERED_HANDLE = "msg-000000000000"
+"""The handle in a text that a model will see, until its message has a number; as long as the longest."""
+
+
 def message_handle(first: int, last: int | None = None) -> str:
     """Return the handle of messages: `msg-17`, or `msg-17..40` for several."""
     return f"msg-{first}" if last is None or last == first else f"msg-{first}..{last}"

@@ -12,11 +12,9 @@ from typing import TypeGuard
 from perdure.context.sections.envelopes import input_tokens
 from perdure.context.window.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS
 from perdure.core.messages import Message, Part, Reasoning, Text, ToolResult, images_of, parts_to_json, text_of
-from perdure.core.nodes import message_handle
+from perdure.core.nodes import UNNUMBERED_HANDLE, message_handle
 from perdure.core.ports import TokenCounter
 
-UNNUMBERED_HANDLE = "msg-000000000000"
-"""The handle in a compressed text until its message has a number; as long as the longest."""
 NO_LIMIT = 10**12
 
 

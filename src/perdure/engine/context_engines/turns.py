@@ -11,12 +11,10 @@ from perdure.core.errors import NotFound, PerdureError
 from perdure.engine.context_engines.ask import engine_conversation
 from perdure.engine.ports import Ports
 from perdure.engine.run.log import RunLog
+from perdure.engine.workers.lines import finish_tasks
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
-
-CLOSING_S = 5.0
-"""How long a closing process waits for what its engines do."""
 
 
 class EngineTurns:
@@ -49,11 +47,7 @@ class EngineTurns:
 
     async def close(self) -> None:
         """Let tasks finish for a few seconds, then stop them; then let the engines release what they hold."""
-        if tasks := self.tasks:
-            _, unfinished = await asyncio.wait(tasks, timeout=CLOSING_S)
-            for task in unfinished:
-                task.cancel()
-            await asyncio.gather(*unfinished, return_exceptions=True)
+        await finish_tasks(self.tasks)
         await self._ports.engine_calls.close()
 
     async def _tell(self, agent: Agent | None, ended: RunLog) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.context.retrieval.stubs import UNNUMBERED_HANDLE
 from perdure.context.tool_output.compress import compress
 from perdure.context.tool_output.pipeline import Compressed, Level
+from perdure.core.nodes import UNNUMBERED_HANDLE
 from perdure.core.ports import TokenCounter
 from perdure.core.tools.spec import ToolOutcome, ToolSpec
 from perdure.domain.agents.tool_output import output_level

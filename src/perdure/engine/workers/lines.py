@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from perdure.engine.run.log import Line
 
@@ -34,11 +34,7 @@ class LineWorker:
 
     async def close(self) -> None:
         """Let tasks finish for a few seconds, then stop them."""
-        if tasks := self.tasks:
-            _, unfinished = await asyncio.wait(tasks, timeout=CLOSING_S)
-            for task in unfinished:
-                task.cancel()
-            await asyncio.gather(*unfinished, return_exceptions=True)
+        await finish_tasks(self.tasks)
 
     async def _work(self, line: Line) -> None:
         """Work on a conversation, again if another run of it has ended meanwhile."""
@@ -47,3 +43,12 @@ class LineWorker:
             await self._do(line)
             if line not in self._again:
                 return
+
+
+async def finish_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Let tasks finish for a few seconds, then stop them."""
+    if tasks:
+        _, unfinished = await asyncio.wait(tasks, timeout=CLOSING_S)
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)

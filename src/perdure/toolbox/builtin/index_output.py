@@ -11,6 +11,7 @@ from typing import Any
 from perdure.core.errors import InvalidArguments
 from perdure.core.ids import AgentId
 from perdure.core.messages import ToolStatus
+from perdure.core.nodes import UNNUMBERED_HANDLE
 from perdure.core.ports import TokenCounter
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
 from perdure.core.tools.spec import ToolOutcome
@@ -26,8 +27,6 @@ EDGE_LINES, LINE_CHARS, ERROR_CHARS = 4, 160, 1_000
 SHOWN_CHARS = 4_000
 """The most characters that the model sees, also after a text was erased from the output."""
 BINARY_SHARE, BINARY_SAMPLE = 0.1, 20_000
-UNNUMBERED = "msg-000000000000"
-"""The handle until the result has a number, as `context.retrieval.stubs` replaces it."""
 
 LoadFile = Callable[[AgentId, str, int], Awaitable[tuple[str, str]]]
 """Loads (path, text) of an agent's file by the name that a model gives, at most so many characters of it."""
@@ -119,8 +118,8 @@ def show_output(text: str, counter: TokenCounter, *, source: str, error: str) ->
             *([source] if source else []),
             *([f"The program failed: {error[:ERROR_CHARS]}"] if error else []),
             *numbered,
-            f'[search_output("{UNNUMBERED}", query) shows the passages about something;'
-            f' context_expand("{UNNUMBERED}", lines or pattern) what stands there]',
+            f'[search_output("{UNNUMBERED_HANDLE}", query) shows the passages about something;'
+            f' context_expand("{UNNUMBERED_HANDLE}", lines or pattern) what stands there]',
         ]
     )
     shown = f"{_share(tokens, counter.count(body) + len('[]') + 20)}\n{body}"
