@@ -102,3 +102,28 @@ def test_each_line_of_an_error_is_shown(lines: list[str]) -> None:
 
     assert len(shown) + left == len(lines)
     assert {line for line in lines if tells_error(line)} <= {line.partition("| ")[2] for line in shown}
+
+
+@effort(few=8, many=2_000)
+@given(
+    st.integers(40, 150),
+    st.permutations(range(2, 38)),
+    st.lists(st.sampled_from(["items", "data", "result", "pages"]), max_size=4),
+    st.integers(1, 2_000),
+)
+def test_what_stands_out_is_shown_at_any_depth(size: int, order: list[int], path: list[str], budget: int) -> None:
+    """The first and last record, and those with an error, an outlier or a rare value, however small the budget is."""
+    rows = [
+        {"id": f"id-{n:04}", "state": "ready", "note": f"as planned {n % 3}", "size": 100 + n % 5} for n in range(size)
+    ]
+    failed, large, rare = order[:3]
+    rows[failed]["note"] = "failed: connection refused"
+    rows[large]["size"] = 987_654
+    rows[rare]["state"] = "quarantined"
+    value: object = rows
+    for key in path:
+        value = {key: value, "version": 3}
+    text = compress(json.dumps(value), budget=budget).text
+
+    assert all(shown in text for shown in ("connection refused", "987654", "quarantined"))
+    assert all(f"id-{n:04}" in text for n in (0, failed, large, rare, size - 1))
