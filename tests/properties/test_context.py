@@ -359,8 +359,8 @@ def each_rewrite_is_by_the_rule(played: Played) -> None:
             case "first":
                 assert prefix.seq == 0
             case "settings":
-                # Without any change: a setting was changed and put back.
-                assert not prefix.changes or any(change.what in ("setting", "tool") for change in prefix.changes)
+                # A setting that was changed and put back is no change.
+                assert all(change.what in ("setting", "block") for change in prefix.changes)
             case "cache_cold":
                 assert not before or prefix.created_at - before[-1] > COLD_AFTER
             case "pays":
