@@ -114,7 +114,8 @@ def test_each_line_of_an_error_is_shown(lines: list[str]) -> None:
 def test_what_stands_out_is_shown_at_any_depth(size: int, order: list[int], path: list[str], budget: int) -> None:
     """The first and last record, and those with an error, an outlier or a rare value, however small the budget is."""
     rows = [
-        {"id": f"id-{n:04}", "state": "ready", "note": f"as planned {n % 3}", "size": 100 + n % 5} for n in range(size)
+        {"id": f"id-{n:04}", "state": "ready", "note": f"as planned {n % 3}", "size": 1_000 + (n + 3) * 7_919 % 997}
+        for n in range(size)
     ]
     failed, large, rare = order[:3]
     rows[failed]["note"] = "failed: connection refused"
@@ -127,3 +128,4 @@ def test_what_stands_out_is_shown_at_any_depth(size: int, order: list[int], path
 
     assert all(shown in text for shown in ("connection refused", "987654", "quarantined"))
     assert all(f"id-{n:04}" in text for n in (0, failed, large, rare, size - 1))
+    assert all(str(rows[n]["size"]) in text for n in (0, size - 1))
