@@ -72,6 +72,8 @@ class EventContract(Contract):
             first = await store.write(lambda tx: tx.events.add(run.key, FACTS[:3], at=AT))
             rest = await store.write(lambda tx: tx.events.add(run.key, FACTS[3:], at=AT + timedelta(seconds=1)))
             stored = await store.read(lambda tx: tx.events.list(run.key))
+            for kind, is_there in ((FACTS[0].type, True), (FACTS[-1].type, True), ("engine.unknown", False)):
+                assert await store.read(lambda tx, kind=kind: tx.events.has(run.key, kind)) is is_there  # type: ignore[misc]
 
             assert stored == [*first, *rest]
             assert tuple(one.event for one in stored) == FACTS

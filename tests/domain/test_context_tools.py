@@ -872,7 +872,8 @@ async def _calls_to(s: AgentInRun, handle: str, seq: int, *, cap: int) -> int:
         own = [line for line in answer.split("\n") if not re.match(r"\d+(:\d+\.\.\d+ of \d+)?\| |\| ", line)]
         if any(line.startswith(f"msg-{seq}, ") for line in own):
             return calls
-        if not own:  # one message by itself, whose text leaves no room for its heading
+        # One message by itself, whose text leaves no room for its heading.
+        if all(line.startswith("[Go on: lines=") for line in own):
             return calls
         listed = [
             line.split(":")[0]

@@ -178,12 +178,10 @@ async def imported(stage: Stage) -> None:
         await stage.say(f"message {number} {FILLER * 30}")
 
 
-async def killed(stage: Stage) -> None:
-    """The process ends while the model answers, and another one takes the run over."""
-    for number in range(3):
-        await stage.say(f"message {number} {FILLER * 45}")
-    stage.model.script = [[call("dump", chars=5_000)], None]
-    sending = asyncio.create_task(stage.agent.send(f"and now {FILLER}"))
+async def be_killed(stage: Stage, text: str, *answers: Any) -> None:
+    """Send a message; the process ends while the model makes the answer behind these, and another one begins."""
+    stage.model.script = [*answers, None]
+    sending = asyncio.create_task(stage.agent.send(text))
     await stage.model.waits.wait()
     sending.cancel()
     await stage.perdure.close()
@@ -191,6 +189,13 @@ async def killed(stage: Stage) -> None:
         await sending
     stage.perdure = await stage.open()
     stage.agent = await stage.perdure.agent(stage.agent.id)
+
+
+async def killed(stage: Stage) -> None:
+    """The process ends while the model answers, and another one takes the run over."""
+    for number in range(3):
+        await stage.say(f"message {number} {FILLER * 45}")
+    await be_killed(stage, f"and now {FILLER}", [call("dump", chars=5_000)])
     for number in range(2):
         await stage.say(f"later {number} {FILLER * 40}")
 

@@ -129,6 +129,24 @@ async def test_an_engine_cannot_cut_through_a_call_or_lose_the_question(plan: Ca
     stories.every_request_is_legal_and_fits(told)
 
 
+async def test_a_run_that_another_process_takes_over_stays_without_the_engine() -> None:
+    """What the first process learned of the engine is stored, so the second one does not ask it again."""
+
+    class Raising(ContextEngine):
+        def assemble(self, situation: Situation) -> Plan | None:
+            raise RuntimeError("no idea")
+
+    async def taken_over(stage: Stage) -> None:
+        await stories.be_killed(stage, "look", [call("dump", chars=500)])
+        await stage.say("again")
+
+    told = await tell(taken_over, "raising", {"raising": Raising})
+
+    assert len(told.stop_reasons) == 2
+    assert len(told.events_of(EngineQuarantined)) == 2
+    stories.every_run_has_ended(told)
+
+
 @pytest.mark.parametrize("how", ["thread", "coroutine"])
 async def test_an_engine_that_hangs_is_quarantined_and_holds_nobody_up(how: str) -> None:
     """Others are answered meanwhile: what waits is a thread of its own, not the one that writes."""

@@ -192,7 +192,10 @@ async def begin_run(request: Request, ports: Ports) -> Accepted:
 async def claim_run(key: RunKey, ports: Ports, *, dead_owner: str | None = None) -> Progress | None:
     """Claim a run (T2); None if it can't be claimed now."""
     # To the end: a closing process releases what it holds, and a claim must not come behind that.
-    return await to_the_end(ports.store.write(_claim, key, ports.inputs(), dead_owner=dead_owner))
+    progress = await to_the_end(ports.store.write(_claim, key, ports.inputs(), dead_owner=dead_owner))
+    if progress is not None and progress.quarantined:
+        ports.engine_calls.quarantine(key)
+    return progress
 
 
 def _claim(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None = None) -> Progress | None:
@@ -206,7 +209,9 @@ def _claim(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None = 
     if run.first_message_seq is None:
         run, added = add_waiting_input(tx, run, now=inputs.now)
         events += [MessageAdded(message.seq, message) for message in added]
-    return Progress(run_log_of(tx, run), tx.events.add(key, events, at=inputs.now))
+    # What another process learned of the agent's context engine holds for the whole run.
+    quarantined = run.lease_number > 1 and tx.events.has(key, "engine.quarantined")
+    return Progress(run_log_of(tx, run), tx.events.add(key, events, at=inputs.now), quarantined=quarantined)
 
 
 def follow_default(tx: Tx, agent: Agent, run: Run, inputs: UnitInputs) -> tuple[Agent, Sequence[Event]]:

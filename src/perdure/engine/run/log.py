@@ -224,6 +224,7 @@ class Progress:
         room: the plan that has to be carried out before the next request can be made.
         question: what has to be asked of the agent's context engine before that.
         settled: the engine's answer, if it has no plan.
+        quarantined: the run goes on without the agent's context engine, which failed in another process.
     """
 
     log: RunLog
@@ -232,6 +233,7 @@ class Progress:
     room: RoomPlan | None = None
     question: EngineQuestion | None = None
     settled: Settled | None = None
+    quarantined: bool = False
 
 
 class Views(OrderedDict[Line, RequestParts]):

@@ -89,6 +89,11 @@ class Events(Table):
             for seq, event, at in events
         ]
 
+    def has(self, key: RunKey, kind: str) -> bool:
+        """Return whether a run has an event of this kind."""
+        sql = f"SELECT 1 FROM events WHERE {_OWN_RUN} AND type LIKE :kind LIMIT 1"
+        return bool(self._rows(sql, agent_id=key.agent_id, run_seq=key.seq, kind=f"%{kind}%"))
+
     def trim_deltas(self, key: RunKey, *, keep: int, since: datetime) -> int:
         """Remove stored previews that are older than `since` or not among the newest `keep`; return how many. A run's
         newest event always stays."""
