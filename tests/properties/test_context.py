@@ -160,7 +160,10 @@ class Talker:
                 arguments = json.dumps({"label": "notes", "content": f"note {answer.seed}"})
                 yield ModelReply(parts=(ToolCall("call", "core_memory_append", arguments),), usage=usage)
             case _:
-                yield ModelReply(parts=(Text(words(answer.kind, max(1, answer.chars), answer.seed)),), usage=usage)
+                text = words(answer.kind, max(1, answer.chars), answer.seed)
+                if not text.strip():  # an empty answer is an error, whose usage is not stored
+                    self.usages.pop()
+                yield ModelReply(parts=(Text(text),), usage=usage)
 
     def _summary(self, request: ModelRequest) -> tuple[Text, ...]:
         source = request.messages[-1].text
@@ -352,6 +355,7 @@ def each_rewrite_is_by_the_rule(played: Played) -> None:
     """A prefix is written anew only where the budget forces it, the cache has expired, a swap pays, or the agent
     changed; and the prefix says what is different."""
     record = played.record
+    sent = {prefix_seq for _, _, prefix_seq in record.requests}
     for prefix in record.prefixes.values():
         used = zip(record.asked_at, record.requests, strict=True)
         before = [at for at, (_, _, prefix_seq) in used if prefix_seq < prefix.seq]
@@ -359,8 +363,10 @@ def each_rewrite_is_by_the_rule(played: Played) -> None:
             case "first":
                 assert prefix.seq == 0
             case "settings":
-                # A setting that was changed and put back is no change.
-                assert all(change.what in ("setting", "block") for change in prefix.changes)
+                # A setting that was changed and put back is no change. A prefix that is not sent yet is free to take
+                # the summaries that are prepared.
+                taken = {"messages", "summaries"} if prefix.seq - 1 not in sent else set()
+                assert {change.what for change in prefix.changes} <= {"setting", "block"} | taken
             case "cache_cold":
                 assert not before or prefix.created_at - before[-1] > COLD_AFTER
             case "pays":
