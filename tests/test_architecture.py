@@ -198,7 +198,7 @@ def test_only_the_composition_root_knows_more_than_two_kinds_of_things() -> None
         for path, tree in modules(SRC)
     }
 
-    assert {name: kinds for name, kinds in knows.items() if len(kinds) > 2}.keys() == {"app.py"}
+    assert {name: kinds for name, kinds in knows.items() if len(kinds) > 2}.keys() == {"app/__init__.py"}
 
 
 def test_importing_perdure_is_light() -> None:

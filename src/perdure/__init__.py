@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from perdure.core.facts.values import Community, Entity, Fact, FactRule, GraphCounts
     from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile, ProfileEntry
     from perdure.core.files import AgentFile, File
+    from perdure.core.groups.turns import (
+        GroupMessage,
+        GroupTurn,
+        GroupTurnEnded,
+        Speaker,
+        SpeakerEvent,
+        SpeakerFailed,
+        SpeakerStarted,
+    )
     from perdure.core.hooks import Verdict
     from perdure.core.mcp import McpServer, McpTool, ToolListing
     from perdure.core.messages import Message, Question, Reasoning, Text, ToolCall, ToolDecision
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
     from perdure.core.passages import Passage
     from perdure.core.ports import Clock, Embedder
     from perdure.core.runs import Run, Usage
+    from perdure.core.schedules import Firing, Schedule
     from perdure.core.secrets import Secret
     from perdure.core.tools.rules import (
         ChildTools,
@@ -48,31 +58,34 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "Accepted", "AddressRefused", "Agent", "AgentFile", "AgentInfo", "AlreadyExists", "AnswerInvalid", "AnswerOrigin",
-    "ApprovalPending", "Archive", "AsyncAgent", "AsyncArchive", "AsyncFolder", "AsyncPerdure", "Author", "Block",
-    "BlockLimitExceeded", "BlockNotFound", "BlockReadOnly", "BlockVersion", "BodyUnreadable", "ChildTools",
-    "CircularWait", "Clock", "Community", "CommunityHit", "CompactionSettings", "Conditional", "Conflict",
-    "ContextOverview", "ContinueLoop", "Conversation", "ConversationBusy", "ConversionFailed", "Correction",
-    "CostLedger", "DataTooLarge", "Delta", "Embedder", "EmbeddingMismatch", "EmptyMessage", "Entity", "Exchange",
-    "ExitLoop", "Explanation", "ExtraMissing", "Fact", "FactContext", "FactEvent", "FactHistory", "FactHit",
-    "FactOrigin", "FactRule", "File", "FileNameInvalid", "FileTooLarge", "FileTypeUnsupported", "Folder",
-    "ForgetPreview", "ForgetResult", "GraphCounts", "Hits", "HookBlocked", "IdempotencyMismatch", "IllegalLog",
-    "ImportResult", "ImportedMessage", "InvalidArguments", "InvalidInput", "IrreducibleFloor", "LeaseLost",
-    "LineNumbersInText", "MaxCount", "McpPrivateRefused", "McpServer", "McpState", "McpStdioRefused", "McpTool",
-    "McpUnreachable", "MemoryEdited", "MemoryOrigin", "Message", "MessageAdded", "MessageHit", "MessageTooLarge",
-    "Model", "ModelAuthenticationFailed", "ModelDelta", "ModelError", "ModelNotFound", "ModelOverflow",
-    "ModelOverloaded", "ModelQuotaExceeded", "ModelRateLimited", "ModelRefused", "ModelReply", "ModelReplyEmpty",
-    "ModelReplyInvalid", "ModelRequest", "ModelRequestRefused", "ModelStreamCut", "ModelTimeout", "ModelUnreachable",
-    "NameInvalid", "NewBlock", "NewPassage", "NotAStore", "NotFound", "NothingToCompact", "ParentTool", "Passage",
-    "PassageHit", "PatchInvalid", "PendingCall", "Perdure", "PerdureError", "Profile", "ProfileEntry", "Question",
-    "Reasoning", "Recalled", "Replay", "ReplayMismatch", "Reply", "RequestRefused", "RequiredBeforeExit",
-    "RequiresApproval", "Reset", "Run", "RunEnded", "RunFailed", "RunFirst", "SandboxUnavailable", "SchemaMismatch",
-    "SearchReport", "Secret", "SecretKeyMissing", "SecretUnreadable", "Settings", "SourceInvalid", "StepInfo",
-    "StoreBusy", "StoreClosed", "StoreDamaged", "StoreError", "StoreFull", "StoreReadOnly", "StoreTooNew",
-    "StoreUnavailable", "StoredEvent", "Text", "TextAmbiguous", "TextNotFound", "TidyItem", "TooMany", "TooManyHops",
-    "Tool", "ToolBuiltIn", "ToolCall", "ToolCode", "ToolDecision", "ToolError", "ToolHit", "ToolListing",
-    "ToolOutcome", "ToolReturn", "ToolRulesInvalid", "ToolsByStatus", "TranscriptEntry", "UndoResult", "Usage",
-    "Verdict", "VersionConflict", "Why", "hook", "tool",
+    "Accepted", "AddressRefused", "Agent", "AgentAwaitsApproval", "AgentFailed", "AgentFile", "AgentInfo",
+    "AlreadyExists", "AnswerInvalid", "AnswerOrigin", "ApprovalPending", "Archive", "AsyncAgent", "AsyncArchive",
+    "AsyncFolder", "AsyncGroup", "AsyncPerdure", "Author", "Block", "BlockChanged", "BlockLimitExceeded",
+    "BlockNotFound", "BlockReadOnly", "BlockVersion", "BodyUnreadable", "ChildTools", "CircularWait", "Clock",
+    "Community", "CommunityHit", "CompactionSettings", "CompanionInfo", "Conditional", "Conflict", "ContextOverview",
+    "ContinueLoop", "Conversation", "ConversationBusy", "ConversionFailed", "Correction", "CostLedger", "DataTooLarge",
+    "Delta", "Embedder", "EmbeddingMismatch", "EmptyMessage", "Entity", "Exchange", "ExitLoop", "Explanation",
+    "ExtraMissing", "Fact", "FactContext", "FactEvent", "FactHistory", "FactHit", "FactOrigin", "FactRule", "File",
+    "FileNameInvalid", "FileTooLarge", "FileTypeUnsupported", "Firing", "Folder", "ForgetPreview", "ForgetResult",
+    "GraphCounts", "Group", "GroupBusy", "GroupMessage", "GroupReply", "GroupTurn", "GroupTurnEnded", "Hits",
+    "HookBlocked", "IdempotencyMismatch", "IllegalLog", "ImportResult", "ImportedMessage", "InvalidArguments",
+    "InvalidInput", "IrreducibleFloor", "LeaseLost", "LineNumbersInText", "MaxCount", "McpPrivateRefused", "McpServer",
+    "McpState", "McpStdioRefused", "McpTool", "McpUnreachable", "MemoryEdited", "MemoryOrigin", "Message",
+    "MessageAdded", "MessageHit", "MessageTooLarge", "Model", "ModelAuthenticationFailed", "ModelDelta", "ModelError",
+    "ModelNotFound", "ModelOverflow", "ModelOverloaded", "ModelQuotaExceeded", "ModelRateLimited", "ModelRefused",
+    "ModelReply", "ModelReplyEmpty", "ModelReplyInvalid", "ModelRequest", "ModelRequestRefused", "ModelStreamCut",
+    "ModelTimeout", "ModelUnreachable", "NameInvalid", "NewBlock", "NewPassage", "NoReply", "NotAStore", "NotFound",
+    "NothingToCompact", "ParentTool", "PassEdit", "PassInfo", "Passage", "PassageHit", "PatchInvalid", "PendingCall",
+    "Perdure", "PerdureError", "Profile", "ProfileEntry", "Question", "Reasoning", "Recalled", "Replay",
+    "ReplayMismatch", "Reply", "ReplyTimeout", "RequestRefused", "RequiredBeforeExit", "RequiresApproval", "Reset",
+    "Run", "RunEnded", "RunFailed", "RunFirst", "SandboxUnavailable", "Schedule", "ScheduleInvalid", "SchemaMismatch",
+    "SearchReport", "Secret", "SecretKeyMissing", "SecretUnreadable", "Settings", "SourceInvalid", "Speaker",
+    "SpeakerEvent", "SpeakerFailed", "SpeakerReply", "SpeakerStarted", "StepInfo", "StoreBusy", "StoreClosed",
+    "StoreDamaged", "StoreError", "StoreFull", "StoreReadOnly", "StoreTooNew", "StoreUnavailable", "StoredEvent",
+    "Text", "TextAmbiguous", "TextNotFound", "TidyItem", "TimeZoneUnknown", "TooMany", "TooManyHops", "TooManyMessages",
+    "Tool", "ToolBuiltIn", "ToolCall", "ToolCode", "ToolDecision", "ToolError", "ToolHit", "ToolListing", "ToolOutcome",
+    "ToolReturn", "ToolRulesInvalid", "ToolsByStatus", "TranscriptEntry", "UndoResult", "Usage", "Verdict",
+    "VersionConflict", "Why", "hook", "tool",
 ]
 
 _HOMES = {
@@ -84,6 +97,9 @@ _HOMES = {
     "core.facts.values": ("Community", "Entity", "Fact", "FactRule", "GraphCounts"),
     "core.facts.views": ("CommunityHit", "FactContext", "FactEvent", "Profile", "ProfileEntry"),
     "core.files": ("AgentFile", "File"),
+    "core.groups.turns": (
+        "GroupMessage", "GroupTurn", "GroupTurnEnded", "Speaker", "SpeakerEvent", "SpeakerFailed", "SpeakerStarted",
+    ),
     "core.hooks": ("Verdict",),
     "core.mcp": ("McpServer", "McpTool", "ToolListing"),
     "core.messages": ("Message", "Question", "Reasoning", "Text", "ToolCall", "ToolDecision"),
@@ -91,19 +107,21 @@ _HOMES = {
     "core.passages": ("Passage",),
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
+    "core.schedules": ("Firing", "Schedule"),
     "core.secrets": ("Secret",),
     "core.tools.rules": (
         "ChildTools", "Conditional", "ContinueLoop", "ExitLoop", "MaxCount", "ParentTool", "RequiredBeforeExit",
         "RequiresApproval", "RunFirst",
     ),
     "core.tools.spec": ("Tool", "ToolCode", "ToolOutcome"),
+    "library.services.groups.companions": ("CompanionInfo", "PassEdit", "PassInfo"),
     "library": (
-        "Accepted", "Agent", "AnswerOrigin", "Archive", "AsyncAgent", "AsyncArchive", "AsyncFolder", "AsyncPerdure",
-        "ContextOverview", "Correction", "CostLedger", "Explanation", "FactHistory", "FactHit", "FactOrigin", "Folder",
-        "ForgetPreview", "ForgetResult", "Hits", "ImportResult", "ImportedMessage", "McpState", "MemoryOrigin",
-        "MessageHit", "NewBlock", "NewPassage", "PassageHit", "Perdure", "Recalled", "Replay", "Reply", "SearchReport",
-        "Settings", "StepInfo", "TidyItem", "ToolHit", "ToolsByStatus", "TranscriptEntry", "UndoResult", "Why", "hook",
-        "tool",
+        "Accepted", "Agent", "AnswerOrigin", "Archive", "AsyncAgent", "AsyncArchive", "AsyncFolder", "AsyncGroup",
+        "AsyncPerdure", "ContextOverview", "Correction", "CostLedger", "Explanation", "FactHistory", "FactHit",
+        "FactOrigin", "Folder", "ForgetPreview", "ForgetResult", "Group", "GroupReply", "Hits", "ImportResult",
+        "ImportedMessage", "McpState", "MemoryOrigin", "MessageHit", "NewBlock", "NewPassage", "PassageHit", "Perdure",
+        "Recalled", "Replay", "Reply", "SearchReport", "Settings", "SpeakerReply", "StepInfo", "TidyItem", "ToolHit",
+        "ToolsByStatus", "TranscriptEntry", "UndoResult", "Why", "hook", "tool",
     ),
 }
 # fmt: on

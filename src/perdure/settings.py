@@ -21,6 +21,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "mcp_stdio": ("off", "on"),
     "mcp_private": ("", "off", "on"),
     "facts": ("patterns", "model", "off"),
+    "schedules": ("on", "off"),
 }
 """Setting -> the values that it can have."""
 
@@ -70,6 +71,12 @@ class Settings(Limits):
         mcp_timeout_s: the time limit of a call of an MCP server's tool, in seconds.
         agent_reply_s: how long an agent waits for the reply of another one that it writes to, in seconds.
         agent_sends_at_once: how many agents one call of a tool that writes to agents waits for at the same time.
+        companion_steps: the model calls of one pass of a companion, unless its group says otherwise.
+        companion_tokens: the tokens, in and out, of one pass of a companion, unless its group says otherwise.
+        companion_retry_s: how long a companion waits after a pass that failed, in seconds; each time four times as
+            long, up to five times.
+        schedules: `off`: this process fires no schedules, and leaves them to others.
+        schedule_grace_s: the seconds by which a schedule may be late before its due time counts as missed.
         hooks: the file of hook commands; empty: `hooks.toml` in the data folder, for the store there; `none`: no hooks
             at all, not even those of packages.
 
@@ -105,6 +112,11 @@ class Settings(Limits):
     mcp_timeout_s: float = 60.0
     agent_reply_s: float = 300.0
     agent_sends_at_once: int = 50
+    companion_steps: int = 20
+    companion_tokens: int = 200_000
+    companion_retry_s: float = 30.0
+    schedules: str = "on"
+    schedule_grace_s: float = 300.0
     hooks: str = ""
 
     def __post_init__(self) -> None:

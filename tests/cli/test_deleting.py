@@ -107,6 +107,9 @@ DELETIONS = {
     "fact forget": (("{fact}",), "brings it back."),
     "conversation delete": (("1", "ann"), "Deleted conversation 1 of agent 'ann'. This can't be undone; memory blocks"),
     "agent reset": (("ann",), "This can't be undone; `perdure chat ann` begins anew."),
+    "group reset": (("trip",), "This can't be undone; `perdure group send group-"),
+    "group delete": (("trip",), "This can't be undone; its agents stay."),
+    "schedule delete": (("tea",), "This can't be undone; what it sent stays in the history"),
     "agent delete": (("ann",), "Deleted agent 'ann'. This can't be undone; its memory blocks"),
 }
 """Command -> its arguments, and what it says at the end."""
@@ -130,6 +133,7 @@ NEXT_STEPS = {
     "memory restore human 0": "perdure chat ann",
     "memory show human": "perdure memory history human",
     "run list": "perdure run show ID",
+    "schedule list": "perdure schedule show ID",
     "secret list": "perdure secret set NAME",
     "tool list": "perdure tool show NAME",
     "tool show roll": "perdure tool test roll '{}'",
@@ -165,6 +169,8 @@ def _store_one_of_each(home: Path) -> str:
         ann = store.create_agent("ann", human="The key is under the pot.")
         ann.new_conversation()
         ann.send("Hello.")
+        store.groups.create("round_robin", agents=[ann], description="trip")
+        ann.schedules.create("Make tea.", every="1d", name="tea")
         store.archives.create("house").insert_many(["The jam is in the cellar."])
         store.folders.create("docs").upload(b"one line\n", name="a.txt")
         store.secrets.set("TOKEN", "value")

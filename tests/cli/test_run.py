@@ -15,12 +15,12 @@ from perdure.cli.root import NOUNS
 BY_HAND = {"chat", "serve", "ui"}  # they need more than a view
 
 APPS = [app, *(getattr(import_module(f"perdure.cli.nouns.{module}"), noun) for noun, (module, _) in NOUNS.items())]
-CALLBACKS = {
-    command.callback.__name__: command.callback
+CALLBACKS = [
+    command.callback
     for group in APPS
     for command in group.registered_commands
     if command.callback is not None and command.callback.__name__ not in BY_HAND
-}
+]
 
 
 def arguments_of(work: Any) -> Iterator[str]:
@@ -33,11 +33,11 @@ def arguments_of(work: Any) -> Iterator[str]:
             yield name
 
 
-@pytest.mark.parametrize("name", CALLBACKS)
-def test_a_command_and_its_work_have_the_same_arguments(name: str) -> None:
+@pytest.mark.parametrize("callback", CALLBACKS)
+def test_a_command_and_its_work_have_the_same_arguments(callback: Any) -> None:
     """The work is found by its name when the command runs, so no type checker compares the two."""
-    variables = inspect.getclosurevars(CALLBACKS[name]).nonlocals
-    module, _, function = variables["work"].partition(".")
+    variables = inspect.getclosurevars(callback).nonlocals
+    module, _, function = variables["work"].rpartition(".")
     work = getattr(import_module(f"perdure.cli.commands.{module}"), function)
     declared = set(inspect.signature(variables["declare"]).parameters)
 

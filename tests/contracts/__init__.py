@@ -22,6 +22,7 @@ from tests.contracts.events import EventContract
 from tests.contracts.facts import FactContract
 from tests.contracts.folders import FolderContract
 from tests.contracts.forgetting import ForgettingContract
+from tests.contracts.groups import GroupContract
 from tests.contracts.identities import IdentityContract
 from tests.contracts.isolation import IsolationContract
 from tests.contracts.mcp import McpContract
@@ -29,12 +30,14 @@ from tests.contracts.message_ids import MessageIdContract
 from tests.contracts.messages import MessageContract
 from tests.contracts.nodes import NodeContract
 from tests.contracts.passages import PassageContract
+from tests.contracts.passes import PassContract
 from tests.contracts.providers import ProviderContract
 from tests.contracts.races import RaceContract
 from tests.contracts.resets import ResetContract
 from tests.contracts.revisions import RevisionContract
 from tests.contracts.runs import RunContract
 from tests.contracts.sandbox import SandboxContract
+from tests.contracts.schedules import ScheduleContract
 from tests.contracts.secrets import SecretContract
 from tests.contracts.steps import StepContract
 from tests.contracts.tools import ToolContract
@@ -58,6 +61,7 @@ class StoreContract(
     FactContract,
     FolderContract,
     ForgettingContract,
+    GroupContract,
     IdentityContract,
     IsolationContract,
     McpContract,
@@ -65,12 +69,14 @@ class StoreContract(
     MessageIdContract,
     NodeContract,
     PassageContract,
+    PassContract,
     ProviderContract,
     RaceContract,
     ResetContract,
     RevisionContract,
     RunContract,
     SandboxContract,
+    ScheduleContract,
     SecretContract,
     StepContract,
     ToolContract,

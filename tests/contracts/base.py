@@ -38,7 +38,7 @@ from perdure.core.ids import (
 from perdure.core.messages import Draft, Message, MessageFilter, MessageKind, Part, Role, Text
 from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.core.providers import ModelProvider
-from perdure.core.runs import Batch, Callback, Run, RunKey
+from perdure.core.runs import Batch, Callback, Run, RunKey, RunOptions
 from perdure.core.secrets import SandboxConfig, Variable
 from perdure.core.text.words import parse_query
 from perdure.storage.store import Store
@@ -274,6 +274,7 @@ class Contract:
         until: datetime | None = None,
         waiting_input: str | None = None,
         batch_id: BatchId | None = None,
+        origin: RunId | None = None,
     ) -> Run:
         """A queued run, held by nobody unless `owner` reserves it."""
         tx.agents.lock(agent_id)
@@ -287,6 +288,7 @@ class Contract:
             lease_until=until,
             waiting_input=waiting_input,
             batch_id=batch_id,
+            options=RunOptions(origin=origin),
         )
 
     def add_batch(self, tx: Tx, *, at: datetime = AT, url: str | None = None) -> Batch:

@@ -12,7 +12,7 @@ from perdure.core.errors import NotFound
 from perdure.core.events import Delta, DeltaStreamed, RunQueued
 from perdure.core.files import FilePart
 from perdure.core.forgetting.redaction import REDACTED, Redactor
-from perdure.core.forgetting.values import AGENT_TABLES, Correction, CorrectionItem, FoundPage, Key
+from perdure.core.forgetting.values import AGENT_TABLES, PLACES, Correction, CorrectionItem, FoundPage, Key
 from perdure.core.ids import AgentId, ConversationId, FileId, StepId
 from perdure.core.messages import Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import Exchange
@@ -82,6 +82,7 @@ class ForgettingContract(Contract):
             assert erased <= columns
             assert reasons.keys() - fts <= columns
             assert not erased & reasons.keys()
+            assert PLACES.keys() == TEXT_TABLES.keys()  # else erasing would pass a table over
             await store.write(add_column)
             try:
                 assert await store.read(unknown) == {"agents.note"}

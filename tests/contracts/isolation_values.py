@@ -16,6 +16,8 @@ from perdure.core.facts.values import FactFilter
 from perdure.core.files import FilePart
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem
+from perdure.core.groups.group import GroupFilter
+from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, GroupTurn
 from perdure.core.identities import IdentityFilter
 from perdure.core.ids import (
     DEFAULT_ORG,
@@ -25,9 +27,11 @@ from perdure.core.ids import (
     EpisodeId,
     FactId,
     GraphId,
+    GroupId,
     McpServerId,
     MessageId,
     RunId,
+    ScheduleId,
     StepId,
     ToolId,
 )
@@ -43,10 +47,12 @@ from perdure.core.tools.spec import ToolCode, ToolFilter
 from tests.contracts.base import ADA, LATER, UNTIL
 from tests.contracts.nodes import node_of
 from tests.contracts.organisations import MODEL, VECTOR, Property
+from tests.contracts.schedules import firing_at
 
 NEW = "00000000-0000-4000-8000-ffffffffffff"
 
 PLAIN: Mapping[str, Any] = {
+    "action": "companion",
     **{"after": -1, "after_seq": -1, "after_version": -1, "again": LATER, "answer": {}, "at": LATER, "author": ADA},
     **{"background": False, "before": UNTIL + timedelta(days=9), "begins_at": 1, "call_ids": ["other"]},
     **{"claimed": UNTIL, "code": ToolCode(source="", function="look"), "context": ["more"], "conversation_seq": 0},
@@ -115,9 +121,22 @@ OF_VERBS: Mapping[str, Any] = {
         f"vectors.{verb}.model": MODEL for verb in ("claim", "waits", "fill", "open", "put", "restart", "use_embedding")
     },
     "files.put_bytes.seq": 1,
+    **{"group_turns.begin.plan": GroupPlan(kind="dynamic", participants=()), "group_turns.end.reason": "end_turn"},
+    "group_messages.append.messages": [
+        GroupMessage(group_id=GroupId(f"group-{NEW}"), turn_seq=0, kind="user", created_at=LATER)
+    ],
+    **{"groups.share_block.attached": True, "group_messages.list_of_turn.turn_seq": 0},
+    **{
+        "passes.end.outcome": "finished",
+        "passes.narrow.upto_seq": 0,
+        "passes.narrow.last_message_id": MessageId("message-stolen"),
+        "passes.list.before": 9,
+    },
+    **{"passes.count_turns.from_seq": 0, "passes.count_turns.after_run_seq": -1},
     "mentions.list_agents.table": "blocks",
     "callbacks.request.callback": Callback(url="https://stolen.example"),
     "callbacks.put.due_at": None,
+    **{"schedules.advance.firing": firing_at(UNTIL), "schedules.advance.next_at": LATER},
     "runs.put_client_tools.digest": "other",
     **{"graphs.find_by_name.name": "ada", "graphs.take_numbers.kind": "fact"},
 }
@@ -149,6 +168,10 @@ class Values:
             **{"graph_id": of.graph.id, "graph": of.graph, "entity_id": of.entity.id, "fact_id": of.fact.id},
             **{"entity": replace(of.entity, name="stolen"), "episode_id": of.episode.id, "rule": of.rule},
             **{"community": replace(of.community, name="stolen")},
+            **{"group_id": of.group.id, "group": replace(of.group, description="stolen"), "turn": of.turn},
+            "pass_": of.companion_pass,
+            **{"member": GroupMember(agent_id=of.agent.id, name="ada", conversation_seq=1)},
+            **{"schedule_id": of.schedule.id, "schedule": of.schedule},
         }
         self._owned_by_verbs: Mapping[str, Any] = {
             "messages.append.to": of.run,
@@ -194,6 +217,7 @@ class Values:
             "folders.put.folder": replace(of.folder, name="stolen"),
             "conversations.put.conversation": replace(of.conversation, summary="stolen"),
             "system_messages.put.message": replace(of.system_message, text="stolen"),
+            "runs.count_by_origin.origin": of.run.id,
             "runs.waiting_input.key": of.waiting_run.key,
             "runs.begin_input.key": of.waiting_run.key,
             "runs.claim.key": of.waiting_run.key,
@@ -224,6 +248,11 @@ class Values:
             "facts.list_between.subject": of.fact.subject,
             "facts.list_between.object_": of.fact.object,
             "facts.list_between.relation": of.fact.relation,
+            "groups.list_managed.agent_ids": [of.agent.id],
+            "groups.add.group": replace(of.group, id=GroupId(f"group-{NEW}")),
+            "group_turns.add.turn": GroupTurn(group_id=of.group.id, created_at=LATER),
+            "group_turns.claim.seq": of.turn.seq + 1,
+            "schedules.add.schedule": replace(of.schedule, id=ScheduleId(f"schedule-{NEW}")),
             "callbacks.put.due": of.due,
             "callbacks.put.callback": replace(of.due.callback, url="https://stolen.example"),
         }
@@ -290,7 +319,7 @@ class Values:
     def _cursor(self, kind: str) -> Any:
         of = self._of
         cursors = {"AgentId": of.agent.id, "BlockId": of.block.id, "ConversationId": of.second.id, "ToolId": of.tool.id}
-        cursors |= {"IdentityId": of.identity.id, "ProviderId": of.provider.id}
+        cursors |= {"IdentityId": of.identity.id, "ProviderId": of.provider.id, "ScheduleId": of.schedule.id}
         jobs = {"Run | datetime": of.run, "Batch | datetime": of.batch}
         return (cursors | jobs | {"Step": replace(of.step, index=9)}).get(kind)
 
@@ -307,6 +336,8 @@ class Values:
                 yield from (BlockFilter(identity_id=of.identity.id), BlockFilter(identifier_keys=("ann",)))
             case "ProviderFilter":
                 yield from (ProviderFilter(), ProviderFilter(name="mine"))
+            case "GroupFilter":
+                yield from (GroupFilter(), GroupFilter(agent_id=of.agent.id), GroupFilter(kind="round_robin"))
             case "IdentityFilter":
                 yield from (IdentityFilter(), IdentityFilter(identifier_key="ann"))
             case "ToolFilter":

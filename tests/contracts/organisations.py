@@ -12,14 +12,18 @@ from perdure.core.events import Delta, DeltaStreamed, RunQueued
 from perdure.core.facts.values import Community, Entity, Episode, Fact, FactFilter, FactRule, Graph
 from perdure.core.files import File, FilePart, Folder, file_tag
 from perdure.core.forgetting.values import Correction, CorrectionItem, Erasure
+from perdure.core.groups.group import Group
+from perdure.core.groups.passes import Pass
+from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, GroupTurn
 from perdure.core.identities import Identity
-from perdure.core.ids import ConversationId, McpServerId, StepId, ToolId
+from perdure.core.ids import ConversationId, GroupId, McpServerId, StepId, ToolId
 from perdure.core.mcp import McpServer, McpTool
 from perdure.core.messages import Message
 from perdure.core.models import Exchange
 from perdure.core.passages import Archive, Passage
 from perdure.core.providers import ModelProvider
 from perdure.core.runs import Batch, Callback, DueCallback, Prefix, Recipe, Run, Step, Usage
+from perdure.core.schedules import Schedule
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Variable
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.core.upkeep import Owner
@@ -27,6 +31,7 @@ from perdure.core.vectors import Claim, Scope
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, UNTIL, Contract, claimed
 from tests.contracts.nodes import node_of
+from tests.contracts.schedules import firing_at, new_schedule
 
 MODEL = "test/embedder"
 VECTOR = b"\x00\x3c"
@@ -77,6 +82,10 @@ class Property:
     episode: Episode
     rule: FactRule
     community: Community
+    group: Group
+    turn: GroupTurn
+    companion_pass: Pass
+    schedule: Schedule
 
 
 def fill(contract: Contract, tx: Tx) -> Property:
@@ -138,7 +147,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     tx.passages.count_use(archive.id, [passage.seq])
     tx.passages.count_recall(archive.id, [passage.seq])
     run = tx.runs.put_client_tools(run, "digest", [{"name": "look"}])
-    waiting_run = contract.add_run(tx, agent.id, waiting_input="more")
+    waiting_run = contract.add_run(tx, agent.id, waiting_input="more", origin=run.id)
     waiting_run = tx.runs.resume(
         waiting_run, resumes=0, begins_at=0, turn_from=0, answer={"yes": True}, waiting_input="more"
     )
@@ -163,11 +172,13 @@ def fill(contract: Contract, tx: Tx) -> Property:
     scope = tx.vectors.scope(owner.number)
     assert scope is not None
     _damage(tx, block, archive)
+    schedule = _fill_schedules(contract, tx, agent)
     correction = tx.corrections.add(agent.id, "forget", "a walrus", at=AT)
     item = CorrectionItem(kind="block", id=block.id, before="0")
     correction = tx.corrections.add_items(correction, [item])
     erasure = tx.erasures.add(agent.id, "a walrus", [("messages", agent.id)], at=AT)
     graph, rule, community = _fill_graph(contract, tx, agent)
+    group, turn = _fill_group(contract, tx, agent, block, message)
     return Property(
         agent=tx.agents.get(agent.id),
         conversation=tx.conversations.get_by_seq(agent.id, 0),
@@ -209,7 +220,80 @@ def fill(contract: Contract, tx: Tx) -> Property:
         episode=tx.episodes.list(graph.id)[0],
         rule=rule,
         community=community,
+        group=group,
+        turn=turn,
+        companion_pass=_add_pass(tx, group, run, message),
+        schedule=schedule,
     )
+
+
+def _add_pass(tx: Tx, group: Group, run: Run, message: Message) -> Pass:
+    """A pass of a companion that goes on."""
+    return tx.passes.add(
+        Pass(
+            agent_id=run.key.agent_id,
+            group_id=group.id,
+            companion_id=run.key.agent_id,
+            cause="turns",
+            from_seq=0,
+            upto_seq=message.seq,
+            last_message_id=message.id,
+            upto_run_seq=-1,
+            run_id=run.id,
+            created_at=AT,
+        )
+    )
+
+
+def _fill_group(contract: Contract, tx: Tx, agent: Agent, block: Block, message: Message) -> tuple[Group, GroupTurn]:
+    """A group of the agent, with a turn that runs, one that waits, and two entries of its transcript; the agent manages
+    another one."""
+    group_id, managed_id = GroupId(contract.ids.new("group")), GroupId(contract.ids.new("group"))
+    tx.groups.add(
+        Group(
+            id=managed_id,
+            org_id=tx.org_id,
+            kind="supervisor",
+            manager_agent_id=agent.id,
+            created_at=AT,
+            updated_at=AT,
+        )
+    )
+    tx.groups.add(
+        Group(id=group_id, org_id=tx.org_id, kind="round_robin", agent_ids=(agent.id,), created_at=AT, updated_at=AT)
+    )
+    member = GroupMember(agent_id=agent.id, name=agent.name, conversation_seq=0)
+    tx.groups.put_conversation(group_id, member)
+    tx.groups.share_block(group_id, agent.id, block.id, attached=True)
+    new = GroupTurn(group_id=group_id, created_at=AT)
+    turns = [tx.group_turns.add(new, "input", idempotency_key=f"key{place}", digest="d") for place in range(2)]
+    turn = tx.group_turns.claim(group_id, turns[0].seq, owner="here", at=AT, until=UNTIL)
+    assert turn is not None
+    turn, _ = tx.group_turns.begin(turn, GroupPlan(kind="round_robin", participants=(member,)))
+    speech = GroupMessage(
+        group_id=group_id,
+        turn_seq=0,
+        place=0,
+        kind="speech",
+        sender_id=agent.id,
+        sender_name=agent.name,
+        message_seq=0,
+        seen_seq=0,
+        created_at=AT,
+    )
+    said = replace(speech, message_id=message.id)
+    tx.group_messages.append(group_id, [speech, said])
+    return tx.groups.get(group_id), turn
+
+
+def _fill_schedules(contract: Contract, tx: Tx, agent: Agent) -> Schedule:
+    """A schedule of the agent that was fired once and is due again, and an older one that ended."""
+    old = new_schedule(contract, agent.id)
+    tx.schedules.cancel(tx.schedules.add(old), at=AT)
+    schedule = tx.schedules.add(new_schedule(contract, agent.id, callback=Callback(url="https://example.com")))
+    fired = tx.schedules.advance(schedule, firing_at(AT, reason="a walrus"), next_at=UNTIL, at=AT)
+    assert fired is not None
+    return fired
 
 
 def _fill_graph(contract: Contract, tx: Tx, agent: Agent) -> tuple[Graph, FactRule, Community]:

@@ -103,6 +103,19 @@ class RunContract(Contract):
                 with raises(NotFound):
                     await store.read(_opening, agent_id, seq)
 
+    async def test_runs_are_counted_by_the_run_that_they_go_back_to(self) -> None:
+        """Whichever agent has them, waiting or ended."""
+        async with self.open_store() as store:
+            ann, bob = [await store.write(self.add_agent) for _ in range(2)]
+            first = await store.write(self.add_run, ann.id)
+            other = await store.write(self.add_run, ann.id, origin=first.id)
+            for agent in (ann, bob):
+                await store.write(self.add_run, agent.id, origin=first.id)
+
+            assert await store.read(lambda tx: tx.runs.count_by_origin(first.id)) == 3
+            assert await store.read(lambda tx: tx.runs.count_by_origin(other.id)) == 0
+            assert (await store.read(lambda tx: tx.runs.get(other.id))).options.origin == first.id
+
     async def test_only_the_oldest_run_of_a_conversation_is_claimed(self) -> None:
         """The next one's turn comes when it has ended; another conversation does not wait."""
         async with self.open_store() as store:

@@ -24,7 +24,7 @@ NO_TEXTS = {
         messages.id messages.run_id messages.step_id organisations.id passage_tags.archive_id
         passages.archive_id passages.id prefixes.agent_id providers.id providers.org_id resets.agent_id
         resetting.agent_id runs.agent_id runs.id runs.org_id runs.conversation_id runs.batch_id runs.lease_owner
-        files.lease_owner erasures.owner
+        runs.origin_id files.lease_owner erasures.owner
         sandbox_configs.org_id sandbox_configs.id sandbox_variables.org_id sandbox_variables.id
         sandbox_variables.config_id secrets.org_id secrets.owner_id step_exchanges.agent_id steps.agent_id steps.id
         summary_nodes.agent_id system_messages.agent_id system_messages.id token_factors.org_id tools.id tools.org_id
@@ -32,6 +32,13 @@ NO_TEXTS = {
         graphs.entity_archive_id agent_graphs.agent_id agent_graphs.graph_id entities.graph_id entities.id
         entity_names.graph_id facts.graph_id facts.id fact_sources.graph_id episodes.graph_id episodes.id
         episodes.agent_id extractions.agent_id fact_rules.graph_id communities.graph_id
+        groups.id groups.org_id groups.manager_agent_id groups.last_message_id groups.project_id
+        group_agents.group_id group_agents.agent_id group_blocks.group_id group_blocks.agent_id group_blocks.block_id
+        group_turns.group_id group_turns.lease_owner group_messages.group_id group_messages.sender_id
+        group_messages.run_id group_messages.message_id group_messages.chosen_id
+        companion_passes.agent_id companion_passes.group_id companion_passes.companion_id
+        companion_passes.last_message_id companion_passes.run_id
+        schedules.id schedules.agent_id schedule_firings.agent_id schedule_firings.run_id
     """,
     "names, by which people and programs find a thing": """
         agents.name agents.model agents.timezone agents.created_by agents.updated_by archives.name blocks.label
@@ -40,7 +47,7 @@ NO_TEXTS = {
         message_revisions.author_id organisations.name resets.author_id messages.sender_id steps.model
         summary_nodes.model prefixes.changes
         token_factors.model vector_scopes.model embedding_cache.model passages.embedding_model graphs.name
-        entities.type facts.type
+        entities.type facts.type groups.termination_token group_turns.idempotency_key group_messages.sender_name
     """,
     "times": """
         agent_files.used_at agents.last_run_at agents.created_at agents.updated_at archives.created_at
@@ -62,6 +69,9 @@ NO_TEXTS = {
         tools.updated_at graphs.created_at graphs.updated_at entities.created_at entities.updated_at facts.valid_at
         facts.invalid_at facts.created_at facts.expired_at episodes.occurred_at episodes.created_at
         episodes.extracted_at extractions.extracted_at fact_rules.created_at communities.updated_at
+        groups.created_at groups.updated_at group_turns.lease_until group_turns.created_at group_turns.started_at
+        group_turns.ended_at group_messages.created_at companion_passes.created_at companion_passes.ended_at
+        schedules.next_at schedules.created_at schedules.updated_at schedule_firings.due_at schedule_firings.fired_at
     """,
     "words of a fixed list": """
         agents.agent_type block_versions.author_kind correction_items.kind corrections.kind counters.name events.type
@@ -70,14 +80,18 @@ NO_TEXTS = {
         runs.status runs.stop_reason schema_migrations.name steps.status steps.stop_reason steps.feedback
         summary_nodes.made_by summary_nodes.method
         tools.tool_type vector_scopes.owner_kind facts.state facts.change facts.trust
-        episodes.kind episodes.trust passages.state
+        companion_passes.cause companion_passes.outcome
+        groups.kind group_turns.status group_turns.stop_reason group_messages.kind
+        episodes.kind episodes.trust passages.state schedules.action schedules.made_by schedules.status
+        schedule_firings.outcome
     """,
     "numbers, ids and digests as JSON": """
         archives.embedding conversations.seen conversations.stubs erasures.after erasures.counts file_pages.starts
         prefixes.seen prefixes.parts prefixes.nodes prefixes.pinned prefixes.client_tools prefixes.marker runs.usage
         runs.client_tools steps.usage summary_nodes.children summary_nodes.usage system_messages.blocks
         batches.digest client_tools.digest embedding_cache.hash files.digest idempotency_keys.digest
-        passages.state_origin
+        group_turns.usage group_turns.digest
+        passages.state_origin schedules.timing schedules.form
     """,
     "made from a text, and follows it": """
         archive_tags.tag passage_tags.tag embedding_cache.vector passages.embedding vectors.vector

@@ -383,11 +383,11 @@ async def test_summaries_are_searched_too() -> None:
     children = [await node(s, 0, 4, "Tea.\nGreen tea, Kyoto."), await node(s, 5, 9, "Coffee.")]
     await node(s, 0, 9, "Drinks.", *children)
 
-    answer = await expand(s, "node-2", pattern="kyoto")
+    answer = await expand(s, "node-2", grep="kyoto")
     assert answer.endswith("| Green tea, Kyoto.")
     assert 'context_grep with handle="node-2"' in answer
     assert "node-1" not in answer
-    assert (await expand(s, "node-2", pattern="walrus")).startswith("No summary in node-2 matches.")
+    assert (await expand(s, "node-2", grep="walrus")).startswith("No summary in node-2 matches.")
 
 
 # -- patterns ----------------------------------------------------------------------------------------------------------
@@ -397,7 +397,7 @@ async def test_only_lines_that_match_are_shown_with_those_round_them() -> None:
     """Numbered, so that the place can be opened; a match is marked."""
     s = await agent_in_run()
     await say(s, "\n".join("a walrus" if number == 50 else f"line {number}" for number in range(1, 101)))
-    answer = await expand(s, "msg-0", pattern="WALRUS")
+    answer = await expand(s, "msg-0", grep="WALRUS")
 
     assert answer.split("\n")[1:] == [
         "48| line 48",
@@ -407,9 +407,17 @@ async def test_only_lines_that_match_are_shown_with_those_round_them() -> None:
         "52| line 52",
         "[lines 1..100 of 100 searched]",
     ]
-    assert "No match. lines 51..100" in await expand(s, "msg-0", pattern="walrus", lines="51..")
-    assert "^line" not in await expand(s, "msg-0", pattern="^line 7$")
-    assert "7> line 7" in await expand(s, "msg-0", pattern="^line 7$")
+    assert "No match. lines 51..100" in await expand(s, "msg-0", grep="walrus", lines="51..")
+    assert "^line" not in await expand(s, "msg-0", grep="^line 7$")
+    assert "7> line 7" in await expand(s, "msg-0", grep="^line 7$")
+
+
+async def test_grep_may_be_called_pattern() -> None:
+    """Its older name, which a conversation may still show to the model."""
+    s = await agent_in_run()
+    await say(s, "tea\nwalrus")
+
+    assert await expand(s, "msg-0", pattern="walrus") == await expand(s, "msg-0", grep="walrus")
 
 
 async def test_more_matches_than_fit_are_reached_by_the_lines_offered() -> None:
@@ -419,7 +427,7 @@ async def test_more_matches_than_fit_are_reached_by_the_lines_offered() -> None:
     found: list[str] = []
     arguments: dict[str, str] = {"lines": "1.."}
     while arguments:
-        answer = await expand(s, "msg-0", pattern="walrus", max_tokens=300, **arguments)
+        answer = await expand(s, "msg-0", grep="walrus", max_tokens=300, **arguments)
         found += re.findall(r"^\d+> (.*)$", answer, re.MULTILINE)
         arguments = going_on(answer)
 
@@ -430,7 +438,7 @@ async def test_a_long_line_is_shown_round_its_match() -> None:
     """With the character at which the match begins."""
     s = await agent_in_run()
     await say(s, "x" * 5_000 + "walrus" + "y" * 5_000)
-    answer = await expand(s, "msg-0", pattern="walrus")
+    answer = await expand(s, "msg-0", grep="walrus")
 
     assert re.search(r"^1:5001> …x+walrusy+…$", answer, re.MULTILINE)
     assert texts_of(await expand(s, "msg-0", lines="1:5001..5006")) == ["walrus"]
@@ -444,7 +452,7 @@ async def test_messages_that_match_are_shown_oldest_first() -> None:
     found: list[str] = []
     arguments: dict[str, str] = {"rows": "0.."}
     while arguments:
-        answer = await expand(s, "msg-0..59", pattern="walrus", max_tokens=400, **arguments)
+        answer = await expand(s, "msg-0..59", grep="walrus", max_tokens=400, **arguments)
         found += re.findall(r"^1> walrus (\d+)$", answer, re.MULTILINE)
         assert '[more in it: handle="msg-' in answer
         arguments = going_on(answer)
@@ -473,7 +481,7 @@ async def test_a_pattern_that_can_not_be_used_is_told(pattern: str, told: str) -
     with pytest.raises(ToolError, match=told):
         await grep(s, pattern)
     with pytest.raises(ToolError, match=told):
-        await expand(s, "msg-0", pattern=pattern)
+        await expand(s, "msg-0", grep=pattern)
 
 
 @pytest.mark.parametrize(
@@ -585,7 +593,7 @@ async def test_an_answer_to_a_call_is_searched_once_as_its_result() -> None:
     await say(s, decision, kind="approval")
 
     assert texts(await grep(s, "walrus")) == ["a walrus"]
-    assert (await expand(s, "msg-0..2", pattern="walrus")).count("walrus") == 1
+    assert (await expand(s, "msg-0..2", grep="walrus")).count("walrus") == 1
     assert texts_of(await expand(s, "msg-0..2")) == ["a walrus"]
     with pytest.raises(ToolError, match=r"there are msg-1$"):
         await expand(s, "msg-9")
@@ -728,7 +736,7 @@ async def test_arguments_that_can_not_be_used_are_told() -> None:
         ("msg-0..2", {"lines": "1..2"}, "`lines` is for one message"),
         ("msg-0", {"lines": "1:2:3"}, r"write 120\.\.180"),
         ("msg-0", {"lines": "1..2:3"}, r"write 120\.\.180"),
-        ("msg-0", {"lines": "1:2..", "pattern": "a"}, "searches whole lines"),
+        ("msg-0", {"lines": "1:2..", "grep": "a"}, "searches whole lines"),
         ("msg-0", {"rows": "1"}, "not in msg-0"),
         ("node-1", {"lines": "1"}, "stands for other nodes"),
         ("node-1", {"rows": "5"}, r'numbers are rows="0\.\.0"'),
@@ -781,7 +789,7 @@ async def test_no_answer_is_larger_than_asked_for(
     limits: dict[str, Any] = {"cap": cap, "counter": counter, "max_tokens": max_tokens}
 
     answers = []
-    for more in ({}, {"pattern": pattern}):
+    for more in ({}, {"grep": pattern}):
         for handle in ("msg-0", f"msg-0..{last}", "node-0", top):
             answer = await expand(s, handle, **more, **limits)
             answers.append(answer)
@@ -791,7 +799,7 @@ async def test_no_answer_is_larger_than_asked_for(
     assert [answer for answer in answers if counter.count(answer) > min(cap, max_tokens, 4_000)] == []
 
 
-@effort(15, 200)
+@effort(15, 2_000)
 @given(
     kinds=st.lists(
         st.sampled_from(["said", "said", "said", "elsewhere", "engine", "answer", "removed"]), min_size=1, max_size=60
@@ -894,7 +902,7 @@ def _covers(text: str, seq: int) -> bool:
     return found is not None and int(found[1]) <= seq <= int(found[2] or found[1])
 
 
-@effort(15, 200)
+@effort(15, 2_000)
 @given(mine=st.lists(sentences(), min_size=1, max_size=6), theirs=st.integers(1, 12), number=st.integers(0, 12))
 async def test_nothing_of_another_agent_is_shown(mine: list[str], theirs: int, number: int) -> None:
     """Neither messages nor summaries, whatever the handle."""
@@ -906,7 +914,7 @@ async def test_nothing_of_another_agent_is_shown(mine: list[str], theirs: int, n
 
     answers = [await grep(s, "secret")]
     for handle in (f"msg-{number}", f"msg-0..{number + 1}", f"node-{number}"):
-        for arguments in ({}, {"pattern": "."}):
+        for arguments in ({}, {"grep": "."}):
             try:
                 answers.append(await expand(s, handle, **arguments))
             except ToolError as error:

@@ -69,7 +69,7 @@ class Seeker:
             return says("I did not find it.")
         last = results[-1] if results else ""
         if results and (handle := _FOUND.search(last)) is not None:
-            return calls("context_expand", handle=handle[1], pattern="code", call_id=number)
+            return calls("context_expand", handle=handle[1], grep="code", call_id=number)
         on = _GO_ON.search(last)
         further = {"from": on[1]} if on else {}
         return calls("context_grep", pattern=f"called {asked[1]} is", call_id=number, **further)

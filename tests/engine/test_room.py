@@ -217,7 +217,7 @@ async def test_a_message_larger_than_the_window_is_shown_in_part_with_a_handle_t
         shown = request.messages[-1].text
         assert needle not in shown
         handle = shown.split('context_expand("')[1].split('"')[0]
-        return calls("context_expand", handle=handle, pattern="needle")
+        return calls("context_expand", handle=handle, grep="needle")
 
     model = ScriptedModel(look, lambda request: says(request.messages[-1].text))
     async with await open_library(model) as perdure:

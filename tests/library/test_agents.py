@@ -113,7 +113,7 @@ def test_a_deleted_agent_is_gone_and_its_blocks_stay(tmp_path: Path) -> None:
         ({"model": "nobody/nothing"}, ModelNotFound),
         ({"model": ""}, ModelNotFound),
         ({"agent_type": "gpt_agent"}, InvalidInput),
-        ({"agent_type": "sleeptime_agent"}, InvalidInput),
+        ({"agent_type": "voice_convo_agent"}, InvalidInput),
         ({"settings": {"context_window_tokens": 999}}, InvalidInput),
         ({"settings": {"context_window_tokens": "32000"}}, InvalidInput),
         ({"settings": {"context_window_tokens": True}}, InvalidInput),

@@ -44,6 +44,7 @@ def tell_everywhere(perdure: Perdure) -> Agent:
     agent.send("look it up")
     for number in range(8):
         agent.send(f"message number {number} {FILLER}")
+    agent.schedules.create(CANARY, every="1d", name=CANARY)
     agent.blocks.append("human", f"likes tea\n{CANARY}\nlikes jam")
     return agent
 
@@ -67,7 +68,7 @@ def test_an_erased_text_is_nowhere_in_the_files(told: tuple[Perdure, Agent, Path
     """Not as a whole, and none of its words in the index; the agent answers, and old requests say so."""
     perdure, agent, path = told
     found = agent.find_mentions(CANARY)
-    assert {*found.counts} >= {"block", "block_version", "passage", "message", "summary", "request", "file"}
+    assert {*found.counts} >= {"block", "block_version", "passage", "message", "summary", "request", "file", "schedule"}
     assert bytes_left(path)
 
     result = agent.forget(CANARY, erase=True)

@@ -96,7 +96,7 @@ async def test_search_output_finds_passages_with_their_lines() -> None:
         calls("search_output", handle="msg-2", query="lost billing connection"),
         calls("search_output", handle="msg-2", query="request", max_tokens=300, offset=2),
         calls("context_expand", handle="msg-2", lines="778"),
-        calls("context_expand", handle="msg-2", pattern="ERROR"),
+        calls("context_expand", handle="msg-2", grep="ERROR"),
     )
     async with asked(Prints(stdout=LOG), *script) as (_, model):
         found, page, line, matching = (shown(model, call).text for call in (2, 3, 4, 5))

@@ -19,7 +19,7 @@ from perdure.core.messages import Message, MessageKind, Part, Role, Text, ToolCa
 from perdure.core.models import NOTICES, ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.providers.extractive import ExtractiveModel
 from perdure.providers.extractive.language import Language, language_of
-from perdure.providers.extractive.view import offered_tools, read_turn, visible_blocks
+from perdure.providers.extractive.view import offered_tools, read_turn, visible_blocks, words_of_user
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TOOLS = ("archival_memory_insert", "archival_memory_search", "conversation_search", "memory_insert", "memory_replace")
@@ -512,3 +512,18 @@ def test_a_huge_text_is_handled_quickly() -> None:
         World({"human": unit * 700}).tell(unit * (600 // len(unit)))
 
     assert time.process_time() - started < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("My name is Tom.", "My name is Tom."),
+        ("(You talk with Ann and a user.)\n\n[User] My name is Tom.\n\nI ski.", "My name is Tom.\n\nI ski."),
+        ("[User] My name is Tom.\n\n[Ann] My name is Ann.", "My name is Tom."),
+        ("Look:\n\n[User] My name is Tom.", "Look:\n\n[User] My name is Tom."),
+        ("<system-reminder>\nMy name is Tom.", ""),
+    ],
+)
+def test_only_the_words_of_the_user_are_read(text: str, words: str) -> None:
+    """In a group others speak too, and what a companion is told are nobody's words."""
+    assert words_of_user(text) == words

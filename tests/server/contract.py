@@ -80,7 +80,12 @@ RULES: Mapping[str, str] = {
     "message_id: .* is not in view": "a message of that conversation",
     "auto_(recall|capture)": "true, false, or settings of its own",
     "time zone": "names of the IANA",
+    r"\d{4}-\S+ is (in the past|a century away)|scheduled_at is|an interval of": "a time that is still to come",
+    "cron expression|the schedule would never|quiet hours|(every_s|starts_at) is": "times of day, and fields of cron",
     "base_url|api_key has|provider name": "an address and a key that can be sent; some types need an address",
+    "agent_ids names|manager_agent_id|(termination_token|frequency) is of|manager_config.manager_type": "who speaks",
+    "(max_turns|max_tokens|max_cost_usd|frequency|m(in|ax)_message_buffer_length) is": "a limit of its kind of group",
+    "agent-.* is the (manager and in|companion of)|group-.* is a .*sleeptime group": "a manager or companion is nobody",
     "tool rule|tool_rules": "rules name tools, and must not contradict each other",
 }
 """The beginning of the detail of an answer that refuses what the document allows -> the rule, which no JSON schema can
@@ -216,6 +221,7 @@ async def create_things(client: httpx.AsyncClient) -> dict[str, list[str]]:
     answer = await client.post(f"/v1/folders/{folder['id']}/upload", files=paper, headers={"x-requested-with": "tests"})
     tool = await create("/v1/tools/", {"source_code": SOURCE})
     identity = await create("/v1/identities/", {"identifier_key": "ann", "name": "Ann", "identity_type": "user"})
+    group = await create("/v1/groups/", {"agent_ids": [agent["id"]], "description": "alone"})
     config = await create("/v1/sandbox-config/local/default")
     fact = await create("/v1/facts", {"agent_id": agent["id"], "text": "Ada lives in Turin.", "subject": "Ada"})
     await create("/v1/facts/rules", {"agent_id": agent["id"], "text": "salary"})
@@ -238,6 +244,7 @@ async def create_things(client: httpx.AsyncClient) -> dict[str, list[str]]:
         "memory_id": [memory["id"]],
         "folder_id": [folder["id"]],
         "folder_name": ["papers"],
+        "group_id": [group["id"]],
         "identity_id": [identity["id"]],
         "sandbox_config_id": [config["id"]],
         "env_var_id": [variable["id"]],

@@ -128,6 +128,15 @@ class FullStore:
                 self.paths["agent_id"],
             ),
             "RuleIn.entity": None,
+            "ScheduleIn.schedule": {"type": "recurring", "cron_expression": "0 9 * * *"},
+            **dict.fromkeys(("timezone", "starts_at", "ends_at", "max_firings", "quiet_hours")),
+            "missed_limit": 10,
+            "manager_config": {"manager_type": "round_robin"},
+            "EventIn.kind": "login",
+            "EventIn.data": {"from": "a phone"},
+            **dict.fromkeys(("shared_block_ids", "summaries", "guards")),
+            "GroupIn.agent_ids": list(self.agents[1:3]),
+            "GroupChangesIn.agent_ids": list(self.agents[1:3]),
             **dict.fromkeys(("FactIn.text", "FactChangesIn.text", "RuleIn.text"), Text(2_000)),
             **{"subject": "Ada", "object": "Turin", "relation": "LIVES_IN", "prompt": Text(10_000)},
             "model": self.model,
@@ -308,6 +317,8 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
     await ports.store.write(register_server, server, ToolListing(definitions=definitions), ids=ports.ids, at=now)
     fact = await full.facts.add("Ada lives in Turin.", subject="Ada", object="Turin")
     rule = await full.facts.add_rule("salary")
+    schedule = await full.schedules.create("hello", every="1d")
+    group = await perdure.groups.create("round_robin", agents=agents[1:3])
     return FullStore(
         model=model,
         limits=limits,
@@ -338,6 +349,8 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
             "mcp_server_id": server.id,
             "mcp_server_name": server.name,
             "mcp_tool_name": "look_0",
+            "scheduled_message_id": schedule.id,
+            "group_id": group.id,
         },
         agents=agents,
         batched=batched.id,

@@ -26,7 +26,8 @@ def problems_of(refusal: httpx.Response) -> list[str]:
     """What is wrong with a refusal: what it says, or that clients send a permanent conflict again."""
     problems = leaks_in(refusal.text)
     if refusal.status_code == 409:
-        is_temporary = "run_id" in json.loads(refusal.text)  # a conversation is busy until this run has ended
+        # A conversation is busy until this run has ended, a group until this turn has.
+        is_temporary = bool({"run_id", "turn_seq"} & json.loads(refusal.text).keys())
         if is_temporary == (refusal.headers.get("x-should-retry") == "false"):
             problems.append(f"x-should-retry of a {'temporary' if is_temporary else 'permanent'} conflict")
     return problems

@@ -78,12 +78,19 @@ async def routed(
     brought: dict[str, Model] = {MODEL: model or ScriptedModel(*script), GPT: ScriptedModel()}
     chosen = Settings(**{"model": MODEL, "secret_key": "for tests, this one", **settings})
     library = await AsyncPerdure.open(store=store or InlineStore(), models=brought, tools=tools, settings=chosen)
+    async with library, connected(library, config) as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def connected(library: AsyncPerdure, config: ServerConfig | None = None) -> AsyncIterator[Routed]:
+    """A server over an open store, and clients of it."""
     key = (config and config.api_key) or "none"
     headers = {"authorization": f"Bearer {key}"}
     app = create_app(library, config or ServerConfig())
     transport, hooks = httpx.ASGITransport(app=app), {"response": [documented(app, has_key=key != "none")]}
     client = httpx.AsyncClient(transport=transport, base_url=BASE, headers=headers, event_hooks=hooks)
-    async with library, client as http:
+    async with client as http:
         letta = AsyncLetta(base_url=BASE, api_key=key, http_client=http, max_retries=0)
         yield Routed(http, letta, library, app)
 

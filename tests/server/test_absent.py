@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.server.absent import ABSENT
-from tests.server.routed import new_agent, routed
+from tests.server.routed import routed
 
 AGENT = "agent-123e4567-e89b-42d3-a456-426614174000"
 PATHS = [path.replace("{agent_id}", AGENT).replace("{rest:path}", "x/y") for absent in ABSENT for path in absent.paths]
@@ -63,25 +63,3 @@ async def test_either_slash_reaches_the_same_route() -> None:
             assert (await server.post(path, {"label": "a", "value": "b"}))["label"] == "a"
         status, detail = await server.refused("GET", f"/v1/agents/{AGENT}/")
         assert (status, detail) == (404, f"Agent with ID {AGENT} not found")
-
-
-async def test_there_are_no_groups() -> None:
-    """Lists are empty, an id is not found, and a new one is refused with what to do instead."""
-    async with routed() as server:
-        agent = await new_agent(server)
-        group = "/v1/groups/group-123e4567-e89b-42d3-a456-426614174000"
-        assert await server.get("/v1/groups/") == await server.get(f"/v1/agents/{agent['id']}/groups") == []
-        assert await server.get("/v1/groups/count") == 0
-        status, detail = await server.refused("POST", "/v1/groups/", {"agent_ids": [agent["id"]], "description": "d"})
-        assert (status, "POST /v1/agents/{agent_id}/messages" in detail) == (501, True)
-        for method, path in (
-            ("GET", group),
-            ("PATCH", group),
-            ("DELETE", group),
-            ("GET", f"{group}/messages"),
-            ("POST", f"{group}/messages/stream"),
-            ("PATCH", f"{group}/reset-messages"),
-        ):
-            status, detail = await server.refused(method, path, {} if method != "GET" else None)
-            assert (status, "no groups" in detail) == (404, True)
-        assert (await server.refused("GET", f"/v1/agents/{AGENT}/groups"))[0] == 404

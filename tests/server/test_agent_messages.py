@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from perdure.testing import says
 from tests.server.routed import new_agent, routed
 
@@ -47,7 +49,7 @@ async def test_a_message_to_an_agent_is_sent_by_hand() -> None:
         messages = await server.get(f"/v1/agents/{bob['id']}/messages")
 
         assert ran["status"] == "success"
-        assert ran["func_return"] == str({"agent_id": bob["id"], "response": ["Blue."]})
+        assert json.loads(ran["func_return"]) == {"agent_id": bob["id"], "response": ["Blue."]}
         (sent,) = [one for one in messages if one["message_type"] == "user_message"]
         assert sent["sender_id"] == ann["id"]
         assert sent["content"].startswith(f"[Incoming message from agent with ID '{ann['id']}'")

@@ -132,7 +132,6 @@ async def test_an_agent_can_be_made_of_a_model_alone() -> None:
         ({"model": MODEL, "initial_message_sequence": [{"role": "tool", "content": "x"}]}, 422, "role"),
         ({"model": MODEL, "secrets": {"K K": "V"}}, 422, "secret name"),
         ({"model": MODEL, "tool_rules": [{"type": "run_first"}]}, 422, "tool_rules.0.tool_name"),
-        ({"model": MODEL, "enable_sleeptime": True}, 501, "enable_sleeptime"),
         ({"model": MODEL, "identity_ids": ["identity-1"]}, 422, "identity_ids"),
         ({"model": MODEL, "folder_ids": ["source-1"]}, 422, "folder_ids"),
         ({"model": MODEL, "from_template": "t"}, 501, "from_template"),

@@ -20,10 +20,11 @@ SKIPPED = ("/mcp", "/v1/sources", "/providers/check")
 AGENT = "agent-123e4567-e89b-42d3-a456-426614174000"
 NOTHING_TO_DO = {
     "POST /v1/agents/{agent_id}/messages/cancel": 409,
+    "POST /v1/groups/{group_id}/messages/cancel": 409,
     "POST /v1/conversations/{conversation_id}/stream": 400,
     "POST /v1/runs/{run_id}/stream": 400,
-    "POST /v1/groups/": 501,
     "PATCH /v1/agents/{agent_id}/messages/{message_id}": 422,
+    "PATCH /v1/groups/{group_id}/messages/{message_id}": 404,
     "POST /v1/conversations/{conversation_id}/compact": 400,
 }
 """Operation -> its answer where there is nothing to do, or nothing that does it."""
@@ -64,6 +65,7 @@ async def test_examples_of_streams_are_chunks_to_their_end() -> None:
         numbers = {name: chunks[0].get("seq_id") for name, chunks in seen.items() if "/stream" in name}
         assert numbers == {
             "POST /v1/agents/{agent_id}/messages/stream": None,
+            "POST /v1/groups/{group_id}/messages/stream": None,
             "POST /v1/conversations/{conversation_id}/stream": 6,
             "POST /v1/runs/{run_id}/stream": 6,
         }

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.core.errors import ConversationBusy, PerdureError
+from perdure.core.errors import ConversationBusy, GroupBusy, PerdureError
 from perdure.core.ids import PREFIXES
 from perdure.server.errors import error_answer
 from perdure.server.openapi import DESCRIPTIONS
@@ -25,11 +25,17 @@ from tests.server.test_openapi import operations
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 
-TEMPORARY = (ConversationBusy,)
+TEMPORARY = (ConversationBusy, GroupBusy)
 """Conflicts that end by themselves: the same request may succeed later."""
 
 WRONG: Sequence[Any] = (None, True, 1.5, "", "x\0", [None], {"a": [None, True]}, "None")
-FACTS: dict[str, Any] = {"int": 7, "Sequence[str]": ("ada",), "Sequence[int]": (7,), "Mapping[str, int]": {"ada": 7}}
+FACTS: dict[str, Any] = {
+    "int": 7,
+    "float": 0.5,
+    "Sequence[str]": ("ada",),
+    "Sequence[int]": (7,),
+    "Mapping[str, int]": {"ada": 7},
+}
 """Type of an error's fact -> a value; of all others a text."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,12 +34,16 @@ def copied_stores() -> Iterator[None]:
 def _copy_template(
     connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration] = MIGRATIONS, *, at: datetime
 ) -> None:
-    if migrations is not MIGRATIONS or not _is_empty(connection):
-        return _upgrade(connection, path, migrations, at=at)
-    sqlite._use_wal(connection)
     with _template_lock:
-        _template().backup(connection)
-    return None
+        if migrations is MIGRATIONS and _is_empty(connection):
+            file = connection.execute("PRAGMA database_list").fetchone()[2]
+            if not file:  # in memory
+                return _template().backup(connection)
+            # Nothing was read through the connection but that the file is empty, so it sees what stands there now. A
+            # backup would write each page twice, and switching to WAL waits for the disk.
+            Path(file).write_bytes(_template_bytes())
+            return None
+    return _upgrade(connection, path, migrations, at=at)
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
@@ -56,3 +61,15 @@ def _template() -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     _upgrade(connection, Path(":memory:"), at=START)
     return connection
+
+
+@functools.cache
+def _template_bytes() -> bytes:
+    """The template as a file in WAL mode."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "template.db"
+        connection = sqlite3.connect(path, isolation_level=None)
+        sqlite._use_wal(connection)
+        _template().backup(connection)
+        connection.close()  # empties the WAL into the file
+        return path.read_bytes()

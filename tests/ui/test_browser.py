@@ -301,7 +301,8 @@ async def test_an_answer_that_is_overtaken_leaves_the_composer(chromium: Browser
             async with page.expect_response(f"**/agents/{agent.id}"):
                 await page.evaluate("void refresh()")
                 await page.select_option("#model", "")
-            await page.wait_for_function("requests === 0")
+            while await page.evaluate("requests"):  # noqa: ASYNC110 its policy lets nothing poll inside
+                await asyncio.sleep(0.01)
             await page.wait_for_selector("#composer #text:focus")
     assert seen.problems == []
 

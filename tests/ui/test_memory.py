@@ -122,3 +122,37 @@ async def test_an_editor_is_as_high_as_its_text() -> None:
     editors = [values for tag, values in tags_of(page.text) if tag == "textarea" and "id" in values]
     rows = [int(str(one["rows"])) for one in editors if str(one["id"]).startswith("value-")]
     assert min(rows) == 2 and 15 <= max(rows) <= 24
+
+
+async def test_the_page_names_the_companion_that_wrote_and_why() -> None:
+    """In the versions of a block and in the time line; the agent itself stays the agent."""
+    edit = calls("memory_insert", label="human", new_string="Likes pears.")
+    async with dashboard(says("OK."), edit, calls("memory_finish_edits", reason="She said so.")) as (client, library):
+        agent = await library.create_agent("Ada", sleeptime=True)
+        await agent.send("I like pears")
+        await agent.companion.wake()
+        versions = await client.get(f"/agents/{agent.id}/memory?block=human")
+        line = await client.get(f"/agents/{agent.id}/memory?timeline=1")
+
+    for page in (versions, line):
+        assert "by Ada-sleeptime" in text_of(page.text)
+        assert "She said so." in text_of(page.text)
+
+
+async def test_schedules_are_listed_and_cancelled() -> None:
+    """With what comes next and what became of the last time; a page without any has no such list."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        where = f"/agents/{agent.id}/memory"
+        assert "Schedules" not in text_of((await client.get(where)).text)
+        made = await agent.schedules.create("Water <the> plants.", cron="0 9 * * *", name="plants")
+        page = text_of((await client.get(where)).text)
+        assert "plants" in page and "cron 0 9 * * * (UTC)" in page and "not yet" in page
+        shown = (await client.get(f"{where}?format=json")).json()["schedules"]
+        assert [(one["id"], one["message"], one["by_agent"]) for one in shown] == [
+            (made.id, "Water <the> plants.", False)
+        ]
+
+        cancelled = await client.post(f"{where}/schedules/{made.id}/cancel")
+        assert "fires no more" in text_of(cancelled.text)
+        assert (await agent.schedules.get(made.id)).status == "cancelled"

@@ -17,6 +17,9 @@ MISSING: frozenset[str] = frozenset()
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
 HELLO = [{"role": "user", "content": "hello"}]
+PICTURE = [{"role": "user", "content": [{"type": "text", "text": "what is this"}, IMAGE]}]
+ONCE = {"scheduled_at": 4_000_000_000_000.0, "type": "one-time"}
+MONDAYS = {"cron_expression": "0 9 * * MON", "type": "recurring"}
 REMEMBER = [{"role": "user", "content": "remember tea"}]
 FULL_AGENT: Mapping[str, Any] = {
     "name": "Ann's agent",
@@ -118,10 +121,11 @@ TABLE: Mapping[str, Callable[[World], Any]] = {
     "agents.folders.detach": _of("folder", "agent_id", "folder_id"),
     "agents.identities.attach": lambda w: {"agent_id": w.agent(), "identity_id": w.identity()},
     "agents.identities.detach": _of("attached_identity"),
-    "agents.schedule.create": lambda w: {"agent_id": w.agent(), "messages": HELLO, "schedule": {"scheduled_at": 1.0}},
-    "agents.schedule.retrieve": lambda w: {"agent_id": w.agent(), "scheduled_message_id": "1"},
-    "agents.schedule.list": lambda w: {"agent_id": w.agent()},
-    "agents.schedule.delete": lambda w: {"agent_id": w.agent(), "scheduled_message_id": "1"},
+    "agents.schedule.create": lambda w: {"agent_id": w.agent(), "messages": HELLO, "schedule": ONCE, "max_steps": 3},
+    "agents.schedule.create cron": lambda w: {"agent_id": w.agent(), "messages": PICTURE, "schedule": MONDAYS},
+    "agents.schedule.retrieve": _of("schedule"),
+    "agents.schedule.list": _of("schedule", "agent_id"),
+    "agents.schedule.delete": _of("schedule"),
     # --- conversations
     "conversations.create": lambda w: {"agent_id": w.agent(), "summary": "on boats"},
     "conversations.retrieve": _of("talk", "conversation_id"),

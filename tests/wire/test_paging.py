@@ -27,9 +27,9 @@ LIMIT = None if FULL else 3
 
 FOLDERS_MAX = DEFAULT_LIMITS.folders_per_agent
 
-CLOUD = {"access_tokens", "agents.schedule", "environments"}
-WHOLE = {"mcp_servers", "mcp_servers.tools", "models", "models.embeddings"}
-"""Lists without pages."""
+CLOUD = {"access_tokens", "environments"}
+WHOLE = {"agents.schedule", "mcp_servers", "mcp_servers.tools", "models", "models.embeddings"}
+"""Lists without pages, or with pages that the client does not turn."""
 
 Default = Literal["asc", "desc", "newest", "newest, oldest first"]
 

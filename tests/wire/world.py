@@ -256,6 +256,13 @@ class World:
         await self.send("PATCH", f"/v1/agents/{agent}/identities/attach/{identity}")
         return {"agent_id": agent, "identity_id": identity}
 
+    async def schedule(self) -> dict[str, str]:
+        """A schedule of an agent."""
+        agent = await self.agent()
+        shape = {"messages": [{"role": "user", "content": "hello"}], "schedule": {"scheduled_at": 4e12}}
+        made = await self.post(f"/v1/agents/{agent}/schedule", shape)
+        return {"agent_id": agent, "scheduled_message_id": made["id"]}
+
     async def mcp_server(self) -> dict[str, str]:
         """An MCP server and one of its tools."""
         config = {"mcp_server_type": "streamable_http", "server_url": self.mcp_url}

@@ -183,6 +183,23 @@ def undo(
     """Undo what was forgotten or corrected in an agent."""
 
 
+@command(app, "schedules.schedules.tell_event")
+def event(
+    agent: Agent,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="What happened, such as login or like.")],
+    data: Annotated[str | None, typer.Option("--data", metavar="JSON", help="More about it: a JSON object.")] = None,
+    wake: Annotated[
+        bool,
+        typer.Option("--wake/--note", help="Whether the agent acts now, or reads of it with its next message."),
+    ] = True,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="TEXT", help="The same key again is the same event.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell an agent that something happened, and print what it says."""
+
+
 @command(app, "context.context")
 def context(
     agent: LastAgent = None,

@@ -19,8 +19,11 @@ NOUNS: Mapping[str, tuple[str, str]] = {
         "List, search, show, add, edit, forget, restore, accept or tidy; history, rules,"
         " profile, timeline, context, communities, entities, pause, resume, settings.",
     ),
+    "group": ("groups", "List, show, create, update, cancel, reset, delete; send."),
+    "companion": ("groups", "List, show, wake or update agents that tidy memory; on, off."),
     "conversation": ("agents", "List, rename, delete or import conversations."),
     "approval": ("agents", "List, approve or deny the tool calls that wait."),
+    "schedule": ("schedules", "Add, list, show, cancel or delete what wakes agents."),
     "run": ("agents", "List, show, cancel, replay, fork or export runs."),
     "archive": ("archives", "List, show, attach, detach, delete, restore, export or import."),
     "folder": ("archives", "List, attach, detach or delete folders of files."),
@@ -34,7 +37,8 @@ NOUNS: Mapping[str, tuple[str, str]] = {
 }
 """Noun -> (module of `nouns` that declares its verbs, help)."""
 
-ALIASES = {"facts": "fact"}
+ALIASES = {"facts": "fact", "groups": "group", "companions": "companion", "schedules": "schedule"}
+"""Plural -> noun. Alone it lists."""
 REST = "..."
 OLD_FORMS: Mapping[str, str] = {
     "agents --delete AGENT": "agent delete AGENT ...",
@@ -96,7 +100,8 @@ class Root(TyperGroup):
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        args = [ALIASES.get(args[0], args[0]), *args[1:]]
+        if args[0] in ALIASES:
+            args = [ALIASES[args[0]], *(args[1:] or ["list"])]
         if (renamed := new_form(args)) is not None:
             args = renamed
             if not ctx.resilient_parsing:  # not while a shell completes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -17,10 +17,21 @@ BUSY_TIMEOUT_S = 0.2
 
 
 def agent_names(incomplete: str) -> Iterator[tuple[str, str]]:
-    """(name, help) of agents, newest first; the id in place of a name that a shell would take apart.
+    """(name, help) of agents, newest first; the id in place of a name that a shell would take apart."""
+    for name, agent_id, model in _newest_rows("agents", "name, id, model"):
+        plain = shlex.quote(name) == name
+        yield (name, model) if plain else (agent_id, f"{name}, {model}")
 
-    A store that is not there or can't be read completes nothing: there is nowhere to show an error.
-    """
+
+def group_names(incomplete: str) -> Iterator[tuple[str, str]]:
+    """(id, help) of groups, newest first."""
+    for group_id, kind, description in _newest_rows("groups", "id, kind, description"):
+        yield group_id, f"{kind} {description}".rstrip()
+
+
+def _newest_rows(table: str, columns: str) -> Sequence[tuple[Any, ...]]:
+    """The newest rows of the store that are not hidden. One that is not there or can't be read has none: there is
+    nowhere to show an error."""
     import sqlite3
     from contextlib import closing, suppress
 
@@ -28,14 +39,13 @@ def agent_names(incomplete: str) -> Iterator[tuple[str, str]]:
     from perdure.core.ids import DEFAULT_ORG
     from perdure.settings import Settings
 
-    query = "SELECT name, id, model FROM agents WHERE org_id = ? AND hidden = 0 ORDER BY number DESC LIMIT ?"
+    query = f"SELECT {columns} FROM {table} WHERE org_id = ? AND hidden = 0 ORDER BY number DESC LIMIT ?"
     with suppress(sqlite3.Error, PerdureError, OSError):
         path = Settings.from_environment().store_path
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S)) as connection:
-            for name, agent_id, model in connection.execute(query, (DEFAULT_ORG, NAMES_MAX)).fetchall():
-                plain = shlex.quote(name) == name
-                yield (name, model) if plain else (agent_id, f"{name}, {model}")
+            return connection.execute(query, (DEFAULT_ORG, NAMES_MAX)).fetchall()
+    return ()
 
 
 Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.", autocompletion=agent_names)]
@@ -47,9 +57,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 
 
-def agent_option(help: str) -> Any:
-    """The option --agent, which names an agent."""
-    return typer.Option("--agent", metavar="AGENT", help=help, autocompletion=agent_names)
+def agent_option(help: str, *, name: str = "--agent") -> Any:
+    """The option --agent, or another that names an agent."""
+    return typer.Option(name, metavar="AGENT", help=help, autocompletion=agent_names)
 
 
 Declaration = Callable[..., None]
@@ -88,7 +98,7 @@ def command(app: typer.Typer, work: str, *, name: str | None = None) -> Callable
             declare(**arguments)
             from perdure.cli.work import show_errors
 
-            module, _, function = work.partition(".")
+            module, _, function = work.rpartition(".")
             run_and_exit(show_errors(getattr(import_module(f"perdure.cli.commands.{module}"), function), **arguments))
 
         app.command(name, cls=Verb)(run)

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
 
@@ -33,6 +34,7 @@ MAKERS = {
     "secret": ": `perdure secret set NAME` makes one",
     "folder": ": `perdure file upload PATH --folder NAME` makes one",
     "fact": ": facts are extracted from what is said, or `perdure fact add TEXT` adds one",
+    "group": ": `perdure group create round_robin AGENT AGENT` makes one",
     "MCP server": ": `perdure mcp add NAME --url URL` registers one",
 }
 """Kind -> what makes the first one."""
@@ -83,7 +85,8 @@ async def open_store(
         view.show(empty_shape)
         view.hint(empty)
         raise typer.Exit
-    async with await AsyncPerdure.open(settings=settings) as perdure:
+    # A command ends soon: it must not begin runs that nobody goes on with.
+    async with await AsyncPerdure.open(settings=replace(settings, schedules="off")) as perdure:
         yield perdure
 
 

@@ -76,7 +76,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockVersion:
-    """One version of a block. `diff` is unified, without file headers; empty when the value did not change."""
+    """One version of a block. `diff` is unified, without file headers; empty when the value did not change.
+
+    Histories also say the name of the agent that wrote it, `agent_name`, and the `reason` that it gave when it ended
+    its edits; else both are empty.
+    """
 
     __repr__ = short_repr("block_id", "label", "version", "value")
 
@@ -87,6 +91,8 @@ class BlockVersion:
     diff: str
     author: Author
     created_at: datetime
+    agent_name: str = field(default="", compare=False)
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class Limits:
 
     What a request counts is checked as it is read, all else where it is stored. `imports_per_request` and what follows
     count over HTTP only; `tags_per_item` is of an agent, block, passage or tool; `metadata_limit_chars` also of one
-    item's settings and source, in characters of JSON.
+    item's settings and source, in characters of JSON. `schedule_interval_s` is the least there may be, not the most.
     """
 
     blocks_per_agent: int = _limit(500, "blocks for an agent")
@@ -31,6 +31,9 @@ class Limits:
     folders_per_agent: int = _limit(100, "folders for an agent")
     archives_per_agent: int = _limit(100, "archives for an agent")
     identities_per_agent: int = _limit(100, "identities for an agent")
+    schedules_per_agent: int = _limit(1_000, "schedules for an agent")
+    own_schedules_per_agent: int = _limit(20, "schedules that an agent made for itself")
+    schedule_interval_s: int = _limit(60, "seconds between two due times of a schedule")
     tool_rules_per_agent: int = _limit(300, "tool rules for an agent")
     secrets_per_owner: int = _limit(200, "secrets for an agent or the organisation")
     tags_per_item: int = _limit(200, "tags")

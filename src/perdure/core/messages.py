@@ -34,6 +34,9 @@ UNSEEN_KINDS: tuple[MessageKind, ...] = ("approval", "compaction")
 SEND_MESSAGE = "send_message"
 """The tool by which an agent with a heartbeat loop speaks."""
 
+ENGINE_SENDER = "perdure"
+"""The sender of system messages that are envelopes of the engine, such as events. No caller may name it."""
+
 Waits = Literal["approval", "client"]
 """Why a call waits: for a person's approval, or for the caller to run it."""
 

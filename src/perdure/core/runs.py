@@ -62,6 +62,11 @@ class Usage:
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
 
+    @property
+    def total_tokens(self) -> int:
+        """Tokens in and out."""
+        return self.input_tokens + self.output_tokens
+
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
 
@@ -94,6 +99,9 @@ class RunOptions:
         token_ids: whether it is to tell the numbers of the tokens.
         caller: the run of another agent that waits for this one; None: none does.
         hops: how many agents have passed a message on, one because of the other, before this run.
+        origin: the run that the first of those messages was written in; None: no agent wrote this one.
+        max_tokens: the tokens, in and out, after which no other model call is made; None: no limit.
+        note: the run only stores its messages, and ends without a model call.
         form: in which form the caller gets the run's messages. Only the server reads it.
     """
 
@@ -104,6 +112,9 @@ class RunOptions:
     token_ids: bool = False
     caller: RunId | None = None
     hops: int = 0
+    origin: RunId | None = None
+    max_tokens: int | None = None
+    note: bool = False
     form: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property

@@ -22,7 +22,7 @@ from perdure.engine.context_engines.registry import ContextEngines
 from perdure.engine.facts.waiting import Waiting
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.run.interrupts import Interrupt
-from perdure.engine.run.log import AutoRecalled, Line, Settled, Views
+from perdure.engine.run.log import AutoRecalled, Line, NoPlan, Views
 from perdure.engine.search.search import Search
 from perdure.storage.store import Store
 
@@ -71,6 +71,8 @@ class EngineSettings:
             of the time beside them.
         extraction_timeout_s: how long an extractor may take for a batch.
         extraction_retry_s: how long a batch waits after its first failure; each time four times as long.
+        schedule_grace_s: how late a schedule may be fired before its due time counts as missed; so long, too, a process
+            that can't reach the agent's model leaves it to others.
         extract_at_close: whether a process that ends extracts what waits: it must not take long.
     """
 
@@ -96,6 +98,7 @@ class EngineSettings:
     extraction_timeout_s: float = 120.0
     extraction_retry_s: float = 30.0
     extract_at_close: bool = False
+    schedule_grace_s: float = 300.0
 
 
 def in_effect(agent: Agent, models: Models) -> Agent:
@@ -113,7 +116,7 @@ class UnitInputs:
         cached_view: the conversation's view as this process last built it; the store says whether it still holds.
         recalled: what a run's first request shows of memory; None: nothing was searched.
         engines: the context engines.
-        settled: what the agent's context engine has no plan for.
+        no_plan: what the agent's context engine has no plan for.
         quarantined: whether the run goes on without that engine.
         swaps_early: whether prepared summaries may go into a view that fits: not if a hook may refuse a compaction, as
             that would end a run which has room.
@@ -129,7 +132,7 @@ class UnitInputs:
     cached_view: View | None = None
     recalled: AutoRecalled | None = None
     engines: ContextEngines = field(default_factory=ContextEngines)
-    settled: Settled | None = None
+    no_plan: NoPlan | None = None
     quarantined: bool = False
     swaps_early: bool = True
 

@@ -23,10 +23,13 @@ from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
 from perdure.library.folders import AsyncFolder
+from perdure.library.groups import AsyncGroup
 from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 from perdure.library.services.facts.facts import FactHistory
+from perdure.library.services.groups.companions import CompanionInfo, PassEdit, PassInfo
+from perdure.library.services.groups.reply import GroupReply, SpeakerReply
 from perdure.library.services.history import ImportResult
 from perdure.library.services.replays import Replay
 from perdure.library.services.steps import StepInfo
@@ -35,6 +38,7 @@ from perdure.library.services.transcripts import TranscriptEntry
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archive
 from perdure.library.sync.folders import Folder
+from perdure.library.sync.groups import Group
 from perdure.library.sync.perdure import Perdure
 from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, SearchReport, Why
 from perdure.search.recalled import Recalled
@@ -48,9 +52,11 @@ __all__ = [
     "AsyncAgent",
     "AsyncArchive",
     "AsyncFolder",
+    "AsyncGroup",
     "AsyncPerdure",
     "Community",
     "CommunityHit",
+    "CompanionInfo",
     "ContextOverview",
     "Correction",
     "CostLedger",
@@ -67,6 +73,8 @@ __all__ = [
     "ForgetPreview",
     "ForgetResult",
     "GraphCounts",
+    "Group",
+    "GroupReply",
     "Hits",
     "ImportResult",
     "ImportedMessage",
@@ -75,6 +83,8 @@ __all__ = [
     "MessageHit",
     "NewBlock",
     "NewPassage",
+    "PassEdit",
+    "PassInfo",
     "PassageHit",
     "Perdure",
     "Profile",
@@ -84,6 +94,7 @@ __all__ = [
     "Reply",
     "SearchReport",
     "Settings",
+    "SpeakerReply",
     "StepInfo",
     "TidyItem",
     "ToolHit",

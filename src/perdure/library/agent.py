@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Unpack
+from typing import Any, Unpack
 
 from perdure.core.facts.views import FactEvent, Profile
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
@@ -12,15 +12,18 @@ from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import Role
 from perdure.core.text.reprs import short_repr
 from perdure.domain.agents.units import AgentChanges
+from perdure.engine.run.accept import Accepted
 from perdure.library.archives import AsyncAgentArchives, AsyncArchival
 from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.checks import utc
+from perdure.library.companion import AsyncCompanion
 from perdure.library.conversations import AsyncConversations
 from perdure.library.facts import AsyncFacts
 from perdure.library.folders import AsyncAgentFiles
 from perdure.library.history import AsyncHistory
 from perdure.library.origins import Origin
 from perdure.library.runs import AsyncRuns, AsyncSteps
+from perdure.library.schedules import AsyncSchedules
 from perdure.library.secrets import AsyncSecrets
 from perdure.library.sending import AsyncSending
 from perdure.library.services.facts.views import PROFILE_TOKENS
@@ -39,6 +42,11 @@ class AsyncAgent(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchival, 
     def blocks(self) -> AsyncAgentBlocks:
         """The agent's blocks, by label: read, edit, attach."""
         return AsyncAgentBlocks(self._services, self.id)
+
+    @property
+    def companion(self) -> AsyncCompanion:
+        """The companion that tidies the agent's memory while nobody waits, if it has one."""
+        return AsyncCompanion(self._services, self.id)
 
     @property
     def archives(self) -> AsyncAgentArchives:
@@ -69,6 +77,40 @@ class AsyncAgent(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchival, 
     def files(self) -> AsyncAgentFiles:
         """The folders that are attached to the agent, and the files that it has open."""
         return AsyncAgentFiles(self._services, self.id)
+
+    @property
+    def schedules(self) -> AsyncSchedules:
+        """The schedules of the agent: messages that are sent to it by themselves."""
+        return AsyncSchedules(self._services, self.id)
+
+    async def notify(
+        self,
+        kind: str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        wake: bool = True,
+        conversation: ConversationId | None = None,
+        idempotency_key: str | None = None,
+    ) -> Accepted:
+        """Tell the agent of an event, without waiting for what it does. When this returns, the event is stored.
+
+        Args:
+            kind: what happened, such as "login" or "like": up to 64 letters, digits, and `_ . : / -`.
+            data: more about it, as JSON can hold it.
+            wake: whether the agent begins a run about it; else it reads of it with its next message.
+            conversation: by default the agent's first one.
+            idempotency_key: the same key again is the same event.
+        Raises: InvalidInput, MessageTooLarge, NotFound, ApprovalPending, IdempotencyMismatch, ModelNotFound,
+            HookBlocked, StoreError.
+        """
+        return await self._services.schedules.notify(
+            self.id,
+            kind,
+            data or {},
+            wake=wake,
+            conversation_seq=await self._seq_of(conversation),
+            idempotency_key=idempotency_key,
+        )
 
     @property
     def secrets(self) -> AsyncSecrets:

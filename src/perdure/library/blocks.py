@@ -131,7 +131,8 @@ class AsyncAgentBlocks:
         return await self._corrections.replace_line(self._agent_id, label, line, None)
 
     async def history(self, label: str, *, limit: int = 100) -> Sequence[BlockVersion]:
-        """Every version: value, diff, author, run and message. Newest first. Raises: BlockNotFound, InvalidInput."""
+        """Every version: value, diff, author, run and message; of agents also `agent_name`, and the `reason` that they
+        gave for their edits. Newest first. Raises: BlockNotFound, InvalidInput."""
         return await self._service.list_versions(self._agent_id, label, limit=limit)
 
     async def restore(self, label: str, version: int) -> Block:

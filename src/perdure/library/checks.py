@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_USER
+from perdure.core.messages import ENGINE_SENDER
 from perdure.core.runs import Callback
 from perdure.library.paging import Page
 
@@ -55,6 +56,12 @@ def check_number(name: str, value: Any) -> None:
     """Check that the value is a whole number that the store can compare, or None. Raises: InvalidInput."""
     if value is not None and (type(value) is not int or abs(value) > NUMBER_MAX):
         raise InvalidInput(f"{name} is {value!r:.80}: give a whole number of at most {NUMBER_MAX:,}")
+
+
+def check_sender(sender_id: str | None) -> None:
+    """Check that a message from outside is not in the engine's name. Raises: InvalidInput."""
+    if sender_id == ENGINE_SENDER:
+        raise InvalidInput(f"sender_id is {ENGINE_SENDER!r}, the name of the engine: give another one")
 
 
 def check_callback(callback: Callback | None) -> None:

@@ -11,6 +11,7 @@ from perdure.app import App, start
 from perdure.context.engines.port import ContextEngine
 from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
+from perdure.core.groups.group import GroupKind
 from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
@@ -23,6 +24,7 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.folders import AsyncFolders
+from perdure.library.groups import AsyncGroups
 from perdure.library.mcp import AsyncMcp
 from perdure.library.paging import Page
 from perdure.library.secrets import AsyncSecrets
@@ -52,6 +54,7 @@ class AgentOptions(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
     settings: Mapping[str, Any] | None
     agent_type: str
+    sleeptime: bool
 
 
 class AsyncPerdure:
@@ -159,6 +162,11 @@ class AsyncPerdure:
         return AsyncFolders(self.services)
 
     @property
+    def groups(self) -> AsyncGroups:
+        """All groups of agents of the store."""
+        return AsyncGroups(self.services)
+
+    @property
     def secrets(self) -> AsyncSecrets:
         """The secrets of the store, which the tools of every agent may name."""
         return AsyncSecrets(self.services)
@@ -196,6 +204,7 @@ class AsyncPerdure:
         metadata: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
         agent_type: str = DEFAULT_AGENT_TYPE,
+        sleeptime: bool = False,
     ) -> AsyncAgent:
         """A new agent with blocks `persona` and `human`, and those in `blocks` (label -> value, or `NewBlock`s).
 
@@ -207,6 +216,7 @@ class AsyncPerdure:
                 the memory tools of the agent type, the archival ones (unless `archival` is off) and every function this
                 store was opened with.
             system: a base prompt in place of Perdure's; `{CORE_MEMORY}` in it is where memory goes.
+            sleeptime: whether it gets a companion, which tidies its memory while nobody waits.
         Raises: AlreadyExists: an agent has this name; InvalidInput, NameInvalid, ModelNotFound, NotFound,
             BlockLimitExceeded, StoreError.
         """
@@ -237,7 +247,8 @@ class AsyncPerdure:
             settings=settings or {},
         )
         same_name: SameName = "number" if name is None else "refuse"
-        return AsyncAgent(self.services, await agents.create(new, same_name=same_name))
+        companion: GroupKind | None = "sleeptime" if sleeptime else None
+        return AsyncAgent(self.services, await agents.create(new, same_name=same_name, companion=companion))
 
     async def get_or_create_agent(self, name: str, **options: Unpack[AgentOptions]) -> AsyncAgent:
         """The agent of this name; a new one if there is none.
@@ -306,7 +317,8 @@ class AsyncPerdure:
         )
 
     async def delete_agent(self, agent_id: AgentId) -> None:
-        """Remove an agent with its whole history. Its blocks and archives stay: others may share them.
+        """Remove an agent with its whole history, and its companion. Its blocks and archives stay: others may share
+        them.
 
         Raises: NotFound.
         """

@@ -35,11 +35,6 @@ class Absent:
 
 ABSENT: Sequence[Absent] = (
     Absent(
-        ("/v1/agents/{agent_id}/schedule", "/v1/agents/{agent_id}/schedule/{rest:path}"),
-        "Scheduled messages exist only in Letta's cloud. Let a program such as cron send the message when it is due:"
-        " POST /v1/agents/{agent_id}/messages.",
-    ),
-    Absent(
         ("/v1/templates", "/v1/templates/{rest:path}"),
         "Templates of agents exist only in Letta's cloud. Keep the body of POST /v1/agents/ and send it again for each"
         " agent; blocks and tools can be shared by `block_ids` and `tool_ids`.",

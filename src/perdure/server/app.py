@@ -52,6 +52,7 @@ from perdure.server.routes import (
     tools,
     why,
 )
+from perdure.server.routes.schedules import schedules
 from perdure.server.session import Sessions
 from perdure.server.sse import Streams
 
@@ -59,7 +60,21 @@ TITLE = "Perdure"
 MODULES = (
     # The paths of jobs precede those of messages, which have an id in the same place.
     *(health, agents, folders, blocks, archives, search, passages, corrections, fact_views, facts, jobs, messages),
-    *(conversations, runs, steps, identities, groups, sandbox, tools, models, prompts, providers, mcp_servers, why),
+    *(
+        schedules,
+        conversations,
+        runs,
+        steps,
+        identities,
+        groups,
+        sandbox,
+        tools,
+        models,
+        prompts,
+        providers,
+        mcp_servers,
+        why,
+    ),
 )
 
 
@@ -120,7 +135,7 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig, *, pages: Sequence[B
 @cache
 def build_routes() -> Sequence[BaseRoute]:
     """Every route of the API, in the order in which they are looked up. The applications of a process share them."""
-    hot_routes = (*messages.hot_routes, *conversations.hot_routes)
+    hot_routes = (*messages.hot_routes, *conversations.hot_routes, *groups.hot_routes)
     # `include_router` would build each route a second time, for every application.
     routes = [*hot_routes, *(route for module in MODULES for route in module.router.routes)]
     return (*hot_routes, *absent_routes(), *method_not_allowed_routes(routes), *routes[len(hot_routes) :])

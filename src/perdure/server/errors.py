@@ -26,6 +26,7 @@ from perdure.core.errors import (
     ExtraMissing,
     FileTooLarge,
     FileTypeUnsupported,
+    GroupBusy,
     HookBlocked,
     InvalidInput,
     McpPrivateRefused,
@@ -130,6 +131,8 @@ def error_answer(error: PerdureError) -> Response:
             return _answer(409, {"detail": pending}, NO_RETRY)
         case ConversationBusy():
             return _answer(409, {"detail": str(error), "run_id": error.run_id})  # free again when that run has ended
+        case GroupBusy():
+            return _answer(409, {"detail": str(error), "group_id": error.group_id, "turn_seq": error.turn_seq})
         case RunFailed(reply=Reply(failure=Failure() as failure)):
             return failure_answer(failure, run_id=error.run_id)
         case ModelError():

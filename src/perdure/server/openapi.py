@@ -33,6 +33,13 @@ from perdure.server.wire.answers.facts import EntityShape, FactSettingsShape, Fa
 from perdure.server.wire.answers.forgetting import CorrectionShape, Forgotten, Mentions, Undone
 from perdure.server.wire.answers.messages import BatchMessages, Chunk
 from perdure.server.wire.answers.origins import AnswerOriginShape, FactOriginShape, MemoryOriginShape
+from perdure.server.wire.answers.schedules import (
+    CreatedSchedule,
+    FiringShape,
+    ScheduleDeleted,
+    ScheduleList,
+    ScheduleShape,
+)
 from perdure.server.wire.fields import AgentIdIn, ConversationPath, FolderIdIn
 from perdure.server.wire.input import CancelRequest, ResetRequest, ResumeRequest, SendRequest
 from perdure.server.wire.tools import ApprovalChange
@@ -116,7 +123,7 @@ _SCHEMAS: Mapping[str, Shape] = {
 
 _ANY, _CHANGING = r"\w+ .*", r"(?!GET )\w+ .*"
 _SENDS = (
-    r"POST /v1/((agents|conversations)/{\w+}/messages(/stream|/async|/preview-raw-payload)?"
+    r"POST /v1/((agents|conversations|groups)/{\w+}/messages(/stream|/async|/preview-raw-payload)?"
     r"|agents/{\w+}/generate|chat/completions)"
 )
 _CHECKS = r"(POST|PATCH) /v1/providers/(check|{\w+}/(check|refresh))"
@@ -186,15 +193,18 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"GET /v1/folders/{folder_id}/agents", list[AgentIdIn]),
     (r"GET /v1/folders/{folder_id}/files", list[wire.File]),
     (r"GET /v1/folders/{folder_id}/files/{file_id}|POST /v1/folders/{folder_id}/upload", wire.File),
-    (r"POST /v1/(agents|conversations)/{\w+}/messages", wire.Reply),
+    (r"POST /v1/(agents|conversations|groups)/{\w+}/messages", wire.Reply),
     (r"POST /v1/agents/{agent_id}/messages/preview-raw-payload", wire.Object),
     (r"POST /v1/agents/{agent_id}/generate", wire.Generated),
     (r"POST /v1/chat/completions", wire.Completion),
     (r"POST /v1/agents/{agent_id}/messages/async|POST /v1/runs/{run_id}/cancel|GET /v1/runs/{run_id}", wire.Run),
     (r"POST /v1/agents/{agent_id}/messages/import", wire.Imported),
-    (r"POST /v1/(agents/{agent_id}/messages|conversations/{conversation_id})/cancel", dict[str, str]),
-    (r"GET /v1/((agents|conversations|runs|steps)/{\w+}/messages|messages/({message_id})?)", list[wire.Message]),
-    (r"PATCH /v1/agents/{agent_id}/messages/{message_id}", wire.Message),
+    (
+        r"POST /v1/(agents/{agent_id}/messages|groups/{group_id}/messages|conversations/{conversation_id})/cancel",
+        dict[str, str],
+    ),
+    (r"GET /v1/((agents|conversations|groups|runs|steps)/{\w+}/messages|messages/({message_id})?)", list[wire.Message]),
+    (r"PATCH /v1/(agents|groups)/{\w+}/messages/{message_id}", wire.Message),
     (r"GET /v1/conversations/", list[wire.Conversation]),
     (r"POST /v1/conversations/(ephemeral|{conversation_id}/fork)?", wire.Conversation),
     (r"(GET|PATCH) /v1/conversations/{conversation_id}", wire.Conversation),
@@ -203,8 +213,15 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"GET /v1/sandbox-config/{sandbox_config_id}/environment-variable", list[wire.Variable]),
     (r"(POST|PATCH) /v1/sandbox-config/.*environment-variable.*", wire.Variable),
     (r"(POST|PATCH) /v1/sandbox-config/.*", wire.SandboxConfig),
-    (r"GET /v1/(groups/|agents/{agent_id}/groups)", list[wire.Object]),
-    (r"\w+ /v1/groups/({group_id})?", wire.Object),
+    (r"GET /v1/(groups/|agents/{agent_id}/groups)", list[wire.Group]),
+    (r"(POST|GET|PATCH) /v1/groups/({group_id})?", wire.Group),
+    (r"GET /v1/agents/{agent_id}/schedule", ScheduleList),
+    (r"POST /v1/agents/{agent_id}/schedule", CreatedSchedule),
+    (r"DELETE /v1/agents/{agent_id}/schedule/{scheduled_message_id}", ScheduleDeleted),
+    (r"GET /v1/agents/{agent_id}/schedule/{scheduled_message_id}/firings", list[FiringShape]),
+    (r"\w+ /v1/agents/{agent_id}/schedule/{scheduled_message_id}(/cancel)?", ScheduleShape),
+    (r"POST /v1/agents/{agent_id}/events", wire.Run),
+    (r"PATCH /v1/groups/{group_id}/reset-messages", None),
     (r"GET /v1/agents/{agent_id}/mcp-servers", list[wire.McpServer]),
     (r"GET /v1/runs/(active)?", list[wire.Run]),
     (r"GET /v1/(jobs/(active)?|messages/batches)", list[wire.Job]),
@@ -246,7 +263,7 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"PATCH /v1/tools/mcp/servers/{mcp_server_name}", wire.McpConfig),
     (r"GET /v1/tools/mcp/servers/{mcp_server_name}/tools", list[wire.McpTool]),
     (r"POST /v1/tools/mcp/servers/test", wire.McpListing),
-    (r"DELETE /v1/(blocks|folders|identities|tools|conversations|runs)/{\w+}", None),
+    (r"DELETE /v1/(blocks|folders|groups|identities|tools|conversations|runs)/{\w+}", None),
     (r"PATCH /v1/agents/{agent_id}/(files/{file_id}/close|(archives|identities)/(at|de)tach/{\w+})", None),
 ]
 """Pattern of `METHOD /path` -> the answer's type. The first match counts; None is null."""
@@ -261,7 +278,7 @@ _ERROR_RULES: Sequence[tuple[re.Pattern[str], frozenset[int]]] = [
         (_SENDS, {401, 402, 429, 501, 502, 504}),
         (r"POST /v1/conversations/ephemeral", {404}),
         (r"POST /v1/(runs|conversations)/{\w+}/stream", {410}),
-        (r"PATCH /v1/agents/{\w+}/messages/{\w+}", {501, 502, 504}),
+        (r"PATCH /v1/(agents|groups)/{\w+}/messages/{\w+}", {501, 502, 504}),
         (r"(POST|PATCH) /v1/(agents|conversations|groups)/({\w+})?", {501}),
         (r"(POST|PUT|PATCH) /v1/tools/({\w+}|run)?", {501}),
         (r"POST /v1/agents/{\w+}/tools/{\w+}/run", {501}),
@@ -282,12 +299,15 @@ _BODIES: Mapping[str, tuple[type[BaseModel], bool]] = {
     "PATCH /v1/agents/{agent_id}/tools/approval/{tool_name}": (ApprovalChange, False),
     "POST /v1/conversations/{conversation_id}/messages": (SendRequest, True),
     "POST /v1/conversations/{conversation_id}/stream": (ResumeRequest, False),
+    "POST /v1/groups/{group_id}/messages": (SendRequest, True),
+    "POST /v1/groups/{group_id}/messages/stream": (SendRequest, True),
     "POST /v1/runs/{run_id}/stream": (ResumeRequest, False),
 }
 """Operation -> the body that its route parses itself, and whether it is required."""
 
 _STREAMS = re.compile(
-    r"POST /v1/((agents|conversations|runs|tools)/.*(/messages|/messages/stream|/stream|/connect)|chat/completions)"
+    r"POST /v1/((agents|conversations|groups|runs|tools)/.*(/messages|/messages/stream|/stream|/connect)"
+    r"|chat/completions)"
 )
 _STREAMS_ONLY = re.compile(r"POST /v1/.*(/stream|/connect)")
 
@@ -300,6 +320,7 @@ _FILE: Shape = {
 
 _PLAIN_IDS: Mapping[str, Shape] = {
     "agent_id": {"type": "string", "pattern": ID_PATTERNS["agent"]},
+    "group_id": {"type": "string", "pattern": ID_PATTERNS["group"]},
     "conversation_id": TypeAdapter(ConversationPath).json_schema(),
 }
 _IDEMPOTENCY_KEY: Shape = {

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from starlette.responses import StreamingResponse
 
@@ -35,16 +35,20 @@ STOPPING = Failure(
 )
 
 T = TypeVar("T")
-Event = StoredEvent | Delta
-Events = AsyncIterator[Event]
+E = TypeVar("E")
+E_contra = TypeVar("E_contra", contravariant=True)
 
 
-class ChunkMaker(Protocol):
-    """Makes the chunks of one stream: of its events, at its end, and where it breaks."""
+class ChunkMaker(Protocol[E_contra]):
+    """Makes the chunks of one stream: of its events, at its end, and where it breaks. `name` is for the log; `owner` is
+    what a deletion is told of."""
 
-    run: Run
+    owner: ClassVar[str]
 
-    def of(self, event: Event, *, now: datetime) -> Iterable[Chunk]: ...
+    @property
+    def name(self) -> str: ...
+
+    def of(self, event: E_contra, *, now: datetime) -> Iterable[Chunk]: ...
 
     def ping(self, now: datetime) -> dict[str, Any]: ...
 
@@ -78,12 +82,14 @@ class Streams:
             task.cancel()
         return task
 
-    async def open(self, run: Run, events: Events, mode: StreamMode, *, starting_after: int = 0) -> StreamingResponse:
+    async def open(
+        self, run: Run, events: AsyncIterator[StoredEvent | Delta], mode: StreamMode, *, starting_after: int = 0
+    ) -> StreamingResponse:
         """Build the answer that streams a run's events. Raises: as `stream`."""
         return await self.stream(events, Chunks(run, mode, starting_after=starting_after), pings=mode.pings)
 
-    async def stream(self, events: Events, chunks: ChunkMaker, *, pings: bool) -> StreamingResponse:
-        """Build the answer that streams what `chunks` makes of a run's events.
+    async def stream(self, events: AsyncIterator[E], chunks: ChunkMaker[E], *, pings: bool) -> StreamingResponse:
+        """Build the answer that streams what `chunks` makes of the events of a run, or of a group's turn.
 
         Raises: NotFound, StoreError: not even the first event could be read.
         """
@@ -93,10 +99,10 @@ class Streams:
         return StreamingResponse(body, media_type="text/event-stream", headers=HEADERS)
 
     async def _body(
-        self, event: Event | None, events: Events, chunks: ChunkMaker, *, pings: bool
+        self, event: E | None, events: AsyncIterator[E], chunks: ChunkMaker[E], *, pings: bool
     ) -> AsyncIterator[bytes]:
-        """Turn events into bytes until the run has ended, or can't be followed any more."""
-        following: asyncio.Task[Event | None] | None = None
+        """Turn events into bytes until they end, or can't be followed any more."""
+        following: asyncio.Task[E | None] | None = None
         failure: Failure | None = None
         try:
             while event is not None and failure is None:
@@ -111,11 +117,14 @@ class Streams:
                     event = following.result()
             for chunk in chunks.end() if failure is None else ():
                 yield _encode(chunk, chunks)
-        except (NotFound, StoreError) as error:
-            log.warning("a stream of %s stopped: %s", chunks.run.id, error)
+        except NotFound as error:
+            log.warning("a stream of %s stopped: %s", chunks.name, error)
+            failure = Failure(kind="not_found", message=f"{chunks.owner} was deleted")
+        except StoreError as error:
+            log.warning("a stream of %s stopped: %s", chunks.name, error)
             failure = Failure(kind="internal_error", message=f"the run can't be followed any further: {error}")
         except Exception:
-            log.exception("a stream of %s stopped at a defect", chunks.run.id)
+            log.exception("a stream of %s stopped at a defect", chunks.name)
             failure = Failure(kind="internal_error", message=f"An unknown error occurred (trace_id {trace_id()})")
         finally:
             if following is not None:
@@ -125,12 +134,12 @@ class Streams:
         yield DONE
 
 
-async def _next(events: Events) -> Event | None:
+async def _next(events: AsyncIterator[E]) -> E | None:
     """The next event; None: there are no more."""
     return await anext(events, None)
 
 
-def _encode(chunk: Chunk, chunks: ChunkMaker) -> bytes:
+def _encode(chunk: Chunk, chunks: ChunkMaker[Any]) -> bytes:
     """A chunk as a server-sent event."""
     return _data(chunk) if isinstance(chunk, dict) else b"event: error\n" + _data(chunks.error(chunk))
 

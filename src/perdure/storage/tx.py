@@ -13,6 +13,8 @@ from perdure.storage.tables.agent_files import AgentFiles
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.archives import Archives
 from perdure.storage.tables.background.batches import Batches, Callbacks
+from perdure.storage.tables.background.passes import Passes
+from perdure.storage.tables.background.schedules import Schedules
 from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.captures import Captures
 from perdure.storage.tables.conversations import Conversations
@@ -23,6 +25,9 @@ from perdure.storage.tables.facts.facts import Facts
 from perdure.storage.tables.facts.graphs import Graphs
 from perdure.storage.tables.files import Files
 from perdure.storage.tables.folders import Folders
+from perdure.storage.tables.groups.groups import Groups
+from perdure.storage.tables.groups.messages import GroupMessages
+from perdure.storage.tables.groups.turns import GroupTurns
 from perdure.storage.tables.identities import Identities
 from perdure.storage.tables.mcp import Mcp
 from perdure.storage.tables.message_rows import IdStarts
@@ -63,11 +68,16 @@ class Tx:
         self.runs = Runs(db, org_id)
         self.batches = Batches(db, org_id)
         self.callbacks = Callbacks(db, org_id)
+        self.passes = Passes(db, org_id)
+        self.schedules = Schedules(db, org_id, limits)
         self.steps = Steps(db, org_id)
         self.prefixes = Prefixes(db, org_id)
         self.system_messages = SystemMessages(db, org_id)
         self.nodes = Nodes(db, org_id)
         self.events = Events(db, org_id)
+        self.groups = Groups(db, org_id)
+        self.group_turns = GroupTurns(db, org_id)
+        self.group_messages = GroupMessages(db, org_id)
         self.tools = Tools(db, org_id, limits)
         self.providers = Providers(db, org_id)
         self.secrets = Secrets(db, org_id, limits)

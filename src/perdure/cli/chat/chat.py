@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 from perdure.cli.chat.agent_choice import chat_command, check_first_model, greet, open_agent, warn_of_model
 from perdure.cli.chat.session import WAITING, Session
@@ -35,6 +36,8 @@ async def chat(
         check_first_model(settings, model)
         if conversation is not None and not settings.store_path.exists():
             raise NotFound("conversation", conversation, hint=NO_AGENT)
+        if message is not None:  # it ends soon: it must not begin runs that nobody goes on with
+            settings = replace(settings, schedules="off")
         async with await AsyncPerdure.open(settings=settings) as perdure:
             if conversation is not None and name is None and await perdure.last_agent() is None:
                 raise NotFound("conversation", conversation, hint=NO_AGENT)

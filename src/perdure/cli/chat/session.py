@@ -12,6 +12,7 @@ from rich.text import Text
 
 from perdure.cli.chat.agent_choice import ModelElsewhere, shell_word
 from perdure.cli.chat.approvals import ask_decisions
+from perdure.cli.chat.companion_news import CompanionNews
 from perdure.cli.chat.source import Source
 from perdure.cli.views.text import pending_shape, pending_view
 from perdure.cli.views.view import View
@@ -53,6 +54,7 @@ class Session:
         self._approvals = perdure.services.approvals
         self._source = source
         self._run_command = run_command
+        self._news = CompanionNews(view)
         self._turn: Turn | None = None
         self._options: tuple[str, ...] = ()  # of the agent's open question
         self._waiting: set[ConversationId | None] = set()  # conversations with calls that wait
@@ -70,6 +72,7 @@ class Session:
             if self._source.interactive:  # calls that wait since an earlier chat
                 with self._show_errors():
                     await self.settle()
+                    await self._news.show_since_last_run(self.agent)
             while not self._leaving and (text := await self._source.read()) is not None:
                 if not self._leaving:
                     await self._handle(text)
@@ -133,6 +136,8 @@ class Session:
             return
         if reply is not None and reply.stop_reason == "requires_approval":
             await self.settle()
+        if self._source.interactive:
+            await self._news.show(self.agent)
 
     async def run_decision(
         self, approve: bool, call_id: str | None, *, reason: str | None = None, arguments: str | None = None

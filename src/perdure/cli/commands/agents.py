@@ -29,12 +29,14 @@ from perdure.settings import Settings
 NO_AGENT = "`perdure` makes one and starts the chat."
 
 
-async def create_agent(view: View, *, name: str, model: str | None) -> None:
+async def create_agent(view: View, *, name: str, model: str | None, sleeptime: bool) -> None:
     """Create an agent, and say which model it has and why."""
     check_first_model(Settings.from_environment(), model)
     async with open_store(view) as perdure:
         target = await open_agent(perdure, name=name, new=True, model=model, view=view)
         agent = target.agent
+        if sleeptime:
+            await agent.companion.enable()
         reason = perdure.app.choice.reason if model is None else "as you asked"
         view.show(
             agent_shape(await _row(agent)), f"Created agent {agent.name!r} with model {agent.info.model} ({reason})."

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from perdure.cli.views.fold import visible
-from perdure.core.pip_line import NAMED_HERE
+from perdure.core.tools.pip_line import NAMED_HERE
 
 Status = Literal["ok", "note", "broken"]
 

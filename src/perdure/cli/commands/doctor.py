@@ -30,7 +30,7 @@ from perdure.cli.commands.store_checks import store_checks
 from perdure.cli.views.fold import plural
 from perdure.cli.views.view import View
 from perdure.core.errors import InvalidInput, PerdureError
-from perdure.core.pip_line import pip_line
+from perdure.core.tools.pip_line import pip_line
 from perdure.settings import Settings
 
 if TYPE_CHECKING:

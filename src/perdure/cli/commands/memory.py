@@ -58,7 +58,7 @@ async def show_versions(view: View, agent: AsyncAgent, label: str) -> None:
     """Show the versions of a block."""
     versions = await agent.blocks.history(label)
     shape = {"label": label, "versions": [version_shape(version) for version in versions]}
-    view.show(shape, *versions_view(label, versions))
+    view.show(shape, *versions_view(label, versions, agent.id))
 
 
 async def restore_version(view: View, agent: AsyncAgent, label: str, version: int) -> None:

@@ -14,7 +14,7 @@ from perdure.app import KEY_FILE, NOT_DELETED, find_damage, schema_version, stor
 from perdure.cli.commands.checks import Check
 from perdure.cli.views.fold import plural
 from perdure.core.errors import InvalidInput, StoreDamaged
-from perdure.core.pip_line import pip_line
+from perdure.core.tools.pip_line import pip_line
 from perdure.settings import Settings
 
 QUICK_CHECK_BYTES = 64 * 2**20

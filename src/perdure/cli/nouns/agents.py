@@ -26,6 +26,9 @@ def create_agent(
     model: Annotated[
         str | None, typer.Option("--model", metavar="HANDLE", help="Its model, as provider/name; by default as found.")
     ] = None,
+    sleeptime: Annotated[
+        bool, typer.Option("--sleeptime", help="With a companion that tidies its memory while nobody waits.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Create an agent. `perdure chat NAME` talks to it."""

@@ -22,6 +22,7 @@ from perdure.core.blocks import Author, Block, BlockVersion
 from perdure.core.conversations import Reset
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, RunQueued, StoredEvent
+from perdure.core.ids import AgentId
 from perdure.core.messages import Message, ToolCall, ToolResult
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
@@ -123,21 +124,24 @@ def blocks_view(blocks: Iterable[Block]) -> Iterator[RenderableType]:
         yield Padding(value, (0, 0, 0, 2))
 
 
-def versions_view(label: str, versions: Iterable[BlockVersion]) -> Iterator[RenderableType]:
-    """The versions of a block: when and by whom each was written, and its diff."""
+def versions_view(label: str, versions: Iterable[BlockVersion], own: AgentId) -> Iterator[RenderableType]:
+    """The versions of a block of the agent `own`: when, by whom and why each was written, and its diff."""
     for version in versions:
+        name = "" if version.author.agent_id == own else version.agent_name
         yield Text.assemble(
             (f"{visible(label)} version {version.version}", "bold"),
-            (f"  {local_time(version.created_at)}  by {author_name(version.author)}", "dim"),
+            (f"  {local_time(version.created_at)}  by {author_name(version.author, name)}", "dim"),
         )
+        if version.reason:
+            yield Text(f"    {visible(version.reason)}")
         diff = diff_view(version.diff)
         no_diff = Text("    (as it was made)" if version.version == 0 else "    (the value stayed)", style="dim")
         yield diff if diff.plain else no_diff
 
 
-def author_name(author: Author) -> str:
+def author_name(author: Author, agent_name: str = "") -> str:
     """The author of an edit and its run."""
-    name = {"user": "you", "agent": "the agent", "system": "Perdure"}[author.kind]
+    name = {"user": "you", "agent": visible(agent_name) or "the agent", "system": "Perdure"}[author.kind]
     return f"{name} in {author.run_id}" if author.run_id else name
 
 

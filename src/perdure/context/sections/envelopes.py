@@ -20,7 +20,7 @@ from typing import Any
 from perdure.context.window.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS
 from perdure.core.blocks import Block
 from perdure.core.ids import Ids, MessageId
-from perdure.core.messages import Message, Part, Role, Text, ToolCall, ToolResult
+from perdure.core.messages import ENGINE_SENDER, Message, Part, Role, Text, ToolCall, ToolResult
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix
@@ -80,14 +80,16 @@ def mark_text(text: str, marker: str) -> str:
 def mark_message(message: Message, marker: str) -> Message:
     """Return an engine row with the marker, any other row without it.
 
-    A system message from a caller becomes an engine message that says so.
+    A system message from a caller becomes an engine message that says so; an event is one already.
     """
     if not marker:
         return message
     if message.kind != "message":
         return replace(message, parts=(Text(mark_text(message.text, marker)),))
     if message.role == "system":
-        text = _system_message(message.text.replace(marker, REPLACEMENT), marker)
+        text = message.text.replace(marker, REPLACEMENT)
+        by_engine = message.sender_id == ENGINE_SENDER
+        text = mark_text(text, marker) if by_engine else _system_message(text, marker)
         return replace(message, kind="alert", parts=(Text(text),))
     parts: list[Part] = []
     for part in message.parts:

@@ -127,7 +127,7 @@ def _shorten(
         body = family.shorten(parsed, Room(room, count, handle))
         if body is None:
             continue
-        opens = f'context_expand("{handle}", pattern= | lines= | rows= | path= | where=)'
+        opens = f'context_expand("{handle}", grep= | lines= | rows= | path= | where=)'
         shown = f"[perdure {family.name} short: the original has {len(best.original):,} characters; {opens}]\n{body}"
         if _is_smaller(shown, best.text, SURE_SHARE, count):
             return Compressed(shown, best.original, handle, family.name, "short")

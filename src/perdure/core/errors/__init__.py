@@ -5,6 +5,7 @@
     │   ├── EmptyMessage
     │   ├── MessageTooLarge, TooMany
     │   ├── NameInvalid
+    │   ├── ScheduleInvalid, TimeZoneUnknown
     │   ├── EmbeddingMismatch
     │   ├── SourceInvalid, SchemaMismatch
     │   ├── ToolRulesInvalid
@@ -17,6 +18,7 @@
     │   ├── AlreadyExists
     │   ├── ToolBuiltIn
     │   ├── ConversationBusy
+    │   ├── GroupBusy
     │   ├── ApprovalPending
     │   └── IdempotencyMismatch
     ├── ToolError               the model sees it and may act on it; the run goes on
@@ -24,11 +26,14 @@
     │   ├── BlockNotFound
     │   ├── BlockLimitExceeded
     │   ├── BlockReadOnly
+    │   ├── BlockChanged
     │   ├── TextNotFound
     │   ├── TextAmbiguous
     │   ├── LineNumbersInText
     │   ├── PatchInvalid
-    │   ├── CircularWait, TooManyHops
+    │   ├── CircularWait, TooManyHops, TooManyMessages
+    │   ├── NoReply
+    │   │   └── ReplyTimeout, AgentFailed, AgentAwaitsApproval
     │   └── AddressRefused
     ├── DataTooLarge            data from outside pass a limit; they were not parsed
     ├── BodyUnreadable          a body from outside can't be unpacked
@@ -77,8 +82,8 @@ from perdure.core.errors.root import PerdureError as PerdureError
 from perdure.core.errors.store import *  # noqa: F403
 from perdure.core.errors.tools import *  # noqa: F403
 from perdure.core.errors.tools import ToolError as ToolError
-from perdure.core.pip_line import pip_line
 from perdure.core.runs import StopReason
+from perdure.core.tools.pip_line import pip_line
 
 
 class InvalidInput(PerdureError):
@@ -119,6 +124,19 @@ class NameInvalid(InvalidInput):
             f"{kind} name {name[:80]!r} can't be used: 1 to 200 characters, letters, digits, spaces, _ ' and - only"
         )
         self.kind, self.name = kind, name
+
+
+class ScheduleInvalid(InvalidInput):
+    """A schedule can't be kept: it would never fire, fires too often, or its time is past or can't be read."""
+
+
+class TimeZoneUnknown(InvalidInput):
+    """There is no time zone of this name here; `near` are names like it."""
+
+    def __init__(self, name: str, *, near: Sequence[str] = ()) -> None:
+        helps = f"did you mean {' or '.join(near)}?" if near else "give a name such as Europe/Rome or UTC"
+        super().__init__(f"time zone {name!r:.80} is not known here: {helps}")
+        self.name, self.near = name, tuple(near)
 
 
 class ToolRulesInvalid(InvalidInput):
@@ -242,6 +260,16 @@ class ConversationBusy(Conflict):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"the conversation is busy with {run_id}: wait for it, cancel it, or send with if_busy='wait'")
         self.run_id = run_id
+
+
+class GroupBusy(Conflict):
+    """Another turn of the group has not ended."""
+
+    def __init__(self, group_id: str, turn_seq: int) -> None:
+        super().__init__(
+            f"{group_id} is busy with its turn {turn_seq}: wait for it, cancel it, or send with if_busy='wait'"
+        )
+        self.group_id, self.turn_seq = group_id, turn_seq
 
 
 class ApprovalPending(Conflict):

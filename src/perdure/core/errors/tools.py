@@ -38,6 +38,23 @@ class BlockReadOnly(ToolError):
         self.label = label
 
 
+class BlockChanged(ToolError):
+    """A tool would rewrite a block that somebody else has changed since the model was shown it; nothing was written.
+
+    Args:
+        value: what the block holds now.
+    """
+
+    words = "was changed by somebody else since you were shown it"
+
+    def __init__(self, label: str, value: str) -> None:
+        super().__init__(
+            f"block {label!r} {self.words}, so it was not rewritten. Merge your text into what it holds now, and call"
+            f" the tool again. It now holds:\n{value}"
+        )
+        self.label, self.value = label, value
+
+
 class TextNotFound(ToolError):
     """The text to replace is not in the block."""
 
@@ -93,6 +110,43 @@ class TooManyHops(ToolError):
     def __init__(self, hops: int) -> None:
         super().__init__(f"agents have passed this message on {hops} times, which is the limit: answer it yourself")
         self.hops = hops
+
+
+class TooManyMessages(ToolError):
+    """Too many messages between agents go back to one run."""
+
+    def __init__(self, origin: str, most: int) -> None:
+        super().__init__(
+            f"{most:,} messages between agents have come of {origin}, which is the limit: answer without another one"
+        )
+        self.origin, self.most = origin, most
+
+
+class NoReply(ToolError):
+    """Another agent gives no reply to a message. The message is stored, and answered or not in the run `run_id`."""
+
+    def __init__(self, agent_id: str, run_id: str, problem: str) -> None:
+        super().__init__(f"{agent_id} {problem}")
+        self.agent_id, self.run_id, self.problem = agent_id, run_id, problem
+
+
+class ReplyTimeout(NoReply):
+    """Another agent does not reply in time; it goes on."""
+
+    def __init__(self, agent_id: str, run_id: str, *, after_s: float) -> None:
+        super().__init__(agent_id, run_id, f"did not reply within {after_s:g} s; it goes on in {run_id}")
+        self.after_s = after_s
+
+
+class AgentFailed(NoReply):
+    """Another agent's run ends with a failure."""
+
+
+class AgentAwaitsApproval(NoReply):
+    """Another agent calls a tool that needs somebody's approval, and waits for it."""
+
+    def __init__(self, agent_id: str, run_id: str) -> None:
+        super().__init__(agent_id, run_id, "called a tool that needs somebody's approval, and waits for it")
 
 
 class AddressRefused(ToolError):

@@ -23,11 +23,14 @@ Place = Literal[
     "request",
     "event",
     "settings",
+    "schedule",
+    "group",
     "correction",
 ]
 """Where a text can stand. `fact`: facts that are believed. `graph`: facts that no longer are, entities, episodes, rules
 and communities. `earlier_message`: earlier versions of messages, and messages out of view. `request`: what
-models were sent and answered, with prefixes and recipes. `correction`: what undoing a correction would bring back."""
+models were sent and answered, with prefixes and recipes. `group`: groups of agents, with turns and transcripts.
+`correction`: what undoing a correction would bring back."""
 
 PLACE_NAMES: Mapping[Place, str] = {
     "block": "memory blocks",
@@ -42,6 +45,8 @@ PLACE_NAMES: Mapping[Place, str] = {
     "request": "recorded requests",
     "event": "events of runs",
     "settings": "settings and descriptions",
+    "schedule": "schedules",
+    "group": "groups",
     "correction": "what undo would bring back",
 }
 """Place -> its name for people, in the order in which they are shown."""
@@ -74,6 +79,11 @@ PLACES: Mapping[str, Place] = {
     "prefixes": "request",
     "system_messages": "request",
     "events": "event",
+    "schedules": "schedule",
+    "schedule_firings": "schedule",
+    "groups": "group",
+    "group_turns": "group",
+    "group_messages": "group",
     "corrections": "correction",
     "correction_items": "correction",
 }

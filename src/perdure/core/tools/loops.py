@@ -15,6 +15,9 @@ from typing import Any, Literal
 HEARTBEAT = "request_heartbeat"
 THINKING = "thinking"
 
+SLEEPTIME_TYPES = ("sleeptime_agent", "voice_sleeptime_agent")
+"""The types of companions, which tidy the memory of another agent. Their loop is the usual one, with a prompt of its
+own."""
 _HEARTBEAT_TYPES = frozenset({"memgpt_agent", "memgpt_v2_agent", "split_thread_agent"})
 
 _SCHEMAS: Mapping[str, Mapping[str, Any]] = {
@@ -38,7 +41,7 @@ class AgentLoop:
     """
 
     heartbeats: bool = False
-    prompt: Literal["base", "heartbeats"] = "base"
+    prompt: Literal["base", "heartbeats", "sleeptime"] = "base"
     arguments: tuple[str, ...] = ()
 
     def added(self, parameters: Mapping[str, Any]) -> tuple[str, ...]:
@@ -63,6 +66,7 @@ class AgentLoop:
 
 
 FREE = AgentLoop()
+_SLEEPTIME = AgentLoop(prompt="sleeptime")
 _WITH_THOUGHTS = AgentLoop(heartbeats=True, prompt="heartbeats", arguments=(THINKING, HEARTBEAT))
 _NATIVE = AgentLoop(heartbeats=True, prompt="heartbeats", arguments=(HEARTBEAT,))
 
@@ -70,7 +74,7 @@ _NATIVE = AgentLoop(heartbeats=True, prompt="heartbeats", arguments=(HEARTBEAT,)
 def loop_of(agent_type: str, settings: Mapping[str, Any]) -> AgentLoop:
     """The loop of an agent of this type. A model that is set to reason by itself needs no argument for its thoughts."""
     if agent_type not in _HEARTBEAT_TYPES:
-        return FREE
+        return _SLEEPTIME if agent_type in SLEEPTIME_TYPES else FREE
     effort = settings.get("reasoning_effort")
     reasons = settings.get("max_reasoning_tokens") or effort not in (None, "none", "minimal")
     return _NATIVE if reasons else _WITH_THOUGHTS

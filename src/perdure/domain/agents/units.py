@@ -11,6 +11,7 @@ from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS, Agent, ch
 from perdure.core.blocks import Author
 from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
+from perdure.core.groups.passes import COMPANION, COMPANION_OF
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
 from perdure.core.text.zones import is_zone
 from perdure.core.tools.arguments import fit_arguments
@@ -36,6 +37,8 @@ _SETTINGS = (
     FACT_SETTINGS,
     AUTOCLEAR,
     COMPACTION,
+    COMPANION,
+    COMPANION_OF,
     CONTEXT_ENGINE,
     SUMMARIES,
     "context_window_tokens",
@@ -50,9 +53,7 @@ _WIRE_NAMES = {"compaction_settings": [COMPACTION]}
 _UNSUPPORTED_TYPES = (
     "react_agent",
     "workflow_agent",
-    "sleeptime_agent",
     "voice_convo_agent",
-    "voice_sleeptime_agent",
 )
 """Agent types of Letta that are not supported yet."""
 
@@ -113,6 +114,7 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
     """Create an agent. Raises: NameInvalid, InvalidInput, NotFound: a tool or block; AlreadyExists;
     BlockLimitExceeded."""
     values = {name: getattr(new, name) for name in _AGENT_FIELDS}
+    values["settings"] = _keep_companion({}, new.settings)
     stamps: dict[str, Any] = {"created_at": at, "updated_at": at, "created_by": author.id, "updated_by": author.id}
     agent = tx.agents.add(_check_agent(Agent(id=AgentId(ids.new("agent")), org_id=tx.org_id, **values, **stamps)))
     check_item_limits(tx.limits, tags=agent.tags, metadata=agent.metadata, settings=agent.settings)
@@ -141,6 +143,8 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
     tx.agents.lock(agent_id)
     before = tx.agents.get(agent_id)
     values: dict[str, Any] = {**changes}
+    if "settings" in values:
+        values["settings"] = _keep_companion(before.settings, values["settings"])
     if "model" in values:
         values.setdefault("follows_default", False)
     if "tags" in values:
@@ -152,6 +156,15 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
         _check_archive(tx, after)
         check_rule_arguments(tx, agent_id, after.settings)
     return before if after == before else tx.agents.put(replace(after, updated_at=at, updated_by=author.id))
+
+
+def _keep_companion(before: Mapping[str, Any], settings: Any) -> Any:
+    """The new settings of an agent, with what those before say of companions."""
+    if not isinstance(settings, Mapping):  # it is refused below
+        return settings
+    names = (COMPANION, COMPANION_OF)
+    kept = {name: before[name] for name in names if name in before}
+    return {**{name: value for name, value in settings.items() if name not in names}, **kept}
 
 
 def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Agent:

@@ -133,7 +133,7 @@ def _place(line: str, match: Match, width: int) -> str:
     return str(match.line) if len(line) <= width else f"{match.line}:{match.start + 1}"
 
 
-def grep(
+def grep_log(
     tx: Tx, rows: Rows, search: Search, budget: Budget, *, first_line: int, whole: bool, call_message_id: MessageId
 ) -> str:
     """Return the lines that match, newest message first, from line `first_line` of the newest on.

@@ -13,7 +13,7 @@ from perdure.core.conversations import EPHEMERAL, Conversation
 from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import USER, Batch, Turn
 from perdure.core.facts.values import Entity, Episode, Fact, FactFilter, Graph, Trust
-from perdure.core.ids import AgentId, EpisodeId, Ids, PassageId
+from perdure.core.ids import PREFIXES, AgentId, EpisodeId, Ids, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
 from perdure.domain.agents.automatic import bypasses
@@ -235,7 +235,10 @@ def user_name(tx: Tx, agent: Agent) -> str:
 
 
 def is_turn(message: Message) -> bool:
-    """Return whether facts are extracted from a message: what a user or the agent said, with a text."""
+    """Return whether facts are extracted from a message: what a user or the agent said, with a text. What an agent is
+    sent in a group holds the words of several speakers, so "I" in it is nobody in particular."""
+    if (message.sender_id or "").startswith(f"{PREFIXES['group']}-"):
+        return False
     return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author, Block, MemoryEdit
-from perdure.core.errors import BlockReadOnly
+from perdure.core.errors import BlockChanged, BlockReadOnly
 from perdure.core.ids import Ids, MessageId
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run
@@ -55,12 +55,29 @@ def find_own_block(tx: Tx, call: MemoryCall, label: str) -> Block:
     return find_block(tx, call.agent.id, label, call.run.conversation_seq)
 
 
-def edit_own_block(tx: Tx, call: MemoryCall, label: str, edit: Callable[[Block], Block]) -> MemoryEdit:
-    """Edit one of the agent's blocks. Raises: BlockNotFound, BlockReadOnly; what `edit` raises."""
+def edit_own_block(
+    tx: Tx, call: MemoryCall, label: str, edit: Callable[[Block], Block], *, whole: bool = False
+) -> MemoryEdit:
+    """Edit one of the agent's blocks. Raises: BlockNotFound, BlockReadOnly; what `edit` raises.
+
+    Args:
+        whole: the edit replaces all of the value, whatever it is. Then the model must have been shown that value, or
+            BlockChanged is raised: it would remove what somebody else wrote meanwhile.
+    """
     before = find_own_block(tx, call, label)
     if before.read_only:  # before the edit: its own error would not help the model
         raise BlockReadOnly(label)
+    if whole and not _is_shown(tx, call, before):
+        raise BlockChanged(label, before.value)
     after = edit(before)
     if after != before:
         after = tx.blocks.put(after, expected=before.version, author=call.author, at=call.now)
     return MemoryEdit.between(before, after)
+
+
+def _is_shown(tx: Tx, call: MemoryCall, block: Block) -> bool:
+    """Whether the model was shown this version of the block. A person who runs a tool by hand is not asked."""
+    if call.person is not None:
+        return True
+    conversation = tx.conversations.get_by_seq(call.agent.id, call.run.conversation_seq)
+    return conversation.prefix_seq is None or conversation.seen.get(block.id) == block.version

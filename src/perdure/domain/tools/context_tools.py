@@ -38,7 +38,7 @@ from perdure.domain.conversations.handles import (
     rows_of,
     within,
 )
-from perdure.domain.conversations.matches import clip_line, grep, grep_lines, grep_messages
+from perdure.domain.conversations.matches import clip_line, grep_lines, grep_log, grep_messages
 from perdure.domain.conversations.patterns import PatternSlow, Search
 from perdure.domain.tools.calls import MemoryCall
 from perdure.storage.tx import Tx
@@ -53,14 +53,16 @@ def context_expand(
     handle: str,
     rows: str | None = None,
     lines: str | None = None,
-    pattern: str | None = None,
+    grep: str | None = None,
     path: str | None = None,
     where: str | None = None,
     max_tokens: int = DEFAULT_TOKENS,
+    pattern: str | None = None,
 ) -> ToolOutcome:
-    """Show the content of a handle, as much as fits. Raises: ToolError."""
+    """Show the content of a handle, as much as fits; `pattern` is an older name of `grep`. Raises: ToolError."""
     budget, timezone = answer_budget(Budget(call.counter, call.result_tokens), max_tokens), zone(call.agent.timezone)
-    search = Search(pattern) if pattern else None
+    wanted_text = grep or pattern
+    search = Search(wanted_text) if wanted_text else None
     span = parse_rows(rows) if rows else None
     target = resolve_handle(tx, call.run, handle)
     if path or where or (rows and isinstance(target, Message) and target.results):
@@ -113,7 +115,7 @@ def context_grep(
             )
         line = line if seq <= rows.last else 1
         rows = replace(rows, last=min(rows.last, seq))
-    answer = grep(
+    answer = grep_log(
         tx, rows, search, budget, first_line=line, whole=isinstance(target, Message), call_message_id=call.message_id
     )
     return ToolOutcome(text=answer)

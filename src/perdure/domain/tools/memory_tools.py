@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from perdure.context.sections.pass_input import CONTINUATION, TAG
 from perdure.core.blocks import (
     WORKING_CHECKPOINT,
     Block,
@@ -29,6 +30,7 @@ from perdure.domain.blocks.memory_files import run_memory_command
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.files.tools import open_files
+from perdure.domain.schedules import SCHEDULE_TOOLS
 from perdure.domain.tools.calls import MemoryCall, edit_own_block
 from perdure.domain.tools.context_tools import context_expand, context_grep
 from perdure.domain.tools.specs import CHECKPOINT_TOOL
@@ -40,12 +42,13 @@ USER_BLOCK = "human"
 CHECKPOINT_CHARS = 2_000
 CHECKPOINT_DESCRIPTION = "Your working notes, shown at the end of each request: goal, what is done, what comes next."
 
-_NUMBERED = re.compile(r"\s*(?:[Ll]ine )?(\d{1,9})[.:)]\s+(.*)")
+_END = f"</{TAG}>"
+_NUMBERED = re.compile(r"\s{0,3}(?:[Ll]ine )?(\d{1,9})[.:)]\s+(.*)")
 
 
 def rethink_user_memory(tx: Tx, call: MemoryCall, new_memory: str) -> ToolOutcome:
-    """Rewrite the block about the user; the result is its new value."""
-    done = edit_own_block(tx, call, USER_BLOCK, lambda block: rewrite(block, new_memory))
+    """Rewrite the block about the user; the result is its new value. Raises: as `edit_own_block` of the whole."""
+    done = edit_own_block(tx, call, USER_BLOCK, lambda block: rewrite(block, new_memory), whole=True)
     return ToolOutcome(text=done.block.value, edits=(done,) if done.diff else ())
 
 
@@ -85,13 +88,15 @@ def update_working_checkpoint(tx: Tx, call: MemoryCall, key_info: str, related_s
 
 def transcript_lines(text: str) -> dict[int, str]:
     """Return the lines of a transcript by number, without it. A line without a number goes on with the one before it;
-    if none has one, they count from 0."""
+    if none has one, they count from 0. What a companion is given to read ends with its tag."""
     lines: dict[int, str] = {}
     for line in filter(str.strip, text.splitlines()):
+        if line == _END:
+            break
         if (match := _NUMBERED.match(line)) is not None:
             lines[int(match[1])] = match[2]
         elif lines:
-            lines[next(reversed(lines))] += f"\n{line}"
+            lines[next(reversed(lines))] += f"\n{line.removeprefix(CONTINUATION)}"
     return lines or dict(enumerate(filter(str.strip, text.splitlines())))
 
 
@@ -101,14 +106,14 @@ def _input(tx: Tx, call: MemoryCall) -> list[str]:
     return [one.text for one in messages if one.role in ("user", "system") and one.kind == "message"]
 
 
-def _editing(edit: Callable[..., Block]) -> Callable[..., ToolOutcome]:
+def _editing(edit: Callable[..., Block], *, whole: bool = False) -> Callable[..., ToolOutcome]:
     """The tool that changes one of the agent's blocks by `edit`, a function `(block, **arguments)`.
 
-    Its result is the block's new value, which shows the edit to the model.
+    Its result is the block's new value, which shows the edit to the model. `whole`: as of `edit_own_block`.
     """
 
     def edit_block(tx: Tx, call: MemoryCall, label: str, **arguments: Any) -> ToolOutcome:
-        done = edit_own_block(tx, call, label, partial(edit, **arguments))
+        done = edit_own_block(tx, call, label, partial(edit, **arguments), whole=whole)
         return ToolOutcome(text=done.block.value, edits=(done,) if done.diff else ())
 
     return edit_block
@@ -143,19 +148,21 @@ MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
         )
     ),
     "memory_rethink": _editing(
-        lambda block, new_memory: rewrite(check_no_line_numbers(block, new_memory=new_memory), new_memory)
+        lambda block, new_memory: rewrite(check_no_line_numbers(block, new_memory=new_memory), new_memory),
+        whole=True,
     ),
     "memory_apply_patch": _editing(lambda block, patch: rewrite(block, apply_patch(block.value, patch))),
-    "memory_finish_edits": lambda tx, call: ToolOutcome(text="Done."),
+    "memory_finish_edits": lambda tx, call, reason="": ToolOutcome(text="Done."),
     "memory": run_memory_command,
     "rethink_user_memory": rethink_user_memory,
-    "finish_rethinking_memory": lambda tx, call: ToolOutcome(text="Done."),
+    "finish_rethinking_memory": lambda tx, call, reason="": ToolOutcome(text="Done."),
     "store_memories": store_memories,
     CHECKPOINT_TOOL: update_working_checkpoint,
     "archival_memory_insert": _archival_memory_insert,
     "open_files": open_files,
     "context_expand": context_expand,
     "context_grep": context_grep,
+    **SCHEDULE_TOOLS,
 }
 """Name -> function `(tx, call, **checked_arguments)`.
 

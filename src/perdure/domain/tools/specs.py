@@ -41,6 +41,7 @@ def _number(description: str) -> dict[str, Any]:
 
 CHECKPOINT_TOOL = "update_working_checkpoint"
 _VOICE = "letta_voice_sleeptime_core"
+_REASON = _text("What you changed and why, in one sentence. It stands beside each of your edits.")
 _LABEL = _text("Label of the memory block to edit.")
 _SINCE = _text("Only what is from this date or time on, such as 2026-11-20 or 2026-11-20T15:30. Included.")
 _UNTIL = _text("Only what is up to this date or time. A date includes the whole day.")
@@ -94,7 +95,8 @@ _SPECS = (
     _spec(
         "memory_rethink",
         "Rewrite a memory block as a whole: to reorganise it, to shorten it, or to fold in much that is new. What is"
-        " not in the new text is gone from the block. Returns the block's new value.",
+        " not in the new text is gone from the block. Refused if somebody else has changed the block since you saw it:"
+        " merge, and call again. Returns the block's new value.",
         {"label": _LABEL, "new_memory": _text("The whole new value of the block.")},
         ("label", "new_memory"),
         tool_type="letta_sleeptime_core",
@@ -110,7 +112,7 @@ _SPECS = (
     _spec(
         "memory_finish_edits",
         "Say that you are done with editing memory.",
-        {},
+        {"reason": _REASON},
         tool_type="letta_sleeptime_core",
     ),
     _spec(
@@ -222,7 +224,7 @@ _SPECS = (
     _spec(
         "finish_rethinking_memory",
         "Say that you are done with rethinking memory.",
-        {},
+        {"reason": _REASON},
         tool_type=_VOICE,
     ),
     _spec(
@@ -260,6 +262,30 @@ _SPECS = (
         },
         tool_type=_VOICE,
         parallel=True,
+    ),
+    _spec(
+        "schedule_create",
+        "Have yourself woken later, once or again and again. You are then told the message and may act. Give exactly"
+        " one of at, every and cron. Returns the schedule with its next times.",
+        {
+            "message": _text("What you want to be told then."),
+            "at": _text("Once, at this time: 2026-11-24T09:00, 09:00 for the next time it is nine, or 'in 20m'."),
+            "every": _text("Again and again after so long: 30m, 2h, 1d."),
+            "cron": _text("By a cron expression of five fields, such as 0 9 * * MON-FRI."),
+            "timezone": _text("The time zone of these, such as Europe/Rome; by default yours."),
+            "name": _text("A short name."),
+            "times": _number("How often at most."),
+            "until": _text("Not after this time."),
+            "quiet_hours": _text("Not between these times of day, such as 22:00-07:00; what falls there comes after."),
+        },
+        ("message",),
+    ),
+    _spec("schedule_list", "List your schedules that still fire, with their next times.", {}),
+    _spec(
+        "schedule_cancel",
+        "Cancel one of the schedules that you made.",
+        {"schedule_id": _text("The schedule: schedule-, then a uuid.")},
+        ("schedule_id",),
     ),
     _spec(
         "open_files",
@@ -325,15 +351,16 @@ _SPECS = (
 _STRING = {"type": "string"}
 _INTEGER = {"type": "integer"}
 
-# These two are in every request with tools, so each word counts: one description names all arguments.
+# These two are in every request with tools, so each word counts: one description names all arguments. `pattern` is what
+# `grep` was called, which older conversations still show to the model.
 _CONTEXT_SPECS = (
     _spec(
         "context_expand",
         "Open what is out of view. handle: node-3, msg-17 or msg-17..40. rows: only numbers 20..30. lines of one"
-        " message: 120..180, or 3:500..900 for characters of line 3. pattern (regex): only matches. path, where (a=b"
+        " message: 120..180, or 3:500..900 for characters of line 3. grep: regex. path, where (a=b"
         " and c>3): of a result. max_tokens: default 1000, up to 4000.",
         {
-            **dict.fromkeys(("handle", "rows", "lines", "pattern", "path", "where"), _STRING),
+            **dict.fromkeys(("handle", "rows", "lines", "grep", "path", "where", "pattern"), _STRING),
             "max_tokens": _INTEGER,
         },
         ("handle",),
@@ -371,10 +398,27 @@ DEFAULT_TOOLS: dict[str, tuple[str, ...]] = {
     "memgpt_agent": _MEMGPT_TOOLS,
     "memgpt_v2_agent": ("send_message", "conversation_search", "memory_insert", "memory_replace"),
     "split_thread_agent": _MEMGPT_TOOLS,
+    "sleeptime_agent": ("memory_replace", "memory_insert", "memory_rethink", "memory_finish_edits"),
+    "voice_sleeptime_agent": ("store_memories", "rethink_user_memory", "finish_rethinking_memory"),
 }
 """Agent type -> the tools it has from the start."""
 
+DEFAULT_RULES: dict[str, tuple[dict[str, str], ...]] = {
+    agent_type: (
+        {"type": "exit_loop", "tool_name": last},
+        *({"type": "continue_loop", "tool_name": name} for name in DEFAULT_TOOLS[agent_type] if name != last),
+    )
+    for agent_type, last in (
+        ("sleeptime_agent", "memory_finish_edits"),
+        ("voice_sleeptime_agent", "finish_rethinking_memory"),
+    )
+}
+"""Agent type -> the rules of these tools."""
+
 FILE_TOOLS = ("open_files", "grep_files", "semantic_search_files")
 """The tools of an agent with a folder."""
+
+SCHEDULE_TOOLS = ("schedule_create", "schedule_list", "schedule_cancel")
+"""The tools by which an agent has itself woken."""
 
 ARCHIVAL_TOOLS = ("archival_memory_insert", "archival_memory_search")

@@ -9,20 +9,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from perdure.context.sections.envelopes import input_tokens
 from perdure.core.agents import AgentFilter
-from perdure.core.errors import NotFound, PerdureError, ToolError, TooManyHops
+from perdure.core.errors import (
+    AgentAwaitsApproval,
+    AgentFailed,
+    NoReply,
+    NotFound,
+    PerdureError,
+    ReplyTimeout,
+    ToolError,
+    TooManyHops,
+)
 from perdure.core.events import MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import AgentId, MessageId, RunId, id_in_run, is_id
 from perdure.core.messages import Draft, Text
 from perdure.core.ports import CallContext
 from perdure.core.runs import NO_OPTIONS, Run
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec, object_schema
-from perdure.engine.context_engines.subagents import telling_engine
+from perdure.engine.context_engines.subagents import subagent_call
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
 from perdure.engine.run.runner import Runner
@@ -96,6 +106,9 @@ HOPS_MAX = 10
 AGENTS_MAX = 500
 """The most agents that one call writes to."""
 
+REPLY_MAX_CHARS = 50_000
+"""The most of one agent's reply that a call returns, so that 500 long ones do not fill the memory."""
+
 
 class SendSettings(Protocol):
     """How agents wait for each other: those of `perdure.settings`."""
@@ -131,14 +144,15 @@ class AgentMessages:
         ports, runner = self._bound
         if not context.agent_id:
             raise ToolError(f"{tool.spec.name} writes to other agents in an agent's name: run it as a tool of an agent")
-        hops = 0
+        hops, origin = 0, None
         if context.run_id:
-            hops = 1 + (await ports.store.read(lambda tx: tx.runs.get(context.run_id))).options.hops
+            options = (await ports.store.read(lambda tx: tx.runs.get(context.run_id))).options
+            hops, origin = 1 + options.hops, options.origin or context.run_id
         if hops > HOPS_MAX:
             raise TooManyHops(HOPS_MAX)
         if not arguments["message"].strip():
             raise ToolError("the message is empty: say something")
-        sending = _Sending(ports, runner, self._settings, context, hops, arguments["message"])
+        sending = _Sending(ports, runner, self._settings, context, hops, origin, arguments["message"])
         name = tool.spec.name
         if name == TAGS_TOOL:
             return await sending.ask_all(arguments["match_all"], arguments["match_some"])
@@ -146,21 +160,22 @@ class AgentMessages:
             return await sending.ask_all(arguments["tags"], ())
         target = _agent_id(arguments["other_agent_id"])
         if name == ASYNC_TOOL:
-            async with telling_engine(ports, context, target, sending.message):
+            async with subagent_call(ports, context, target, sending.message):
                 await sending.send(target, waits=False)
             return ToolOutcome(text="Successfully sent message")
-        return ToolOutcome(text=str({"agent_id": target, "response": await sending.ask(target)}))
+        return ToolOutcome(text=_render({"agent_id": target, "response": await sending.ask(target)}))
 
 
 @dataclass(frozen=True, slots=True)
 class _Sending:
-    """One call: its message, and how many hops that has behind it."""
+    """One call: its message, how many hops that has behind it, and the run that they began in."""
 
     ports: Ports
     runner: Runner
     settings: SendSettings
     context: CallContext
     hops: int
+    origin: RunId | None
     message: str
 
     async def ask_all(self, match_all: Sequence[str], match_some: Sequence[str]) -> ToolOutcome:
@@ -168,22 +183,23 @@ class _Sending:
         targets = await self.ports.store.read(_list_targets, self.context.agent_id, match_all, match_some)
         places = asyncio.Semaphore(self.settings.agent_sends_at_once)
 
-        async def ask(target: AgentId) -> dict[str, Any]:
+        async def ask(target: AgentId, name: str) -> dict[str, Any]:
+            answer: dict[str, Any] = {"agent_id": target, "name": name}
             async with places:
                 try:
-                    return {"agent_id": target, "response": await self.ask(target)}
+                    return answer | {"response": await self.ask(target)}
                 except PerdureError as error:
-                    return {"agent_id": target, "error": str(error), "type": type(error).__name__}
+                    return answer | _problem(error)
 
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(ask(target)) for target in targets]
+            tasks = [group.create_task(ask(target, name)) for target, name in targets.items()]
         answers = [task.result() for task in tasks]
         replied = any("response" in answer for answer in answers)
-        return ToolOutcome(text=str(answers), status="success" if replied else "error")
+        return ToolOutcome(text=_render(answers), status="success" if replied else "error")
 
     async def ask(self, target: AgentId) -> list[str]:
-        """What the other agent says, message by message. Raises: ToolError: it gives no reply in time; as `send`."""
-        async with telling_engine(self.ports, self.context, target, self.message) as reply:
+        """What the other agent says, message by message. Raises: NoReply; as `send`."""
+        async with subagent_call(self.ports, self.context, target, self.message) as reply:
             reply += await self._ask(target)
         return reply
 
@@ -194,9 +210,7 @@ class _Sending:
             async with asyncio.timeout(self.settings.agent_reply_s):
                 return await self._follow(accepted)
         except TimeoutError as error:
-            raise ToolError(
-                f"{target} did not reply within {self.settings.agent_reply_s:g} s; it goes on in {accepted.run.id}"
-            ) from error
+            raise ReplyTimeout(target, accepted.run.id, after_s=self.settings.agent_reply_s) from error
         except asyncio.CancelledError:
             await self._cancel_too(accepted.run)
             raise
@@ -204,7 +218,7 @@ class _Sending:
     async def send(self, target: AgentId, *, waits: bool) -> Accepted:
         """Accept the message as a run of the other agent's first conversation; `waits`: its reply is waited for.
 
-        Raises: ToolError, CircularWait, NotFound, ApprovalPending, ModelNotFound, MessageTooLarge, StoreError.
+        Raises: ToolError, NotFound, ApprovalPending, ModelNotFound, MessageTooLarge, StoreError.
         """
         sender, ids = self.context.agent_id, self.ports.ids
         if target == sender:
@@ -229,36 +243,39 @@ class _Sending:
                 tokens=(input_tokens("user", text, self.ports.counter),),
                 idempotency_key=key,
                 max_steps=self.settings.max_steps,
-                options=replace(NO_OPTIONS, caller=(call.run_id or None) if waits else None, hops=self.hops),
+                options=replace(
+                    NO_OPTIONS, caller=(call.run_id or None) if waits else None, hops=self.hops, origin=self.origin
+                ),
             )
         )
 
     async def _follow(self, accepted: Accepted) -> list[str]:
-        """What the run says, once it has ended. Raises: ToolError: it failed, or says nothing; NotFound."""
-        texts, agent_id, end = list[str](), accepted.run.key.agent_id, None
+        """What the run says, once it has ended. Raises: NoReply; NotFound: the agent was deleted."""
+        texts, room, end = list[str](), REPLY_MAX_CHARS, None
+        agent_id, run_id = accepted.run.key.agent_id, accepted.run.id
         async with contextlib.aclosing(self.runner.follow(accepted.run, known=accepted.events)) as sent:
             async for one in sent:
                 if isinstance(one, StoredEvent) and isinstance(one.event, RunEnded):
                     end = one.event
                 elif isinstance(one, StoredEvent) and isinstance(one.event, MessageAdded):
                     message = one.event.message
-                    if message is not None and message.role == "assistant" and message.text:
-                        texts.append(message.text)
+                    if message is not None and message.role == "assistant" and message.text and room:
+                        texts.append(_clip(message.text, room, run_id))
+                        room = max(0, room - len(message.text))
         if end is not None and end.failure is not None:
-            raise ToolError(f"{agent_id} failed: {end.failure.message}")
+            raise AgentFailed(agent_id, run_id, f"failed: {end.failure.message}")
         if end is not None and end.stop_reason == "requires_approval":
-            raise ToolError(f"{agent_id} called a tool that needs somebody's approval, and waits for it")
+            raise AgentAwaitsApproval(agent_id, run_id)
         if not texts:
             reason = "" if end is None else f": its run ended with {end.stop_reason}"
-            raise ToolError(f"{agent_id} gave no reply{reason}")
+            raise NoReply(agent_id, run_id, f"gave no reply{reason}")
         return texts
 
     async def _cancel_too(self, run: Run) -> None:
-        """Cancel a run that nobody waits for any more, if the waiting run was cancelled; one that only moves to another
-        process finds it again."""
+        """Cancel a run that nobody waits for any more, if the waiting run was cancelled or deleted; one that only moves
+        to another process finds it again."""
         with contextlib.suppress(PerdureError):
-            caller = await self.ports.store.read(lambda tx: tx.runs.get(self.context.run_id))
-            if caller.cancel_requested:
+            if await self.ports.store.read(_is_given_up, self.context.run_id):
                 await self.runner.cancel(run.id)
 
 
@@ -269,19 +286,51 @@ def _agent_id(text: str) -> AgentId:
     return AgentId(text.strip())
 
 
-def _list_targets(tx: Tx, own: AgentId, match_all: Sequence[str], match_some: Sequence[str]) -> list[AgentId]:
-    """The other agents with these tags, oldest first, without hidden ones. Raises: ToolError: none, or too many."""
+def _is_given_up(tx: Tx, caller: str) -> bool:
+    """Whether a run that waits was cancelled, or deleted with its agent. A call by hand has no run."""
+    if not caller:
+        return False
+    try:
+        return tx.runs.get(RunId(caller)).cancel_requested
+    except NotFound:
+        return True
+
+
+def _render(answer: Any) -> str:
+    """The result of a call in JSON."""
+    return json.dumps(answer, ensure_ascii=False)
+
+
+def _problem(error: PerdureError) -> dict[str, Any]:
+    """Why an agent has no reply, for the list of all answers."""
+    run = {"run_id": error.run_id} if isinstance(error, NoReply) else {}
+    return {"error": str(error), "type": type(error).__name__, **run}
+
+
+def _clip(text: str, room: int, run_id: RunId) -> str:
+    """The text, or as much of it as there is room for and where the rest stands."""
+    if len(text) <= room:
+        return text
+    return f"{text[:room]}… [{len(text) - room:,} more characters in {run_id}]"
+
+
+def _list_targets(tx: Tx, own: AgentId, match_all: Sequence[str], match_some: Sequence[str]) -> Mapping[AgentId, str]:
+    """The other agents with these tags and their names, oldest first, without hidden ones.
+
+    Raises: ToolError: none, or too many.
+    """
     if not match_all and not match_some:
         raise ToolError("no tags: name at least one")
     where = AgentFilter(tags=tuple(match_all or match_some), all_tags=bool(match_all), hidden=False)
-    agents = tx.agents.page(where=where, ascending=True, limit=AGENTS_MAX + 2)
-    targets = [
-        agent.id
-        for agent in agents
-        if agent.id != own and (not match_some or not set(match_some).isdisjoint(agent.tags))
-    ]
+    targets = dict[AgentId, str]()
+    after: AgentId | None = None
+    while page := tx.agents.page(where=where, ascending=True, limit=AGENTS_MAX, after=after):
+        after = page[-1].id
+        for agent in page:
+            if agent.id != own and (not match_some or not set(match_some).isdisjoint(agent.tags)):
+                targets[agent.id] = agent.name
+        if len(targets) > AGENTS_MAX:
+            raise ToolError(f"more than {AGENTS_MAX} agents have these tags, the limit of a call: name more tags")
     if not targets:
         raise ToolError(f"no other agent has these tags: {', '.join([*match_all, *match_some])}")
-    if len(targets) > AGENTS_MAX:
-        raise ToolError(f"more than {AGENTS_MAX} agents have these tags, the limit of a call: name more tags")
     return targets

@@ -16,7 +16,7 @@ from perdure.engine.context_engines.registry import FALLBACK, EngineInUse
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.interrupts import Interrupted
 from perdure.engine.run.leases import holding
-from perdure.engine.run.log import EngineQuestion, Progress, RoomPlan, Settled, load_run_log, view_key
+from perdure.engine.run.log import EngineQuestion, NoPlan, Progress, RoomPlan, load_run_log, view_key
 from perdure.storage.tx import Tx
 
 PLANS_MAX = 64
@@ -31,7 +31,7 @@ def engine_conversation(conversation: Conversation) -> EngineConversation:
 
 
 async def ask_engine(question: EngineQuestion, ports: Ports) -> Progress:
-    """Ask the engine for a plan: the run with the plan, or settled; quarantined, if the engine fails.
+    """Ask the engine for a plan: the run with the plan, or without one; quarantined, if the engine fails.
 
     Raises: LeaseLost, StoreError.
     """
@@ -48,7 +48,7 @@ async def ask_engine(question: EngineQuestion, ports: Ports) -> Progress:
     except EngineFailed as failed:
         return Progress(log, await quarantine_run(log.run.key, used.name, str(failed), ports))
     if found is None:
-        return Progress(log, settled=Settled(view_key(question.view), question.recalled))
+        return Progress(log, no_plan=NoPlan(view_key(question.view), question.recalled))
     room = RoomPlan(
         log=log,
         agent=question.agent,

@@ -18,7 +18,7 @@ from perdure.storage.tx import Tx
 
 
 @asynccontextmanager
-async def telling_engine(ports: Ports, call: CallContext, target: AgentId, message: str) -> AsyncIterator[list[str]]:
+async def subagent_call(ports: Ports, call: CallContext, target: AgentId, message: str) -> AsyncIterator[list[str]]:
     """Tell the engine of the calling agent before and after the block, which adds the reply to the list it gets.
 
     An engine that fails here is quarantined for the run of the call; the message is sent all the same.

@@ -16,10 +16,11 @@ from typing import TypeVar
 from perdure.core import hooks
 from perdure.core.blocks import Author
 from perdure.core.conversations import EPHEMERAL, Conversation, MessageCounts, Reset
-from perdure.core.errors import ConversationBusy, InvalidInput, NotFound, StoreDamaged, StoreError
+from perdure.core.errors import ConversationBusy, InvalidInput, LeaseLost, NotFound, StoreDamaged, StoreError
 from perdure.core.ids import AgentId, ConversationId
 from perdure.domain.agents.automatic import AutoCapture, find_automatic
 from perdure.domain.agents.capture import capture_due
+from perdure.domain.companions.units import delete_with_companion
 from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.log import Line
@@ -82,6 +83,15 @@ async def delete_conversation(conversation_id: ConversationId, ports: Ports, *, 
     await ports.hooks.fire(hooks.ConversationEnd(agent_id=agent_id, conversation_id=conversation_id))
     await _try_to_finish_reset(agent_id, ports)
     ports.waiting.note((agent_id, seq), now=True)
+
+
+async def delete_agent(agent_id: AgentId, ports: Ports) -> None:
+    """Remove an agent with its whole history, and its companion. What their runs wait for in this process ends at
+    once; in others, when they next extend their leases. Raises: NotFound, StoreError."""
+    deleted = await delete(ports, lambda tx: delete_with_companion(tx, agent_id, at=ports.clock.now()))
+    for key, interrupt in ports.interrupts.items():
+        if key.agent_id in deleted:
+            interrupt.fire(LeaseLost(f"{key.agent_id} was deleted"))
 
 
 async def delete(ports: Ports, unit: Callable[[Tx], T]) -> T:

@@ -31,7 +31,7 @@ from perdure.core.events import Event, MessageAdded, ModelChanged, RunQueued, Ru
 from perdure.core.ids import AgentId, BatchId, MessageId, RunId, id_in_run
 from perdure.core.messages import Draft, Message, Text, parts_to_json, text_of, user_texts
 from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, Run, RunKey, RunOptions
-from perdure.engine.agent_messages.waits import check_wait
+from perdure.engine.agent_messages.waits import check_origin, check_wait
 from perdure.engine.approvals.answers import (
     Pending,
     answer_rows,
@@ -69,6 +69,7 @@ class Request:
 
     Args:
         idempotency_key: the same key again is the same run, whatever became of the first call's answer.
+        identity: what tells a retry from another request under the same key; None: the messages and answers.
         answers: to calls of the conversation that wait; `drafts` then come behind their results. None: a message.
         answer_otid: the client's own id of the message that holds the answers.
         partial: the answers may be to some of those calls only; the run goes on when all are answered.
@@ -99,11 +100,14 @@ class Request:
     callback: Callback | None = None
     batch_id: BatchId | None = None
     shown: Mapping[str, Shown] = field(default_factory=dict)
+    identity: str | None = None
 
     @property
     def digest(self) -> str:
         """The digest of messages and answers, without what hooks added: it tells a retry from another request under
         the same key."""
+        if self.identity is not None:
+            return hashlib.sha256(self.identity.encode("utf-8", "surrogatepass")).hexdigest()
         return self._digest(*(() if self.answers is None else (answer_digest(self.answers),)))
 
     @property
@@ -173,7 +177,7 @@ async def begin_run(request: Request, ports: Ports) -> Accepted:
         shown = await compress_returns(request.agent_id, request.conversation_seq, request.answers, ports)
         request = replace(request, shown=shown)
     inputs = ports.inputs((request.agent_id, request.conversation_seq))
-    if "before_model" in ports.hooks.points:  # they are called between T2 and T3
+    if request.options.note or "before_model" in ports.hooks.points:  # they are called between T2 and T3
         return await ports.store.write(accept, request, inputs)
     texts = user_texts(request.drafts)
     plan = await ports.store.read(plan_recall, request.agent_id, request.conversation_seq, texts, inputs)
@@ -250,6 +254,8 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
         return _resume(tx, request, request.answers, opening, inputs, begin=begin)
     if opening.conversation.pending_run_seq is not None:
         raise approval_pending(tx, opening.conversation)
+    if request.options.origin is not None:
+        check_origin(tx, request.options.origin)
     if request.options.caller is not None:
         check_wait(tx, request.options.caller, request.agent_id, request.conversation_seq)
     # A batch is one transaction: indexing all of its messages in it would hold up other writers.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -70,7 +71,7 @@ def process_owner(token: str = "") -> str:
     """The name of this process in leases: machine, process namespace, process number, start time, and a token that
     tells two engines of one process apart."""
     pid = os.getpid()
-    return f"{socket.gethostname()}/{_namespace()}/{pid}/{_start_time(pid)}/{token}"
+    return f"{socket.gethostname()}/{_namespace()}/{pid}/{_own_start_time(pid)}/{token}"
 
 
 def is_dead(owner: str) -> bool:
@@ -99,6 +100,12 @@ def _namespace() -> str:
         return str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:
         return "-"
+
+
+@functools.cache
+def _own_start_time(pid: int) -> str:
+    """The start time of this process; `pid` is its number, since a fork is another process."""
+    return _start_time(pid)
 
 
 def _start_time(pid: int) -> str:

@@ -195,7 +195,7 @@ def view_key(view: View) -> ViewKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class NoPlan:
     """A view that the agent's context engine has seen and has no plan for; and what was recalled for the run's newest
     message before it was asked."""
 
@@ -223,7 +223,7 @@ class Progress:
         request: of the pending step, if this transaction recorded it.
         room: the plan that has to be carried out before the next request can be made.
         question: what has to be asked of the agent's context engine before that.
-        settled: the engine's answer, if it has no plan.
+        no_plan: the engine's answer, if it has no plan.
         quarantined: the run goes on without the agent's context engine, which failed in another process.
     """
 
@@ -232,7 +232,7 @@ class Progress:
     request: RequestParts | None = None
     room: RoomPlan | None = None
     question: EngineQuestion | None = None
-    settled: Settled | None = None
+    no_plan: NoPlan | None = None
     quarantined: bool = False
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from perdure.core.errors import LeaseLost, NotFound
+from perdure.core.runs import Run
 from perdure.engine.compaction.make_room import make_room
 from perdure.engine.context_engines.ask import ask_engine
 from perdure.engine.hooks.points import at_run_end, before_model
@@ -12,6 +14,7 @@ from perdure.engine.run.model_call import call_model
 from perdure.engine.run.next_action import CallModel, CallTools, Done, Finish, MakeRequest, next_action
 from perdure.engine.run.request import load_request, record_request
 from perdure.engine.run.tool_calls import call_tools
+from perdure.storage.tx import Tx
 
 
 async def run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
@@ -22,8 +25,19 @@ async def run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
 
     Args:
         tell: receives events, each only after its commit, and deltas, which are previews.
-    Raises: LeaseLost: another process has taken the run; StoreError.
+    Raises: LeaseLost: another process has taken the run, or it was deleted with its agent; StoreError.
     """
+    try:
+        return await _run(progress, ports, tell)
+    except NotFound as error:
+        run = progress.log.run
+        if await ports.store.read(_is_there, run):
+            raise
+        raise LeaseLost(f"{run.id} was deleted") from error
+
+
+async def _run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
+    """The same. Raises: NotFound: the run, or what it needs, was deleted; LeaseLost, StoreError."""
     tell(progress.events)
     hooks = ports.hooks
     end_hooked = False
@@ -49,10 +63,19 @@ async def run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
                 elif len(log.steps) != hooked_step and "before_model" in hooks.points:
                     hooked_step, progress = len(log.steps), await before_model(log, ports)
                 else:
-                    progress = await record_request(log, ports, progress.settled)
+                    progress = await record_request(log, ports, progress.no_plan)
             case CallModel(step):
                 request = progress.request or await load_request(log, step, ports)
                 progress = await call_model(log, request, step, ports, tell)
             case CallTools(calls):
                 progress = await call_tools(log, calls, ports, tell)
         tell(progress.events)
+
+
+def _is_there(tx: Tx, run: Run) -> bool:
+    """Whether the run was not deleted."""
+    try:
+        tx.runs.get_by_key(run.key)
+    except NotFound:
+        return False
+    return True

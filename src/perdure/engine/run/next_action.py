@@ -83,6 +83,8 @@ def next_action(log: RunLog) -> Action:
         return Done()
     if run.cancel_requested:
         return Finish("cancelled")
+    if run.options.note:
+        return Finish("end_turn")
     if step is not None and step.status == "pending":
         return CallModel(step) if step.lease_number == run.lease_number else MakeRequest(abandoned=step)
     if calls := open_calls_in(log.messages):
@@ -99,9 +101,18 @@ def next_action(log: RunLog) -> Action:
         return Finish(step.stop_reason or "error", step.failure)
     if log.refusals > REPAIRS:
         return Finish("invalid_tool_call", _invalid_calls(log))
-    if log.steps_taken >= run.max_steps:
+    return _limit(log) or MakeRequest()
+
+
+def _limit(log: RunLog) -> Finish | None:
+    """The end of a run that has made as many model calls, or used as many tokens, as it may; None: it may go on."""
+    if log.steps_taken >= log.run.max_steps:
         return Finish("max_steps")
-    return MakeRequest()
+    most = log.run.options.max_tokens
+    if most is not None and (used := log.usage.total_tokens) >= most:
+        message = f"the run has used {used:,} tokens, and may use {most:,}"
+        return Finish("max_tokens_exceeded", Failure(kind="max_tokens_exceeded", message=message))
+    return None
 
 
 def _rule_action(log: RunLog, rule_scope: RuleScope, answer: Message) -> Action | None:
@@ -133,7 +144,7 @@ def _rule_action(log: RunLog, rule_scope: RuleScope, answer: Message) -> Action 
 
 def _heartbeat(log: RunLog, answer: Message, state: RuleState) -> Action | None:
     """Whether a run with a heartbeat loop goes on after calls that all have a result; None: its limits decide."""
-    if log.refusals > REPAIRS or log.steps_taken >= log.run.max_steps:
+    if log.refusals > REPAIRS or _limit(log) is not None:
         return None
     if any(message.kind == "heartbeat" and message.seq > answer.seq for message in log.messages):
         return MakeRequest()  # it is in the log already, and room had to be made first
@@ -162,9 +173,7 @@ def _remind(log: RunLog, answer: Message, demand: str, *, kind: str = "ToolRuleV
                 " Look at the agent's tool rules, or take a model that can be made to call a tool",
             ),
         )
-    if log.steps_taken >= log.run.max_steps:
-        return Finish("max_steps")
-    return MakeRequest(reminder=f"{kind}: {demand}.")
+    return _limit(log) or MakeRequest(reminder=f"{kind}: {demand}.")
 
 
 def _either(names: Sequence[str]) -> str:

@@ -96,13 +96,13 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
 def without_open_calls(rows: Sequence[Message]) -> Sequence[Message]:
     """The rows up to the last one at which no call is open."""
     open_calls: set[str] = set()
-    settled = 0
+    upto = 0
     for number, message in enumerate(rows, 1):
         open_calls -= {result.call_id for result in message.results}
         open_calls |= {call.call_id for call in message.calls}
         if not open_calls:
-            settled = number
-    return rows[:settled]
+            upto = number
+    return rows[:upto]
 
 
 def _add_to_messages(parts: Sequence[Segment], tokens: int) -> tuple[Segment, ...]:

@@ -17,7 +17,7 @@ from perdure.core.messages import Message
 from perdure.core.runs import NO_OPTIONS, Prefix, Recipe, Run, Step
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.builder import RequestBuilder, RequestSize
-from perdure.engine.run.log import NO_RECALL, AutoRecalled, Progress, RequestParts, RunLog, Settled
+from perdure.engine.run.log import NO_RECALL, AutoRecalled, NoPlan, Progress, RequestParts, RunLog
 from perdure.engine.run.next_action import MakeRequest, next_action
 from perdure.engine.run.prefixes import (
     agent_of_run,
@@ -39,17 +39,17 @@ from perdure.engine.search.recall import count_recalled, plan_recall_of_run, rec
 from perdure.storage.tx import Tx
 
 
-async def record_request(log: RunLog, ports: Ports, settled: Settled | None = None) -> Progress:
+async def record_request(log: RunLog, ports: Ports, no_plan: NoPlan | None = None) -> Progress:
     """Record the next model call. Raises: LeaseLost.
 
     Args:
-        settled: what the agent's context engine has no plan for.
+        no_plan: what the agent's context engine has no plan for.
     """
     inputs = ports.inputs((log.run.key.agent_id, log.run.conversation_seq))
-    if settled is not None or ports.engine_calls.is_quarantined(log.run.key):
-        inputs = replace(inputs, settled=settled, quarantined=ports.engine_calls.is_quarantined(log.run.key))
-    if settled is not None:
-        inputs = replace(inputs, recalled=settled.recalled)
+    if no_plan is not None or ports.engine_calls.is_quarantined(log.run.key):
+        inputs = replace(inputs, no_plan=no_plan, quarantined=ports.engine_calls.is_quarantined(log.run.key))
+    if no_plan is not None:
+        inputs = replace(inputs, recalled=no_plan.recalled)
     elif not log.steps and (plan := await ports.store.read(plan_recall_of_run, log, inputs)) is not None:
         inputs = replace(inputs, recalled=await recall(plan, ports))
     progress = await ports.store.write(_record_request, log, inputs)

@@ -35,7 +35,7 @@ def _before_sending(builder: RequestBuilder, view: View, size: RequestSize, reca
     if not used.engine.owns_compaction and (progress := _use_prepared(builder, view, size)) is not None:
         return progress
     if used.is_foreign:
-        if not used.looks_at_all or _is_settled(builder, view):
+        if not used.looks_at_all or _has_no_plan(builder, view):
             return None
         return _ask(builder, view, _load_situation(builder, view, size, ()), recalled)
     if not used.engine.overrides("assemble"):
@@ -54,7 +54,7 @@ def _make_room(builder: RequestBuilder, view: View, size: RequestSize, recalled:
     if used.is_foreign:
         if not used.engine.owns_compaction and (prepared := swap(situation)) is not None:
             return _carry_out(builder, view, situation, prepared, by="evict")
-        if not _is_settled(builder, view):
+        if not _has_no_plan(builder, view):
             return _ask(builder, view, situation, recalled)
         used = FALLBACK  # neither of them has a plan
     try:
@@ -77,10 +77,10 @@ def _make_room(builder: RequestBuilder, view: View, size: RequestSize, recalled:
     return _carry_out(builder, view, situation, found, by=found.kind)
 
 
-def _is_settled(builder: RequestBuilder, view: View) -> bool:
+def _has_no_plan(builder: RequestBuilder, view: View) -> bool:
     """Whether the agent's engine has seen this view and has no plan for it."""
-    settled = builder.inputs.settled
-    return settled is not None and settled.view == view_key(view)
+    no_plan = builder.inputs.no_plan
+    return no_plan is not None and no_plan.view == view_key(view)
 
 
 def _ask(builder: RequestBuilder, view: View, situation: Situation, recalled: AutoRecalled) -> Progress:

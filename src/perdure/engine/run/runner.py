@@ -117,7 +117,7 @@ class Runner:
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, Conflict, ModelNotFound, HookBlocked, StoreError;
             StoreClosed: this process is about to end.
         """
-        request = await self._checked(request)
+        request = await self.check(request)
         if self._closing:
             raise StoreClosed
         self.pauses.note_begin()
@@ -140,7 +140,7 @@ class Runner:
         checked: list[Request] = []
         for place, request in enumerate(requests):
             with named_request(place):
-                checked.append(await self._checked(request))
+                checked.append(await self.check(request))
         if self._closing:
             raise StoreClosed
         inputs = self._ports.inputs()
@@ -153,7 +153,12 @@ class Runner:
                 self._want(run)
         return batch
 
-    async def _checked(self, request: Request) -> Request:
+    def drive(self, run: Run) -> None:
+        """Have a run driven that was accepted by somebody else's transaction. As runs of batches do, it waits for a
+        place, or all schedules of an hour would begin at once."""
+        self._want(run, waits=True)
+
+    async def check(self, request: Request) -> Request:
         """The request with what hooks add, once it is found acceptable. Raises: as `accept`."""
         check_input(
             request.drafts,
@@ -281,8 +286,8 @@ class Runner:
             for publication in publications:
                 queue.put_nowait(publication)
 
-    def _want(self, run: Run, begun: Progress | None = None) -> None:
-        """Have a run driven; `begun` is how far it has come, if it was claimed already."""
+    def _want(self, run: Run, begun: Progress | None = None, *, waits: bool = False) -> None:
+        """Have a run driven, `waits`: when there is a place; `begun` is how far it has come, if it was claimed."""
         if self._closing:
             return
         line = (run.key.agent_id, run.conversation_seq)
@@ -292,7 +297,8 @@ class Runner:
         if line in self._drivers:
             return
         self._batch_lines[line] = None
-        if run.batch_id is None:  # also where it is behind runs of a batch: who waits for it may be one of them
+        # Also where it is behind runs of a batch: who waits for it may be one of them.
+        if run.batch_id is None and not waits:
             self._start(line)
         self._fill_places()
 

@@ -92,12 +92,20 @@ def store_outcome(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome
 
 
 def _mark_seen(tx: Tx, run: Run, outcome: ToolOutcome) -> None:
-    """Record that the conversation's log shows each edited block's new value and each opened file's lines."""
+    """Record that the conversation's log shows each edited block's new value and each opened file's lines.
+
+    Not of a block that somebody else had changed before this edit: the answer that made the edit may hold another call,
+    which was made without seeing that change. The next request shows the block as a delta.
+    """
     if not outcome.edits and not outcome.files:
         return
     agent_id, seq = run.key.agent_id, run.conversation_seq
     seen = dict(tx.conversations.get_by_seq(agent_id, seq).seen)
-    versions = {edit.block.id: None if edit.deleted else edit.block.version for edit in outcome.edits}
+    versions = {
+        edit.block.id: None if edit.deleted else edit.block.version
+        for edit in outcome.edits
+        if edit.deleted or seen.get(edit.block.id, -1) == edit.block.version - 1
+    }
     for key, version in (versions | dict(outcome.files)).items():
         if version is None:
             seen.pop(key, None)

@@ -56,7 +56,7 @@ async def search_output(search: Search, message: Message, query: str, budget: Bu
     if not order:
         return budget.cut(
             f"Nothing in {handle} ({len(found.parts):,} passages) matches. Try other words,"
-            f' or context_expand("{handle}", pattern="...").'
+            f' or context_expand("{handle}", grep="...").'
         )
     return await asyncio.to_thread(_render, [found.parts[row] for row in order], message, budget, offset)
 

@@ -4,7 +4,9 @@ context engines."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
+from perdure.core.agents import Agent
 from perdure.engine.compaction.prepare import Preparations
 from perdure.engine.context_engines.turns import EngineTurns
 from perdure.engine.facts.worker import Extractions
@@ -13,12 +15,20 @@ from perdure.engine.run.log import Line, RunLog
 from perdure.engine.workers.capture import capture_worker
 from perdure.engine.workers.pauses import Pauses
 
+Listener = Callable[[Line, Agent | None, RunLog], None]
+"""Called with each run that has ended here, and its agent as its requests saw it, if that is known. It takes no
+time."""
+
 
 class AfterRuns:
-    """The background work of one process. All of it may be lost: it is found to be due after the next run."""
+    """The background work of one process. All of it may be lost: it is found to be due after the next run.
+
+    `listeners` are told of each run.
+    """
 
     def __init__(self, ports: Ports, pauses: Pauses) -> None:
         self._views = ports.views
+        self.listeners: list[Listener] = []
         self.captures = capture_worker(ports)
         self._preparations = Preparations(ports)
         self.extractions = Extractions(ports, pauses)
@@ -38,7 +48,10 @@ class AfterRuns:
         if parts is not None and parts.view.prefix.reason == "summary":  # its model may have been down
             self._preparations.note_change(line)
         self.extractions.note_run(line, None if parts is None else parts.agent.settings, ended.messages)
-        self._engines.note_run(None if parts is None else parts.agent, ended)
+        agent = None if parts is None else parts.agent
+        self._engines.note_run(agent, ended)
+        for listener in self.listeners:
+            listener(line, agent, ended)
 
     def note_change(self, line: Line) -> None:
         """Begin what is due now that a message of this conversation has been changed."""

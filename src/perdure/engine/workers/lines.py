@@ -24,6 +24,11 @@ class LineWorker:
         """The tasks that are going on."""
         return list(self._tasks.values())
 
+    @property
+    def lines(self) -> Collection[Line]:
+        """The conversations that are worked on."""
+        return self._tasks.keys()
+
     def start(self, line: Line) -> None:
         """Work in the background on this conversation; once more, if that is going on already."""
         if line in self._tasks:

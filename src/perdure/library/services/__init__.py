@@ -18,6 +18,8 @@ from perdure.library.services.facts.facts import FactService
 from perdure.library.services.facts.views import FactViewService
 from perdure.library.services.folders.files import AgentFileService, FileService
 from perdure.library.services.folders.folders import FolderService
+from perdure.library.services.groups.companions import CompanionService
+from perdure.library.services.groups.groups import GroupService
 from perdure.library.services.identities import IdentityService
 from perdure.library.services.jobs import JobService
 from perdure.library.services.messages import MessageService
@@ -27,6 +29,7 @@ from perdure.library.services.prompts import PromptService
 from perdure.library.services.providers import ProviderService
 from perdure.library.services.replays import ReplayService
 from perdure.library.services.runs import RunService
+from perdure.library.services.schedules.schedules import ScheduleService
 from perdure.library.services.search import SearchService
 from perdure.library.services.steps import StepService
 from perdure.library.services.tools.mcp import McpService
@@ -50,6 +53,7 @@ class Services:
         self.approvals = ApprovalService(app)
         self.archives = ArchiveService(app)
         self.blocks = BlockService(app)
+        self.companions = CompanionService(app)
         self.conversations = ConversationService(app)
         self.corrections = CorrectionService(app)
         self.episodes = EpisodeService(app)
@@ -60,6 +64,7 @@ class Services:
         self.identities = IdentityService(app)
         self.mcp = McpService(app)
         self.messages = MessageService(app)
+        self.groups = GroupService(app, self.messages)
         self.models = ModelService(app)
         self.passages = PassageService(app)
         self.prompts = PromptService(app, self.models, self.messages)
@@ -68,6 +73,7 @@ class Services:
         self.runs = RunService(app)
         self.jobs = JobService(app, self.messages, self.runs)
         self.sandbox = SandboxService(app)
+        self.schedules = ScheduleService(app, self.messages)
         self.search = SearchService(app)
         self.secrets = SecretService(app)
         self.steps = StepService(app)

@@ -13,6 +13,7 @@ from perdure.core.agents import Agent, AgentFilter, AgentOrder
 from perdure.core.blocks import Author, Block
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.files import Folder
+from perdure.core.groups.group import Group, GroupKind
 from perdure.core.hooks import ConversationEnd
 from perdure.core.ids import AgentId, BlockId, FolderId, IdentityId, MessageId, ToolId, is_id
 from perdure.core.runs import Run
@@ -23,11 +24,13 @@ from perdure.core.tools.spec import Tool, ToolCode
 from perdure.core.tools.threads import run_in_own_thread
 from perdure.domain.agents.context_engine import CONTEXT_ENGINE
 from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent
+from perdure.domain.companions.passes import with_turns_counter
+from perdure.domain.companions.units import disable_companion, enable_companion, follow_blocks
 from perdure.domain.files.folders import detach_folder
 from perdure.domain.secrets import replace_secrets
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.answers import Pending, find_pending
-from perdure.engine.conversations.reset import delete
+from perdure.engine.conversations.reset import delete, delete_agent
 from perdure.engine.ports import in_effect
 from perdure.engine.run.accept import check_input
 from perdure.engine.run.system_messages import renew_system_message
@@ -78,6 +81,7 @@ class AgentState:
         message_ids: what its first conversation shows; see `ids_in_view`.
         run: the newer of its last two runs that has ended.
         pending: what its first conversation waits for.
+        group: the group that it manages: one with a companion, else the newest.
     """
 
     agent: Agent
@@ -90,6 +94,7 @@ class AgentState:
     run: Run | None
     secrets: Sequence[Secret]
     pending: Pending | None
+    group: Group | None
 
 
 class AgentService:
@@ -105,12 +110,14 @@ class AgentService:
         belongings: Belongings = NO_BELONGINGS,
         messages: Sequence[NewMessage] = (),
         same_name: SameName = "allow",
+        companion: GroupKind | None = None,
         author: Author = USER,
     ) -> Agent:
         """A new agent with all that belongs to it, and its first messages; all in one transaction, or nothing.
 
         Args:
             same_name: if another agent has this name, whether to use it too, refuse it, or append a number.
+            companion: the kind of the companion that it gets; None: it gets none.
         Raises: NameInvalid, InvalidInput, EmptyMessage, MessageTooLarge, BlockLimitExceeded, AlreadyExists;
             NotFound: a tool, block or folder; StoreError.
         """
@@ -129,6 +136,9 @@ class AgentService:
             if appended:
                 tokens = [count for _, count in drafts]
                 tx.messages.append((agent.id, 0), appended, tokens, at=now)
+            if companion is not None:
+                enable_companion(tx, agent.id, ids=ports.ids, author=author, at=now, kind=companion)
+                agent = tx.agents.get(agent.id)
             renew_system_message(tx, agent.id, 0, inputs)
             return agent
 
@@ -172,7 +182,7 @@ class AgentService:
 
     async def get_state(self, agent_id: AgentId) -> AgentState:
         """The agent with everything that belongs to it. Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: _load_state(tx, self._in_effect(tx.agents.get(agent_id))))
+        return (await self._ports.store.read(lambda tx: self._load_states(tx, [tx.agents.get(agent_id)])))[0]
 
     async def get_memory(self, agent_id: AgentId) -> tuple[Agent, Sequence[Block]]:
         """The agent and its blocks. Raises: NotFound."""
@@ -186,9 +196,13 @@ class AgentService:
 
     async def list_states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[AgentState]:
         """A page of agents, each with everything that belongs to it. Raises: as `list`."""
-        return await self._ports.store.read(
-            lambda tx: [_load_state(tx, self._in_effect(agent)) for agent in _load_page(tx, where, page, order)]
-        )
+        return await self._ports.store.read(lambda tx: self._load_states(tx, _load_page(tx, where, page, order)))
+
+    def _load_states(self, tx: Tx, agents: Sequence[Agent]) -> Sequence[AgentState]:
+        """The agents with everything that belongs to them."""
+        managed = tx.groups.list_managed([agent.id for agent in agents])
+        managed = {agent_id: with_turns_counter(tx, group) for agent_id, group in managed.items()}
+        return [_load_state(tx, self._in_effect(agent), managed.get(agent.id)) for agent in agents]
 
     async def list_tags(self, page: Page, *, text: str | None = None) -> Sequence[str]:
         """A page of the tags that agents and blocks have, in alphabetical order. The cursors are tags, which need not
@@ -214,18 +228,22 @@ class AgentService:
         changes: Changes,
         *,
         belongings: Belongings = NO_BELONGINGS,
+        companion: Callable[[Agent], GroupKind | Literal[False] | None] = lambda agent: None,
         author: Author = USER,
         same_name: Literal["allow", "refuse"] = "allow",
     ) -> Agent:
         """The agent as changed, from its next model call on.
 
+        Args:
+            companion: returns the kind of the companion that the agent is to have; False: none; None: as it is.
+
         Raises: NotFound, NameInvalid, InvalidInput; AlreadyExists: its name, if that is to be refused.
         """
         inputs = self._ports.inputs()
-        settled = changes
-        if callable(settled):
-            settled = settled(await self._ports.store.read(lambda tx: tx.agents.get(agent_id)))
-        await self._check_engine(settled.get("settings"))
+        resolved = changes
+        if callable(resolved):
+            resolved = resolved(await self._ports.store.read(lambda tx: tx.agents.get(agent_id)))
+        await self._check_engine(resolved.get("settings"))
 
         def update(tx: Tx) -> Agent:
             tx.agents.lock(agent_id)
@@ -236,21 +254,26 @@ class AgentService:
                 _name_for(tx, name, same_name, helps=RENAME_HELPS)
             agent = update_agent(tx, agent_id, fields, author=author, at=inputs.now)
             self._set_belongings(tx, agent_id, belongings, at=inputs.now)
+            if (kind := companion(before)) is False:
+                disable_companion(tx, agent_id, at=inputs.now)
+            elif kind is not None:
+                enable_companion(tx, agent_id, ids=self._ports.ids, author=author, at=inputs.now, kind=kind)
             if belongings != NO_BELONGINGS or agent.settings_revision != before.settings_revision:
                 renew_system_message(tx, agent_id, 0, inputs)
-            return agent
+            return tx.agents.get(agent_id)
 
-        return self._in_effect(await self._ports.store.write(update))
+        return self._in_effect(await delete(self._ports, update))  # a companion may go
 
     async def delete(self, agent_id: AgentId) -> None:
-        """Remove an agent with its whole history; its blocks and archives stay. Raises: InvalidInput, NotFound."""
+        """Remove an agent with its whole history, and its companion; its blocks and archives stay. Raises:
+        InvalidInput, NotFound."""
         check_text("agent_id", agent_id)
         hooks = self._ports.hooks
         if "conversation_end" not in hooks.points:
-            await delete(self._ports, lambda tx: tx.agents.delete(agent_id))
+            await delete_agent(agent_id, self._ports)
             return
         ended = await self._ports.store.read(lambda tx: tx.conversations.list(agent_id, limit=LIMIT_MAX))
-        await delete(self._ports, lambda tx: tx.agents.delete(agent_id))
+        await delete_agent(agent_id, self._ports)
         for conversation in ended:
             await hooks.fire(ConversationEnd(agent_id=agent_id, conversation_id=conversation.id))
 
@@ -291,6 +314,7 @@ class AgentService:
                 if block.id not in block_ids:
                     tx.blocks.detach(agent_id, block.id)
             tx.blocks.attach(agent_id, *block_ids)
+            follow_blocks(tx, agent_id)
         if (folder_ids := belongings.folder_ids) is not None:
             for folder in tx.folders.list_by_agent(agent_id):
                 if folder.id not in folder_ids:
@@ -333,8 +357,8 @@ def _load_page(tx: Tx, where: AgentFilter, page: Page, order: AgentOrder) -> Seq
     return tx.agents.page(where=where, order=order, **page.arguments)
 
 
-def _load_state(tx: Tx, agent: Agent) -> AgentState:
-    """The agent with everything that belongs to it."""
+def _load_state(tx: Tx, agent: Agent, group: Group | None) -> AgentState:
+    """The agent with everything that belongs to it, and the group that it manages."""
     tools = tx.tools.list_by_agent(agent.id)
     first = tx.conversations.get_by_seq(agent.id, 0)
     pending = find_pending(tx, first)
@@ -349,4 +373,5 @@ def _load_state(tx: Tx, agent: Agent) -> AgentState:
         run=next((run for run in tx.runs.list(agent.id, limit=2) if run.ended), None),
         secrets=tx.secrets.list(agent.id),
         pending=pending,
+        group=group,
     )

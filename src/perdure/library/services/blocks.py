@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
 from perdure.app import App
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, append_text
-from perdure.core.ids import AgentId, BlockId, ConversationId
+from perdure.core.errors import NotFound
+from perdure.core.groups.passes import reason_in
+from perdure.core.ids import AgentId, BlockId, ConversationId, RunId
 from perdure.core.text.line_diff import unified_diff
 from perdure.domain.blocks.units import NewBlock, create_block, edit_block, find_block, restore_block, update_block
+from perdure.domain.companions.units import follow_blocks
 from perdure.engine.conversations.reset import delete
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import USER, check_limit, check_number, check_page, check_text
@@ -119,11 +124,12 @@ class BlockService:
         return await self._write(agent_id, append)
 
     async def list_versions(self, agent_id: AgentId, label: str, *, limit: int) -> Sequence[BlockVersion]:
-        """The versions of the agent's block, newest first. Raises: BlockNotFound, InvalidInput."""
+        """The versions of the agent's block, newest first, with who wrote each and why. Raises: BlockNotFound,
+        InvalidInput."""
         check_limit(limit)
         check_text("label", label)
         return await self._ports.store.read(
-            lambda tx: tx.blocks.versions(_find_block(tx, agent_id, label).id, limit=limit)
+            lambda tx: _with_reasons(tx, tx.blocks.versions(_find_block(tx, agent_id, label).id, limit=limit))
         )
 
     async def compare(self, agent_id: AgentId, label: str, old: int, new: int) -> str:
@@ -173,10 +179,32 @@ class BlockService:
 
         def write(tx: Tx) -> T:
             result = change(tx, inputs.now)
+            follow_blocks(tx, agent_id)
             renew_system_message(tx, agent_id, 0, inputs)
             return result
 
         return await self._ports.store.write(write)
+
+
+def _with_reasons(tx: Tx, versions: Sequence[BlockVersion]) -> Sequence[BlockVersion]:
+    """The versions with the names of agents and the reasons that they gave, as far as the log still has them."""
+    names: dict[AgentId, str] = {}
+    reasons: dict[RunId, str] = {}
+    for author in {version.author for version in versions if version.author.agent_id is not None}:
+        if author.agent_id is not None and author.agent_id not in names:
+            with suppress(NotFound):
+                names[author.agent_id] = tx.agents.get(author.agent_id).name
+        if author.run_id is not None and author.run_id not in reasons:
+            with suppress(NotFound):
+                reasons[author.run_id] = reason_in(tx.messages.list_by_run(tx.runs.get(author.run_id), reset=True))
+    return [
+        replace(
+            version,
+            agent_name=names.get(version.author.agent_id or AgentId(""), ""),
+            reason=reasons.get(version.author.run_id or RunId(""), ""),
+        )
+        for version in versions
+    ]
 
 
 def _update(tx: Tx, block: Block, changes: Changes, *, expected: int | None, author: Author, at: datetime) -> Block:

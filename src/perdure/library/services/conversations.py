@@ -50,7 +50,7 @@ class ConversationService:
     """The operations on conversations. Where `conversation` is None, the agent's first is meant."""
 
     def __init__(self, app: App) -> None:
-        self._ports, self._models = app.ports, ModelService(app)
+        self._app, self._ports, self._models = app, app.ports, ModelService(app)
 
     async def create(
         self,
@@ -142,7 +142,9 @@ class ConversationService:
         if settings is not None and settings.model is not None:
             settings = replace(settings, model=await self._models.resolve(settings.model))
         found = await self.get(agent_id, conversation)
-        return await compact(found.agent_id, found.seq, settings, self._ports)
+        compacted = await compact(found.agent_id, found.seq, settings, self._ports)
+        self._app.companions.look(found.agent_id)
+        return compacted
 
     async def fork(
         self,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from perdure.app import App
 from perdure.core.blocks import Author, Block
 from perdure.core.blocks import check_limit as check_block_limit
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.values import Correction, CorrectionItem, ForgetPreview, ForgetResult, UndoResult
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Passage
@@ -22,8 +23,9 @@ from perdure.domain.archives.passages import (
 )
 from perdure.domain.archives.units import check_changeable
 from perdure.domain.blocks.units import find_block
+from perdure.domain.companions.units import find_companion
 from perdure.engine.forgetting.erase import erase
-from perdure.engine.forgetting.find import Progress, find_mentions
+from perdure.engine.forgetting.find import Progress, find_mentions, resolve_text
 from perdure.engine.forgetting.forget import (
     delete_passage,
     forget,
@@ -36,6 +38,17 @@ from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import USER, check_limit, check_number, check_text
 from perdure.library.services.passages import changes_in_utc, in_utc
 from perdure.storage.tx import Tx
+
+
+def _copies(tx: Tx, agent_id: AgentId, text_or_id: str) -> Sequence[tuple[AgentId, str]]:
+    """The agent's companion, if it has one, and the text that is to leave it too."""
+    group = find_companion(tx, agent_id)
+    if group is None:
+        return ()
+    with suppress(NotFound, InvalidInput):  # then it is refused for the agent
+        text = resolve_text(tx, agent_id, text_or_id)
+        return [(companion_id, text) for companion_id in group.agent_ids]
+    return ()
 
 
 def no_progress(what: str, done: int, total: int) -> None:
@@ -71,11 +84,15 @@ class CorrectionService:
         """Take a text out of the agent's view, or with `erase_text` remove it from the store. Raises: NotFound,
         InvalidInput, ConversationBusy, Conflict, StoreError."""
         check_text("text", text_or_id)
-        if erase_text:
-            result = await erase(self._ports, agent_id, text_or_id, progress=progress)
-        else:
-            result = await forget(self._ports, agent_id, text_or_id, author=author)
-        await self._note_changes(agent_id)
+        result = None
+        # A companion has copies of what it read. They go first: if it is at work, nothing is done.
+        for one, text in (*await self._ports.store.read(_copies, agent_id, text_or_id), (agent_id, text_or_id)):
+            if erase_text:
+                result = await erase(self._ports, one, text, progress=progress)
+            else:
+                result = await forget(self._ports, one, text, author=author)
+            await self._note_changes(one)
+        assert result is not None
         return result
 
     async def _note_changes(self, agent_id: AgentId) -> None:

@@ -39,7 +39,7 @@ from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
 from perdure.engine.run.batch import named_request
 from perdure.engine.run.system_messages import render_system_message
-from perdure.library.checks import check_callback, check_limit, check_number
+from perdure.library.checks import check_callback, check_limit, check_number, check_sender
 from perdure.library.reply import Reply, Turn
 from perdure.library.services.conversations import find_conversation
 from perdure.library.services.history import (
@@ -70,8 +70,9 @@ class NewMessage:
 
     def draft(self, message_id: MessageId, ports: Ports) -> tuple[Draft, int]:
         """The message as it is stored, under this id, and the upper estimate of its tokens; 0 for one over the limit,
-        which is refused before anything is done with it."""
+        which is refused before anything is done with it. Raises: InvalidInput."""
         parts: tuple[Text | Image, ...] = tuple(part for part in self.parts if not isinstance(part, ImageLink))
+        check_sender(self.sender_id)
         draft = Draft(
             id=message_id,
             role=self.role,

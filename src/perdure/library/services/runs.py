@@ -14,10 +14,10 @@ from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
 from perdure.core.messages import HISTORY_KINDS, Message
 from perdure.core.runs import Run, RunFilter, RunKey, Step, Usage
 from perdure.domain.conversations.call_batches import join_batches
+from perdure.domain.conversations.spans import Span, spans_of
 from perdure.library.checks import check_number, check_text
 from perdure.library.paging import Page
 from perdure.library.services.conversations import find_conversation
-from perdure.library.spans import Span, spans_of
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

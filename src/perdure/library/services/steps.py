@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
-from perdure.app import App, ModelRegistry, facts_of
+from perdure.app import App, ModelRegistry
+from perdure.app import prices_of as prices_of
 from perdure.context.costs.ledger import CostLedger
 from perdure.context.request.assemble import View, assemble, canonical, digest_of
 from perdure.context.request.explain import Explanation, Prices, explain
@@ -25,6 +26,7 @@ from perdure.core.ports import TokenCounter
 from perdure.core.runs import Failure, Feedback, Run, RunKey, Step, StepFilter, StepStatus, StopReason, Usage
 from perdure.core.text.reprs import short_repr
 from perdure.domain.conversations.call_batches import join_batches
+from perdure.domain.conversations.spans import StepTimes, times_of
 from perdure.domain.values import as_tags, check_item_limits
 from perdure.engine.compaction.situation import situation_of
 from perdure.engine.run.costs import read_ledger
@@ -34,7 +36,6 @@ from perdure.library.checks import check_limit, check_text
 from perdure.library.paging import Page
 from perdure.library.services.conversations import find_conversation
 from perdure.library.services.runs import find_run, list_run_messages
-from perdure.library.spans import StepTimes, times_of
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -363,17 +364,6 @@ def explain_step(
     view, request = build_request(tx, step)
     explanation = explain(step, view, prices=prices_of(step.model, models), counter=counter)
     return view, request, replace(explanation, redacted=is_redacted(tx, step, request))
-
-
-def prices_of(model: str, models: ModelRegistry) -> Prices:
-    """The prices of a model. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
-    facts = facts_of(models.catalog_handle(model))
-    return Prices(
-        input=facts.input_price,
-        cached_input=facts.cached_price,
-        cache_write=facts.cache_write_price,
-        output=facts.output_price,
-    )
 
 
 def build_request(tx: Tx, step: Step) -> tuple[View, ModelRequest]:

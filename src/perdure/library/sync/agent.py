@@ -3,26 +3,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Unpack
+from typing import Any, Unpack
 
 from perdure.core.facts.views import FactEvent, Profile
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import Role
 from perdure.domain.agents.units import AgentChanges
+from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.origins import Origin
 from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.sync.archives import AgentArchives, Archival
 from perdure.library.sync.blocks import AgentBlocks
+from perdure.library.sync.companion import Companion
 from perdure.library.sync.conversations import Conversations
 from perdure.library.sync.facts import Facts
 from perdure.library.sync.folders import AgentFiles
 from perdure.library.sync.history import History
 from perdure.library.sync.runs import Runs, Steps
+from perdure.library.sync.schedules import Schedules
 from perdure.library.sync.secrets import Secrets
 from perdure.library.sync.sending import Sending
 from perdure.library.sync.tools import AgentRules, AgentTools
@@ -44,6 +47,11 @@ class Agent(Sending, History, Conversations, Archival, Steps, Runs):
     def blocks(self) -> AgentBlocks:
         """The agent's blocks, by label: read, edit, attach."""
         return AgentBlocks(self._portal, self._inner.blocks)
+
+    @property
+    def companion(self) -> Companion:
+        """The companion that tidies the agent's memory while nobody waits, if it has one."""
+        return Companion(self._portal, self._inner.companion)
 
     @property
     def archives(self) -> AgentArchives:
@@ -74,6 +82,35 @@ class Agent(Sending, History, Conversations, Archival, Steps, Runs):
     def files(self) -> AgentFiles:
         """The folders that are attached to the agent, and the files that it has open."""
         return AgentFiles(self._portal, self._inner.files)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of the agent: messages that are sent to it by themselves."""
+        return Schedules(self._portal, self._inner.schedules)
+
+    def notify(
+        self,
+        kind: str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        wake: bool = True,
+        conversation: ConversationId | None = None,
+        idempotency_key: str | None = None,
+    ) -> Accepted:
+        """Tell the agent of an event, without waiting for what it does. When this returns, the event is stored.
+
+        Args:
+            kind: what happened, such as "login" or "like": up to 64 letters, digits, and `_ . : / -`.
+            data: more about it, as JSON can hold it.
+            wake: whether the agent begins a run about it; else it reads of it with its next message.
+            conversation: by default the agent's first one.
+            idempotency_key: the same key again is the same event.
+        Raises: InvalidInput, MessageTooLarge, NotFound, ApprovalPending, IdempotencyMismatch, ModelNotFound,
+            HookBlocked, StoreError.
+        """
+        return self._portal.run(
+            self._inner.notify(kind, data, wake=wake, conversation=conversation, idempotency_key=idempotency_key)
+        )
 
     @property
     def secrets(self) -> Secrets:

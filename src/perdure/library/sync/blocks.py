@@ -135,7 +135,8 @@ class AgentBlocks:
         return self._portal.run(self._inner.delete_line(label, line))
 
     def history(self, label: str, *, limit: int = 100) -> Sequence[BlockVersion]:
-        """Every version: value, diff, author, run and message. Newest first. Raises: BlockNotFound, InvalidInput."""
+        """Every version: value, diff, author, run and message; of agents also `agent_name`, and the `reason` that they
+        gave for their edits. Newest first. Raises: BlockNotFound, InvalidInput."""
         return self._portal.run(self._inner.history(label, limit=limit))
 
     def restore(self, label: str, version: int) -> Block:

@@ -21,6 +21,7 @@ from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archives
 from perdure.library.sync.blocks import Blocks
 from perdure.library.sync.folders import Folders
+from perdure.library.sync.groups import Groups
 from perdure.library.sync.mcp import Mcp
 from perdure.library.sync.secrets import Secrets
 from perdure.library.sync.tools import Tools
@@ -133,6 +134,11 @@ class Perdure:
         return Folders(self._portal, self._inner.folders)
 
     @property
+    def groups(self) -> Groups:
+        """All groups of agents of the store."""
+        return Groups(self._portal, self._inner.groups)
+
+    @property
     def secrets(self) -> Secrets:
         """The secrets of the store, which the tools of every agent may name."""
         return Secrets(self._portal, self._inner.secrets)
@@ -170,6 +176,7 @@ class Perdure:
         metadata: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
         agent_type: str = DEFAULT_AGENT_TYPE,
+        sleeptime: bool = False,
     ) -> Agent:
         """A new agent with blocks `persona` and `human`, and those in `blocks` (label -> value, or `NewBlock`s).
 
@@ -181,6 +188,7 @@ class Perdure:
                 the memory tools of the agent type, the archival ones (unless `archival` is off) and every function this
                 store was opened with.
             system: a base prompt in place of Perdure's; `{CORE_MEMORY}` in it is where memory goes.
+            sleeptime: whether it gets a companion, which tidies its memory while nobody waits.
         Raises: AlreadyExists: an agent has this name; InvalidInput, NameInvalid, ModelNotFound, NotFound,
             BlockLimitExceeded, StoreError.
         """
@@ -203,6 +211,7 @@ class Perdure:
                     metadata=metadata,
                     settings=settings,
                     agent_type=agent_type,
+                    sleeptime=sleeptime,
                 )
             ),
         )
@@ -257,7 +266,8 @@ class Perdure:
         return self._portal.run(self._inner.recall(query, agent=agent, archives=archives, timezone=timezone, **options))
 
     def delete_agent(self, agent_id: AgentId) -> None:
-        """Remove an agent with its whole history. Its blocks and archives stay: others may share them.
+        """Remove an agent with its whole history, and its companion. Its blocks and archives stay: others may share
+        them.
 
         Raises: NotFound.
         """

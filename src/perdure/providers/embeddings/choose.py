@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.core.errors import ExtraMissing, InvalidInput
-from perdure.core.pip_line import pip_line
 from perdure.core.ports import Embedder
+from perdure.core.tools.pip_line import pip_line
 from perdure.providers.discovery import ALIASES, PROVIDERS, Endpoint, find_providers, local_providers
 from perdure.providers.embeddings.vectors import with_cache
 

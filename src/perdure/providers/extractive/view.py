@@ -23,6 +23,10 @@ EDIT_TOOLS = frozenset(
 
 _SECTION = re.compile(r"^<memory_blocks>[ \t]*\n(.*?)(?:^</memory_blocks>$|\Z)", re.MULTILINE | re.DOTALL)
 _OPENING = re.compile(r"<([^\s<>/][^\s<>]*)>")
+_FRAME = re.compile(r"\(.*\)", re.DOTALL)
+_SPEAKER = re.compile(r"\[([^\[\]\n]{1,200})\] ")
+_USER = "User"
+_FROM_ENGINE = "<system-reminder>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ def read_turn(request: ModelRequest) -> Turn:
         if message.kind != "message":
             continue
         if message.role == "user":
-            texts.append(clean(message.text))
+            texts.append(clean(words_of_user(message.text)))
             calls, results, answers = [], {}, 0
         elif message.role == "assistant" and message.calls:
             calls.extend(message.calls)
@@ -81,6 +85,23 @@ def read_turn(request: ModelRequest) -> Turn:
             texts = []
         results.update((result.call_id, result) for result in message.results)
     return Turn(tuple(texts), tuple((call, results.get(call.call_id)) for call in calls), answers)
+
+
+def words_of_user(text: str) -> str:
+    """The part of a message that its user said: in a group the parts marked as the user's, if there are any; of what
+    the engine asks a companion, nothing."""
+    if text.startswith(_FROM_ENGINE):
+        return ""
+    words: list[str] = []
+    speaker: str | None = None
+    for paragraph in text.split("\n\n"):
+        if (opening := _SPEAKER.match(paragraph)) is not None:
+            speaker, paragraph = opening[1], paragraph[opening.end() :]
+        elif speaker is None and _FRAME.fullmatch(paragraph) is None:
+            return text  # nobody is marked: it comes from a user alone
+        if speaker == _USER:
+            words.append(paragraph)
+    return "\n\n".join(words) or text
 
 
 def offered_tools(request: ModelRequest) -> frozenset[str]:

@@ -40,7 +40,13 @@ async def create(body: AgentIn, library: Library) -> Response:
     model = await models.resolve(handle or library.app.choice.handle)
     name = choice(_ADJECTIVES.split()) + choice(_NOUNS.split())
     new = body.new_agent(name, model, follows_default=models.means_default(handle))
-    agent = await agents.create(new, belongings=body.belongings, messages=body.first_messages, author=WIRE_AUTHOR)
+    agent = await agents.create(
+        new,
+        belongings=body.belongings,
+        messages=body.first_messages,
+        companion=body.companion(body.agent_type) or None,
+        author=WIRE_AUTHOR,
+    )
     return await agent_answer(library, agent.id)
 
 
@@ -125,6 +131,7 @@ async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) ->
         agent_id,
         lambda before: body.changes(before, model, follows_default=follows),
         belongings=body.belongings,
+        companion=lambda before: body.companion(agent_type_of(before)),
         author=WIRE_AUTHOR,
     )
     return await agent_answer(library, agent_id)

@@ -32,7 +32,7 @@ from perdure.server.wire.conversations import (
     compacted_shape,
     conversation_shape,
 )
-from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, ConversationPath, MessageIdIn, id_in_path
+from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, ConversationPath, GroupIdIn, MessageIdIn, id_in_path
 from perdure.server.wire.input import ResumeRequest, key_of_otids, read_body, read_send
 from perdure.server.wire.messages import Display
 
@@ -132,9 +132,15 @@ async def list_conversation_messages(
     library: Library,
     history: HistoryQuery,
     agent_id: AgentIdIn | None = None,
+    group_id: GroupIdIn | None = None,
 ) -> Response:
-    """List the messages of the conversation, the newest first. The cursors work as in the list of an agent."""
+    """List the messages of the conversation, the newest first. The cursors work as in the list of an agent. With a
+    group, none if the conversation is not one of its agents'."""
     owner_id, conversation = _owner_and_id(conversation_id, agent_id)
+    if group_id is not None:
+        found = await library.services.conversations.get(owner_id, conversation)
+        if await library.services.groups.find_conversation(group_id, found.agent_id) != found.id:
+            return json_answer([])
     page, types = history
     page = replace(page, newest_first=True)
     return await history_answer(library, owner_id, conversation or "default", page, Display(types))

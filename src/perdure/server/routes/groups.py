@@ -1,60 +1,189 @@
-"""Groups of agents: this server has none, so lists are empty, no id is found, and none can be created."""
+"""Groups of agents: creating, changing and deleting them, what is said to them, and their transcripts."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from perdure.core.errors import NotFound
-from perdure.server.errors import NotSupported
-from perdure.server.http import Library, json_answer
-from perdure.server.wire.fields import AgentIdIn, JsonObject
+from perdure.core.errors import Conflict, NotFound, PerdureError
+from perdure.core.groups.group import GroupFilter
+from perdure.core.groups.turns import GROUP_FAILED_REASONS
+from perdure.core.ids import GroupId
+from perdure.core.messages import SEND_MESSAGE
+from perdure.library.paging import Page
+from perdure.server.errors import continuing_run_answer, failure_answer
+from perdure.server.http import Library, json_answer, library_of, pages
+from perdure.server.sse import Streams
+from perdure.server.wire.base import WIRE_AUTHOR
+from perdure.server.wire.chunks import StreamMode
+from perdure.server.wire.fields import AgentIdIn, GroupIdIn, MessageIdIn, id_in_path
+from perdure.server.wire.groups.groups import GroupChangesIn, GroupIn, WireGroupKind, group_messages, group_shape
+from perdure.server.wire.groups.turns import GroupChunks, entry_shapes, group_response
+from perdure.server.wire.input import MessageChange, SendRequest, read_send
+from perdure.server.wire.messages import Display
 
 router = APIRouter(tags=["groups"])
 
-_GroupId = Annotated[str, Path(pattern=r"^group-[0-9a-f-]{36}$")]
+_Page = Annotated[Page, pages("group", limit=50, order="desc")]
 
 
-@router.get("/v1/groups/", deprecated=True)
-async def list_groups() -> Response:
-    """List the groups: there are none."""
-    return json_answer([])
+@router.get("/v1/groups/")
+async def list_groups(
+    library: Library, page: _Page, manager_type: WireGroupKind | None = None, project_id: str | None = None
+) -> Response:
+    """List groups, newest first by default, without hidden ones."""
+    if manager_type == "swarm":
+        return json_answer([])
+    where = GroupFilter(kind=manager_type, project_id=project_id, hidden=False)
+    return json_answer([group_shape(group) for group in await library.services.groups.list(where, page)])
 
 
-@router.get("/v1/groups/count", deprecated=True)
-async def count() -> Response:
-    """Count the groups: there are none."""
-    return json_answer(0)
+@router.get("/v1/groups/count")
+async def count(library: Library) -> Response:
+    """Count the groups, without hidden ones."""
+    return json_answer(await library.services.groups.count(GroupFilter(hidden=False)))
 
 
-@router.get("/v1/agents/{agent_id}/groups", deprecated=True)
-async def list_of_agent(agent_id: AgentIdIn, library: Library) -> Response:
-    """List the groups of the agent: there are none."""
-    await library.services.agents.get_memory(agent_id)
-    return json_answer([])
+@router.get("/v1/agents/{agent_id}/groups")
+async def list_of_agent(
+    agent_id: AgentIdIn, library: Library, page: _Page, manager_type: WireGroupKind | None = None
+) -> Response:
+    """List the groups in which the agent takes part, or which it manages."""
+    if manager_type == "swarm":
+        return json_answer([])
+    groups = await library.services.groups.list_of_agent(agent_id, GroupFilter(kind=manager_type), page)
+    return json_answer([group_shape(group) for group in groups])
 
 
-@router.post("/v1/groups/", deprecated=True)
-async def create(body: JsonObject) -> Response:
-    """Refuse: groups are not supported yet."""
-    raise NotSupported(
-        "This server has no groups of agents yet. Agents can share blocks by `block_ids`, and a tool of one agent can"
-        " send messages to another: POST /v1/agents/{agent_id}/messages."
+@router.post("/v1/groups/")
+async def create(body: GroupIn, library: Library) -> Response:
+    """Create a group. Its agents get a conversation of their own for it; those they have stay as they are."""
+    return json_answer(group_shape(await library.services.groups.create(body.new_group)))
+
+
+@router.get("/v1/groups/{group_id}")
+async def retrieve(group_id: GroupIdIn, library: Library) -> Response:
+    """Get a group."""
+    return json_answer(group_shape(await library.services.groups.get(group_id)))
+
+
+@router.patch("/v1/groups/{group_id}")
+async def update(group_id: GroupIdIn, body: GroupChangesIn, library: Library) -> Response:
+    """Change the fields that are set; lists are whole new ones. A turn under way goes by the old ones. Its kind can't
+    change."""
+    groups = library.services.groups
+    body.check_kind(await groups.get(group_id))
+    return json_answer(group_shape(await groups.update(group_id, body.changes)))
+
+
+@router.delete("/v1/groups/{group_id}")
+async def delete(group_id: GroupIdIn, library: Library) -> Response:
+    """Delete a group with its transcript; its agents stay, with what they said."""
+    await library.services.groups.delete(group_id)
+    return json_answer(None)
+
+
+# --- messages
+
+
+async def _send(request: Request) -> Response:
+    """Send a message to a group, and answer with what its agents say, or on request with a stream of it."""
+    return await _answer(request, await read_send(request))
+
+
+async def _send_and_stream(request: Request) -> Response:
+    """Send a message to a group, and answer with a stream."""
+    return await _answer(request, await read_send(request, always_streams=True))
+
+
+hot_routes: Sequence[Route] = [
+    Route("/v1/groups/{group_id}/messages", _send, methods=["POST"]),
+    Route("/v1/groups/{group_id}/messages/stream", _send_and_stream, methods=["POST"]),
+]
+"""They come before every other route."""
+
+
+async def _answer(request: Request, body: SendRequest) -> Response:
+    """Begin the turn that answers a message, and answer with its reply or stream. A client that leaves does not stop
+    the turn. Raises: as `GroupService.submit`; nothing was stored then."""
+    group_id = GroupId(id_in_path("group", request.path_params["group_id"]))
+    groups = library_of(request).services.groups
+    streams: Streams = request.app.state.streams
+    turn = await groups.submit(
+        group_id,
+        group_messages(body),
+        idempotency_key=body.key(request.headers.get("idempotency-key")),
+        if_busy=body.if_busy,
+        max_steps=body.max_steps,
     )
+    if body.streaming:
+        mode = StreamMode(body.stream_tokens, body.include_pings, display=body.display)
+        return await streams.stream(groups.follow(turn), GroupChunks(turn, mode), pings=mode.pings)
+    waiting = streams.track(groups.reply(turn))
+    name = f"turn {turn.seq} of {turn.group_id}"
+    try:
+        await asyncio.wait({waiting})
+    finally:
+        waiting.cancel()
+    if waiting.cancelled():
+        return continuing_run_answer(None, name)
+    try:
+        reply = waiting.result()
+    except NotFound:
+        raise
+    except PerdureError as error:
+        return continuing_run_answer(error, name)
+    if reply.failure is not None and reply.stop_reason in GROUP_FAILED_REASONS:
+        return failure_answer(reply.failure)
+    return json_answer(group_response(reply, body.display))
 
 
-@router.get("/v1/groups/{group_id}", deprecated=True)
-@router.patch("/v1/groups/{group_id}", deprecated=True)
-@router.delete("/v1/groups/{group_id}", deprecated=True)
-async def retrieve(group_id: _GroupId) -> Response:
-    """Refuse: no group exists."""
-    raise NotFound("group", group_id, hint="this server has no groups of agents yet")
+@router.get("/v1/groups/{group_id}/messages")
+async def list_messages(
+    group_id: GroupIdIn,
+    library: Library,
+    page: Annotated[Page, pages("message", limit=100, order="desc")],
+    use_assistant_message: bool = True,
+    assistant_message_tool_name: str = SEND_MESSAGE,
+    assistant_message_tool_kwarg: str = "message",
+) -> Response:
+    """List the transcript of a group, newest first by default: what users said and what its agents answered, each with
+    its speaker's name."""
+    display = Display(None, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
+    entries = await library.services.groups.list_entries(group_id, page)
+    return json_answer([shape for entry, message in entries for shape in entry_shapes(entry, message, display)])
 
 
-@router.api_route(
-    "/v1/groups/{group_id}/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False
-)
-async def use(group_id: _GroupId) -> Response:
-    """Refuse: no group exists."""
-    return await retrieve(group_id)
+@router.post("/v1/groups/{group_id}/messages/cancel")
+async def cancel_messages(group_id: GroupIdIn, library: Library) -> Response:
+    """Cancel the turn of the group that goes on, with the runs of its speakers, and those that wait behind it. Answers
+    with the number of each turn -> `cancelled`, or its status if it has ended meanwhile. 409 if there is none."""
+    turns = await library.services.groups.cancel(group_id)
+    if not turns:
+        raise Conflict(f"there is nothing to cancel: group {group_id} has no turn that goes on or waits")
+    return json_answer({str(turn.seq): turn.status if turn.ended else "cancelled" for turn in turns})
+
+
+@router.patch("/v1/groups/{group_id}/messages/{message_id}")
+async def modify_message(
+    group_id: GroupIdIn, message_id: MessageIdIn, body: MessageChange, library: Library
+) -> Response:
+    """Change what a message of the transcript says, and answer with it; an agent's changes in its own history too."""
+    part, parts = body.edit()
+    edited = await library.services.groups.edit_message(group_id, message_id, part, parts, author=WIRE_AUTHOR)
+    display = Display(use_assistant_message=part == "assistant")
+    return json_answer(next(one for one in entry_shapes(*edited, display) if one["message_type"] == body.message_type))
+
+
+@router.patch("/v1/groups/{group_id}/reset-messages")
+async def reset_messages(group_id: GroupIdIn, library: Library) -> Response:
+    """Begin the transcript anew, and with it what the agents saw and said in this group. 409 while a turn has not
+    ended."""
+    await library.services.groups.reset(group_id, author=WIRE_AUTHOR)
+    return json_answer(None)

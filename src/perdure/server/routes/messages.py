@@ -29,7 +29,7 @@ from perdure.server.routes.agents import agent_answer
 from perdure.server.sse import Streams
 from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.chunks import StreamMode
-from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, Items, MessageIdIn, id_in_path
+from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, GroupIdIn, Items, MessageIdIn, id_in_path
 from perdure.server.wire.input import (
     CancelRequest,
     ImportRequest,
@@ -182,14 +182,20 @@ async def list_agent_messages(
     agent_id: AgentIdIn,
     history: HistoryQuery,
     conversation_id: ConversationOrDefault | None = None,
+    group_id: GroupIdIn | None = None,
     use_assistant_message: bool = True,
     assistant_message_tool_name: str = SEND_MESSAGE,
     assistant_message_tool_kwarg: str = "message",
 ) -> Response:
-    """List the messages of all conversations of the agent, or of one."""
+    """List the messages of all conversations of the agent, of one, or of the one in which it speaks in a group."""
     page, types = history
     display = Display(types, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
     conversation = None if conversation_id is None else ConversationId(conversation_id)
+    if group_id is not None:
+        in_group = await library.services.groups.find_conversation(group_id, agent_id)
+        if in_group is None or conversation not in (None, in_group):
+            return json_answer([])
+        conversation = in_group
     return await history_answer(library, agent_id, conversation, page, display)
 
 

@@ -12,6 +12,7 @@ from perdure.context.prompts import base_prompt
 from perdure.context.tool_output.pipeline import Level
 from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS, Agent
 from perdure.core.conversations import COMPACTION, SUMMARIES
+from perdure.core.groups.group import SLEEPTIME_KINDS, GroupKind
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
@@ -24,7 +25,7 @@ from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges,
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.facts.settings import FACT_SETTINGS
 from perdure.domain.files.views import limits_of
-from perdure.domain.tools.specs import DEFAULT_TOOLS
+from perdure.domain.tools.specs import DEFAULT_RULES, DEFAULT_TOOLS
 from perdure.engine.agent_messages.toolbox import MULTI_AGENT_TOOLS
 from perdure.library.services.agents import AgentState, Belongings
 from perdure.library.services.messages import NewMessage
@@ -47,6 +48,7 @@ from perdure.server.wire.fields import (
     keywords,
 )
 from perdure.server.wire.folders import folder_shape
+from perdure.server.wire.groups.groups import group_shape
 from perdure.server.wire.identities import identity_shape
 from perdure.server.wire.input import MessageIn
 from perdure.server.wire.models import (
@@ -74,28 +76,11 @@ AgentType = Literal[
 
 BASE_TOOLS: Mapping[str, Sequence[str]] = {
     **DEFAULT_TOOLS,
-    "sleeptime_agent": ("memory_replace", "memory_insert", "memory_rethink", "memory_finish_edits"),
     "react_agent": (),
     "workflow_agent": (),
     "voice_convo_agent": ("send_message", "search_memory"),
-    "voice_sleeptime_agent": ("store_memories", "rethink_user_memory", "finish_rethinking_memory"),
 }
 """Agent type -> its tools, unless `include_base_tools` is false."""
-
-BASE_RULES: Mapping[str, Sequence[Mapping[str, str]]] = {
-    "sleeptime_agent": (
-        {"type": "exit_loop", "tool_name": "memory_finish_edits"},
-        {"type": "continue_loop", "tool_name": "memory_replace"},
-        {"type": "continue_loop", "tool_name": "memory_insert"},
-        {"type": "continue_loop", "tool_name": "memory_rethink"},
-    ),
-    "voice_sleeptime_agent": (
-        {"type": "exit_loop", "tool_name": "finish_rethinking_memory"},
-        {"type": "continue_loop", "tool_name": "store_memories"},
-        {"type": "continue_loop", "tool_name": "rethink_user_memory"},
-    ),
-}
-"""Agent type -> the rules that its base tools bring, unless the client gives rules."""
 
 HIDDEN_TAG = "role:subagent"
 """Agents with this tag are hidden, whatever the client asks for."""
@@ -120,7 +105,6 @@ _OPTIONS = {
 """Field -> setting. A number of 0 removes the setting."""
 
 _UNSUPPORTED: Mapping[str, str] = {
-    "enable_sleeptime": "sleeptime agents",
     "from_template": "templates",
     "memory_variables": "templates",
     "include_default_source": "a default folder",
@@ -184,8 +168,8 @@ class AgentChangesIn(WireRequest):
     bypass_session_patterns: Items[str] | None = None
     secrets: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
     tool_exec_environment_variables: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
-    # Of these only the empty forms are supported.
     enable_sleeptime: bool | None = None
+    # Of these only the empty forms are supported.
     folder_ids: Annotated[list[FolderIdIn], MaxItems("folders_per_agent")] | None = None
     source_ids: Annotated[list[FolderIdIn], MaxItems("folders_per_agent")] | None = None
     message_ids: Items[str] | None = None
@@ -216,6 +200,12 @@ class AgentChangesIn(WireRequest):
     def model_handle(self) -> str | None:
         """The handle of the model that the client names; None: it names none."""
         return self.model or (self.llm_config and self.llm_config.full_handle) or None
+
+    def companion(self, agent_type: str) -> GroupKind | Literal[False] | None:
+        """The kind of the companion that an agent of this type is to have; False: none; None: as it is."""
+        if not self.enable_sleeptime:
+            return self.enable_sleeptime
+        return "voice_sleeptime" if agent_type == "voice_convo_agent" else "sleeptime"
 
     @property
     def prompt(self) -> str | None:
@@ -301,7 +291,7 @@ class AgentIn(AgentChangesIn):
     @property
     def base_rules(self) -> Sequence[Mapping[str, str]]:
         """The rules of its base tools."""
-        return () if self.include_base_tools is False else BASE_RULES.get(self.agent_type, ())
+        return () if self.include_base_tools is False else DEFAULT_RULES.get(self.agent_type, ())
 
     @property
     def first_messages(self) -> Sequence[NewMessage]:
@@ -402,6 +392,8 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
     secrets = [secret_shape(secret) for secret in state.secrets]
     ended = run if run is not None and run.ended else None
     files = limits_of(agent, facts.window_of(agent.settings))
+    group = None if state.group is None else group_shape(state.group)
+    has_companion = state.group is not None and state.group.kind in SLEEPTIME_KINDS
     return {
         "created_by_id": agent.created_by,
         "last_updated_by_id": agent.updated_by,
@@ -437,8 +429,10 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
         "identities": [identity_shape(one) for one in state.identities],
         "pending_approval": pending_shape(state.pending),
         "message_buffer_autoclear": agent.settings.get(AUTOCLEAR, False),
-        "enable_sleeptime": wire_fields.get("enable_sleeptime"),
-        **nulls("multi_agent_group", "managed_group"),
+        "enable_sleeptime": has_companion or (False if "enable_sleeptime" in wire_fields else None),
+        # The first is the older name of the second.
+        "multi_agent_group": group,
+        "managed_group": group,
         "last_run_completion": stamp(ended.ended_at) if ended else None,
         "last_run_duration_ms": _duration_ms(ended),
         "last_stop_reason": ended.stop_reason if ended else None,

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from perdure.core.events import (
     Delta,
@@ -114,8 +114,11 @@ class _Preview:
 class Chunks:
     """The chunks of one stream, in order; those numbered up to `starting_after` are left out."""
 
+    owner: ClassVar[str] = "the agent or conversation of the run"
+
     def __init__(self, run: Run, mode: StreamMode, *, starting_after: int = 0) -> None:
-        self.run, self._mode, self._display, self._after = run, mode, mode.display, starting_after
+        self.run, self.name = run, run.id
+        self._mode, self._display, self._after = mode, mode.display, starting_after
         self._numbered = run.background
         self._shift = 0  # how many numbers messages took beyond the one of their event
         self._last = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -77,8 +77,10 @@ def completion_shape(reply: Reply, run: Run) -> dict[str, Any]:
 class CompletionChunks:
     """The chunks of one stream: the role, the pieces of the text, and why it ends."""
 
+    owner: ClassVar[str] = "the agent or conversation of the run"
+
     def __init__(self, run: Run, *, with_usage: bool) -> None:
-        self.run, self._with_usage = run, with_usage
+        self.run, self.name, self._with_usage = run, run.id, with_usage
         self._begun = False
         self._sent: dict[str, str] = {}
         self._end: RunEnded | None = None

@@ -24,6 +24,7 @@ from perdure.core.ids import (
     FileId,
     FolderId,
     GraphId,
+    GroupId,
     IdentityId,
     McpServerId,
     MessageId,
@@ -31,6 +32,7 @@ from perdure.core.ids import (
     ProviderId,
     RunId,
     SandboxId,
+    ScheduleId,
     StepId,
     ToolId,
     VariableId,
@@ -89,6 +91,7 @@ FactIdIn = Annotated[FactId, IdFormat("fact")]
 FileIdIn = Annotated[FileId, IdFormat("file")]
 FolderIdIn = Annotated[FolderId, IdFormat("folder")]
 GraphIdIn = Annotated[GraphId, IdFormat("graph")]
+GroupIdIn = Annotated[GroupId, IdFormat("group")]
 IdentityIdIn = Annotated[IdentityId, IdFormat("identity")]
 McpServerIdIn = Annotated[McpServerId, IdFormat("mcp_server")]
 MessageIdIn = Annotated[MessageId, IdFormat("message")]
@@ -98,6 +101,7 @@ JobIdIn = Annotated[str, IdFormat("job")]
 """The id of a run as older clients know it: with another prefix."""
 SandboxIdIn = Annotated[SandboxId, IdFormat("sandbox")]
 ProviderIdIn = Annotated[ProviderId, IdFormat("provider")]
+ScheduleIdIn = Annotated[ScheduleId, IdFormat("schedule")]
 StepIdIn = Annotated[StepId, IdFormat("step")]
 ToolIdIn = Annotated[ToolId, IdFormat("tool")]
 VariableIdIn = Annotated[VariableId, IdFormat("variable")]

@@ -227,7 +227,7 @@ def wire_messages(message: Message, display: Display, *, seq: int | None = None)
         results = display.results(message)
         shapes = [_tool_return(message, results, seq)] if results else []
     else:
-        shapes = [common_fields(message, f"{message.role}_message", 0, seq) | {"content": _content(message.parts)}]
+        shapes = [common_fields(message, f"{message.role}_message", 0, seq) | {"content": content_shape(message.parts)}]
     return [shape for shape in shapes if display.includes(shape["message_type"])]
 
 
@@ -341,7 +341,7 @@ def _python_text(text: str) -> str:
         return text
 
 
-def _content(parts: Iterable[Part]) -> str | list[dict[str, Any]]:
+def content_shape(parts: Iterable[Part]) -> str | list[dict[str, Any]]:
     """The text of a message, or its texts and pictures if there are several parts."""
     shown = [part for part in parts if isinstance(part, Text | Image)]
     if len(shown) == 1 and isinstance(shown[0], Text):

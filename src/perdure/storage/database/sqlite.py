@@ -336,6 +336,9 @@ def upgrade(
             migrate(SqliteDatabase(connection), migrations, at=iso(at))
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute("COMMIT")
+            # The tables stand in the file itself from here on: a store that loses its log has them still. SQLite moves
+            # pages by itself after the first 1,000, and does not tell which.
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")

@@ -9,6 +9,7 @@ from typing import Any
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent, AgentFilter, AgentOrder
 from perdure.core.errors import AlreadyExists
 from perdure.core.ids import AgentId
+from perdure.core.tools.loops import SLEEPTIME_TYPES
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import (
     FLAG,
@@ -149,9 +150,10 @@ class Agents(Table):
         return sorted({tag for row in rows for tag in load(row[0])})
 
     def find_latest(self) -> Agent | None:
-        """The agent with the newest run; without any run, the newest agent. Hidden ones don't count."""
-        used = self._newest("a.last_run_at IS NOT NULL AND a.hidden = 0", "a.last_run_at DESC, a.number")
-        return used or self._newest("a.hidden = 0", "a.number")
+        """The agent with the newest run; without any run, the newest agent. Hidden ones and companions don't count."""
+        shown = f"a.hidden = 0 AND a.agent_type NOT IN ({', '.join(map(repr, SLEEPTIME_TYPES))})"
+        used = self._newest(f"a.last_run_at IS NOT NULL AND {shown}", "a.last_run_at DESC, a.number")
+        return used or self._newest(shown, "a.number")
 
     def put(self, agent: Agent) -> Agent:
         """Update an agent. Its settings revision grows if its type, model, prompt or settings change. Raises:

@@ -175,7 +175,9 @@ class Blocks(PagedTable[BlockFilter, Block]):
         for block_id in block_ids:
             block = self.get(block_id)
             if by_label.setdefault(block.label, block_id) != block_id:
-                raise AlreadyExists("block with label", block.label)
+                name = restore(self._rows("SELECT name FROM agents WHERE id = :id", id=own)[0][0])
+                helps = f"agent {name!r} ({agent_id}) has another block of this label; detach it, or rename one of them"
+                raise AlreadyExists("block with label", block.label, helps=helps)
             if len(by_label) > len(attached) + len(added):
                 self._limits.check("blocks_per_agent", len(by_label))
                 added.append(OwnId(block.id))

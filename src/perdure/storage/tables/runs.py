@@ -78,7 +78,7 @@ _NEW_COLUMNS = (
     " lease_owner, lease_number, lease_until, created_at, started_at, options,"
     " batch_id"
 )
-_INSERT = insert_into("runs", f"{_NEW_COLUMNS}, org_id, waiting_input")
+_INSERT = insert_into("runs", f"{_NEW_COLUMNS}, org_id, waiting_input, origin_id")
 _END_COLUMNS = "status, stop_reason, failure, usage, step_count, lease_owner, lease_until, ended_at"
 
 # A run belongs to its agent's organisation. Its own `org_id` is not checked: the runs of a deleted agent keep theirs
@@ -171,7 +171,7 @@ class Runs(Table):
             batch_id=batch_id,
         )
         waiting = None if waiting_input is None else storable(waiting_input)
-        self._run(_INSERT, waiting_input=waiting, **_RUN.params(run, _NEW_COLUMNS))
+        self._run(_INSERT, waiting_input=waiting, origin_id=options.origin, **_RUN.params(run, _NEW_COLUMNS))
         input_ids = [(draft.id, opening.next_message_seq + index) for index, draft in enumerate(drafts)]
         unlinked_ids = [(id_, seq) for id_, seq in input_ids if run_of(id_) != run_id]
         register(self._db, self._org_id, agent_id, [(run_id, run.key.seq), *unlinked_ids])
@@ -189,6 +189,11 @@ class Runs(Table):
         """Raises: NotFound."""
         runs = self._read("r.agent_id = :agent_id AND r.seq = :seq", **key._asdict())
         return first(runs, "run", f"{key.seq} of {key.agent_id}")
+
+    def count_by_origin(self, origin: RunId) -> int:
+        """How many runs of messages between agents go back to this run."""
+        sql = f"SELECT COUNT(*) FROM runs r WHERE r.origin_id = :origin AND {_OWN_RUN_OF_R}"
+        return int(self._rows(sql, origin=origin)[0][0])
 
     def list(self, agent_id: AgentId, *, limit: int = 100, before_seq: int | None = None) -> Sequence[Run]:
         """The runs of an agent, newest first."""

@@ -22,7 +22,10 @@ from perdure.storage.tables.vectors import Vectors
 CHARS = 250_000
 """The characters of texts that one transaction removes."""
 
-_SMALL_TABLES = ("agent_blocks", "agent_archives", "agent_folders", "agent_tools", "agent_identities", "agent_graphs")
+_SMALL_TABLES = (
+    *("agent_blocks", "agent_archives", "agent_folders", "agent_tools", "agent_identities", "agent_graphs"),
+    *("group_agents", "group_blocks"),
+)
 """Tables with a limited number of rows per agent. They go at once, because others would see the agent through them."""
 
 _LARGE_TABLES = {
@@ -36,7 +39,10 @@ _LARGE_TABLES = {
     "idempotency_keys": "conversation_seq, idempotency_key",
     "client_tools": "digest",
     "runs": "seq",
+    "schedule_firings": "schedule_seq, seq",
+    "schedules": "seq",
     "captures": "conversation_seq",
+    "companion_passes": "number",
     "extractions": "conversation_seq",
     "summary_nodes": "conversation_seq, seq",
     "resets": "conversation_seq, number",
@@ -65,6 +71,13 @@ _LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "agent_blocks": ("block_id", "agent_id"),
         "block_identities": ("block_id", "identity_id"),
         "conversation_blocks": ("block_id", "agent_id"),
+        "group_blocks": ("block_id", "group_id, agent_id"),
+    },
+    "groups": {
+        "group_agents": ("group_id", "agent_id"),
+        "group_blocks": ("group_id", "agent_id, block_id"),
+        "group_messages": ("group_id", "seq"),
+        "group_turns": ("group_id", "seq"),
     },
     "identities": {
         "agent_identities": ("identity_id", "agent_id"),
@@ -89,6 +102,13 @@ _LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
 }
 """A shared thing's table -> the tables that link to it -> the column of its id there, and the rest of the key."""
+
+_SAME_PAIR = "x.agent_id = agent_blocks.agent_id AND x.block_id = agent_blocks.block_id"
+GROUP_ATTACHMENTS = (
+    f"EXISTS (SELECT 1 FROM group_blocks x WHERE x.group_id = :id AND x.attached = 1 AND {_SAME_PAIR})"
+    f" AND NOT EXISTS (SELECT 1 FROM group_blocks x WHERE x.group_id <> :id AND {_SAME_PAIR})"
+)
+"""The condition of rows of `agent_blocks` that are there because of the group `:id` and of nothing else."""
 
 _UNIQUE_NAMES = {"tools": "name", "folders": "name", "identities": "identifier_key"}
 """Table -> the column whose values are unique in an organisation. A deleted thing has its id there."""
@@ -124,6 +144,12 @@ def delete_graph(db: Database, org_id: OrgId, graph_id: OwnId) -> None:
     delete_shared(db, org_id, "graphs", graph_id)
     for archive_id in archives:
         delete_shared(db, org_id, "archives", OwnId(archive_id))
+
+
+def delete_group(db: Database, org_id: OrgId, group_id: OwnId) -> None:
+    """Delete a group, and detach the blocks that its agents have because of it only."""
+    db.run(f"DELETE FROM agent_blocks WHERE {GROUP_ATTACHMENTS}", {"id": group_id})
+    delete_shared(db, org_id, "groups", group_id)
 
 
 def unfinished_deletes(db: Database, org_id: OrgId) -> bool:
@@ -220,6 +246,9 @@ def hide_agent(db: Database, org_id: OrgId, agent_id: AgentId, number: int) -> N
     )
     for (graph_id,) in graphs:
         delete_graph(db, org_id, OwnId(graph_id))
+    managed = "SELECT id FROM groups WHERE manager_agent_id = :agent_id AND org_id = :org_id"
+    for (group_id,) in db.rows(managed, params):
+        delete_group(db, org_id, OwnId(group_id))
     # The blocks of its conversations are nobody else's, unless an agent was given one.
     db.run(
         "UPDATE blocks SET org_id = :deleted WHERE id IN (SELECT block_id FROM conversation_blocks y"

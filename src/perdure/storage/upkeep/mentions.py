@@ -51,6 +51,12 @@ def _of_agent(key: str, columns: str, **more: Any) -> TextTable:
     return TextTable("agents", "agent_id = :owner", tuple(key.split()), tuple(columns.split()), **more)
 
 
+def _of_groups(key: str, columns: str, *, group_id: str = "group_id") -> TextTable:
+    """A table of the groups that an agent belongs to."""
+    groups = "SELECT group_id FROM group_agents WHERE agent_id = :owner"
+    return TextTable("agents", f"{group_id} IN ({groups})", tuple(key.split()), tuple(columns.split()))
+
+
 def _of_graph(key: str, columns: str) -> TextTable:
     return TextTable("graphs", "graph_id = :owner", tuple(key.split()), tuple(columns.split()))
 
@@ -81,6 +87,9 @@ TEXT_TABLES: Mapping[str, TextTable] = {
     "batches": TextTable(
         "agents", "id IN (SELECT r.batch_id FROM runs r WHERE r.agent_id = :owner)", ("id",), ("callback",)
     ),
+    "groups": _of_groups("id", "description", group_id="id"),
+    "group_turns": _of_groups("group_id seq", "failure input plan"),
+    "group_messages": _of_groups("group_id seq", "parts"),
     "agent_details": _of_agent("", "system description tags metadata settings"),
     "client_tools": _of_agent("digest", "tools"),
     "runs": _of_agent("seq", "failure waiting_input answer hook_context options callback"),
@@ -89,6 +98,8 @@ TEXT_TABLES: Mapping[str, TextTable] = {
     "prefixes": _of_agent("seq", "system tools summary", wide=True),
     "system_messages": _of_agent("conversation_seq", "text", wide=True),
     "events": _of_agent("run_seq seq", "body"),
+    "schedules": _of_agent("seq", "name messages callback"),
+    "schedule_firings": _of_agent("schedule_seq seq", "reason"),
     "corrections": _of_agent("number", "text"),
     "correction_items": _of_agent("number seq", "before"),
 }

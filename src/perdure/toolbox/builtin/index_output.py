@@ -119,7 +119,7 @@ def show_output(text: str, counter: TokenCounter, *, source: str, error: str) ->
             *([f"The program failed: {error[:ERROR_CHARS]}"] if error else []),
             *numbered,
             f'[search_output("{UNNUMBERED_HANDLE}", query) shows the passages about something;'
-            f' context_expand("{UNNUMBERED_HANDLE}", lines or pattern) what stands there]',
+            f' context_expand("{UNNUMBERED_HANDLE}", lines or grep) what stands there]',
         ]
     )
     shown = f"{_share(tokens, counter.count(body) + len('[]') + 20)}\n{body}"

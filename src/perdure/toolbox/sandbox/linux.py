@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -413,6 +414,7 @@ def _job_data(job: SandboxJob) -> dict[str, Any]:
     }
 
 
+@functools.cache
 def _site_folders() -> tuple[Path, ...]:
     """The folders of Perdure and of the packages that are installed beside it."""
     installed = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}

@@ -11,9 +11,12 @@ from perdure.core.agents import AgentFilter
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, BlockFilter, BlockVersion
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.redaction import ASCII_MIN
-from perdure.core.ids import AgentId, BlockId
+from perdure.core.ids import AgentId, BlockId, ScheduleId
+from perdure.core.messages import text_of
 from perdure.core.passages import CAPTURED, Passage, PassageFilter
+from perdure.core.schedules import Schedule
 from perdure.domain.blocks.units import NewBlock
+from perdure.domain.schedules import describe_timing
 from perdure.library.origins import MemoryOrigin
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
@@ -23,7 +26,7 @@ from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_
 LINES_MAX, PASSAGES_MAX, VERSIONS_MAX, PLOTTED_MIN = 50, 50, 50, 3
 PLOTTED_MAX = 8
 """As many lines as there are colours."""
-BLOCKS_MAX, SHARED_MAX, TIMELINE_MAX = 100, 20, 100
+BLOCKS_MAX, SHARED_MAX, TIMELINE_MAX, SCHEDULES_MAX = 100, 20, 100, 20
 ROWS_MAX, ROW_CHARS, REASON_CHARS = 24, 60, 240
 NO_REASON: Data = {"id": None, "tool": None, "reason": None}
 CALLERS = ("agent", "system")
@@ -54,6 +57,7 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         passages, after = [passage_shape(one) for one in found], after_of(found, PASSAGES_MAX)
     own = {block.id for block in blocks}
     others = await services.blocks.list(BlockFilter(), Page(BLOCKS_MAX, ascending=False))
+    schedules = await services.schedules.list(agent_id, statuses=("active",), limit=SCHEDULES_MAX)
     timeline = await _writes(library, agent_id, blocks) if query.get("timeline") else None
     return {
         "title": f"{agent.name} · Memory",
@@ -70,9 +74,34 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         "search": search,
         "tag": tag,
         "after": after,
+        "schedules": [await _schedule_shape(library, schedule) for schedule in schedules],
         "writes": timeline,
         "growth": None if timeline is None else _growth_of_all(timeline),
     }
+
+
+async def _schedule_shape(library: AsyncPerdure, schedule: Schedule) -> Data:
+    """A schedule, with what became of its last due time."""
+    firings = await library.services.schedules.list_firings(schedule.id, limit=1)
+    return {
+        "id": schedule.id,
+        "name": schedule.name,
+        "when": describe_timing(schedule.timing),
+        "next_at": schedule.next_at,
+        "by_agent": schedule.made_by == "agent",
+        "message": "\n".join(text_of(message.parts) for message in schedule.messages)[:ROW_CHARS],
+        "outcome": firings[0].outcome if firings else None,
+        "reason": firings[0].reason[:REASON_CHARS] if firings else "",
+        "run_id": firings[0].run_id if firings else None,
+    }
+
+
+@pages.post("/agents/{agent_id}/memory/schedules/{schedule_id}/cancel", shows=memory)
+async def cancel_schedule(request: Request, library: AsyncPerdure) -> Notice:
+    """End a schedule of the agent."""
+    agent_id, schedule_id = agent_id_of(request), ScheduleId(request.path_params["schedule_id"])
+    await library.services.schedules.cancel(schedule_id, agent_id)
+    return Notice("The schedule fires no more.")
 
 
 async def _shared(library: AsyncPerdure, agent_id: AgentId, block: Block) -> list[Data]:
@@ -113,6 +142,7 @@ async def _writes(library: AsyncPerdure, agent_id: AgentId, blocks: Sequence[Blo
                 "name": passage.id,
                 "text": passage.text,
                 "author": "file" if source.get("file_id") else author,
+                **{"agent_id": source.get("agent_id"), "agent_name": "", "why": ""},
                 "run_id": source.get("run_id"),
                 "message_id": source.get("message_id"),
                 "at": passage.created_at,
@@ -187,6 +217,9 @@ def version_shape(version: BlockVersion) -> Data:
         "value": version.value,
         "diff": version.diff,
         "author": author.kind,
+        "agent_id": author.agent_id,
+        "agent_name": version.agent_name,
+        "why": version.reason,
         "run_id": author.run_id,
         "message_id": author.message_id,
         "at": version.created_at,

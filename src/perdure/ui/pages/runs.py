@@ -14,10 +14,10 @@ from perdure.core.ids import AgentId, RunId
 from perdure.core.messages import Message
 from perdure.core.models import ModelRequest
 from perdure.core.runs import Run, RunFilter, RunStatus
+from perdure.domain.conversations.spans import Span
 from perdure.library.origins import AnswerOrigin, origin_shape
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.spans import Span
 from perdure.server.errors import error_answer
 from perdure.ui.pages.chat import message_items
 from perdure.ui.pages.context import step_shape

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from perdure.core.groups.turns import GroupStopReason
 from perdure.core.runs import StopReason
 from perdure.server.wire import fields as ids
 
@@ -159,7 +160,7 @@ class ErrorMessage(TypedDict):
     """Why the run failed, after its `stop_reason`. The event has the name `error`."""
 
     message_type: Literal["error_message"]
-    run_id: ids.RunIdIn
+    run_id: ids.RunIdIn | None
     error_type: str
     message: str
     detail: str | None
@@ -167,8 +168,11 @@ class ErrorMessage(TypedDict):
 
 
 class Stop(TypedDict):
+    """Of a group's turn, `group_stop_reason` is the exact word."""
+
     message_type: Literal["stop_reason"]
     stop_reason: StopReason
+    group_stop_reason: NotRequired[GroupStopReason]
 
 
 class Usage(TypedDict):
@@ -178,8 +182,11 @@ class Usage(TypedDict):
 
 
 class RequestUsage(Usage):
+    """Of a group's turn, `run_ids` are the runs of its speakers."""
+
     message_type: Literal["usage_statistics"]
     step_count: int
+    run_ids: list[ids.RunIdIn] | None
     cached_input_tokens: int | None
     cache_write_tokens: int | None
     reasoning_tokens: int | None

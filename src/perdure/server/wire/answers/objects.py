@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 
 from perdure.core.runs import StopReason
 from perdure.server.wire import fields as ids
+from perdure.server.wire.answers.groups import Group as Group
 from perdure.server.wire.answers.mcp import Definition as Definition
 from perdure.server.wire.answers.mcp import McpConfig as McpConfig
 from perdure.server.wire.answers.mcp import McpListing as McpListing
@@ -199,6 +200,8 @@ class Agent(_Stamped):
     max_files_open: int | None
     per_file_view_window_char_limit: int | None
     hidden: bool | None
+    managed_group: Group | None
+    multi_agent_group: Group | None
 
 
 class Archive(_Stamped):

@@ -19,8 +19,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from perdure.app.prices import price_of
+from perdure.app.prices import prices_of as prices_of
+from perdure.app.sandboxes import check_file as check_file
+from perdure.app.sandboxes import converter_of, reading_sandbox_of, requirements_folder
+from perdure.app.sandboxes import sandbox_of as sandbox_of
 from perdure.context.window.tokens import ScriptTokenCounter
-from perdure.core.documents import Document
 from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable
 from perdure.core.facts.extraction import Extractor, FindExtractor
 from perdure.core.hooks import Hook
@@ -32,19 +36,23 @@ from perdure.core.providers import ModelProvider
 from perdure.core.secrets import Cipher
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec
+from perdure.domain.companions.passes import PassLimits
 from perdure.domain.files.tools import read_whole
 from perdure.domain.mcp import StoredMcpRegistry
 from perdure.domain.tools.environment import load_inputs
 from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
 from perdure.engine.agent_messages.toolbox import AGENT_TOOL_SPECS, AgentMessages
+from perdure.engine.companions.worker import Companions
 from perdure.engine.context_engines.calls import EngineCalls
 from perdure.engine.context_engines.registry import ContextEngines, EngineFactory
 from perdure.engine.facts.model_extractor import ModelExtractor
+from perdure.engine.groups.turns import GroupTurns
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import EngineSettings, Ports, SystemClock, extract_nothing
 from perdure.engine.run.leases import process_owner
 from perdure.engine.run.runner import Runner
+from perdure.engine.schedules.worker import ScheduleWorker
 from perdure.engine.search.search import Search
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
 from perdure.engine.workers.files import FileWorker
@@ -93,10 +101,6 @@ from perdure.toolbox.router import Toolboxes
 # The library logs nothing on its own; a program that wants its warnings sets logging up.
 logging.getLogger("perdure").addHandler(logging.NullHandler())
 
-FILES_AT_ONCE = 4
-"""How many files are converted at once."""
-
-FILE_PROCESSES = 4
 SEALED_PER_STEP = 100
 
 
@@ -105,19 +109,23 @@ class App:
     """A running engine with all its parts. `close` stops them in order.
 
     Args:
+        groups: the turns of groups.
         files: the worker that converts uploaded files to text.
+        schedules: the worker that fires schedules.
         embedder: it computes vectors; None: search is lexical only, and `embedding_reason` says why and what helps.
         worker: it embeds new texts in the background.
         sandbox: it runs the code of tools.
         reading: the sandbox that converts files.
         custom: the tools that have a source.
         mcp: the sessions with MCP servers.
+        companions: the passes of companions.
     """
 
     settings: Settings
     store: Store
     ports: Ports
     runner: Runner
+    groups: GroupTurns
     models: ModelRegistry
     functions: Functions
     files: FileWorker
@@ -128,6 +136,8 @@ class App:
     reading: Sandbox
     custom: CustomTools
     mcp: McpToolbox
+    companions: Companions
+    schedules: ScheduleWorker
 
     @property
     def choice(self) -> Choice:
@@ -170,7 +180,10 @@ class App:
 
     async def close(self) -> None:
         """Stop all parts in order."""
+        await self.schedules.close()
         await self.files.close()
+        await self.groups.close()
+        await self.companions.close()
         await self.runner.close()
         await self.mcp.close()
         if self.worker is not None:
@@ -223,32 +236,27 @@ async def start(
     store, worker = _embedded_store(store, embedding, clock)
     try:
         await _bring_up_to_date(store, functions.specs(), cipher, ids=ids, at=clock.now())
-        sandbox = sandbox or sandbox_of(settings, cache=_requirements_folder(settings))
+        sandbox = sandbox or sandbox_of(settings, cache=requirements_folder(settings))
         reading, custom = reading_sandbox_of(settings), _custom_tools(store, cipher, sandbox)
-        agents, converter = AgentMessages(settings), _converter(settings, reading)
+        agents, converter = AgentMessages(settings), converter_of(settings, reading)
         builtins = _builtin_tools(settings, store, converter, sandbox, counter)
         mcp = McpToolbox(StoredMcpRegistry(store, cipher, clock=clock, ids=ids), timeout_s=settings.mcp_timeout_s)
-        ports = Ports(
-            store=store,
-            models=registry,
-            toolbox=Toolboxes(function=functions, builtin=builtins, agents=agents, custom=custom, mcp=mcp),
-            search=_search(store, clock, embedding, settings),
-            clock=clock,
-            ids=ids,
-            randomness=random.SystemRandom(),
-            counter=counter,
-            hooks=Hooks(called),
-            owner=process_owner(uuid.uuid4().hex[:12]),
-            settings=_engine_settings(settings),
-            cipher=cipher,
-            send_report=Reports(settings.web_allowed_hosts.split(",")).send,
-            find_extractor=_extractors(settings, registry),
-            engine_calls=EngineCalls(ContextEngines(context_engines)),
+        ports = _ports(
+            settings,
+            store,
+            registry,
+            Toolboxes(function=functions, builtin=builtins, agents=agents, custom=custom, mcp=mcp),
+            _search(store, clock, embedding, settings),
+            *(clock, ids, counter, Hooks(called), cipher, ContextEngines(context_engines)),
         )
         registry.put_stored(await _stored_endpoints(store, cipher))
         registry.choice = choose_offline(settings.model, registry.endpoints)
         runner, files = agents.bind(ports, Runner(ports)), FileWorker(ports, converter)
-        for part in (runner, worker, files):
+        groups = GroupTurns(ports, runner, settings, price_of=functools.partial(price_of, registry))
+        companions = Companions(ports, runner, _pass_limits(settings))
+        schedules = ScheduleWorker(ports, runner, companions, settings)
+        firing = None if settings.schedules == "off" else schedules
+        for part in (runner, worker, files, groups, companions, firing):
             if part is not None:
                 await part.start()
     except BaseException:
@@ -259,6 +267,7 @@ async def start(
         store,
         ports,
         runner,
+        groups,
         registry,
         functions,
         files,
@@ -269,6 +278,48 @@ async def start(
         reading=reading,
         custom=custom,
         mcp=mcp,
+        companions=companions,
+        schedules=schedules,
+    )
+
+
+def _pass_limits(settings: Settings) -> PassLimits:
+    """The limits of companions' passes."""
+    return PassLimits(
+        steps=settings.companion_steps, tokens=settings.companion_tokens, retry_s=settings.companion_retry_s
+    )
+
+
+def _ports(
+    settings: Settings,
+    store: Store,
+    registry: ModelRegistry,
+    toolbox: Toolboxes,
+    search: Search,
+    clock: Clock,
+    ids: Ids,
+    counter: TokenCounter,
+    hooks: Hooks,
+    cipher: Cipher,
+    engines: ContextEngines,
+) -> Ports:
+    """What the engine needs of the world."""
+    return Ports(
+        store=store,
+        models=registry,
+        toolbox=toolbox,
+        search=search,
+        clock=clock,
+        ids=ids,
+        randomness=random.SystemRandom(),
+        counter=counter,
+        hooks=hooks,
+        owner=process_owner(uuid.uuid4().hex[:12]),
+        settings=_engine_settings(settings),
+        cipher=cipher,
+        send_report=Reports(settings.web_allowed_hosts.split(",")).send,
+        find_extractor=_extractors(settings, registry),
+        engine_calls=EngineCalls(engines),
     )
 
 
@@ -331,6 +382,7 @@ def _engine_settings(settings: Settings) -> EngineSettings:
         context_window_tokens=settings.context_window_tokens,
         tool_output=settings.tool_output,
         extract_at_close=settings.facts == "patterns",
+        schedule_grace_s=settings.schedule_grace_s,
     )
 
 
@@ -338,65 +390,6 @@ def _search(store: Store, clock: Clock, embedding: EmbedderChoice, settings: Set
     """The search of messages and passages, with the embedder if there is one."""
     late_s = settings.late_interaction_ms / 1000
     return Search(store, clock, embedder=embedding.embedder, reason=embedding.reason, late_s=late_s)
-
-
-def sandbox_of(settings: Settings, *, cache: Path | None = None) -> Sandbox:
-    """The sandbox for the code of tools. It starts no process before its first use. Requirements go into `cache`."""
-    from perdure.toolbox.sandbox.choose import open_sandbox
-
-    return open_sandbox(
-        settings.sandbox,
-        cache=cache,
-        network=settings.sandbox_network == "on",
-        concurrency=settings.sandbox_concurrency,
-        memory_mb=settings.sandbox_memory_mb,
-        processes=settings.sandbox_processes,
-        timeout_s=settings.sandbox_timeout_s,
-        packages_mb=settings.sandbox_packages_mb,
-        private_hosts=settings.web_allowed_hosts.split(","),
-    )
-
-
-def reading_sandbox_of(settings: Settings) -> Sandbox:
-    """The sandbox that reads uploaded files and web pages. It is separate from that of tools, so that neither waits for
-    the other, and has the memory limit of files."""
-    from perdure.converters.limits import Limits
-    from perdure.toolbox.sandbox.choose import open_sandbox
-
-    return open_sandbox(
-        settings.sandbox,
-        cache=None,
-        network=False,
-        concurrency=FILES_AT_ONCE,
-        memory_mb=Limits().memory_bytes >> 20,
-        processes=FILE_PROCESSES,
-    )
-
-
-def _requirements_folder(settings: Settings) -> Path:
-    """The folder of the installed requirements of tools."""
-    import platformdirs
-
-    folder = (
-        Path(settings.home).expanduser()
-        if settings.home
-        else Path(platformdirs.user_cache_dir("perdure", appauthor=False))
-    )
-    return folder / "requirements"
-
-
-def check_file(name: str, head: bytes) -> str:
-    """Check the name and first bytes of a file, and return its safe name: a path below its folder.
-
-    Raises: FileNameInvalid; FileTypeUnsupported: such files can't be converted to text.
-    """
-    from perdure.converters.kinds import kind_of, safe_path
-    from perdure.converters.limits import Refusal
-
-    safe = safe_path(name)
-    with contextlib.suppress(Refusal):  # a damaged file gets its error when it is read
-        kind_of(safe, head)
-    return safe
 
 
 def _cipher(settings: Settings, address: str | Path | None) -> Cipher:
@@ -423,19 +416,6 @@ def _builtin_tools(
         return await store.read(read_whole, agent_id, name, most_chars)
 
     return Builtins(converter=converter, web=_web(settings), sandbox=sandbox, load_file=load_file, counter=counter)
-
-
-def _converter(settings: Settings, sandbox: Sandbox) -> Converter:
-    """The function that converts a file to text in the sandbox, within the settings' limits."""
-
-    async def convert(name: str, file: Path, *, progress: Callable[[int, int], None]) -> Document:
-        from perdure.converters.convert import convert_file
-        from perdure.converters.limits import Limits
-
-        limits = Limits(file_bytes=settings.file_limit_bytes)
-        return await convert_file(name, file, limits=limits, progress=progress, sandbox=sandbox)
-
-    return convert
 
 
 def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:

@@ -1,0 +1,162 @@
+"""`perdure companion`: agents that tidy the memory of other agents while nobody waits, and what each pass changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from perdure.cli.chat.render import diff_view
+from perdure.cli.views.fold import local_time, plural, visible
+from perdure.cli.views.json import fields
+from perdure.cli.views.view import View, new_table
+from perdure.cli.work import confirm, get_agent, no_agent, open_store
+from perdure.core.groups.passes import PassCause, PassOutcome
+from perdure.library.services.groups.companions import CompanionChanges, CompanionInfo, PassInfo
+
+NO_COMPANION = "No agent has a companion yet: `perdure companion on AGENT` gives it one."
+CAUSES: dict[PassCause, str] = {
+    "turns": "after its turns",
+    "compaction": "after a compaction",
+    "request": "on request",
+    "schedule": "on schedule",
+    "rest": "with the rest",
+    "retry": "again",
+}
+OUTCOMES: dict[PassOutcome | None, str] = {
+    None: "goes on",
+    "finished": "finished",
+    "budget": "stopped at its budget",
+    "conflicts": "gave up: others edited the same block all the time",
+    "requires_approval": "stopped: a call needs approval",
+    "cancelled": "cancelled",
+    "model_error": "failed: its model is down",
+    "error": "failed",
+}
+
+
+async def list_companions(view: View) -> None:
+    """Print the agents with companions, and what the last pass of each did."""
+    async with open_store(view, empty=NO_COMPANION) as perdure:
+        found = await perdure.services.companions.list()
+    table = new_table("agent", "companion", "wakes after", "turns", "last pass", styles={"agent": "bold"})
+    for info in found:
+        last = "-" if info.last_pass is None else _last(info.last_pass)
+        table.add_row(
+            visible(info.agent_name), visible(info.name), plural(info.frequency or 0, "turn"), str(info.turns), last
+        )
+    view.show([_shape(info) for info in found], *([table] if found else []))
+    view.hint("`perdure companion show AGENT` prints what it changed and why." if found else NO_COMPANION)
+
+
+async def show(view: View, *, agent: str | None, limit: int) -> None:
+    """Print a companion and its newest passes, the newest last."""
+    async with open_store(view, empty=no_agent(agent)) as perdure:
+        target = await get_agent(perdure, agent)
+        info = await perdure.services.companions.get(target.id)
+        passes = (await target.companion.passes(limit=limit))[::-1]
+    shape = _shape(info) | {"passes": [pass_shape(one) for one in passes]}
+    view.show_long(shape, *_info_view(info), *(part for one in passes for part in pass_view(one)))
+    if not passes:
+        view.hint("It has made no pass yet; `perdure companion wake` has it read what is new.")
+
+
+async def wake(view: View, *, agent: str | None) -> None:
+    """Have a companion read what is new, and print what it changed."""
+    async with open_store(view, empty=no_agent(agent)) as perdure:
+        target = await get_agent(perdure, agent)
+        done = await target.companion.wake()
+    if done is None:
+        view.show({"pass": None}, f"Nothing new was said to {target.name!r} since the last pass.")
+        return
+    view.show({"pass": pass_shape(done)}, *pass_view(done))
+
+
+async def on(view: View, *, agent: str | None) -> None:
+    """Give an agent a companion."""
+    async with open_store(view, empty=no_agent(agent)) as perdure:
+        info = await (await get_agent(perdure, agent)).companion.enable()
+    view.show(_shape(info), *_info_view(info))
+    view.hint(f"It reads what is said from now on; `perdure companion wake {info.agent_name}` does not wait for turns.")
+
+
+async def off(view: View, *, agent: str | None, yes: bool) -> None:
+    """Delete the companion of an agent after a question."""
+    async with open_store(view, empty=no_agent(agent)) as perdure:
+        target = await get_agent(perdure, agent)
+        info = await perdure.services.companions.get(target.id)
+        question = f"{info.name!r} with its history will be gone for good; what it wrote into memory stays. Delete?"
+        confirm(view, question, action="delete the companion", yes=yes)
+        await target.companion.disable()
+    view.show({"deleted": info.companion.id}, f"{target.name!r} has no companion any more.")
+
+
+async def update(
+    view: View, *, agent: str | None, frequency: int | None, max_steps: int | None, max_tokens: int | None
+) -> None:
+    """Change how often a companion wakes, and what a pass may take."""
+    given = {"frequency": frequency, "max_steps": max_steps, "max_tokens": max_tokens}
+    changes: Any = {name: value for name, value in given.items() if value is not None}
+    async with open_store(view, empty=no_agent(agent)) as perdure:
+        info = await perdure.services.companions.update(
+            (await get_agent(perdure, agent)).id, changes if changes else CompanionChanges()
+        )
+    view.show(_shape(info), *_info_view(info))
+
+
+def pass_view(one: PassInfo) -> Sequence[RenderableType]:
+    """A pass: when and why, how it ended, and its differences."""
+    used = f"{plural(one.steps, 'step')}, {one.usage.total_tokens:,} tokens"
+    head = Text.assemble(
+        (f"pass {one.number}", "bold"),
+        (f"  {local_time(one.created_at)}  {CAUSES[one.cause]}, {OUTCOMES[one.outcome]}  ({used})", "dim"),
+    )
+    parts: list[RenderableType] = [head]
+    if one.reason:
+        parts.append(Text(f"  {visible(one.reason)}"))
+    if one.failure is not None:
+        parts.append(Text(f"  {visible(one.failure.message)}", style="yellow"))
+    for edit in one.edits:
+        parts += [Text(f"  {visible(edit.label)}, version {edit.version}", style="dim"), diff_view(edit.diff)]
+    return parts if one.edits or one.outcome is None else [*parts, Text("  changed nothing", style="dim")]
+
+
+def pass_shape(one: PassInfo) -> dict[str, Any]:
+    """A pass as JSON."""
+    return {
+        **fields(one, "number", "cause", "outcome", "reason", "run_id", "last_message_id", "created_at", "ended_at"),
+        "steps": one.steps,
+        "tokens": one.usage.total_tokens,
+        "failure": None if one.failure is None else fields(one.failure, "kind", "message"),
+        "edits": [fields(edit, "block_id", "label", "version", "diff") for edit in one.edits],
+    }
+
+
+def _shape(info: CompanionInfo) -> dict[str, Any]:
+    """A companion as JSON."""
+    return {
+        "agent": {"id": info.agent_id, "name": info.agent_name},
+        "companion": fields(info.companion, "id", "name", "model"),
+        **fields(info, "frequency", "turns", "max_steps", "max_tokens"),
+        "last_pass": None if info.last_pass is None else pass_shape(info.last_pass),
+    }
+
+
+def _info_view(info: CompanionInfo) -> list[RenderableType]:
+    """A companion in two lines."""
+    head = Text.assemble((visible(info.name), "bold"), (f"  {info.companion.id}  {info.companion.model}", "dim"))
+    limits = {"steps": info.max_steps, "tokens": info.max_tokens}
+    own = ", ".join(f"at most {value:,} {name} a pass" for name, value in limits.items() if value is not None)
+    text = (
+        f"tidies the memory of {visible(info.agent_name)} after every {plural(info.frequency or 0, 'turn')};"
+        f" {plural(info.turns, 'turn')} since its last pass"
+    )
+    return [head, Text(f"{text}; {own}" if own else text)]
+
+
+def _last(one: PassInfo) -> str:
+    """A pass in a table."""
+    edited = ", ".join(dict.fromkeys(visible(edit.label) for edit in one.edits))
+    return f"{local_time(one.created_at)}  {OUTCOMES[one.outcome]}{f', changed {edited}' if edited else ''}"

@@ -1,0 +1,322 @@
+"""`perdure group`: list, show, create, change, reset and delete groups of agents, and talk to one."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any, TypedDict, Unpack, cast
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from perdure.cli.views.fold import local_time, plural, visible
+from perdure.cli.views.json import fields, message_shape
+from perdure.cli.views.view import View, new_table
+from perdure.cli.work import STDIN, confirm, deleted, load_all, none_yet, open_store
+from perdure.core.groups.group import SLEEPTIME_KINDS, GroupKind
+from perdure.core.groups.turns import (
+    GROUP_FAILED_REASONS,
+    GroupEvent,
+    GroupMessage,
+    GroupTurn,
+    GroupTurnEnded,
+    SpeakerEvent,
+    SpeakerFailed,
+    SpeakerStarted,
+)
+from perdure.core.ids import AgentId
+from perdure.domain.groups.units import GroupChanges
+from perdure.library.groups import AsyncGroup
+from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.groups.reply import GroupReply
+
+NO_GROUP = "There are no groups yet: `perdure group create round_robin AGENT AGENT` makes one."
+SHORT_CHARS = 14
+"""Of an id in a list: enough to name it."""
+COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
+"""Of the agents of a group, in their order."""
+
+
+STOPS = {
+    "termination_token": "an agent said that it is done",
+    "max_turns": "the limit of speeches is reached: `perdure group update {group} --max-turns N` changes that",
+    "max_tokens": "the limit of tokens is reached: `perdure group update {group} --max-tokens N` changes that",
+    "max_cost": "the limit of cost is reached: `perdure group update {group} --max-cost USD` changes that",
+    "max_depth": "agents passed too many messages on, one because of the other",
+    "no_speaker": "the manager named nobody of the group",
+    "requires_approval": "a tool call waits for you: `perdure approval list` shows it",
+    "cancelled": "cancelled",
+}
+"""Why a turn ended, but for its usual end and errors, which say it themselves."""
+
+
+class GroupOptions(TypedDict):
+    """Options of a group that is created or changed; None: not given."""
+
+    description: str | None
+    max_turns: int | None
+    termination_token: str | None
+    max_tokens: int | None
+    max_cost: float | None
+
+
+async def list_groups(view: View) -> None:
+    """Print every group with its agents, newest first. No store is made."""
+    async with open_store(view, empty=NO_GROUP) as perdure:
+        groups = await load_all(perdure.groups.list)
+        names = await _names(perdure)
+    table = new_table("id", "kind", "agents", "manager", "description", styles={"id": "dim", "description": "bold"})
+    for group in groups:
+        info = group.info
+        members = ", ".join(names[one] for one in info.agent_ids)
+        manager = "-" if info.manager_agent_id is None else names[info.manager_agent_id]
+        table.add_row(info.id[:SHORT_CHARS], info.kind, members, manager, visible(info.description))
+    view.show([_shape(group, names) for group in groups], *([table] if groups else []))
+    view.hint(
+        "`perdure group send GROUP TEXT` talks to one; `perdure group show GROUP` prints who said what."
+        if groups
+        else NO_GROUP
+    )
+
+
+async def show(view: View, *, group: str, limit: int) -> None:
+    """Print a group's agents and limits, and the newest entries of its transcript."""
+    async with open_store(view, empty=none_yet("group", group)) as perdure:
+        target = await perdure.groups.get(group)
+        names = await _names(perdure)
+        entries = (await target.messages(limit=limit, newest_first=True))[::-1]
+    shape = _shape(target, names) | {"messages": [_entry_shape(entry) for entry in entries]}
+    view.show_long(shape, *_group_view(target, names), *_transcript_view(entries, _colours(target)))
+    if target.kind in SLEEPTIME_KINDS:
+        view.hint("nobody writes to a companion: it reads what its agent's user says, and tidies its memory")
+    else:
+        view.hint(f"`perdure group send {target.id[:SHORT_CHARS]} TEXT` talks to it.")
+
+
+async def create(
+    view: View, *, kind: GroupKind, agents: Sequence[str], manager: str | None, **options: Unpack[GroupOptions]
+) -> None:
+    """Create a group, and print it."""
+    async with open_store(view, empty=none_yet("agent", agents[0])) as perdure:
+        made = await perdure.groups.create(kind, agents=agents, manager=manager, **_options(options))
+        names = await _names(perdure)
+        view.show(_shape(made, names), *_group_view(made, names))
+        view.hint(f"`perdure group send {made.id[:SHORT_CHARS]} TEXT` talks to it.")
+
+
+async def update(
+    view: View, *, group: str, agents: Sequence[str] | None, manager: str | None, **options: Unpack[GroupOptions]
+) -> None:
+    """Change what was given, and print the group."""
+    async with open_store(view, empty=none_yet("group", group)) as perdure:
+        target = await perdure.groups.get(group)
+        changes = cast(GroupChanges, _options(options))
+        if agents:
+            changes["agent_ids"] = [(await perdure.agent(one)).id for one in agents]
+        if manager is not None:
+            changes["manager_agent_id"] = (await perdure.agent(manager)).id
+        if not changes:
+            view.hint("Nothing to change: name agents, or give --manager, --description or a limit.")
+        target = await target.update(**changes)
+        names = await _names(perdure)
+        view.show(_shape(target, names), *_group_view(target, names))
+
+
+async def send(view: View, *, group: str, text: str) -> int:
+    """Send a message, show who says what as it comes, and return 1 if the turn failed."""
+    text = sys.stdin.read() if text == STDIN else text
+    async with open_store(view, empty=none_yet("group", group)) as perdure:
+        target = await perdure.groups.get(group)
+        colours = _colours(target)
+        events: list[GroupEvent] = []
+        turn = await target.submit(text)
+        with cancel_on_interrupt(target, turn):
+            async for event in perdure.services.groups.follow(turn):
+                events.append(event)
+                _show_event(view, event, colours)
+    view.clear_status()
+    reply = GroupReply.of(events)
+    view.show(_reply_shape(target, reply))
+    if reply.failure is not None:
+        view.note(f"the turn failed: {reply.failure.message}")
+    elif reply.stop_reason in STOPS:
+        view.note(STOPS[reply.stop_reason].format(group=target.id[:SHORT_CHARS]))
+    view.hint(f"`perdure group show {target.id[:SHORT_CHARS]}` prints who said what.")
+    return int(reply.stop_reason in GROUP_FAILED_REASONS)
+
+
+async def cancel(view: View, *, group: str) -> None:
+    """End the turns of a group that have not ended."""
+    async with open_store(view, empty=none_yet("group", group)) as perdure:
+        target = await perdure.groups.get(group)
+        turns = await target.cancel()
+        view.show({"group_id": target.id, "cancelled": [turn.seq for turn in turns]})
+        view.hint(f"{plural(len(turns), 'turn')} cancelled; what was said stays." if turns else "No turn goes on.")
+
+
+@contextmanager
+def cancel_on_interrupt(group: AsyncGroup, turn: GroupTurn) -> Iterator[None]:
+    """Have Ctrl-C end the turn, and a second one the program: the turn would go on when the store is opened again."""
+    loop, cancelling = asyncio.get_running_loop(), set[asyncio.Task[object]]()
+
+    def cancel() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        cancelling.add(asyncio.create_task(group.cancel(turn.seq)))
+
+    loop.add_signal_handler(signal.SIGINT, cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+async def reset(view: View, *, group: str, yes: bool) -> None:
+    """Begin a transcript anew after a question."""
+    async with open_store(view, empty=none_yet("group", group)) as perdure:
+        target = await perdure.groups.get(group)
+        question = (
+            f"What was said in {_name(target)} will be out of its view, for good; its agents' other conversations and"
+            " their memory stay. Reset?"
+        )
+        confirm(view, question, action="reset the group", yes=yes)
+        await target.reset()
+        view.show({"reset": target.id})
+        view.hint(f"This can't be undone; `perdure group send {target.id[:SHORT_CHARS]} TEXT` begins anew.")
+
+
+async def delete(view: View, *, group: str, yes: bool) -> None:
+    """Delete a group after a question."""
+    async with open_store(view, empty=none_yet("group", group)) as perdure:
+        target = await perdure.groups.get(group)
+        question = f"{_name(target).capitalize()} with its transcript will be gone for good; its agents stay. Delete?"
+        confirm(view, question, action="delete the group", yes=yes)
+        await target.delete()
+        view.show({"deleted": target.id})
+        view.hint(deleted(_name(target), "its agents stay"))
+
+
+def _show_event(view: View, event: GroupEvent, colours: Mapping[AgentId, str]) -> None:
+    """Show who speaks, and what."""
+    match event:
+        case SpeakerStarted(speaker=speaker) if speaker.task == "choose":
+            view.show_status(f"{speaker.name} chooses who speaks…")
+        case SpeakerStarted(speaker=speaker):
+            view.print(Text(visible(speaker.name), style=f"bold {colours.get(speaker.agent_id, '')}".strip()))
+        case SpeakerEvent(speaker=speaker, event=inner) if speaker.task != "choose":
+            view.show_event(inner)
+        case SpeakerFailed(speaker=speaker, reason=reason):
+            view.note(f"{speaker.name} could not speak: {reason}")
+        case SpeakerEvent() | GroupTurnEnded():
+            pass
+
+
+def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, under the names of the library."""
+    renamed = {("max_cost_usd" if name == "max_cost" else name): value for name, value in options.items()}
+    return {name: value for name, value in renamed.items() if value is not None}
+
+
+def _name(group: AsyncGroup) -> str:
+    """A group in a question: its description and its id."""
+    about = f" {group.info.description!r:.80}" if group.info.description else ""
+    return f"group{about} ({group.id})"
+
+
+def _colours(group: AsyncGroup) -> dict[AgentId, str]:
+    """The colour of each agent: the manager has none."""
+    return {agent_id: COLOURS[place % len(COLOURS)] for place, agent_id in enumerate(group.info.agent_ids)}
+
+
+async def _names(perdure: AsyncPerdure) -> dict[AgentId, str]:
+    """The names of all agents."""
+    return {agent.id: visible(agent.name) for agent in await load_all(perdure.agents)}
+
+
+def _group_view(group: AsyncGroup, names: Mapping[AgentId, str]) -> list[RenderableType]:
+    """A group's kind, agents and limits."""
+    info, colours = group.info, _colours(group)
+    members = Text(", ").join(Text(names.get(one, one), style=colours[one]) for one in info.agent_ids)
+    head = Text.assemble((visible(info.description) or info.kind, "bold"), (f"  {info.id}  {info.kind}", "dim"))
+    lines: list[RenderableType] = [head, Text.assemble("agents: ", members)]
+    if info.manager_agent_id is not None:
+        lines.append(Text(f"manager: {names.get(info.manager_agent_id, info.manager_agent_id)}"))
+    limits = {
+        "turns": info.max_turns,
+        "tokens": info.max_tokens,
+        "cost in USD": info.max_cost_usd,
+        "wakes after turns": info.frequency,
+    }
+    text = ", ".join(f"{name} {value:,}" for name, value in limits.items() if value is not None)
+    return [*lines, *([Text(f"limits: {text}")] if text else [])]
+
+
+def _transcript_view(entries: Sequence[GroupMessage], colours: Mapping[AgentId, str]) -> list[RenderableType]:
+    """Who said what, oldest first; what a manager chose stands on one line."""
+    lines: list[RenderableType] = []
+    for entry in entries:
+        name = visible(entry.sender_name) if entry.sender_id is not None else visible(entry.sender_name) or "You"
+        if entry.kind != "user" and (entry.kind != "speech" or not entry.parts):
+            lines.append(Text(f"◆ {name} {_about(entry)}", style="dim" if entry.kind == "choice" else "yellow"))
+            continue
+        colour = colours.get(entry.sender_id, "") if entry.sender_id is not None else ""
+        lines.append(Text.assemble((name, f"bold {colour}"), (f"  {local_time(entry.created_at)}", "dim")))
+        lines.append(Padding(Text(visible(entry.text)), (0, 0, 0, 2)))
+    return lines
+
+
+def _about(entry: GroupMessage) -> str:
+    """What an entry without a speech says of its agent."""
+    if entry.message_id is not None and not entry.parts:
+        return "said something that was deleted"
+    if entry.kind == "choice":
+        return f"chooses: {visible(entry.text)}"
+    if entry.kind == "silence":
+        return "says nothing"
+    if entry.kind == "approval":
+        return "waits for an approval: `perdure approval list` shows it"
+    return f"could not speak: {visible(entry.text)}"
+
+
+# --- for programs
+
+
+def _shape(group: AsyncGroup, names: Mapping[AgentId, str]) -> dict[str, Any]:
+    """A group."""
+    info = group.info
+    limits = ("termination_token", "max_turns", "max_tokens", "max_cost_usd", "frequency")
+    return {
+        **fields(info, "id", "kind", "description", *limits, "created_at"),
+        "agents": [{"id": one, "name": names.get(one)} for one in info.agent_ids],
+        "manager": None
+        if info.manager_agent_id is None
+        else {"id": info.manager_agent_id, "name": names.get(info.manager_agent_id)},
+        "shared_block_ids": list(info.shared_block_ids),
+    }
+
+
+def _entry_shape(entry: GroupMessage) -> dict[str, Any]:
+    """An entry of a transcript."""
+    return fields(entry, "seq", "turn_seq", "kind", "sender_id", "sender_name", "run_id", "text", "created_at")
+
+
+def _reply_shape(group: AsyncGroup, reply: GroupReply) -> dict[str, Any]:
+    """What a group said to a message."""
+    spoken = [
+        {
+            **fields(one.speaker, "agent_id", "name", "task"),
+            "problem": one.problem,
+            "text": None if one.reply is None else one.reply.text,
+            "run_id": None if one.reply is None else one.reply.run_id,
+            "messages": [] if one.reply is None else [message_shape(message) for message in one.reply.messages],
+        }
+        for one in reply.replies
+    ]
+    turn = reply.turn
+    shape = {"group_id": group.id, "turn": turn.seq, **fields(reply, "stop_reason", "answer"), "replies": spoken}
+    shape |= {"usage": asdict(turn.usage), "cost_usd": turn.cost_usd}
+    return shape if reply.failure is None else shape | {"error": fields(reply.failure, "kind", "message")}

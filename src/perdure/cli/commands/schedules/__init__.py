@@ -1,0 +1,1 @@
+"""`perdure schedule` and `perdure event`."""

@@ -1,0 +1,1 @@
+"""Groups of agents, companions, and what they do next: values."""

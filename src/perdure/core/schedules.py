@@ -1,0 +1,473 @@
+"""Schedules: when an agent is woken by itself, and what is due at a given time. Pure functions of values.
+
+Due times are instants in UTC. A time of day that daylight saving skips stands for the first moment after the gap, one
+that comes twice for its first occurrence. What counts in hours and minutes (an interval, a cron expression with `*` in
+its hours or minutes) goes on by elapsed time.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from itertools import islice, pairwise, takewhile
+from typing import Any, Literal
+
+from perdure.core.errors import ScheduleInvalid, TimeZoneUnknown
+from perdure.core.ids import AgentId, RunId, ScheduleId
+from perdure.core.messages import Image, Role, Text
+from perdure.core.runs import Callback
+from perdure.core.text.reprs import short_repr
+from perdure.core.text.zones import is_zone, zone
+
+Missed = Literal["skip", "once", "all"]
+"""What becomes of due times at which nobody could fire: none is made up for, one is for all of them, or each is."""
+
+InQuietHours = Literal["move", "skip"]
+"""Whether what is due in quiet hours is fired at their end, once for all of them, or not at all."""
+
+ScheduleStatus = Literal["active", "ended", "cancelled"]
+Action = Literal["message", "companion"]
+ScheduleKind = Literal["at", "every", "cron"]
+Outcome = Literal["fired", "missed", "nothing_new", "failed"]
+"""A run was begun; the time was passed over; the companion had nothing to read; nothing could be begun."""
+
+MISSED_COUNTED = 1_000
+"""Missed due times are counted up to this."""
+MISSED_LIMIT_MAX = 100
+"""The most missed due times that are made up for one by one."""
+
+INTERVAL_MAX_S = 10 * 366 * 86_400
+
+_TICK = timedelta(microseconds=1)
+_MINUTE = timedelta(minutes=1)
+_FAR = timedelta(days=100 * 366)
+_QUIET_NIGHTS = 1_000
+"""After so many due times in a row that all lie in quiet hours there is no other one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuietHours:
+    """A time of each day, in the schedule's zone, at which nothing is fired: from `start`, before `end`, which may be
+    on the next day."""
+
+    start: time
+    end: time
+    then: InQuietHours = "move"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """When something is due. Exactly one of `at`, `every_s` and `cron` is given.
+
+    Args:
+        at: a time, once.
+        every_s: seconds from one due time to the next; the first is `starts_at`.
+        cron: five fields, in the zone `timezone`.
+        starts_at, ends_at: nothing is due before or after these.
+        max_firings: how often it is fired at most.
+        missed_limit: how many missed due times are made up for with the policy `all`: the newest.
+    """
+
+    at: datetime | None = None
+    every_s: int | None = None
+    cron: str | None = None
+    timezone: str = "UTC"
+    starts_at: datetime
+    ends_at: datetime | None = None
+    max_firings: int | None = None
+    missed: Missed = "once"
+    missed_limit: int = 10
+    quiet: QuietHours | None = None
+
+    @property
+    def kind(self) -> ScheduleKind:
+        """How the due times are told."""
+        return "at" if self.at is not None else "every" if self.every_s is not None else "cron"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledMessage:
+    """A message of a schedule. One of the role `system` is sent in an envelope that names the schedule."""
+
+    parts: tuple[Text | Image, ...]
+    role: Role = "user"
+    name: str | None = None
+    otid: str | None = None
+    sender_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Messages to an agent that are sent by themselves.
+
+    Args:
+        seq: its number among the agent's schedules.
+        action: what is done at a due time: `message` sends the messages, `companion` wakes the agent's companion.
+        made_by: a person or program from outside, or the agent itself.
+        next_at: the next due time; None: there is none.
+        firings: how often it was fired.
+        max_steps: the model calls of each run; None: the setting.
+        form: in which form a client gets a run's messages, as `RunOptions` has it.
+    """
+
+    __repr__ = short_repr("id", "name", "status", "next_at")
+
+    id: ScheduleId
+    agent_id: AgentId
+    seq: int = 0
+    name: str = ""
+    timing: Timing
+    action: Action = "message"
+    messages: tuple[ScheduledMessage, ...] = ()
+    conversation_seq: int = 0
+    made_by: Literal["user", "agent"] = "user"
+    status: ScheduleStatus = "active"
+    next_at: datetime | None = None
+    firings: int = 0
+    max_steps: int | None = None
+    callback: Callback | None = None
+    form: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Firing:
+    """What became of a due time.
+
+    Args:
+        seq: its number among the schedule's firings, from 1.
+        fired_at: when that was decided.
+        run_id: the run that was begun; None: none was, and `reason` says why.
+        missed: how many due times were passed over with this one, counted up to `MISSED_COUNTED`.
+    """
+
+    seq: int = 0
+    due_at: datetime
+    fired_at: datetime
+    outcome: Outcome
+    run_id: RunId | None = None
+    missed: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuePlan:
+    """What to do about the due time `due_at`: fire it, or pass it over; `next_at` is what comes then."""
+
+    due_at: datetime
+    fires: bool
+    missed: int
+    next_at: datetime | None
+
+
+# --- due times
+
+
+def due_times(timing: Timing, after: datetime) -> Iterator[datetime]:
+    """Yield the due times behind `after`, in order, each once, without an end where there is none.
+
+    Those in quiet hours are moved to the end of these, where they are one, or left out.
+    """
+    here, quiet, last, skipped = zone(timing.timezone), timing.quiet, after, 0
+    begin = after
+    if quiet is not None and quiet.then == "move" and (period := quiet_period(quiet, here, after)) is not None:
+        begin = period[0] - _TICK  # what was due in them is still to come
+    while (moment := _next_time(timing, here, begin)) is not None:
+        period = None if quiet is None else quiet_period(quiet, here, moment)
+        begin = moment if period is None else period[1] - _TICK
+        if period is not None:
+            if quiet is not None and quiet.then == "skip":
+                skipped += 1
+                if skipped > _QUIET_NIGHTS:
+                    return
+                continue
+            moment = period[1]
+        if timing.ends_at is not None and moment > timing.ends_at:
+            return
+        if moment > last:
+            last, skipped = moment, 0
+            yield moment
+
+
+def plan_due(timing: Timing, *, next_at: datetime, firings: int, now: datetime, grace_s: float) -> DuePlan | None:
+    """Return what to do now about a schedule whose next due time is `next_at`; None: nothing is due.
+
+    A due time is missed if it is more than `grace_s` ago, or the next one has come too. Each plan deals with `next_at`
+    and leads to a later due time, so whatever the clock does, none is dealt with twice.
+    """
+    if next_at > now:
+        return None
+    second = next(due_times(timing, next_at), None)
+    late = (now - next_at).total_seconds() > grace_s
+    if not late and (second is None or second > now):
+        return _fires(timing, next_at, firings, missed=0, following=second)
+    if timing.missed == "once":
+        following = next(due_times(timing, max(now, next_at)), None)
+        return _fires(timing, next_at, firings, missed=_count(timing, next_at, now), following=following)
+    if timing.missed == "all":
+        if _count(timing, next_at, now, most=timing.missed_limit) < timing.missed_limit:
+            return _fires(timing, next_at, firings, missed=0, following=second)
+        newest = _newest(timing, next_at, now, timing.missed_limit)
+        return DuePlan(due_at=next_at, fires=False, missed=_passed(timing, next_at, newest[0]), next_at=newest[0])
+    punctual = _newest(timing, max(next_at, now - timedelta(seconds=grace_s) - _TICK), now, 1)
+    following = punctual[0] if punctual else next(due_times(timing, now), None)
+    return DuePlan(due_at=next_at, fires=False, missed=_passed(timing, next_at, following or now), next_at=following)
+
+
+def _fires(timing: Timing, due_at: datetime, firings: int, *, missed: int, following: datetime | None) -> DuePlan:
+    """The plan that fires; nothing follows the last firing of a limited number."""
+    is_last = timing.max_firings is not None and firings + 1 >= timing.max_firings
+    return DuePlan(due_at=due_at, fires=True, missed=missed, next_at=None if is_last else following)
+
+
+def _count(timing: Timing, after: datetime, upto: datetime, most: int = MISSED_COUNTED) -> int:
+    """How many due times lie behind `after`, up to `upto`; at most `most`."""
+    return sum(1 for _ in islice(takewhile(lambda moment: moment <= upto, due_times(timing, after)), most))
+
+
+def _passed(timing: Timing, first: datetime, following: datetime) -> int:
+    """How many due times lie from `first` on before `following`."""
+    return min(MISSED_COUNTED, 1 + _count(timing, first, following - _TICK))
+
+
+def _newest(timing: Timing, after: datetime, upto: datetime, count: int) -> Sequence[datetime]:
+    """The last due times behind `after`, up to `upto`; at most `count`."""
+    span = _MINUTE * count
+    while True:
+        start = max(after, upto - span)
+        found = deque(takewhile(lambda moment: moment <= upto, due_times(timing, start)), maxlen=count)
+        if len(found) == count or start == after:
+            return found
+        span *= 4  # not all at once: there may be years of them
+
+
+def _next_time(timing: Timing, here: tzinfo, after: datetime) -> datetime | None:
+    """The first due time behind `after`, quiet hours left aside."""
+    if timing.at is not None:
+        return timing.at if timing.at > after else None
+    if timing.every_s is not None:
+        if after < timing.starts_at:
+            return timing.starts_at
+        step = timedelta(seconds=timing.every_s)
+        return timing.starts_at + ((after - timing.starts_at) // step + 1) * step
+    after = max(after, timing.starts_at - _TICK)
+    # A time that comes twice may lead back to its first occurrence.
+    found = (moment.astimezone(UTC) for moment in _cron_times(timing.cron or "", after.astimezone(here)))
+    return next((moment for moment in found if moment > after), None)
+
+
+def _cron_times(expression: str, after: datetime) -> Iterator[datetime]:
+    """The times of a cron expression behind a time in its zone, until there is none in 50 years. Raises:
+    ScheduleInvalid."""
+    from cronsim import CronSim, CronSimError  # imported at the first cron schedule
+
+    try:
+        times: Iterator[datetime] = CronSim(expression, after)
+    except CronSimError as error:
+        raise ScheduleInvalid(
+            f"cron expression {expression!r:.80} can't be read ({str(error).lower()}): give minute, hour, day of month,"
+            " month and day of week, such as '0 9 * * MON-FRI' for nine o'clock on workdays"
+        ) from error
+    return times
+
+
+def quiet_period(quiet: QuietHours, here: tzinfo, moment: datetime) -> tuple[datetime, datetime] | None:
+    """Return beginning and end of the quiet hours that hold a moment; None: it is in none."""
+    today = moment.astimezone(here).date()
+    for day in (today, today - timedelta(days=1)):
+        period = _quiet_hours_of(quiet, here, day)
+        if period[0] <= moment < period[1]:
+            return period
+    return None
+
+
+@functools.lru_cache(maxsize=1_024)
+def _quiet_hours_of(quiet: QuietHours, here: tzinfo, day: date) -> tuple[datetime, datetime]:
+    """Beginning and end of the quiet hours that begin on a day."""
+    end_day = day if quiet.end > quiet.start else day + timedelta(days=1)
+    return (
+        instant(datetime.combine(day, quiet.start), here),
+        instant(datetime.combine(end_day, quiet.end), here),
+    )
+
+
+def instant(local: datetime, here: tzinfo) -> datetime:
+    """Return the instant of a clock's time in a zone, in UTC: the first of two; of a time that is skipped, the first
+    moment after the gap."""
+    first = local.replace(tzinfo=here, fold=0).astimezone(UTC)
+    if first.astimezone(here).replace(tzinfo=None) == local:
+        return first
+    early, late = local.replace(tzinfo=here, fold=1).astimezone(UTC), first  # the clock jumps between these
+    offset = late.astimezone(here).utcoffset()
+    while late - early > _TICK:
+        middle = early + (late - early) / 2
+        early, late = (early, middle) if middle.astimezone(here).utcoffset() == offset else (middle, late)
+    return late
+
+
+# --- checks
+
+
+def check_timing(timing: Timing, *, now: datetime, interval_s: int) -> datetime:
+    """Check a new timing, and return its first due time.
+
+    Args:
+        interval_s: the fewest seconds between two due times.
+    Raises: TimeZoneUnknown, ScheduleInvalid.
+    """
+    check_zone(timing.timezone)
+    if sum(value is not None for value in (timing.at, timing.every_s, timing.cron)) != 1:
+        raise ScheduleInvalid("a schedule is either at a time, or every so many seconds, or by cron: give exactly one")
+    _check_numbers(timing)
+    if timing.quiet is not None and timing.quiet.start == timing.quiet.end:
+        raise ScheduleInvalid(f"quiet hours begin and end at {timing.quiet.start:%H:%M}: give two times")
+    for moment in (timing.at, timing.starts_at, timing.ends_at):
+        if moment is not None and abs(moment - now) > _FAR:
+            raise ScheduleInvalid(f"{moment.isoformat(timespec='seconds')} is a century away: give a nearer time")
+    if timing.at is not None and timing.at <= now:
+        raise ScheduleInvalid(
+            f"{timing.at.isoformat(timespec='seconds')} is in the past, it is"
+            f" {now.isoformat(timespec='seconds')} now: give a later time"
+        )
+    if timing.every_s is not None and timing.every_s < interval_s:
+        raise ScheduleInvalid(
+            f"an interval of {timing.every_s} s is too short: give at least {interval_s} s, or change"
+            " PERDURE_SCHEDULE_INTERVAL_S"
+        )
+    if timing.cron is not None:
+        _check_cron(timing, timing.cron, now=now, interval_s=interval_s)
+    first = next(due_times(timing, now), None)
+    if first is None:
+        reason = "it ends before its first time" if timing.ends_at else "all of its times lie in its quiet hours"
+        raise ScheduleInvalid(f"the schedule would never fire: {reason}")
+    return first
+
+
+def check_zone(name: str) -> None:
+    """Check that there is a time zone of this name. Raises: TimeZoneUnknown, with near names."""
+    if isinstance(name, str) and name and is_zone(name):
+        return
+    import difflib
+    import zoneinfo
+
+    zones = {one.lower(): one for one in zoneinfo.available_timezones()}
+    wanted = str(name).strip().lower().replace(" ", "_")
+    cities = [one for lower, one in zones.items() if wanted and lower.rpartition("/")[2] == wanted.rpartition("/")[2]]
+    near = [zones[one] for one in difflib.get_close_matches(wanted, zones, n=3)]
+    raise TimeZoneUnknown(str(name), near=list(dict.fromkeys([*sorted(cities), *near]))[:3])
+
+
+def _check_numbers(timing: Timing) -> None:
+    """Check the numbers and choices of a timing. Raises: ScheduleInvalid."""
+    for name, least, most in (
+        ("every_s", 1, INTERVAL_MAX_S),
+        ("max_firings", 1, 10**9),
+        ("missed_limit", 1, MISSED_LIMIT_MAX),
+    ):
+        value = getattr(timing, name)
+        if value is not None and not (type(value) is int and least <= value <= most):
+            raise ScheduleInvalid(f"{name} is {value!r:.80}: give a whole number from {least:,} to {most:,}")
+    if timing.missed not in ("skip", "once", "all"):
+        raise ScheduleInvalid(f"missed is {timing.missed!r:.80}: it can be 'skip', 'once' or 'all'")
+    if timing.quiet is not None and timing.quiet.then not in ("move", "skip"):
+        raise ScheduleInvalid(f"what becomes of quiet hours is {timing.quiet.then!r:.80}: it can be 'move' or 'skip'")
+
+
+def _check_cron(timing: Timing, expression: str, *, now: datetime, interval_s: int) -> None:
+    """Check that a cron expression fires, and not too often. Raises: ScheduleInvalid."""
+    if len(expression) > 200 or len(expression.split()) != 5:
+        raise ScheduleInvalid(
+            f"cron expression {expression!r:.80} has {len(expression.split())} fields: give five, minute, hour, day of"
+            " month, month and day of week, such as '0 9 * * MON-FRI'"
+        )
+    here = zone(timing.timezone)
+    times = list(islice(_cron_times(expression, now.astimezone(here)), 10))
+    if not times:
+        raise ScheduleInvalid(f"cron expression {expression!r:.80} never fires in the next 50 years: change its days")
+    gaps = [(after - before).total_seconds() for before, after in pairwise(times)]
+    if gaps and 0 < min(gaps) < interval_s:
+        raise ScheduleInvalid(
+            f"cron expression {expression!r:.80} fires every {min(gaps):g} s, which is too often: leave at least"
+            f" {interval_s} s, or change PERDURE_SCHEDULE_INTERVAL_S"
+        )
+
+
+# --- texts
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_DURATION = re.compile(
+    r"\s*(\d{1,9})\s*(?:(s)(?:ecs?|econds?)?|(m)(?:ins?|inutes?)?|(h)(?:rs?|ours?)?|(d)(?:ays?)?|(w)(?:eeks?)?)\s*"
+)
+_TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})")
+
+
+def parse_duration(text: str) -> int:
+    """Return the seconds of a text such as `90s`, `30 minutes`, `1h`, `2d` or `1w`. Raises: ScheduleInvalid."""
+    match = _DURATION.fullmatch(text.lower())
+    if match is None:
+        raise ScheduleInvalid(
+            f"{text!r:.80} is no duration: give a number and s, m, h, d or w, such as 30m or 1d; for months, use cron"
+        )
+    return int(match[1]) * _UNITS[match[match.lastindex or 0]]
+
+
+def parse_interval(every: str | int | timedelta) -> int:
+    """Return the seconds of an interval: a text as for `parse_duration`, seconds, or a timedelta. Raises:
+    ScheduleInvalid."""
+    seconds: object = parse_duration(every) if isinstance(every, str) else every
+    if isinstance(every, timedelta) and not every.microseconds:
+        seconds = round(every.total_seconds())
+    if type(seconds) is not int or not 1 <= seconds <= INTERVAL_MAX_S:
+        raise ScheduleInvalid(
+            f"every is {every!r:.80}: give a text such as '30m', a timedelta, or a number of seconds; whole seconds, at"
+            f" most {INTERVAL_MAX_S:,}"
+        )
+    return seconds
+
+
+def parse_quiet(text: str, then: InQuietHours = "move") -> QuietHours:
+    """Return the quiet hours of a text such as `22:00-07:00`. Raises: ScheduleInvalid."""
+    if not isinstance(text, str):
+        raise ScheduleInvalid(f"quiet hours are {text!r:.80}: give two times of day, such as 22:00-07:00")
+    start, _, end = text.partition("-")
+    return QuietHours(start=_time_of_day(start, text), end=_time_of_day(end, text), then=then)
+
+
+def _time_of_day(text: str, whole: str) -> time:
+    match = _TIME_OF_DAY.fullmatch(text.strip())
+    if match is None or int(match[1]) > 23 or int(match[2]) > 59:
+        raise ScheduleInvalid(f"quiet hours are {whole!r:.80}: give two times of day, such as 22:00-07:00")
+    return time(int(match[1]), int(match[2]))
+
+
+def parse_moment(text: str, timezone: str, *, now: datetime) -> datetime:
+    """Return the instant of a text: a date and time, `2026-11-24T09:00`, in the zone if it names none; a time of day,
+    the next one; or a duration from now, `in 20m`. Raises: ScheduleInvalid, TimeZoneUnknown."""
+    check_zone(timezone)
+    try:
+        return _parse_moment(text, zone(timezone), now=now)
+    except OverflowError as error:
+        raise ScheduleInvalid(f"{text!r:.80} is out of the calendar: give a nearer time") from error
+
+
+def _parse_moment(text: str, here: tzinfo, *, now: datetime) -> datetime:
+    """As `parse_moment`. Raises: ScheduleInvalid; OverflowError: it is before the year 1 or after 9999."""
+    words = text.strip()
+    if words.lower().startswith("in "):
+        return now + timedelta(seconds=parse_duration(words[3:]))
+    if (match := _TIME_OF_DAY.fullmatch(words)) and int(match[1]) < 24 and int(match[2]) < 60:
+        of_day, today = time(int(match[1]), int(match[2])), now.astimezone(here).date()
+        moments = (instant(datetime.combine(today + timedelta(days=day), of_day), here) for day in range(3))
+        return next(moment for moment in moments if moment > now)
+    try:
+        moment = datetime.fromisoformat(words)
+    except ValueError as error:
+        raise ScheduleInvalid(
+            f"{text!r:.80} is no time: give one such as 2026-11-24T09:00, 09:00, or 'in 20m'"
+        ) from error
+    return instant(moment, here) if moment.tzinfo is None else moment.astimezone(UTC)

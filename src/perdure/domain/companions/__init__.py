@@ -1,0 +1,1 @@
+"""Companions: units of work."""

@@ -1,0 +1,1 @@
+"""Companions: their passes over what was said."""

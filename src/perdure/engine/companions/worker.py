@@ -1,0 +1,241 @@
+"""The passes of companions in the background, for all agents of a process.
+
+A companion is looked at when a run of its agent has ended, in a moment in which this process answers nobody. A pass is
+stored before its run is accepted under a key of the pass, so a process that is killed leaves a pass that another one
+goes on with: it is found here again, and none is repeated. Several processes may do so at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import replace
+from datetime import timedelta
+
+from perdure.context.sections.envelopes import input_tokens
+from perdure.core.agents import Agent
+from perdure.core.errors import (
+    ApprovalPending,
+    IdempotencyMismatch,
+    ModelNotFound,
+    NotFound,
+    PerdureError,
+    StoreClosed,
+    StoreError,
+)
+from perdure.core.events import MessageAdded, StoredEvent
+from perdure.core.groups.passes import COMPANION, REFUSALS_MAX, Pass, PassCause, PassOutcome, count_refusals, outcome_of
+from perdure.core.ids import AgentId, MessageId, id_in_run
+from perdure.core.messages import Draft, Message, Text
+from perdure.core.runs import NO_OPTIONS, Run
+from perdure.domain.companions.passes import PassLimits, begin_pass, due_cause, end_pass, narrow_pass, read_pass
+from perdure.domain.companions.units import companions_of, find_companion
+from perdure.engine.ports import Ports, in_effect
+from perdure.engine.run.accept import Request
+from perdure.engine.run.log import Line, RunLog
+from perdure.engine.run.runner import Runner
+from perdure.engine.workers.lines import LineWorker
+from perdure.storage.tx import Tx
+
+log = logging.getLogger(__name__)
+
+INPUT_SHARE = 0.25
+"""The share of a pass's tokens, and of its model's window, that what it reads may take."""
+
+LOOK_S = 5.0
+"""How often passes are looked for that another process has left."""
+
+LEFT_MAX = 1_000
+
+
+class Companions:
+    """The companions' passes of one process."""
+
+    def __init__(self, ports: Ports, runner: Runner, limits: PassLimits) -> None:
+        self._ports, self._runner, self._limits = ports, runner, limits
+        self._worker = LineWorker(self._work)
+        self._running: dict[tuple[AgentId, int], asyncio.Task[Pass | None]] = {}
+        self._retries: dict[AgentId, asyncio.TimerHandle] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._closing = False
+        runner.after_runs.listeners.append(self._note_run)
+
+    async def start(self) -> None:
+        """Go on with what other processes left, now and from time to time."""
+        self._looking = asyncio.create_task(self._look())
+
+    async def close(self) -> None:
+        """Stop. A pass that goes on is found again by another process, or when this one starts again."""
+        self._closing = True
+        for timer in self._retries.values():
+            timer.cancel()
+        tasks = [*self._worker.tasks, *self._running.values(), *([self._looking] if self._looking is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def look(self, agent_id: AgentId) -> None:
+        """Begin in the background what is due for an agent."""
+        if not self._closing:
+            self._worker.start((agent_id, 0))
+
+    async def wake(self, agent_id: AgentId, cause: PassCause = "request") -> Pass | None:
+        """Begin a pass now, and return it, or the one that goes on; None: the agent has no companion, or has said
+        nothing new. Raises: NotFound, StoreError."""
+        now = self._ports.clock.now()
+        one = await self._ports.store.write(begin_pass, agent_id, cause, ids=self._ports.ids, at=now)
+        if one is not None and not self._closing:
+            # Not behind what waits for a pause. When it has ended, the worker sees to what follows.
+            self._start(one).add_done_callback(lambda _: self.look(agent_id))
+        return one
+
+    def _note_run(self, line: Line, agent: Agent | None, ended: RunLog) -> None:
+        """Look at the companion of an agent whose run has ended. An agent that is not at hand here may have one."""
+        if agent is None or agent.settings.get(COMPANION):
+            self.look(line[0])
+
+    async def _look(self) -> None:
+        """Find what an earlier process left to do, then what another one leaves."""
+        store, until = self._ports.store, None
+        lease = timedelta(seconds=self._ports.settings.lease_s)
+        while True:
+            try:
+                if until is None:
+                    for group in await store.read(companions_of, limit=LEFT_MAX):
+                        if group.manager_agent_id is not None:
+                            self.look(group.manager_agent_id)
+                for one in await store.read(lambda tx: tx.passes.list_unended(limit=LEFT_MAX, until=until)):  # noqa: B023
+                    if (one.agent_id, 0) not in self._worker.lines:
+                        self.look(one.agent_id)
+            except StoreClosed:
+                return
+            except StoreError as error:
+                log.warning("looking for companions that have something to do failed: %s", error)
+            await asyncio.sleep(LOOK_S)
+            until = self._ports.clock.now() - lease
+
+    async def _work(self, line: Line) -> None:
+        """Carry out what is due for an agent. What fails is tried again later."""
+        agent_id = line[0]
+        try:
+            while (one := await self._begin(agent_id)) is not None:
+                ended = await asyncio.shield(self._start(one))
+                if ended is None or ended.failed:
+                    break
+            await self._plan_retry(agent_id)
+        except (NotFound, StoreClosed):  # the agent was deleted meanwhile, or the process ends
+            pass
+        except StoreError as error:  # the pass goes on; it is found again
+            log.warning("the companion of %s: %s", agent_id, error)
+        except Exception:
+            log.exception("the companion of %s stopped at a defect", agent_id)
+
+    async def _begin(self, agent_id: AgentId) -> Pass | None:
+        """The pass that is due or goes on; it begins in a pause of the process."""
+        ports, store = self._ports, self._ports.store
+        async with self._runner.pauses.piece():
+            now = ports.clock.now()
+            if (cause := await store.read(due_cause, agent_id, self._limits, now=now)) is None:
+                return None
+            return await store.write(begin_pass, agent_id, cause, ids=ports.ids, at=now)
+
+    def _start(self, one: Pass) -> asyncio.Task[Pass | None]:
+        """The task that carries a pass out; each is carried out once here."""
+        key = (one.agent_id, one.number)
+        if (task := self._running.get(key)) is None:
+            task = self._running[key] = asyncio.create_task(self._carry_out(one))
+            task.add_done_callback(lambda _: self._running.pop(key, None))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the worker meets it again
+        return task
+
+    async def _carry_out(self, one: Pass) -> Pass | None:
+        """Have the companion read what the pass is about, and store how it ended. Raises: NotFound: the agent is gone;
+        StoreError."""
+        try:
+            outcome = await self._run(one)
+        except NotFound:
+            await self._ports.store.read(lambda tx: tx.agents.model(one.agent_id))
+            outcome = "error"  # only the companion is gone
+        ports = self._ports
+        ended = await ports.store.write(end_pass, one, outcome, ids=ports.ids, at=ports.clock.now())
+        if ended is not None and ended.failed:
+            log.warning("pass %s of the companion of %s ended: %s", one.number, one.agent_id, outcome)
+        return ended
+
+    async def _run(self, one: Pass) -> PassOutcome:
+        """Run the companion once, and return how that ended. Raises: NotFound, StoreError."""
+        try:
+            run = await self._find_run(one) or await self._accept(one)
+        except ModelNotFound:
+            return "model_error"
+        except ApprovalPending:
+            return "requires_approval"
+        except (NotFound, StoreError):
+            raise
+        except PerdureError as error:
+            log.warning("pass %s of the companion of %s can't begin: %s", one.number, one.agent_id, error)
+            return "error"
+        messages = list[Message]()
+        async with contextlib.aclosing(self._runner.follow(run)) as sent:
+            async for event in sent:
+                if isinstance(event, StoredEvent) and isinstance(event.event, MessageAdded):
+                    if event.event.message is not None:
+                        messages.append(event.event.message)
+                    if count_refusals(messages) == REFUSALS_MAX:
+                        await self._runner.cancel(run.id)
+        run = await self._ports.store.read(lambda tx: tx.runs.get(run.id))
+        outcome = outcome_of(run, messages)
+        if outcome == "requires_approval":  # nobody is asked, and the next pass must not find the call open
+            await self._runner.cancel(run.id)
+        return outcome
+
+    async def _find_run(self, one: Pass) -> Run | None:
+        """The run of a pass, if it was accepted."""
+        found = await self._ports.store.read(lambda tx: tx.runs.find_by_key(one.companion_id, 0, one.key))
+        return None if found is None else found[0]
+
+    async def _accept(self, one: Pass) -> Run:
+        """Accept the run of a pass. Raises: as `Runner.accept`."""
+        ports, limits = self._ports, self._limits
+        group = await ports.store.read(find_companion, one.agent_id)
+        if group is None:
+            raise NotFound("companion", one.companion_id)
+        companion = in_effect(await ports.store.read(lambda tx: tx.agents.get(one.companion_id)), ports.models)
+        tokens = limits.tokens_of(group)
+        budget = int(INPUT_SHARE * min(tokens, ports.inputs().window(companion)[0]))
+        read = await ports.store.read(read_pass, one, counter=ports.counter, budget_tokens=budget)
+        one = await ports.store.write(narrow_pass, one, read)
+        message_id = MessageId(id_in_run(one.run_id, "input", 0, ports.ids))
+        request = Request(
+            run_id=one.run_id,
+            agent_id=one.companion_id,
+            conversation_seq=0,
+            drafts=(Draft(id=message_id, role="user", parts=(Text(read.text),), sender_id=one.agent_id),),
+            tokens=(input_tokens("user", read.text, ports.counter),),
+            idempotency_key=one.key,
+            max_steps=limits.steps_of(group),
+            options=replace(NO_OPTIONS, max_tokens=tokens),
+        )
+        try:
+            return (await self._runner.accept(request)).run
+        except IdempotencyMismatch:  # another process was first, and a message was changed between
+            run = await self._find_run(one)
+            assert run is not None
+            return run
+
+    async def _plan_retry(self, agent_id: AgentId) -> None:
+        """Look at an agent's companion again when a pass that failed is to be tried again."""
+        last = await self._ports.store.read(_last_pass, agent_id)
+        if (timer := self._retries.pop(agent_id, None)) is not None:
+            timer.cancel()
+        if last is None or not last.failed or (at := self._limits.retry_at(last)) is None or self._closing:
+            return
+        wait_s = max(0.0, (at - self._ports.clock.now()).total_seconds())
+        loop = asyncio.get_running_loop()
+        self._retries[agent_id] = loop.call_later(wait_s, self.look, agent_id)
+
+
+def _last_pass(tx: Tx, agent_id: AgentId) -> Pass | None:
+    group = find_companion(tx, agent_id)
+    return None if group is None else tx.passes.find_last(agent_id, group.id)

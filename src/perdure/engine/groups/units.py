@@ -1,0 +1,151 @@
+"""Units of work on the turns of groups: accept, begin, cancel and end one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from perdure.core.errors import GroupBusy, IdempotencyMismatch, InvalidInput, NotFound
+from perdure.core.groups.group import Group
+from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, GroupTurn
+from perdure.core.ids import ConversationId, GroupId
+from perdure.core.messages import Draft, parts_to_json
+from perdure.core.runs import Failure, IfBusy
+from perdure.domain.groups.units import check_writable
+from perdure.engine.groups.log import GroupLog, load_group_log
+from perdure.engine.groups.next_action import Finish
+from perdure.engine.ports import UnitInputs
+from perdure.engine.run.rows import decode_drafts, encode_drafts
+from perdure.storage.tx import Tx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRequest:
+    """A user's messages to a group; see `GroupTurns.send`."""
+
+    group_id: GroupId
+    drafts: Sequence[Draft]
+    idempotency_key: str | None = None
+    if_busy: IfBusy = "wait"
+    max_steps: int | None = None
+    hops: int = 0
+
+    @property
+    def digest(self) -> str:
+        """It tells a retry from another request under the same key."""
+        messages = [[draft.role, parts_to_json(draft.parts)] for draft in self.drafts]
+        return hashlib.sha256(json.dumps(messages).encode()).hexdigest()
+
+
+def accept_turn(tx: Tx, request: GroupRequest, inputs: UnitInputs) -> GroupTurn:
+    """Add a queued turn, reserved for this process until the lease ends.
+
+    Raises: NotFound; InvalidInput: nobody writes to such a group, or it has no agents left; IdempotencyMismatch;
+        GroupBusy.
+    """
+    tx.groups.lock(request.group_id)
+    if request.idempotency_key is not None:
+        known = tx.group_turns.find_by_key(request.group_id, request.idempotency_key)
+        if known is not None:
+            turn, digest = known
+            if digest != request.digest:
+                raise IdempotencyMismatch(request.idempotency_key)
+            return turn
+    group = tx.groups.get(request.group_id)
+    check_writable(group)
+    if not group.agent_ids:
+        raise InvalidInput(f"{group.id} has no agents left: give it some, or delete it")
+    if request.if_busy == "reject" and (active := tx.group_turns.find_active(group.id)) is not None:
+        raise GroupBusy(group.id, active.seq)
+    turn = GroupTurn(
+        group_id=group.id,
+        hops=request.hops,
+        max_steps=request.max_steps,
+        lease_owner=inputs.owner,
+        lease_until=inputs.until,
+        created_at=inputs.now,
+    )
+    text = encode_drafts(request.drafts, [0] * len(request.drafts))
+    return tx.group_turns.add(turn, text, idempotency_key=request.idempotency_key, digest=request.digest)
+
+
+def claim_turn(tx: Tx, turn: GroupTurn, inputs: UnitInputs, *, dead_owner: str | None = None) -> GroupLog | None:
+    """Claim a turn, and begin it if nobody has: it gets its settings, and the user's messages stand in the transcript.
+    None: it can't be claimed now."""
+    tx.groups.lock(turn.group_id)
+    claimed = tx.group_turns.claim(
+        turn.group_id, turn.seq, owner=inputs.owner, at=inputs.now, until=inputs.until, dead_owner=dead_owner
+    )
+    if claimed is None:
+        return None
+    if claimed.plan is None:
+        claimed, text = tx.group_turns.begin(claimed, _plan_of(tx, tx.groups.get(turn.group_id), inputs))
+        drafts, _ = decode_drafts(text or "[]")
+        entries = [_entry_of(claimed, draft, inputs.now) for draft in drafts]
+        tx.group_messages.append(turn.group_id, entries)
+    return load_group_log(tx, turn.group_id, turn.seq)
+
+
+def cancel_turn(tx: Tx, group_id: GroupId, seq: int, at: datetime) -> GroupTurn:
+    """Request the end of a turn; one that nobody has begun ends at once. Raises: NotFound."""
+    tx.groups.lock(group_id)
+    turn = tx.group_turns.get(group_id, seq)
+    tx.group_turns.request_cancel(group_id, seq)
+    if turn.status == "queued":
+        return tx.group_turns.end(turn, "cancelled", failure=None, at=at)
+    return tx.group_turns.get(group_id, seq)
+
+
+def finish_turn(tx: Tx, turn: GroupTurn, action: Finish, at: datetime) -> GroupTurn:
+    """End a turn under its lease. Raises: LeaseLost."""
+    tx.groups.lock(turn.group_id)
+    failure = Failure(kind="group_error", message=action.problem) if action.problem else None
+    return tx.group_turns.end(tx.group_turns.keep_lease(turn), action.reason, failure=failure, at=at)
+
+
+def _plan_of(tx: Tx, group: Group, inputs: UnitInputs) -> GroupPlan:
+    """The settings of a group as they are now; an agent whose conversation was deleted gets a new one."""
+    members: dict[str, GroupMember] = {}
+    for agent_id, name, conversation_seq in tx.groups.members(group.id):
+        if conversation_seq is None or not _is_there(tx, tx.conversations.get_by_seq(agent_id, conversation_seq).id):
+            conversation_id = ConversationId(inputs.ids.new("conversation"))
+            conversation = tx.conversations.add(agent_id, conversation_id, summary=f"In {group.id}", at=inputs.now)
+            conversation_seq = conversation.seq
+            tx.groups.put_conversation(
+                group.id, GroupMember(agent_id=agent_id, name=name, conversation_seq=conversation_seq)
+            )
+        members[agent_id] = GroupMember(agent_id=agent_id, name=name, conversation_seq=conversation_seq)
+    return GroupPlan(
+        kind=group.kind,
+        participants=tuple(members[one] for one in group.agent_ids),
+        manager=None if group.manager_agent_id is None else members[group.manager_agent_id],
+        termination_token=group.termination_token,
+        max_turns=group.max_turns,
+        max_tokens=group.max_tokens,
+        max_cost_usd=group.max_cost_usd,
+    )
+
+
+def _is_there(tx: Tx, conversation_id: ConversationId) -> bool:
+    """Whether the conversation was not deleted."""
+    try:
+        tx.conversations.get(conversation_id)
+    except NotFound:
+        return False
+    return True
+
+
+def _entry_of(turn: GroupTurn, draft: Draft, at: datetime) -> GroupMessage:
+    """A user's message as it stands in the transcript."""
+    return GroupMessage(
+        group_id=turn.group_id,
+        turn_seq=turn.seq,
+        kind="user",
+        sender_name=draft.name or "",
+        message_id=draft.id,
+        parts=draft.parts,
+        created_at=at,
+    )

@@ -1,0 +1,163 @@
+"""The worker that fires schedules: a timer for the next due time, and a look from time to time at what others changed.
+
+All times are those of the clock, so a machine that slept, or whose clock was set, notices at the next look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from perdure.core.errors import PerdureError, StoreClosed, StoreError
+from perdure.core.ids import ScheduleId
+from perdure.core.schedules import Schedule, plan_due
+from perdure.engine.companions.worker import Companions
+from perdure.engine.ports import Ports
+from perdure.engine.run.interrupts import to_the_end
+from perdure.engine.run.runner import Runner
+from perdure.engine.schedules.firing import Fired, fire, is_gone
+from perdure.engine.schedules.wakes import schedule_request
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 2.0
+"""How often a process looks for what is due: another process may have made it so, or the clock was set."""
+AT_ONCE = 64
+"""How many schedules are read at once."""
+
+
+class WakeSettings(Protocol):
+    """What the runs of schedules get: of `perdure.settings`."""
+
+    @property
+    def max_steps(self) -> int: ...
+
+
+class ScheduleWorker:
+    """Fires the schedules of a store, beside the workers of other processes."""
+
+    def __init__(self, ports: Ports, runner: Runner, companions: Companions, settings: WakeSettings) -> None:
+        self._ports, self._runner, self._companions, self._settings = ports, runner, companions, settings
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        # Due times that were left to others, and until when.
+        self._left: dict[ScheduleId, tuple[datetime, datetime]] = {}
+
+    async def start(self) -> None:
+        """Begin to fire what is due."""
+        self._task = asyncio.create_task(self._work())
+
+    def wake(self) -> None:
+        """Look now: a schedule was made or changed."""
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Fire no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _work(self) -> None:
+        """Fire what is due until the store is closed."""
+        while True:
+            self._wake.clear()
+            wait_s = LOOK_S
+            try:
+                await self.fire_due()
+                wait_s = await self._next_wait()
+            except StoreClosed:
+                return
+            except StoreError as error:
+                log.warning("schedules wait: %s", error)
+            except Exception:  # whatever it is, it must not end the worker
+                log.exception("firing schedules stopped at a defect")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+
+    async def fire_due(self) -> int:
+        """Fire what is due now, and return how many due times were dealt with. Raises: StoreError."""
+        count = 0
+        while dues := await self._load_due():
+            # In an order of its own, so that processes are not at the same schedule all the time.
+            dues.sort(key=lambda _: self._ports.randomness.random())
+            # At the same time: the store commits together what waits together.
+            dealt = await asyncio.gather(*map(self._deal_with, dues), return_exceptions=True)
+            count += sum(one is True for one in dealt)
+            for one in dealt:
+                if isinstance(one, BaseException):
+                    raise one
+        return count
+
+    async def _load_due(self) -> list[Schedule]:
+        """Some of the schedules that are due, without those that are left to others."""
+        now = self._ports.clock.now()
+        self._left = {id_: (due_at, until) for id_, (due_at, until) in self._left.items() if until > now}
+        limit = AT_ONCE + len(self._left)
+        found = await self._ports.store.read(lambda tx: tx.schedules.list_due(at=now, limit=limit))
+        return [one for one in found if one.id not in self._left or self._left[one.id][0] != one.next_at]
+
+    async def _deal_with(self, schedule: Schedule) -> bool:
+        """Fire a schedule, pass its due time over, or leave it to others; return whether this process dealt with it.
+
+        Raises: StoreError.
+        """
+        ports, now = self._ports, self._ports.clock.now()
+        assert schedule.next_at is not None
+        try:
+            fired = await self._fire(schedule, now)
+        except StoreError:
+            raise
+        except PerdureError as error:
+            if not is_gone(error):
+                log.warning("%s was not fired: %s", schedule.id, error)
+                self._left[schedule.id] = schedule.next_at, now + timedelta(seconds=LOOK_S)
+            return False
+        except Exception:  # one that can't be fired must not keep others from it
+            log.exception("%s was not fired because of a defect", schedule.id)
+            self._left[schedule.id] = schedule.next_at, now + timedelta(seconds=ports.settings.schedule_grace_s)
+            return False
+        if fired is None:  # the clock was set back meanwhile
+            return False
+        if fired.firing is None:  # this process can't reach the agent's model
+            grace = timedelta(seconds=ports.settings.schedule_grace_s)
+            self._left[schedule.id] = schedule.next_at, schedule.next_at + grace
+            return False
+        if fired.run is not None:
+            self._runner.drive(fired.run)
+        elif schedule.action == "companion":
+            self._companions.look(schedule.agent_id)
+        return True
+
+    async def _fire(self, schedule: Schedule, now: datetime) -> Fired | None:
+        """What became of a schedule's due time; None: it is not due. Raises: Overtaken, NotFound, StoreError."""
+        ports, request, refusal = self._ports, None, ""
+        assert schedule.next_at is not None
+        plan = plan_due(
+            schedule.timing,
+            next_at=schedule.next_at,
+            firings=schedule.firings,
+            now=now,
+            grace_s=ports.settings.schedule_grace_s,
+        )
+        if plan is None:
+            return None
+        if plan.fires and schedule.action == "message":
+            try:
+                request = schedule_request(schedule, plan, ports, max_steps=self._settings.max_steps)
+                request = await self._runner.check(request)
+            except StoreError:
+                raise
+            except PerdureError as error:  # a hook may refuse it
+                request, refusal = None, str(error)
+        # If this task is cancelled now, the run is stored all the same, and `recover` takes it up.
+        return await to_the_end(ports.store.write(fire, schedule, plan, request, refusal, ports.inputs()))
+
+    async def _next_wait(self) -> float:
+        """The seconds until the next look."""
+        now = self._ports.clock.now()
+        next_at = await self._ports.store.read(lambda tx: tx.schedules.next_due(since=now))
+        return LOOK_S if next_at is None else min(LOOK_S, max(0.001, (next_at - now).total_seconds()))

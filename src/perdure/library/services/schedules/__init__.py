@@ -1,0 +1,1 @@
+"""Schedules, and events that wake agents."""

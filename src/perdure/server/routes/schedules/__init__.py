@@ -1,0 +1,1 @@
+"""What wakes agents: schedules and events."""

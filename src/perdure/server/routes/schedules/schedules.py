@@ -1,0 +1,112 @@
+"""Schedules of an agent, as Letta's API has them, and events. Those of firings and events are not part of that API."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import Response
+
+from perdure.core.ids import AgentId, ConversationId
+from perdure.core.schedules import ScheduleStatus
+from perdure.domain.schedules import next_times
+from perdure.engine.run.accept import KEY_MAX_CHARS
+from perdure.library.checks import LIMIT_MAX
+from perdure.library.perdure import AsyncPerdure
+from perdure.server.http import Library, json_answer
+from perdure.server.routes.mcp_servers import Guard
+from perdure.server.wire.answers.schedules import EventIn, ScheduleIn, firing_shape, schedule_shape
+from perdure.server.wire.base import stamp
+from perdure.server.wire.fields import AgentIdIn, ScheduleIdIn
+from perdure.server.wire.runs import wire_run
+
+router = APIRouter(tags=["schedules"])
+
+NEXT_TIMES = 5
+
+_Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="At most this many items.")]
+_Key = Annotated[
+    str | None,
+    Header(min_length=1, max_length=KEY_MAX_CHARS, description="The same key again is the same event."),
+]
+
+
+@router.post("/v1/agents/{agent_id}/schedule")
+async def create(agent_id: AgentIdIn, library: Library, guard: Guard, body: ScheduleIn) -> Response:
+    """Have messages sent to an agent by themselves: at a time, by a cron expression, or at an interval."""
+    seq = await _conversation_seq(library, agent_id, body.conversation_id)
+    new = body.new_schedule(callback=guard.callback(body.callback_url), conversation_seq=seq)
+    schedule = await library.services.schedules.create(agent_id, body.new_messages(), new)
+    return json_answer({"id": schedule.id, "next_scheduled_at": stamp(schedule.next_at)})
+
+
+@router.get("/v1/agents/{agent_id}/schedule")
+async def list_schedules(
+    agent_id: AgentIdIn,
+    library: Library,
+    after: ScheduleIdIn | None = None,
+    limit: _Limit = 50,
+    status: Annotated[list[ScheduleStatus] | None, Query(max_length=3)] = None,
+) -> Response:
+    """List the schedules of an agent that still fire, oldest first; with `status` those in these statuses."""
+    found = await library.services.schedules.list(
+        agent_id, statuses=status or ("active",), limit=min(limit + 1, LIMIT_MAX), after=after
+    )
+    shapes = [schedule_shape(schedule) for schedule in found[:limit]]
+    return json_answer({"has_next_page": len(found) > limit, "scheduled_messages": shapes})
+
+
+@router.get("/v1/agents/{agent_id}/schedule/{scheduled_message_id}")
+async def retrieve(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> Response:
+    """Get a schedule, with its next times."""
+    schedule = await library.services.schedules.get(scheduled_message_id, agent_id)
+    return json_answer(schedule_shape(schedule, next_times(schedule, NEXT_TIMES)))
+
+
+@router.delete("/v1/agents/{agent_id}/schedule/{scheduled_message_id}")
+async def delete(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> Response:
+    """Remove a schedule with its firings. The messages that it sent stay."""
+    await library.services.schedules.delete(scheduled_message_id, agent_id)
+    return json_answer({"success": True})
+
+
+@router.get("/v1/agents/{agent_id}/schedule/{scheduled_message_id}/firings")
+async def list_firings(
+    agent_id: AgentIdIn,
+    scheduled_message_id: ScheduleIdIn,
+    library: Library,
+    limit: _Limit = 50,
+    before_seq: Annotated[int | None, Query(ge=0, le=2**53)] = None,
+) -> Response:
+    """List what became of the due times of a schedule, the newest first."""
+    service = library.services.schedules
+    firings = await service.list_firings(scheduled_message_id, agent_id, limit=limit, before_seq=before_seq)
+    return json_answer([firing_shape(firing) for firing in firings])
+
+
+@router.post("/v1/agents/{agent_id}/schedule/{scheduled_message_id}/cancel")
+async def cancel(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> Response:
+    """End a schedule, and answer with it. Its firings can still be looked at."""
+    return json_answer(schedule_shape(await library.services.schedules.cancel(scheduled_message_id, agent_id)))
+
+
+@router.post("/v1/agents/{agent_id}/events")
+async def notify(agent_id: AgentIdIn, library: Library, body: EventIn, idempotency_key: _Key = None) -> Response:
+    """Tell an agent of an event, and answer with the run that it begins; with `wake` off that run only stores it."""
+    accepted = await library.services.schedules.notify(
+        agent_id,
+        body.kind,
+        body.data,
+        wake=body.wake,
+        conversation_seq=await _conversation_seq(library, agent_id, body.conversation_id),
+        idempotency_key=idempotency_key,
+        max_steps=body.max_steps,
+    )
+    return json_answer(wire_run(accepted.run, status=None if accepted.run.ended else "created"))
+
+
+async def _conversation_seq(library: AsyncPerdure, agent_id: AgentId, conversation: str | None) -> int:
+    """The number of the agent's conversation; by default that of the first. Raises: NotFound."""
+    if conversation in (None, "default"):
+        return 0
+    return (await library.services.conversations.get(agent_id, ConversationId(str(conversation)))).seq

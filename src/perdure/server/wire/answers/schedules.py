@@ -1,0 +1,277 @@
+"""Schedules on the wire, as Letta's API has them, with more fields of our own; and events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Discriminator, Field, Tag
+from typing_extensions import TypedDict
+
+from perdure.core.errors import ScheduleInvalid
+from perdure.core.messages import Text
+from perdure.core.runs import Callback
+from perdure.core.schedules import Firing, Schedule, ScheduledMessage
+from perdure.domain.schedules import NewSchedule
+from perdure.engine.run.accept import MAX_STEPS
+from perdure.library.services.messages import NewMessage
+from perdure.server.wire.base import WireRequest, stamp
+from perdure.server.wire.content import parse_parts
+from perdure.server.wire.fields import ConversationOrDefault, Items, JsonObject, MaxItems, keywords
+from perdure.server.wire.input import MessageIn
+from perdure.server.wire.messages import MessageType
+
+SECONDS_BELOW = 100_000_000_000
+"""A smaller `scheduled_at` is in seconds, a larger one in milliseconds, as Letta has it: in these it would be 1973."""
+
+
+class OneTimeIn(WireRequest):
+    """A time, once: milliseconds since 1970, or seconds."""
+
+    type: Literal["one-time"] = "one-time"
+    scheduled_at: Annotated[float, Field(ge=0, le=1e15)]
+
+
+class RecurringIn(WireRequest):
+    """A cron expression of five fields, in `timezone`."""
+
+    type: Literal["recurring"]
+    cron_expression: str
+
+
+class IntervalIn(WireRequest):
+    """An interval. It is not part of Letta's API."""
+
+    type: Literal["interval"]
+    every_s: int
+
+
+def _tag_of(when: Any) -> str | None:
+    """The tag of the shape that `schedule` has by its type, or without one by its field; None: there is no such type.
+    The client leaves the type of a one-time schedule out."""
+    if not isinstance(when, dict):
+        return next((tag for tag, kind in _KINDS.items() if isinstance(when, kind)), "one-time()")
+    kind = when.get("type")
+    if kind is None:
+        kind = "recurring" if "cron_expression" in when else "interval" if "every_s" in when else "one-time"
+    tag = f"{kind}()"
+    return tag if tag in _KINDS else None
+
+
+# The tags look like steps of the validator, so that error texts leave them out.
+_KINDS: Mapping[str, type] = {"one-time()": OneTimeIn, "recurring()": RecurringIn, "interval()": IntervalIn}
+_When = Annotated[
+    Annotated[OneTimeIn, Tag("one-time()")]
+    | Annotated[RecurringIn, Tag("recurring()")]
+    | Annotated[IntervalIn, Tag("interval()")],
+    Discriminator(
+        _tag_of,
+        custom_error_type="schedule_type",
+        custom_error_message="type should be 'one-time', 'recurring' or 'interval'",
+    ),
+]
+
+
+class ScheduleIn(WireRequest):
+    """A schedule to create. All but the first five fields are Perdure's own; `quiet_hours` is a text such as
+    `22:00-07:00`."""
+
+    messages: Annotated[list[MessageIn], MaxItems("messages_per_request"), keywords(minItems=1)]
+    schedule: _When
+    callback_url: str | None = None
+    include_return_message_types: Items[MessageType] | None = None
+    max_steps: Annotated[int, keywords(minimum=1, maximum=MAX_STEPS)] | None = None
+    name: Annotated[str, Field(max_length=200)] = ""
+    timezone: str = "UTC"
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    max_firings: Annotated[int, keywords(minimum=1)] | None = None
+    missed: Literal["skip", "once", "all"] = "once"
+    missed_limit: Annotated[int, keywords(minimum=1, maximum=100)] = 10
+    quiet_hours: str | None = None
+    in_quiet_hours: Literal["move", "skip"] = "move"
+    conversation_id: ConversationOrDefault | None = None
+
+    def new_messages(self) -> Sequence[NewMessage]:
+        """The messages to send. Raises: InvalidInput, NotSupported."""
+        return [
+            NewMessage(
+                parse_parts(item.content, f"messages.{index}.content"),
+                item.stored_role,
+                item.name,
+                item.otid,
+                item.sender_id,
+            )
+            for index, item in enumerate(self.messages)
+        ]
+
+    def new_schedule(self, *, callback: Callback | None, conversation_seq: int) -> NewSchedule:
+        """The schedule as the service takes it. Raises: ScheduleInvalid."""
+        when = self.schedule
+        form = {}
+        if self.include_return_message_types is not None:
+            form["include_return_message_types"] = list(self.include_return_message_types)
+        return NewSchedule(
+            messages=(),
+            name=self.name,
+            at=_moment(when.scheduled_at) if isinstance(when, OneTimeIn) else None,
+            every_s=when.every_s if isinstance(when, IntervalIn) else None,
+            cron=when.cron_expression if isinstance(when, RecurringIn) else None,
+            timezone=self.timezone,
+            starts_at=self.starts_at,
+            ends_at=self.ends_at,
+            max_firings=self.max_firings,
+            missed=self.missed,
+            missed_limit=self.missed_limit,
+            quiet=self.quiet_hours,
+            in_quiet_hours=self.in_quiet_hours,
+            conversation_seq=conversation_seq,
+            max_steps=self.max_steps,
+            callback=callback,
+            form=form,
+        )
+
+
+class EventIn(WireRequest):
+    """An event that an agent is told of. With `wake` off it begins no run, but reads of it with its next message."""
+
+    kind: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
+    data: JsonObject = Field(default_factory=dict)
+    wake: bool = True
+    conversation_id: ConversationOrDefault | None = None
+    max_steps: Annotated[int, keywords(minimum=1, maximum=MAX_STEPS)] | None = None
+
+
+class CreatedSchedule(TypedDict):
+    """A schedule that was created."""
+
+    id: str
+    next_scheduled_at: str | None
+
+
+class ScheduleDeleted(TypedDict):
+    """A schedule was removed."""
+
+    success: Literal[True]
+
+
+class SentShape(TypedDict):
+    """What a schedule sends."""
+
+    messages: list[dict[str, Any]]
+    callback_url: NotRequired[str]
+    include_return_message_types: NotRequired[list[str]]
+    max_steps: NotRequired[int]
+
+
+class ScheduleShape(TypedDict):
+    """A schedule."""
+
+    id: str
+    agent_id: str
+    message: SentShape
+    next_scheduled_time: str | None
+    schedule: dict[str, Any]
+    name: str
+    status: str
+    made_by: str
+    timezone: str
+    starts_at: str | None
+    ends_at: str | None
+    max_firings: int | None
+    missed: str
+    missed_limit: int
+    quiet_hours: str | None
+    in_quiet_hours: str | None
+    firings: int
+    created_at: str
+    next_times: NotRequired[list[str]]
+
+
+class ScheduleList(TypedDict):
+    """A page of schedules."""
+
+    has_next_page: bool
+    scheduled_messages: list[ScheduleShape]
+
+
+class FiringShape(TypedDict):
+    """What became of a due time."""
+
+    seq: int
+    due_at: str
+    fired_at: str
+    outcome: str
+    run_id: str | None
+    missed: int
+    reason: str
+
+
+def schedule_shape(schedule: Schedule, next_times: Sequence[datetime] | None = None) -> dict[str, Any]:
+    """A schedule; with its next times, if they are given."""
+    timing, quiet = schedule.timing, schedule.timing.quiet
+    sent: dict[str, Any] = {"messages": [_message_shape(message) for message in schedule.messages]}
+    if schedule.callback is not None:
+        sent["callback_url"] = schedule.callback.url
+    if schedule.max_steps is not None:
+        sent["max_steps"] = schedule.max_steps
+    shape = {
+        "id": schedule.id,
+        "agent_id": schedule.agent_id,
+        "message": sent | dict(schedule.form),
+        "next_scheduled_time": stamp(schedule.next_at),
+        "schedule": _when_shape(schedule),
+        "name": schedule.name,
+        "status": schedule.status,
+        "made_by": schedule.made_by,
+        "timezone": timing.timezone,
+        "starts_at": stamp(timing.starts_at),
+        "ends_at": stamp(timing.ends_at),
+        "max_firings": timing.max_firings,
+        "missed": timing.missed,
+        "missed_limit": timing.missed_limit,
+        "quiet_hours": None if quiet is None else f"{quiet.start:%H:%M}-{quiet.end:%H:%M}",
+        "in_quiet_hours": None if quiet is None else quiet.then,
+        "firings": schedule.firings,
+        "created_at": stamp(schedule.created_at),
+    }
+    return shape if next_times is None else shape | {"next_times": [stamp(moment) for moment in next_times]}
+
+
+def firing_shape(firing: Firing) -> dict[str, Any]:
+    """What became of a due time."""
+    shape = {name: getattr(firing, name) for name in firing.__slots__}
+    return shape | {"due_at": stamp(firing.due_at), "fired_at": stamp(firing.fired_at)}
+
+
+def _when_shape(schedule: Schedule) -> dict[str, Any]:
+    timing = schedule.timing
+    if timing.at is not None:
+        return {"type": "one-time", "scheduled_at": round(timing.at.timestamp() * 1_000)}
+    if timing.every_s is not None:
+        return {"type": "interval", "every_s": timing.every_s}
+    return {"type": "recurring", "cron_expression": timing.cron}
+
+
+def _message_shape(message: ScheduledMessage) -> dict[str, Any]:
+    content: str | list[Mapping[str, Any]] = [
+        {"type": "text", "text": part.text}
+        if isinstance(part, Text)
+        else {"type": "image", "source": {"type": "base64", "media_type": part.media_type, "data": part.data}}
+        for part in message.parts
+    ]
+    if len(message.parts) == 1 and isinstance(message.parts[0], Text):
+        content = message.parts[0].text
+    more = {name: value for name in ("name", "otid", "sender_id") if (value := getattr(message, name)) is not None}
+    return {"type": "message", "role": message.role, "content": content, **more}
+
+
+def _moment(number: float) -> datetime:
+    """The time of seconds or milliseconds since 1970. Raises: ScheduleInvalid."""
+    try:
+        return datetime.fromtimestamp(number if number < SECONDS_BELOW else number / 1_000, UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise ScheduleInvalid(
+            f"scheduled_at is {number:g}: give the milliseconds from 1970 to a time of this century"
+        ) from error

@@ -1,0 +1,1 @@
+"""Groups of agents on the wire."""

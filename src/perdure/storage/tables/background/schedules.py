@@ -1,0 +1,242 @@
+"""`tx.schedules`: the schedules of agents, and what became of their due times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from datetime import datetime, time
+from typing import Any
+
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, ScheduleId
+from perdure.core.messages import Image, Text, parts_from_json, parts_to_json
+from perdure.core.schedules import Action, Firing, QuietHours, Schedule, ScheduledMessage, ScheduleStatus, Timing
+from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.row_format import (
+    JSON,
+    TEXT,
+    TIME,
+    Codec,
+    RowFormat,
+    assignments,
+    dump,
+    from_iso,
+    insert_into,
+    iso,
+    load,
+    storable,
+)
+from perdure.storage.tables.background.batches import CALLBACK
+from perdure.storage.tables.table import OWN_AGENT, Table, first, own_agent
+
+FIRINGS_KEPT = 1_000
+"""How many firings of a schedule are kept."""
+ENDED_KEPT = 200
+"""How many schedules of an agent are kept that fire no more."""
+
+_OWN = "EXISTS (SELECT 1 FROM agents a WHERE a.id = s.agent_id AND a.org_id = :org_id)"
+_TIMES = ("at", "starts_at", "ends_at")
+
+
+def _store_timing(timing: Timing) -> str:
+    shape = {one.name: getattr(timing, one.name) for one in fields(timing)}
+    shape |= {name: shape[name] and iso(shape[name]) for name in _TIMES}
+    if timing.quiet is not None:
+        shape["quiet"] = [f"{timing.quiet.start:%H:%M}", f"{timing.quiet.end:%H:%M}", timing.quiet.then]
+    return dump({name: value for name, value in shape.items() if value is not None})
+
+
+def _load_timing(text: str) -> Timing:
+    shape = load(text)
+    shape |= {name: from_iso(shape[name]) for name in _TIMES if name in shape}
+    if "quiet" in shape:
+        start, end, then = shape["quiet"]
+        shape["quiet"] = QuietHours(start=time.fromisoformat(start), end=time.fromisoformat(end), then=then)
+    return Timing(**shape)
+
+
+def _store_messages(messages: Sequence[ScheduledMessage]) -> str:
+    shapes: list[dict[str, Any]] = []
+    for message in messages:
+        shape = {name: getattr(message, name) for name in message.__slots__ if name != "parts"}
+        shapes.append(shape | {"parts": parts_to_json(message.parts)})
+    return dump(shapes)
+
+
+def _load_messages(text: str) -> tuple[ScheduledMessage, ...]:
+    messages = []
+    for shape in load(text):
+        parts = tuple(part for part in parts_from_json(shape.pop("parts")) if isinstance(part, Text | Image))
+        messages.append(ScheduledMessage(parts=parts, **shape))
+    return tuple(messages)
+
+
+_SCHEDULE = RowFormat(
+    Schedule,
+    "id, agent_id, seq, name, timing, action, messages, conversation_seq, made_by, status, next_at, firings, max_steps,"
+    " callback, form, created_at, updated_at",
+    {
+        TEXT: "name",
+        Codec(_store_timing, _load_timing): "timing",
+        Codec(_store_messages, _load_messages): "messages",
+        TIME: "next_at created_at updated_at",
+        CALLBACK: "callback",
+        JSON: "form",
+    },
+)
+_FIRING = RowFormat(
+    Firing, "seq, due_at, fired_at, outcome, run_id, missed, reason", {TIME: "due_at fired_at", TEXT: "reason"}
+)
+_SELECT = f"SELECT {_SCHEDULE.columns_of('s')} FROM schedules s"
+_OF_SCHEDULE = f"agent_id = :agent_id AND schedule_seq = :schedule_seq AND {OWN_AGENT}"
+
+
+class Schedules(Table):
+    def add(self, schedule: Schedule) -> Schedule:
+        """Add a schedule, and return it with its number. The oldest of the agent that fire no more are removed.
+
+        Raises: NotFound: the agent; TooMany.
+        """
+        own = own_agent(self._db, self._org_id, schedule.agent_id, lock=True)
+        self._limits.check("schedules_per_agent", 1 + self.count_active(schedule.agent_id))
+        if schedule.made_by == "agent":
+            self._limits.check("own_schedules_per_agent", 1 + self.count_active(schedule.agent_id, made_by="agent"))
+        last = self._rows("SELECT COALESCE(MAX(seq), 0) FROM schedules WHERE agent_id = :agent_id", agent_id=own)
+        schedule = replace(schedule, seq=int(last[0][0]) + 1)
+        self._run(insert_into("schedules", _SCHEDULE.columns), **_SCHEDULE.params(schedule) | {"agent_id": own})
+        old = self._rows(
+            "SELECT s.id FROM schedules s WHERE s.agent_id = :agent_id AND s.status <> 'active'"
+            " ORDER BY s.seq DESC LIMIT 10 OFFSET :kept",
+            agent_id=own,
+            kept=ENDED_KEPT,
+        )
+        for (schedule_id,) in old:
+            self.delete(ScheduleId(schedule_id))
+        return schedule
+
+    def count_active(self, agent_id: AgentId, *, made_by: str | None = None) -> int:
+        """How many schedules of an agent still fire; only those made by this, if one is given."""
+        where = Conditions("s.agent_id = :agent_id", "s.status = 'active'", _OWN)
+        where.equal("s.made_by", made_by)
+        rows = self._rows(f"SELECT COUNT(*) FROM schedules s WHERE {where}", agent_id=agent_id, **where.params)
+        return int(rows[0][0])
+
+    def get(self, schedule_id: ScheduleId, agent_id: AgentId | None = None) -> Schedule:
+        """The schedule of this id; of this agent, if one is given. Raises: NotFound."""
+        where = Conditions("s.id = :id", _OWN)
+        where.equal("s.agent_id", agent_id)
+        rows = self._rows(f"{_SELECT} WHERE {where}", id=storable(schedule_id), **where.params)
+        return _SCHEDULE.read(first(rows, "schedule" if agent_id is None else "schedule of this agent", schedule_id))
+
+    def page(
+        self,
+        agent_id: AgentId | None,
+        *,
+        statuses: Sequence[ScheduleStatus] | None = None,
+        limit: int = 50,
+        after: ScheduleId | None = None,
+    ) -> Sequence[Schedule]:
+        """A page of an agent's schedules, or of all agents', in order of creation, behind the schedule `after`.
+
+        Raises: NotFound: the schedule of the cursor.
+        """
+        where = Conditions(_OWN)
+        where.equal("s.agent_id", agent_id)
+        where.among("s.status", statuses)
+        if after is not None:
+            place = self.get(after, agent_id)
+            where.add("(s.agent_id, s.seq) > (?, ?)", place.agent_id, place.seq)
+        sql = f"{_SELECT} WHERE {where} ORDER BY s.agent_id, s.seq LIMIT :limit"
+        return [_SCHEDULE.read(row) for row in self._rows(sql, limit=limit, **where.params)]
+
+    def list_due(self, *, at: datetime, limit: int) -> Sequence[Schedule]:
+        """Schedules that are due, the longest first."""
+        sql = f"{_SELECT} WHERE s.next_at <= :at AND {_OWN} ORDER BY s.next_at, s.id LIMIT :limit"
+        return [_SCHEDULE.read(row) for row in self._rows(sql, at=iso(at), limit=limit)]
+
+    def next_due(self, *, since: datetime) -> datetime | None:
+        """The first due time of all schedules that is later than a time."""
+        sql = f"SELECT MIN(s.next_at) FROM schedules s WHERE s.next_at > :since AND {_OWN}"
+        rows = self._rows(sql, since=iso(since))
+        return None if rows[0][0] is None else from_iso(rows[0][0])
+
+    def advance(self, schedule: Schedule, firing: Firing, *, next_at: datetime | None, at: datetime) -> Schedule | None:
+        """Store what became of the schedule's due time, and the next one; without one it has ended. Return it as it is
+        then; None: somebody else has dealt with the due time, or has changed the schedule.
+
+        Firings before the newest `FIRINGS_KEPT` are removed.
+        """
+        assert schedule.next_at is not None
+        changed = replace(
+            schedule,
+            next_at=next_at,
+            status="active" if next_at is not None else "ended",
+            firings=schedule.firings + (firing.outcome == "fired"),
+            updated_at=at,
+        )
+        columns = "next_at, status, firings, updated_at"
+        done = self._run(
+            f"UPDATE schedules AS s SET {assignments(columns)} WHERE s.id = :id AND s.status = 'active'"
+            f" AND s.next_at = :due_at AND s.firings = :before AND {_OWN}",
+            id=schedule.id,
+            due_at=iso(schedule.next_at),
+            before=schedule.firings,
+            **_SCHEDULE.params(changed, columns),
+        )
+        if not done:
+            return None
+        place = {"agent_id": schedule.agent_id, "schedule_seq": schedule.seq}
+        last = self._rows(f"SELECT COALESCE(MAX(seq), 0) FROM schedule_firings WHERE {_OF_SCHEDULE}", **place)
+        firing = replace(firing, seq=int(last[0][0]) + 1)
+        sql = insert_into("schedule_firings", f"agent_id, schedule_seq, {_FIRING.columns}")
+        self._run(sql, **place, **_FIRING.params(firing))
+        self._run(
+            f"DELETE FROM schedule_firings WHERE {_OF_SCHEDULE} AND seq <= :old",
+            old=firing.seq - FIRINGS_KEPT,
+            **place,
+        )
+        return changed
+
+    def cancel(self, schedule: Schedule, *, at: datetime) -> Schedule:
+        """End a schedule; one that has ended stays as it is."""
+        if schedule.status != "active":
+            return schedule
+        self._run(
+            "UPDATE schedules AS s SET status = 'cancelled', next_at = NULL, updated_at = :at"
+            f" WHERE s.id = :id AND s.status = 'active' AND {_OWN}",
+            id=schedule.id,
+            at=iso(at),
+        )
+        return self.get(schedule.id)
+
+    def cancel_all(self, agent_id: AgentId, action: Action, *, at: datetime) -> None:
+        """End all schedules of an agent that do this."""
+        self._run(
+            "UPDATE schedules AS s SET status = 'cancelled', next_at = NULL, updated_at = :at"
+            f" WHERE s.agent_id = :agent_id AND s.action = :action AND s.status = 'active' AND {_OWN}",
+            agent_id=agent_id,
+            action=action,
+            at=iso(at),
+        )
+
+    def delete(self, schedule_id: ScheduleId) -> None:
+        """Delete a schedule with its firings, of which there are at most `FIRINGS_KEPT`. Raises: NotFound."""
+        schedule = self.get(schedule_id)
+        self._run(
+            f"DELETE FROM schedule_firings WHERE {_OF_SCHEDULE}", agent_id=schedule.agent_id, schedule_seq=schedule.seq
+        )
+        if not self._run(f"DELETE FROM schedules AS s WHERE s.id = :id AND {_OWN}", id=schedule.id):
+            raise NotFound("schedule", schedule_id)
+
+    def list_firings(self, schedule: Schedule, *, limit: int = 20, before_seq: int | None = None) -> Sequence[Firing]:
+        """Firings of a schedule, the newest first, before number `before_seq`."""
+        where = Conditions(_OF_SCHEDULE)
+        where.between("seq", None, before_seq)
+        rows = self._rows(
+            f"SELECT {_FIRING.columns} FROM schedule_firings WHERE {where} ORDER BY seq DESC LIMIT :limit",
+            agent_id=schedule.agent_id,
+            schedule_seq=schedule.seq,
+            limit=limit,
+            **where.params,
+        )
+        return [_FIRING.read(row) for row in rows]

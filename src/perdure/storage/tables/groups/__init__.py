@@ -1,0 +1,1 @@
+"""Groups of agents, their turns, and what was said in them."""

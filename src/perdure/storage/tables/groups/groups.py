@@ -1,0 +1,213 @@
+"""`tx.groups`: groups of agents, who belongs to them, and the blocks that their agents have because of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from perdure.core.errors import NotFound
+from perdure.core.groups.group import SLEEPTIME_KINDS, Group, GroupFilter
+from perdure.core.groups.turns import GroupMember
+from perdure.core.ids import AgentId, BlockId, GroupId
+from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.row_format import FLAG, TEXT, TIME, RowFormat, assignments, insert_into, restore, storable
+from perdure.storage.tables.table import OwnId, PagedTable, first, next_number, own_agent
+from perdure.storage.upkeep.deleted import GROUP_ATTACHMENTS, delete_group
+
+_SETTINGS = (
+    "description, manager_agent_id, termination_token, max_turns, max_tokens, max_cost_usd, frequency,"
+    " max_message_buffer_length, min_message_buffer_length, last_message_id, project_id, hidden, updated_at"
+)
+_GROUP = RowFormat(
+    Group,
+    f"id, org_id, number, kind, created_at, {_SETTINGS}",
+    {
+        TEXT: "description termination_token project_id last_message_id",
+        FLAG: "hidden",
+        TIME: "created_at updated_at",
+    },
+)
+MANAGER = -1
+"""The position of a manager among the agents of its group."""
+
+OWN_GROUP = "EXISTS (SELECT 1 FROM groups WHERE id = :group_id AND org_id = :org_id)"
+
+
+class Groups(PagedTable[GroupFilter, Group]):
+    _kind, _source, _format = "group", "groups", _GROUP
+
+    def add(self, group: Group) -> Group:
+        """Add a group with its agents, and return it with its number; its blocks are shared by `share_block`. Raises:
+        NotFound: an agent."""
+        group = replace(group, org_id=self._org_id, number=next_number(self._db), shared_block_ids=())
+        self._run(insert_into("groups", _GROUP.columns), **_GROUP.params(group))
+        self._put_agents(OwnId(group.id), group)
+        return group
+
+    def get(self, group_id: GroupId) -> Group:
+        """Raises: NotFound."""
+        sql = f"SELECT {_GROUP.columns} FROM groups WHERE id = :id AND org_id = :org_id"
+        rows = self._rows(sql, id=storable(group_id))
+        return self._with_members([_GROUP.read(first(rows, "group", group_id))])[0]
+
+    def lock(self, group_id: GroupId) -> None:
+        """Lock the group until the end of this transaction, in a database with concurrent writers. Raises: NotFound."""
+        sql = f"SELECT 1 FROM groups WHERE id = :id AND org_id = :org_id{self._db.for_update}"
+        first(self._rows(sql, id=storable(group_id)), "group", group_id)
+
+    def page(
+        self,
+        *,
+        where: GroupFilter,
+        ascending: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+        before: str | None = None,
+    ) -> Sequence[Group]:
+        return self._with_members(
+            super().page(where=where, ascending=ascending, limit=limit, after=after, before=before)
+        )
+
+    def _where(self, where: GroupFilter) -> Conditions:
+        conditions = Conditions("org_id = :org_id")
+        conditions.equal("kind", where.kind)
+        conditions.equal("manager_agent_id", where.manager_agent_id)
+        conditions.add("id IN (SELECT group_id FROM group_agents WHERE agent_id = ?)", where.agent_id)
+        conditions.equal("project_id", where.project_id)
+        conditions.equal("hidden", where.hidden)
+        return conditions
+
+    def list_managed(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Group]:
+        """The group that each of these agents manages: one with companions, else the newest. Agents without one are
+        left out."""
+        where = Conditions("org_id = :org_id")
+        where.among("manager_agent_id", agent_ids)
+        by_manager = self._db.by_index("groups_by_manager")
+        sql = f"SELECT {_GROUP.columns} FROM groups{by_manager} WHERE {where} ORDER BY number"
+        groups = [_GROUP.read(row) for row in self._rows(sql, **where.params)] if agent_ids else []
+        groups.sort(key=lambda group: group.kind in SLEEPTIME_KINDS)
+        managed = {group.manager_agent_id: group for group in groups}
+        return {one.manager_agent_id: one for one in self._with_members([*managed.values()]) if one.manager_agent_id}
+
+    def put(self, group: Group) -> Group:
+        """Update a group and its agents; those that stay keep their conversations. Its kind and blocks stay.
+
+        Raises: NotFound: the group, or an agent.
+        """
+        sql = f"UPDATE groups SET {assignments(_SETTINGS)} WHERE id = :id AND org_id = :org_id"
+        if not self._run(sql, **_GROUP.params(group)):
+            raise NotFound("group", group.id)
+        self._put_agents(OwnId(group.id), group)
+        return self.get(group.id)
+
+    def delete(self, group_id: GroupId) -> None:
+        """Delete a group with its transcript, and detach the blocks that its agents have because of it. Its agents
+        stay, with what they said. Raises: NotFound."""
+        delete_group(self._db, self._org_id, OwnId(self.get(group_id).id))
+
+    def reset(self, group_id: GroupId) -> None:
+        """Empty the transcript: what was said so far is in no list any more. Raises: NotFound."""
+        if not self._run("UPDATE groups SET begins_at = message_seq WHERE id = :id AND org_id = :org_id", id=group_id):
+            raise NotFound("group", group_id)
+
+    def members(self, group_id: GroupId) -> Sequence[tuple[AgentId, str, int | None]]:
+        """(agent, name, number of its conversation in this group): the manager first, if there is one, then the
+        participants in order. None: it has no conversation yet."""
+        rows = self._rows(
+            "SELECT a.id, a.name, x.conversation_seq FROM groups g JOIN group_agents x ON x.group_id = g.id"
+            " JOIN agents a ON a.id = x.agent_id AND a.org_id = g.org_id"
+            " WHERE g.id = :group_id AND g.org_id = :org_id ORDER BY x.position",
+            group_id=storable(group_id),
+        )
+        return [(AgentId(row[0]), restore(row[1]), row[2]) for row in rows]
+
+    def put_conversation(self, group_id: GroupId, member: GroupMember) -> None:
+        """Store in which conversation an agent speaks in this group."""
+        self._run(
+            "UPDATE group_agents SET conversation_seq = :seq"
+            f" WHERE group_id = :group_id AND agent_id = :agent_id AND {OWN_GROUP}",
+            group_id=storable(group_id),
+            agent_id=storable(member.agent_id),
+            seq=member.conversation_seq,
+        )
+
+    def share_block(self, group_id: GroupId, agent_id: AgentId, block_id: BlockId, *, attached: bool) -> None:
+        """Store that an agent of the group has a block because of it; `attached`: it would not have it otherwise.
+
+        Raises: NotFound: the group, agent or block.
+        """
+        block = first(
+            self._rows("SELECT id FROM blocks WHERE id = :id AND org_id = :org_id", id=storable(block_id)),
+            "block",
+            block_id,
+        )
+        self._run(
+            "INSERT INTO group_blocks (group_id, agent_id, block_id, position, attached)"
+            " SELECT :group_id, :agent_id, :block_id, COALESCE(MAX(position), 0) + 1, :attached"
+            " FROM group_blocks WHERE group_id = :group_id ON CONFLICT (group_id, agent_id, block_id) DO NOTHING",
+            group_id=OwnId(self.get(group_id).id),
+            agent_id=own_agent(self._db, self._org_id, agent_id),
+            block_id=OwnId(block[0]),
+            attached=int(attached),
+        )
+
+    def unshare_block(self, group_id: GroupId, agent_id: AgentId, block_id: BlockId) -> None:
+        """Take a block of the group from an agent, unless the agent has it on its own or because of another group."""
+        one = "agent_id = :agent_id AND block_id = :block_id"
+        params = {"id": group_id, "group_id": storable(group_id), "agent_id": agent_id, "block_id": block_id}
+        self._run(f"DELETE FROM agent_blocks WHERE {one} AND {OWN_GROUP} AND {GROUP_ATTACHMENTS}", **params)
+        self._run(f"DELETE FROM group_blocks WHERE group_id = :group_id AND {one} AND {OWN_GROUP}", **params)
+
+    def has_attached(self, agent_id: AgentId, block_id: BlockId) -> bool:
+        """Whether the agent has this block because of a group only."""
+        sql = (
+            "SELECT 1 FROM group_blocks x JOIN groups g ON g.id = x.group_id AND g.org_id = :org_id"
+            " JOIN blocks b ON b.id = x.block_id AND b.org_id = :org_id"
+            " WHERE x.agent_id = :agent_id AND x.block_id = :block_id AND x.attached = 1"
+        )
+        return bool(self._rows(sql, agent_id=storable(agent_id), block_id=storable(block_id)))
+
+    def _put_agents(self, group_id: OwnId, group: Group) -> None:
+        """Have the group have these agents, in this order."""
+        wanted = {agent_id: position for position, agent_id in enumerate(group.agent_ids)}
+        if group.manager_agent_id is not None:
+            wanted[group.manager_agent_id] = MANAGER
+        rows = self._rows("SELECT agent_id FROM group_agents WHERE group_id = :id", id=group_id)
+        there = {AgentId(row[0]) for row in rows}
+        for agent_id in there - wanted.keys():
+            self._run(
+                "DELETE FROM group_agents WHERE group_id = :id AND agent_id = :agent_id", id=group_id, agent_id=agent_id
+            )
+        for agent_id, position in wanted.items():
+            params = {"id": group_id, "position": position}
+            if agent_id in there:
+                sql = "UPDATE group_agents SET position = :position WHERE group_id = :id AND agent_id = :agent_id"
+                self._run(sql, agent_id=agent_id, **params)
+                continue
+            self._run(
+                "INSERT INTO group_agents (group_id, agent_id, position) VALUES (:id, :agent_id, :position)",
+                agent_id=own_agent(self._db, self._org_id, agent_id),
+                **params,
+            )
+
+    def _with_members(self, groups: Sequence[Group]) -> Sequence[Group]:
+        """These groups with their participants and shared blocks."""
+        if not groups:
+            return groups
+        agents: defaultdict[str, list[AgentId]] = defaultdict(list)
+        blocks: defaultdict[str, dict[BlockId, None]] = defaultdict(dict)
+        where = Conditions("a.org_id = :org_id", f"x.position > {MANAGER}")
+        where.among("x.group_id", [group.id for group in groups])
+        members = f"SELECT x.group_id, x.agent_id FROM group_agents x JOIN agents a ON a.id = x.agent_id WHERE {where}"
+        for group_id, agent_id in self._rows(f"{members} ORDER BY x.group_id, x.position", **where.params):
+            agents[group_id].append(AgentId(agent_id))
+        where = Conditions("b.org_id = :org_id")
+        where.among("x.group_id", [group.id for group in groups])
+        shared = f"SELECT x.group_id, x.block_id FROM group_blocks x JOIN blocks b ON b.id = x.block_id WHERE {where}"
+        for group_id, block_id in self._rows(f"{shared} ORDER BY x.group_id, x.position", **where.params):
+            blocks[group_id][BlockId(block_id)] = None
+        return [
+            replace(group, agent_ids=tuple(agents[group.id]), shared_block_ids=tuple(blocks[group.id]))
+            for group in groups
+        ]

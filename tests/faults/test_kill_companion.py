@@ -1,0 +1,62 @@
+"""`kill -9` of a program whose agent has a companion: each message is read once, and no pass is lost or made twice.
+
+Short in `make test`, a hundred kills with `PERDURE_FAULTS=full`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.companion_program import open_store
+from tests.support.warm import warm
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(__file__).with_name("companion_program.py")
+KILLS = 100 if os.environ.get("PERDURE_FAULTS") == "full" else 3
+
+
+def killed(store: Path, first: int, chance: random.Random) -> int:
+    """The number of the message that the process was killed at."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    with subprocess.Popen(
+        [warm(str(PROGRAM), environment), str(store), str(first)], env=environment, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        timer = threading.Timer(chance.uniform(0, 0.25), child.kill)
+        timer.start()
+        done = [int(line) for line in child.stdout if line.endswith("\n")]
+        timer.join()
+    assert child.returncode == -9
+    return first + len(done)
+
+
+@pytest.mark.faults
+def test_each_message_is_read_once(tmp_path: Path) -> None:
+    """Whatever the moment of the kill: before the pass or its run, in a model call, between an edit and the end."""
+    store, chance, number = tmp_path / "perdure.db", random.Random(0), 0
+    with open_store(store) as perdure:
+        perdure.create_agent("ann", blocks={"seen": ""}, sleeptime=True)
+    for _ in range(KILLS):
+        number = killed(store, number, chance)
+
+    with open_store(store) as perdure:
+        agent = perdure.agent("ann")
+        agent.send(f"message {number}", idempotency_key=str(number))
+        deadline = time.monotonic() + 30
+        while (newest := agent.companion.passes(limit=1)) and newest[0].outcome is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        agent.companion.wake()
+        seen = agent.blocks.get("seen").value.split("\n")
+        passes = agent.companion.passes(limit=10_000)
+
+    assert seen == [str(one) for one in range(number + 1)]
+    assert {one.outcome for one in passes} == {"finished"}
+    assert [one.number for one in passes] == list(range(len(passes), 0, -1))

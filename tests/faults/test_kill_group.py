@@ -1,0 +1,90 @@
+"""`kill -9` of a program in the middle of a group's turn: the next one goes on where it stands, nobody speaks twice.
+
+Ten kills in `make test`, a hundred with `PERDURE_FAULTS=full`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from perdure.core.groups.turns import GroupMessage, GroupTurn
+from perdure.core.ids import GroupId
+from perdure.core.messages import Message
+from perdure.core.runs import Run
+from perdure.storage.tx import Tx
+from tests.faults.group_program import KINDS, NAMES, TASK, WHAT_IS_SAID, do_task, open_store
+from tests.support.warm import KILL, killed, warm
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(__file__).with_name("group_program.py")
+KILLS = 100 if os.environ.get("PERDURE_FAULTS") == "full" else 10
+
+
+def task_at_kill(store: Path, first: int, chance: random.Random) -> int:
+    """The number of the task that the process was killed at."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    with subprocess.Popen(
+        [warm(str(PROGRAM), environment), str(store), str(first)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        timer = threading.Timer(chance.uniform(0, 0.15), child.send_signal, [KILL])
+        timer.start()
+        done = [int(line) for line in child.stdout if line.endswith("\n")]
+        timer.join()
+    assert killed(child.returncode) == -9
+    return first + len(done)
+
+
+@pytest.mark.faults
+async def test_nobody_in_a_group_speaks_twice(tmp_path: Path) -> None:
+    """Whatever the moment of the kill: each turn has each speech once, in order, and each agent one run for it."""
+    store, chance, task = tmp_path / "perdure.db", random.Random(0), 0
+    async with await open_store(store) as perdure:
+        agents = {name: await perdure.create_agent(name, model=f"test/{name}") for name in NAMES}
+        for kind in KINDS:
+            manager = None if kind == "round_robin" else agents["Max"]
+            await perdure.groups.create(kind, agents=[agents["Anna"], agents["Bob"]], manager=manager)
+    interrupted = 0
+    for _ in range(KILLS):
+        task = task_at_kill(store, task, chance)
+
+    async with await open_store(store) as perdure:
+        groups = [group.id for group in reversed(await perdure.groups.list())]
+        last = max(task, len(KINDS) - 1)  # a slow machine may not have come to each kind
+        for number in range(task, last + 1):
+            await do_task(perdure, groups, number)
+        for kind, group_id in zip(KINDS, groups, strict=True):
+            turns, entries, runs, messages = await perdure.app.store.read(_load, group_id)
+            said = WHAT_IS_SAID[kind]
+            interrupted += sum(turn.lease_number - 1 for turn in turns)
+
+            tasks = [number for number in range(last + 1) if KINDS[number % len(KINDS)] == kind]
+            assert [entry.text for entry in entries if entry.kind == "user"] == [TASK.format(one) for one in tasks]
+            assert [entry.sender_name for entry in entries] == ["", *said] * len(tasks)
+            assert {turn.status for turn in turns} == {"completed"}
+            assert Counter(run.status for run in runs) == {"completed": len(said) * len(tasks)}
+            assert len([one for one in messages if one.role == "user"]) == len(said) * len(tasks)
+            assert len([one for one in messages if one.role == "assistant"]) == len(said) * len(tasks)
+    assert interrupted > 0  # or the kills miss what they are for
+
+
+def _load(tx: Tx, group_id: GroupId) -> tuple[list[GroupTurn], list[GroupMessage], list[Run], list[Message]]:
+    """The turns of a group, its transcript, and all runs and messages in its agents' conversations for it."""
+    runs, messages = list[Run](), list[Message]()
+    for agent_id, _, conversation_seq in tx.groups.members(group_id):
+        own = [run for run in tx.runs.list(agent_id, limit=100_000) if run.conversation_seq == conversation_seq]
+        runs += own
+        messages += [message for run in own for message in tx.messages.list_by_run(run) if message.kind == "message"]
+    entries = tx.group_messages.list(group_id, limit=100_000)
+    return list(tx.group_turns.list(group_id, limit=100_000)), list(entries), runs, messages

@@ -1,0 +1,52 @@
+"""The page of groups, and of what was said in one."""
+
+from __future__ import annotations
+
+from perdure.testing import fails, says
+from tests.ui.browser import dashboard, text_of
+
+HOSTILE = "<script>alert(1)</script>\"'"
+
+
+async def test_groups_are_listed_with_their_agents() -> None:
+    """Newest first, without hidden ones; none says how to make one."""
+    async with dashboard() as (client, library):
+        none = text_of((await client.get("/groups")).text)
+        ann, ben, mia = [await library.create_agent(name) for name in ("Ann", "Ben", "Mia")]
+        await library.groups.create("round_robin", agents=[ann, ben], description=HOSTILE)
+        await library.groups.create("dynamic", agents=[ann], manager=mia)
+        await library.groups.create("round_robin", agents=[ben], hidden=True)
+        page = await client.get("/groups")
+        rows = (await client.get("/groups?format=json")).json()["groups"]
+
+        assert "perdure group create" in none
+        assert [row["name"] for row in rows] == ["Dynamic: Ann", HOSTILE]
+        assert "led by Mia" in text_of(page.text)
+        assert HOSTILE not in page.text and HOSTILE in text_of(page.text)
+
+
+async def test_a_transcript_says_who_said_what() -> None:
+    """Also who failed and what a manager chose; the newest at the end, older ones behind a link."""
+    script = [says(HOSTILE), fails("no power"), says("Ann"), says("DONE!")]
+    async with dashboard(*script) as (client, library):
+        ann, ben, mia = [await library.create_agent(name) for name in ("Ann", "Ben", "Mia")]
+        pair = await library.groups.create("round_robin", agents=[ann, ben], description="pair")
+        await pair.send("Where?")
+        led = await library.groups.create("dynamic", agents=[ann], manager=mia)
+        await led.send("And now?")
+        path = f"/groups?group={pair.id}"
+        page = await client.get(path)
+        entries = (await client.get(f"{path}&format=json")).json()["entries"]
+        before = (await client.get(f"{path}&before={entries[1]['id']}&format=json")).json()["entries"]
+        chosen = text_of((await client.get(f"/groups?group={led.id}")).text)
+
+        assert [(one["kind"], one["name"]) for one in entries] == [("user", ""), ("speech", "Ann"), ("failure", "Ben")]
+        assert HOSTILE not in page.text
+        assert "Ben could not speak: no power" in text_of(page.text)
+        assert [one["text"] for one in before] == ["Where?"]
+        assert "Mia chooses: Ann" in chosen
+        assert (await client.get("/groups?group=group-1")).status_code == 404
+
+        await library.delete_agent(ann.id)
+        deleted = text_of((await client.get(path)).text)
+        assert "Ann said something that was deleted." in deleted
