@@ -129,6 +129,15 @@ async def press_until(page: Page, selector: str, key: str = "Tab") -> None:
     raise AssertionError(f"the keyboard does not reach {selector}")
 
 
+async def until_stale(page: Page) -> None:
+    """Wait until the page has heard of a change that it does not show yet."""
+    for _ in range(100):
+        if await page.evaluate("stale"):
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("the page hears of no change, or shows it")
+
+
 async def agent_of(library: AsyncPerdure) -> AsyncAgent:
     agent = await library.last_agent()
     assert agent is not None
@@ -348,16 +357,32 @@ async def test_a_page_that_is_being_filled_in_waits(chromium: Browser, tmp_path:
             await page.click("summary:has-text('New agent')")
             await page.fill("input[name=name]", "Bob")
             await agent.send("hello")
-            for _ in range(100):
-                if await page.evaluate("stale"):
-                    break
-                await asyncio.sleep(0.05)
-            assert await page.evaluate("stale")
+            await until_stale(page)
             assert await page.input_value("input[name=name]") == "Bob"
             assert await page.locator(".status").count() == 0
             await page.fill("input[name=name]", "")
             await page.focus("#theme")
             await page.wait_for_selector("#main .status.completed")
+    assert seen.problems == []
+
+
+async def test_a_button_that_undoes_keeps_the_focus_while_others_write(chromium: Browser, tmp_path: Path) -> None:
+    async with open_dashboard(tmp_path) as (address, library):
+        agent = await library.create_agent("Ada")
+        hit = await agent.facts.add("Ada likes tea.")
+        async with open_page(chromium, address) as (page, seen):
+            await page.goto(f"{address}/agents/{agent.id}/facts")
+            await page.wait_for_function("feed !== null && feed.source.readyState === 1")
+            await page.check(f".facts input[value='{hit.fact.id}']")
+            await page.click("#selected button.danger")
+            await page.wait_for_selector(".notice:has-text('Forgotten: 1 fact.')")
+            await page.focus(".notice button")
+            await agent.facts.add("Ada lives in Turin.")
+            await until_stale(page)
+            assert await page.evaluate("document.activeElement.matches('.notice button')")
+            await page.keyboard.press("Enter")
+            await page.wait_for_selector(".notice:has-text('again')")
+            await page.wait_for_selector(".facts :text('Ada lives in Turin.')")
     assert seen.problems == []
 
 
