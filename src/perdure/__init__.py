@@ -81,11 +81,11 @@ __all__ = [
     "Run", "RunEnded", "RunFailed", "RunFirst", "SandboxUnavailable", "Schedule", "ScheduleInvalid", "SchemaMismatch",
     "SearchReport", "Secret", "SecretKeyMissing", "SecretUnreadable", "Settings", "SourceInvalid", "Speaker",
     "SpeakerEvent", "SpeakerFailed", "SpeakerReply", "SpeakerStarted", "StepInfo", "StoreBusy", "StoreClosed",
-    "StoreDamaged", "StoreError", "StoreFull", "StoreReadOnly", "StoreTooNew", "StoreUnavailable", "StoredEvent",
-    "Text", "TextAmbiguous", "TextNotFound", "TidyItem", "TimeZoneUnknown", "TooMany", "TooManyHops", "TooManyMessages",
-    "Tool", "ToolBuiltIn", "ToolCall", "ToolCode", "ToolDecision", "ToolError", "ToolHit", "ToolListing", "ToolOutcome",
-    "ToolReturn", "ToolRulesInvalid", "ToolsByStatus", "TranscriptEntry", "UndoResult", "Usage", "Verdict",
-    "VersionConflict", "Why", "hook", "tool",
+    "StoreDamaged", "StoreError", "StoreFull", "StoreIncomplete", "StoreReadOnly", "StoreTooNew", "StoreUnavailable",
+    "StoredEvent", "Text", "TextAmbiguous", "TextNotFound", "TidyItem", "TimeZoneUnknown", "TooMany", "TooManyHops",
+    "TooManyMessages", "Tool", "ToolBuiltIn", "ToolCall", "ToolCode", "ToolDecision", "ToolError", "ToolHit",
+    "ToolListing", "ToolOutcome", "ToolReturn", "ToolRulesInvalid", "ToolsByStatus", "TranscriptEntry", "UndoResult",
+    "Usage", "Verdict", "VersionConflict", "Why", "hook", "tool",
 ]
 
 _HOMES = {

@@ -154,9 +154,9 @@ def test_a_store_that_can_not_be_used_is_broken(tmp_path: Path) -> None:
 
     run_inside(tmp_path, "-p", "hi")
     with closing(sqlite3.connect(file)) as newer:
-        newer.execute("INSERT INTO schema_migrations VALUES (999, 'later', '')")
+        newer.execute("INSERT INTO schema_migrations (number, name) VALUES (999, 'later')")
         newer.commit()
-    assert "a newer Perdure wrote it" in broken(tmp_path)
+    assert "was written by a newer Perdure" in broken(tmp_path)
     file.write_bytes(b"no database, certainly none " * 200)
     for rest in tmp_path.glob("perdure.db-*"):
         rest.unlink()

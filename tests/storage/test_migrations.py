@@ -39,7 +39,7 @@ def break_half_way(db: Database) -> None:
 def with_new(*added: Callable[[Database], None]) -> list[Migration]:
     """The migrations of a newer version: all of today's, and these after them."""
     numbered = enumerate(added, start=SCHEMA_VERSION + 1)
-    return [*MIGRATIONS, *((number, apply.__name__, apply) for number, apply in numbered)]
+    return [*MIGRATIONS, *(Migration(number, apply.__name__, apply) for number, apply in numbered)]
 
 
 async def create_store(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> AgentId:
@@ -70,8 +70,8 @@ async def test_a_new_file_records_its_migrations(tmp_path: Path) -> None:
         await SqliteStore.open(path, at=START).close()
 
         recorded = rows(path, "SELECT number, name FROM schema_migrations ORDER BY number")
-        assert recorded == [(number, name) for number, name, _ in MIGRATIONS]
-    numbers = [number for number, _, _ in MIGRATIONS]
+        assert recorded == [(number, name) for number, name, *_ in MIGRATIONS]
+    numbers = [number for number, *_ in MIGRATIONS]
     assert numbers == sorted(set(numbers))
     assert numbers[-1] == SCHEMA_VERSION
 

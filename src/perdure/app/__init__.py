@@ -79,6 +79,7 @@ from perdure.storage.cipher import AesCipher
 from perdure.storage.cipher import make_key_file as make_key_file
 from perdure.storage.open import accept_loss as accept_loss
 from perdure.storage.open import find_damage as find_damage
+from perdure.storage.open import find_refusal as find_refusal
 from perdure.storage.open import open_store
 from perdure.storage.open import schema_version as schema_version
 from perdure.storage.open import store_error as store_error

@@ -52,6 +52,18 @@ def find_damage(path: Path, connection: sqlite3.Connection | None = None) -> str
     return ""
 
 
+def find_refusal(path: Path, connection: sqlite3.Connection) -> StoreError | None:
+    """Why this Perdure does not open the tables of the store at `path`; None: it does."""
+    from perdure.storage.database.sqlite import SqliteDatabase
+    from perdure.storage.migrations import MIGRATIONS, is_current
+
+    try:
+        is_current(SqliteDatabase(connection, read_only=True), str(path), MIGRATIONS)
+    except StoreError as error:
+        return error
+    return None
+
+
 def store_error(path: Path, error: sqlite3.Error) -> StoreError:
     """Perdure's error for an SQLite error of the store at `path`."""
     from perdure.storage.database import sqlite

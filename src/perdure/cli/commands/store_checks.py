@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from perdure.app import KEY_FILE, NOT_DELETED, find_damage, schema_version, store_error
+from perdure.app import KEY_FILE, NOT_DELETED, find_damage, find_refusal, schema_version, store_error
 from perdure.cli.commands.checks import Check
 from perdure.cli.views.fold import plural
-from perdure.core.errors import InvalidInput, StoreDamaged
+from perdure.core.errors import InvalidInput, StoreDamaged, StoreIncomplete
 from perdure.core.tools.pip_line import pip_line
 from perdure.settings import Settings
 
@@ -67,6 +67,14 @@ def _file_checks(path: Path, *, own_key: bool) -> Iterator[Check]:
                     yield Check("data", "ok", f"{path} is empty")
                 return
             version = connection.execute("SELECT max(number) FROM schema_migrations").fetchone()[0] or 0
+            if refusal := find_refusal(path, connection):
+                yield Check(
+                    "data",
+                    "broken",
+                    str(refusal),
+                    "run that command again" if isinstance(refusal, StoreIncomplete) else "upgrade Perdure",
+                )
+                return
             agents = connection.execute(f"SELECT count(*) FROM agents WHERE {NOT_DELETED}").fetchone()[0]
             fault = _find_fault(connection) if size <= QUICK_CHECK_BYTES else None
             vectors = _vectors_check(connection) if "vector_scopes" in tables else None
@@ -80,11 +88,6 @@ def _file_checks(path: Path, *, own_key: bool) -> Iterator[Check]:
         yield Check("data", "broken", f"{path} can't be read: {error}", fix)
         return
     summary = f"{path}, schema {version}, {_size_text(size)}, {plural(agents, 'agent')}"
-    if version > newest:
-        yield Check(
-            "data", "broken", f"{summary}: a newer Perdure wrote it (this one knows {newest})", "upgrade Perdure"
-        )
-        return
     if fault:
         yield Check("data", "broken", f"{summary}: damaged: {fault}", "restore a backup: see docs/operations.md")
         return

@@ -62,6 +62,7 @@
     │   ├── StoreUnavailable
     │   ├── StoreDamaged
     │   ├── StoreTooNew
+    │   ├── StoreIncomplete
     │   ├── StoreClosed
     │   └── NotAStore
     ├── IllegalLog              a log that must not exist was found: a defect of ours

@@ -42,6 +42,16 @@ class StoreTooNew(StoreError):
         self.place, self.found, self.known = place, found, known
 
 
+class StoreIncomplete(StoreError):
+    """The store is a copy of another one, and was not finished."""
+
+    def __init__(self, place: str, *, command: str) -> None:
+        super().__init__(
+            f"{place} is a copy that is not whole: go on with it by `{command}`, or remove it and begin anew"
+        )
+        self.place, self.command = place, command
+
+
 class StoreClosed(StoreError):
     """The store was closed before the call."""
 

@@ -21,7 +21,6 @@ from perdure.core.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
-    StoreTooNew,
     StoreUnavailable,
 )
 from perdure.core.ids import DEFAULT_ORG, OrgId
@@ -29,7 +28,7 @@ from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text.words import Clause
 from perdure.storage.database.base import FullText
 from perdure.storage.database.row_format import Row, iso
-from perdure.storage.migrations import MIGRATIONS, Migration, migrate, version_of
+from perdure.storage.migrations import MIGRATIONS, Migration, is_current, migrate
 from perdure.storage.tx import Tx
 
 try:
@@ -304,11 +303,9 @@ class PostgresStore:
 def _upgrade(connection: psycopg.Connection[tuple[Any, ...]], migrations: Sequence[Migration], *, at: datetime) -> None:
     db = PostgresDatabase(connection)
     db.rows("SELECT pg_advisory_xact_lock(:lock)", {"lock": MIGRATION_LOCK})
-    if db.rows("SELECT to_regclass('schema_migrations')", {})[0][0] is not None:
-        found = db.rows("SELECT MAX(number) FROM schema_migrations", {})[0][0] or 0
-        if found > version_of(migrations):
-            raise StoreTooNew("the database", found=found, known=version_of(migrations))
-    migrate(db, migrations, at=iso(at))
+    is_there = db.rows("SELECT to_regclass('schema_migrations')", {})[0][0] is not None
+    if not (is_there and is_current(db, "the database", migrations)):
+        migrate(db, migrations, at=iso(at))
 
 
 def _store_error(error: psycopg.Error) -> StoreError:

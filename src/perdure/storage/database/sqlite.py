@@ -22,14 +22,13 @@ from perdure.core.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
-    StoreTooNew,
     StoreUnavailable,
 )
 from perdure.core.text.words import Clause
 from perdure.storage.database.base import FullText
 from perdure.storage.database.row_format import Row, iso
 from perdure.storage.database.sqlite_file import is_store
-from perdure.storage.migrations import MIGRATIONS, Migration, migrate, version_of
+from perdure.storage.migrations import MIGRATIONS, Migration, is_current, migrate
 from perdure.storage.tx import Tx
 
 if TYPE_CHECKING:
@@ -306,7 +305,8 @@ def upgrade(
 ) -> None:
     """Create the tables of a new file, or migrate an older one, in one transaction.
 
-    Raises: StoreTooNew: a newer Perdure wrote it; NotAStore: it is something else; StoreDamaged. None is touched.
+    Raises: StoreTooNew: a newer Perdure wrote it; StoreIncomplete; NotAStore: it is something else; StoreDamaged. None
+        is touched.
     """
     try:
         connection.execute("BEGIN")  # one snapshot: another process may be creating the tables
@@ -319,16 +319,11 @@ def upgrade(
             if is_store(path):
                 raise damaged(path, f"its application id is {application:#x}, not {APPLICATION_ID:#x}")
             raise NotAStore(f"{path} is an SQLite file of another program: choose another path")
-        if tables:
-            found = connection.execute("SELECT MAX(number) FROM schema_migrations").fetchone()[0] or 0
-            known = version_of(migrations)
-            if found > known:
-                raise StoreTooNew(str(path), found=found, known=known)
-            if found == known:
-                if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":  # a copy made by VACUUM INTO
-                    _use_wal(connection)
-                _check_writable(connection)
-                return
+        if tables and is_current(SqliteDatabase(connection), str(path), migrations):
+            if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":  # a copy made by VACUUM INTO
+                _use_wal(connection)
+            _check_writable(connection)
+            return
         _use_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
         try:

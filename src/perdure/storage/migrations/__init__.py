@@ -3,6 +3,9 @@
 `m0023_checksums` is number 23: the statements of a file `m0023_checksums.sql`, and then, where SQL is not enough,
 `apply` of a module `m0023_checksums`. What differs between databases is in braces: `{clustered}` (rows stored in key
 order), `{blob}`, `{row_key}`. A folder in `sql` has twenty numbers.
+
+A line `-- least: 22` says that version 22 of the tables can live with them after this migration: its processes go on,
+and open such a store. Without it no older version can.
 """
 
 from __future__ import annotations
@@ -12,15 +15,36 @@ import importlib
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from perdure.core.errors import StoreIncomplete, StoreTooNew
 from perdure.storage.database.base import Database
 
-Migration = tuple[int, str, Callable[[Database], None]]
-"""Number, name, and the function that changes the tables."""
+LEAST_SINCE = 70
+"""The migration since which the lowest versions are known."""
+INCOMPLETE = 1_000_000
+"""The number of the row that stands among the migrations of a copy until it is whole. So an older version refuses it,
+too. Its name is the command that makes the copy."""
+
+
+class Migration(NamedTuple):
+    """A change of the tables.
+
+    Args:
+        apply: the function that changes them.
+        least: the lowest version that can live with the changed tables; 0: this one.
+    """
+
+    number: int
+    name: str
+    apply: Callable[[Database], None]
+    least: int = 0
+
 
 _FOLDER = Path(__file__).parent
 _STATEMENTS = {path.stem: path for path in _FOLDER.rglob("m*.sql")}
 _COMMENT = re.compile(r"--.*")
+_LEAST = re.compile(r"^-- least: (\d+)$", re.MULTILINE)
 
 
 def _apply(name: str, db: Database) -> None:
@@ -34,8 +58,14 @@ def _apply(name: str, db: Database) -> None:
         importlib.import_module(f"{__name__}.{name}").apply(db)
 
 
+def _least(name: str) -> int:
+    """The lowest version that can live with a migration, as its statements say; 0: they don't."""
+    found = _LEAST.search(_STATEMENTS[name].read_text(encoding="utf-8")) if name in _STATEMENTS else None
+    return int(found[1]) if found else 0
+
+
 MIGRATIONS: Sequence[Migration] = [
-    (int(name[1:5]), name[6:], functools.partial(_apply, name))
+    Migration(int(name[1:5]), name[6:], functools.partial(_apply, name), _least(name))
     for name in sorted({*_STATEMENTS, *(path.stem for path in _FOLDER.glob("m*.py"))})
 ]
 """All migrations, in order."""
@@ -49,15 +79,39 @@ def version_of(migrations: Sequence[Migration]) -> int:
 SCHEMA_VERSION = version_of(MIGRATIONS)
 
 
+def is_current(db: Database, place: str, migrations: Sequence[Migration]) -> bool:
+    """Whether a store with tables lacks none of these migrations. A newer one is accepted if this version can live with
+    all that it has more.
+
+    Raises: StoreTooNew: it can't; StoreIncomplete: the store is a copy that is not whole.
+    """
+    rows = db.rows("SELECT number, name FROM schema_migrations ORDER BY number", {})
+    done = {row[0] for row in rows}
+    if INCOMPLETE in done:
+        raise StoreIncomplete(place, command=rows[-1][1])
+    known = version_of(migrations)
+    if any(number > known for number in done):
+        column = "COALESCE(least, number)" if LEAST_SINCE in done else "number"
+        newer = f"SELECT MAX({column}) FROM schema_migrations WHERE number > :known"
+        if db.rows(newer, {"known": known})[0][0] > known:
+            raise StoreTooNew(place, found=max(done), known=known)
+    return all(migration.number in done for migration in migrations)
+
+
 def migrate(db: Database, migrations: Sequence[Migration] = MIGRATIONS, *, at: str) -> int:
     """Run the migrations that the open transaction's database does not have yet; return how many. Safe to run twice."""
     db.run("CREATE TABLE IF NOT EXISTS schema_migrations (number INTEGER PRIMARY KEY, name TEXT, applied_at TEXT)", {})
     done = {row[0] for row in db.rows("SELECT number FROM schema_migrations", {})}
-    missing = [migration for migration in migrations if migration[0] not in done]
-    for number, name, apply in missing:
-        apply(db)
+    missing = [migration for migration in migrations if migration.number not in done]
+    for migration in missing:
+        migration.apply(db)
         db.run(
             "INSERT INTO schema_migrations (number, name, applied_at) VALUES (:number, :name, :at)",
-            {"number": number, "name": name, "at": at},
+            {"number": migration.number, "name": migration.name, "at": at},
+        )
+    if LEAST_SINCE in done.union(migration.number for migration in missing):
+        db.run_many(
+            "UPDATE schema_migrations SET least = :least WHERE number = :number",
+            [{"number": one.number, "least": one.least or one.number} for one in missing],
         )
     return len(missing)
