@@ -19,7 +19,7 @@ PACKAGE = "perdure"
 ROOT = "perdure/__init__.py"
 
 CORE = frozenset({"core"})
-ADAPTERS = frozenset({"storage", "providers", "toolbox", "converters"})
+ADAPTERS = frozenset({"storage", "providers", "toolbox", "converters", "telemetry"})
 ENGINE_SEES = frozenset({"core", "context", "domain", "search"})
 APP_SEES = ENGINE_SEES | ADAPTERS | {"engine", "settings"}
 LIBRARY_SEES = ENGINE_SEES | {"engine", "app", "settings"}

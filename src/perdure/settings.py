@@ -22,6 +22,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "mcp_private": ("", "off", "on"),
     "facts": ("patterns", "model", "off"),
     "schedules": ("on", "off"),
+    "trace_content": ("off", "on"),
 }
 """Setting -> the values that it can have."""
 
@@ -77,6 +78,7 @@ class Settings(Limits):
             long, up to five times.
         schedules: `off`: this process fires no schedules, and leaves them to others.
         schedule_grace_s: the seconds by which a schedule may be late before its due time counts as missed.
+        trace_content: `on`: spans of OpenTelemetry hold what was said, and what tools were given and answered.
         hooks: the file of hook commands; empty: `hooks.toml` in the data folder, for the store there; `none`: no hooks
             at all, not even those of packages.
 
@@ -117,6 +119,7 @@ class Settings(Limits):
     companion_retry_s: float = 30.0
     schedules: str = "on"
     schedule_grace_s: float = 300.0
+    trace_content: str = "off"
     hooks: str = ""
 
     def __post_init__(self) -> None:

@@ -19,14 +19,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from perdure.app.extractors import extractors_of
 from perdure.app.prices import price_of
 from perdure.app.prices import prices_of as prices_of
 from perdure.app.sandboxes import check_file as check_file
 from perdure.app.sandboxes import converter_of, reading_sandbox_of, requirements_folder
 from perdure.app.sandboxes import sandbox_of as sandbox_of
+from perdure.app.telemetry import RegistryNames, listeners_of
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable
-from perdure.core.facts.extraction import Extractor, FindExtractor
 from perdure.core.hooks import Hook
 from perdure.core.ids import AgentId, ConversationId, Ids, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
@@ -34,6 +35,7 @@ from perdure.core.models import EXTRACTIVE, Model
 from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
 from perdure.core.providers import ModelProvider
 from perdure.core.secrets import Cipher
+from perdure.core.telemetry.port import ModelNames, Telemetry
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec
 from perdure.domain.companions.passes import PassLimits
@@ -46,10 +48,9 @@ from perdure.engine.agent_messages.toolbox import AGENT_TOOL_SPECS, AgentMessage
 from perdure.engine.companions.worker import Companions
 from perdure.engine.context_engines.calls import EngineCalls
 from perdure.engine.context_engines.registry import ContextEngines, EngineFactory
-from perdure.engine.facts.model_extractor import ModelExtractor
 from perdure.engine.groups.turns import GroupTurns
 from perdure.engine.hooks.bus import Hooks
-from perdure.engine.ports import EngineSettings, Ports, SystemClock, extract_nothing
+from perdure.engine.ports import EngineSettings, Ports, SystemClock
 from perdure.engine.run.leases import process_owner
 from perdure.engine.run.runner import Runner
 from perdure.engine.schedules.worker import ScheduleWorker
@@ -69,7 +70,6 @@ from perdure.providers.discovery import endpoint_of_type, find_providers
 from perdure.providers.discovery import list_models as list_models
 from perdure.providers.embeddings.choose import EmbedderChoice as EmbedderChoice
 from perdure.providers.embeddings.choose import choose_embedder as choose_embedder
-from perdure.providers.extractive.extractor import PatternExtractor
 from perdure.providers.masking import environment_secrets as environment_secrets
 from perdure.providers.masking import mask_text as mask_text
 from perdure.providers.registry import ModelRegistry as ModelRegistry
@@ -85,6 +85,8 @@ from perdure.storage.open import schema_version as schema_version
 from perdure.storage.open import store_error as store_error
 from perdure.storage.store import Store
 from perdure.storage.tables.table import NOT_DELETED as NOT_DELETED
+from perdure.telemetry.embedder import reported_embedder
+from perdure.telemetry.listeners import Listeners
 from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
 from perdure.toolbox.builtin.toolbox import Builtins, WebSettings
 from perdure.toolbox.custom import CustomTools
@@ -120,6 +122,7 @@ class App:
         custom: the tools that have a source.
         mcp: the sessions with MCP servers.
         companions: the passes of companions.
+        telemetry: who is told of what the engine does.
     """
 
     settings: Settings
@@ -139,6 +142,7 @@ class App:
     mcp: McpToolbox
     companions: Companions
     schedules: ScheduleWorker
+    telemetry: Listeners
 
     @property
     def choice(self) -> Choice:
@@ -154,6 +158,11 @@ class App:
     def cipher(self) -> Cipher:
         """The cipher of secrets."""
         return self.ports.cipher
+
+    @property
+    def names(self) -> ModelNames:
+        """What listeners of the engine call models."""
+        return RegistryNames(self.models)
 
     async def choose(self, *, progress: Callable[[str], None] = lambda text: None) -> Choice:
         """Choose the default model anew by querying the providers of the environment and this machine; store `choice`.
@@ -234,7 +243,8 @@ async def start(
     cipher = _cipher(settings, None if store is not None else address)
     if store is None:
         store = await open_store(address, at=clock.now(), limits=settings)
-    store, worker = _embedded_store(store, embedding, clock)
+    telemetry = listeners_of(settings, registry)
+    store, worker = _embedded_store(store, embedding, clock, telemetry)
     try:
         await _bring_up_to_date(store, functions.specs(), cipher, ids=ids, at=clock.now())
         sandbox = sandbox or sandbox_of(settings, cache=requirements_folder(settings))
@@ -247,8 +257,8 @@ async def start(
             store,
             registry,
             Toolboxes(function=functions, builtin=builtins, agents=agents, custom=custom, mcp=mcp),
-            _search(store, clock, embedding, settings),
-            *(clock, ids, counter, Hooks(called), cipher, ContextEngines(context_engines)),
+            _search(store, clock, embedding, settings, telemetry),
+            *(clock, ids, counter, Hooks(called), cipher, ContextEngines(context_engines), telemetry),
         )
         registry.put_stored(await _stored_endpoints(store, cipher))
         registry.choice = choose_offline(settings.model, registry.endpoints)
@@ -281,6 +291,7 @@ async def start(
         mcp=mcp,
         companions=companions,
         schedules=schedules,
+        telemetry=telemetry,
     )
 
 
@@ -303,6 +314,7 @@ def _ports(
     hooks: Hooks,
     cipher: Cipher,
     engines: ContextEngines,
+    telemetry: Telemetry,
 ) -> Ports:
     """What the engine needs of the world."""
     return Ports(
@@ -319,24 +331,10 @@ def _ports(
         settings=_engine_settings(settings),
         cipher=cipher,
         send_report=Reports(settings.web_allowed_hosts.split(",")).send,
-        find_extractor=_extractors(settings, registry),
+        find_extractor=extractors_of(settings, registry, telemetry),
+        telemetry=telemetry,
         engine_calls=EngineCalls(engines),
     )
-
-
-def _extractors(settings: Settings, registry: ModelRegistry) -> FindExtractor:
-    """Return what finds the extractor of an agent."""
-    return extract_nothing if settings.facts == "off" else functools.partial(_find_extractor, settings, registry)
-
-
-def _find_extractor(settings: Settings, registry: ModelRegistry, setting: str, agent_model: str) -> Extractor:
-    """Return what derives facts from what was said. Raises: ModelNotFound."""
-    handle = settings.facts_model or agent_model
-    if setting == "patterns" or (setting == "default" and settings.facts == "patterns") or handle in ("", EXTRACTIVE):
-        return PatternExtractor()
-    if (model := registry.find(handle)) is None:
-        raise registry.not_found(handle)
-    return ModelExtractor(model, handle)
 
 
 async def _stored_endpoints(store: Store, cipher: Cipher) -> Sequence[Endpoint]:
@@ -365,11 +363,14 @@ def endpoint_of(provider: ModelProvider, cipher: Cipher, api_key: str | None = N
         return Endpoint(provider=provider.name, base_url="", problem=str(error), like="openai")
 
 
-def _embedded_store(store: Store, embedding: EmbedderChoice, clock: Clock) -> tuple[Store, EmbeddingWorker | None]:
+def _embedded_store(
+    store: Store, embedding: EmbedderChoice, clock: Clock, telemetry: Telemetry
+) -> tuple[Store, EmbeddingWorker | None]:
     """The store that wakes the worker which computes vectors; and that worker, if there is an embedder."""
     if embedding.embedder is None:
         return store, None
-    worker = EmbeddingWorker(store, embedding.embedder, clock=clock, randomness=random.SystemRandom())
+    embedder = reported_embedder(embedding.embedder, telemetry)
+    worker = EmbeddingWorker(store, embedder, clock=clock, randomness=random.SystemRandom())
     return WatchedStore(store, embedding.embedder.handle, worker.nudge), worker
 
 
@@ -387,10 +388,11 @@ def _engine_settings(settings: Settings) -> EngineSettings:
     )
 
 
-def _search(store: Store, clock: Clock, embedding: EmbedderChoice, settings: Settings) -> Search:
+def _search(store: Store, clock: Clock, embedding: EmbedderChoice, settings: Settings, telemetry: Telemetry) -> Search:
     """The search of messages and passages, with the embedder if there is one."""
     late_s = settings.late_interaction_ms / 1000
-    return Search(store, clock, embedder=embedding.embedder, reason=embedding.reason, late_s=late_s)
+    embedder = None if embedding.embedder is None else reported_embedder(embedding.embedder, telemetry)
+    return Search(store, clock, embedder=embedder, reason=embedding.reason, late_s=late_s)
 
 
 def _cipher(settings: Settings, address: str | Path | None) -> Cipher:

@@ -17,6 +17,7 @@ from perdure.core.models import Models
 from perdure.core.ports import Clock, Randomness, TokenCounter, Toolbox
 from perdure.core.runs import Callback, RunKey
 from perdure.core.secrets import Cipher, NoCipher
+from perdure.core.telemetry.port import NoTelemetry, Telemetry
 from perdure.engine.context_engines.calls import EngineCalls
 from perdure.engine.context_engines.registry import ContextEngines
 from perdure.engine.facts.waiting import Waiting
@@ -163,6 +164,7 @@ class Ports:
         find_extractor: finds what derives facts from what was said.
         waiting: the conversations that wait for extraction.
         engine_calls: calls the context engines.
+        telemetry: who is told of what the engine does.
     """
 
     store: Store
@@ -183,6 +185,7 @@ class Ports:
     find_extractor: FindExtractor = extract_nothing
     waiting: Waiting = field(default_factory=Waiting)
     engine_calls: EngineCalls = field(default_factory=EngineCalls)
+    telemetry: Telemetry = field(default_factory=NoTelemetry)
 
     def inputs(self, line: Line | None = None) -> UnitInputs:
         """What a unit of work that starts now needs; with the cached view of the conversation, if one is given."""

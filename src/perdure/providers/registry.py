@@ -86,6 +86,11 @@ class ModelRegistry:
         running = (endpoint for name, endpoint in self._default_endpoints.items() if name in self._listings)
         return [*self._configured.values(), *self._stored.values(), *running]
 
+    @property
+    def own_handles(self) -> frozenset[str]:
+        """The handles of the models that the program itself gave."""
+        return self._own_handles
+
     def put_stored(self, endpoints: Sequence[Endpoint]) -> None:
         """Replace the providers that clients registered. What is known about changed ones is forgotten."""
         stored = {endpoint.provider: endpoint for endpoint in endpoints}

@@ -18,6 +18,7 @@ from perdure.testing.http_model import (
 from perdure.testing.inline_store import InlineStore
 from perdure.testing.scripted_embedder import ScriptedEmbedder
 from perdure.testing.scripted_model import ScriptedModel, calls, fails, says, thinks
+from perdure.testing.telemetry import RecordedTelemetry
 
 __all__ = [
     "ChunkList",
@@ -29,6 +30,7 @@ __all__ = [
     "Later",
     "Malformed",
     "RawBody",
+    "RecordedTelemetry",
     "Refusal",
     "ScriptedEmbedder",
     "ScriptedModel",

@@ -14,6 +14,7 @@ from perdure.core.conversations import CompactionSettings, Conversation
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RowsCut, ViewCompacted
 from perdure.core.nodes import SummaryNode, message_handle
 from perdure.core.runs import PrefixChange
+from perdure.core.telemetry.port import Compacted
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, SummaryTask, engine_summary, summarise
 from perdure.engine.hooks.points import after_compaction, before_compaction
@@ -56,7 +57,13 @@ async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
             run=room.log.run,
         )
         summary = await summarise(task, plan, ports)
-    return await ports.store.write(_store_plan, room, summary, ports.inputs())
+    progress = await ports.store.write(_store_plan, room, summary, ports.inputs())
+    for stored in progress.events:
+        if isinstance(stored.event, ViewCompacted):
+            ports.telemetry.count(Compacted(stored.event.method))
+        elif isinstance(stored.event, RowsCut):
+            ports.telemetry.count(Compacted("cut"))
+    return progress
 
 
 def _store_plan(tx: Tx, room: RoomPlan, summary: Summary | None, inputs: UnitInputs) -> Progress:

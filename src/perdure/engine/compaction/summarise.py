@@ -24,6 +24,7 @@ from perdure.core.models import Model, ModelReply, ModelRequest, Models
 from perdure.core.nodes import MadeBy, SummaryMethod, SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run, Usage
+from perdure.core.telemetry.port import ModelWork
 from perdure.engine.ports import Ports
 from perdure.engine.run.interrupts import is_cancelled
 from perdure.engine.run.leases import holding
@@ -194,7 +195,9 @@ async def _reply(task: SummaryTask, request: ModelRequest, ports: Ports, *, unti
     async with holding(task.run, ports) if task.run is not None else contextlib.nullcontext():
         try:
             async with asyncio.timeout_at(until):
-                return await _full_reply(model, request)
+                with ports.telemetry.during(work := ModelWork(model=request.model, request=request)):
+                    work.reply = await _full_reply(model, request)
+                return work.reply
         except TimeoutError:
             raise TimeoutError(f"no summary within {ports.settings.summary_timeout_s:g} s") from None
         except (LeaseLost, StoreError, ModelError):

@@ -26,6 +26,7 @@ from perdure.core.facts.values import FactRule
 from perdure.core.messages import Role, text_of, unlogged_message
 from perdure.core.models import Model, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Usage
+from perdure.core.telemetry.port import ModelWork, NoTelemetry, Telemetry
 from perdure.core.text.json_strings import compact_json
 from perdure.core.text.markup import escape_tags
 
@@ -61,8 +62,8 @@ class ModelExtractor:
     """`Extractor` by a language model. A second call is made only where the first answer is not certain and the graph's
     settings ask for it."""
 
-    def __init__(self, model: Model, handle: str) -> None:
-        self._model, self._handle = model, handle
+    def __init__(self, model: Model, handle: str, telemetry: Telemetry | None = None) -> None:
+        self._model, self._handle, self._telemetry = model, handle, telemetry or NoTelemetry()
 
     async def extract(self, batch: Batch) -> Extraction:
         """Raises: ModelError."""
@@ -122,9 +123,11 @@ class ModelExtractor:
 
     async def _answer(self, request: ModelRequest) -> tuple[str, Usage]:
         """Return the text of the model's answer, and what it took. Raises: ModelError."""
-        async for piece in self._model.respond(request):
-            if isinstance(piece, ModelReply):
-                return text_of(piece.parts), piece.usage
+        with self._telemetry.during(work := ModelWork(model=self._handle, request=request)):
+            async for piece in self._model.respond(request):
+                if isinstance(piece, ModelReply):
+                    work.reply = piece
+                    return text_of(piece.parts), piece.usage
         raise ModelReplyEmpty(f"{self._handle} ended its answer without a reply")
 
 

@@ -31,6 +31,7 @@ from perdure.core.events import Event, MessageAdded, ModelChanged, RunQueued, Ru
 from perdure.core.ids import AgentId, BatchId, MessageId, RunId, id_in_run
 from perdure.core.messages import Draft, Message, Text, parts_to_json, text_of, user_texts
 from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, Run, RunKey, RunOptions
+from perdure.core.telemetry.port import LeaseTaken, RunAsked
 from perdure.engine.agent_messages.waits import check_origin, check_wait
 from perdure.engine.approvals.answers import (
     Pending,
@@ -173,6 +174,7 @@ def check_input(
 
 async def begin_run(request: Request, ports: Ports) -> Accepted:
     """Accept a request, and begin its run in the same transaction if nothing stands before it. Raises: as `accept`."""
+    ports.telemetry.count(RunAsked(request.run_id))
     if request.answers:
         shown = await compress_returns(request.agent_id, request.conversation_seq, request.answers, ports)
         request = replace(request, shown=shown)
@@ -199,6 +201,8 @@ async def claim_run(key: RunKey, ports: Ports, *, dead_owner: str | None = None)
     progress = await to_the_end(ports.store.write(_claim, key, ports.inputs(), dead_owner=dead_owner))
     if progress is not None and progress.quarantined:
         ports.engine_calls.quarantine(key)
+    if progress is not None and progress.log.run.lease_number > 1:
+        ports.telemetry.count(LeaseTaken(progress.log.run))
     return progress
 
 

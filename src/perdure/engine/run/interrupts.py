@@ -13,6 +13,8 @@ T = TypeVar("T")
 class Interrupted(Exception):
     """The wait was ended because somebody called `fire`; the task itself goes on."""
 
+    kind = "cancelled"
+
 
 @dataclass
 class Interrupt:

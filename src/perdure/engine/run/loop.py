@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.runs import Run
+from perdure.core.telemetry.port import RunWork, current_run
 from perdure.engine.compaction.make_room import make_room
 from perdure.engine.context_engines.ask import ask_engine
 from perdure.engine.hooks.points import at_run_end, before_model
@@ -27,13 +28,20 @@ async def run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
         tell: receives events, each only after its commit, and deltas, which are previews.
     Raises: LeaseLost: another process has taken the run, or it was deleted with its agent; StoreError.
     """
+    run = progress.log.run
+    work, named = RunWork(run=run), current_run.set(run)
     try:
-        return await _run(progress, ports, tell)
+        with ports.telemetry.during(work):
+            log = await _run(progress, ports, tell)
+            work.stop_reason, work.steps, work.usage = log.run.stop_reason or "", log.run.step_count, log.run.usage
+            work.error = log.run.failure.kind if log.run.failure is not None else ""
+            return log
     except NotFound as error:
-        run = progress.log.run
         if await ports.store.read(_is_there, run):
             raise
         raise LeaseLost(f"{run.id} was deleted") from error
+    finally:
+        current_run.reset(named)
 
 
 async def _run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:

@@ -27,6 +27,7 @@ from perdure.core.ids import MessageId, id_in_run
 from perdure.core.messages import Draft, Text, ToolCall, Waits, parts_to_json, text_of
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
 from perdure.core.runs import Failure, Step, StopReason
+from perdure.core.telemetry.port import ModelWork
 from perdure.core.text.json_strings import StringMember
 from perdure.core.tools.loops import FREE, THINKING, AgentLoop
 from perdure.core.tools.spec import ToolOutcome
@@ -55,27 +56,13 @@ ARGUMENTS = "tool_arguments"
 async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Ports, tell: Tell) -> Progress:
     """Ask the model, publish the pieces of its answer as they come, and store the answer or why there is none."""
     message_id = MessageId(id_in_run(log.run.id, "answer", step.index, ports.ids))
-    previews = _Previews(log, ports) if log.run.background else None
-    reply: ModelReply | None = None
+    work = ModelWork(model=step.model)
     call_ids = CallIds({call.call_id for message in log.messages for call in message.calls})
     deltas = _Deltas(log, request.agent, step, message_id, ports, call_ids)
     try:
-        async with holding(log.run, ports):
-            model = ports.models.find(step.model)
-            if model is None:
-                raise ModelNotFound(step.model, known=ports.models.handles())
-            options = ModelOptions.from_settings(request.agent.settings)
-            model_request = assemble(step.model, request.view, step.recipe, options=options)
-            async for piece in model.respond(model_request):
-                if isinstance(piece, ModelReply):
-                    reply = piece
-                    continue
-                new = await deltas.of(piece)
-                tell(new if previews is None else await previews.add(new))
-            if previews is not None:
-                tell(await previews.flush())
-        _check_reply(reply, step, options.tool_choice)
-        if reply is not None and "after_model" in ports.hooks.points:
+        with ports.telemetry.during(work):
+            reply = await _ask(log, request, step, work, deltas, tell)
+        if "after_model" in ports.hooks.points:
             answers = await after_model(log, step, reply, ports)
             kept = await store_answers(log, answers, ports)
             log = kept.log
@@ -99,10 +86,9 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             ports.inputs(),
             failure=failure,
             reason=reason,
-            exchange=_exchange(error, reply),
+            exchange=_exchange(error, work.reply),
             ends="run_end" not in ports.hooks.points,
         )
-    assert reply is not None
     inputs = ports.inputs()
     most_tokens = int(inputs.window(request.agent)[0] * CALLS_SHARE)
     parts, refused = shorten_calls(call_ids.apply(reply.parts), counter=ports.counter, most_tokens=most_tokens)
@@ -118,6 +104,29 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
         tokens=ports.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS,
         ends="run_end" not in ports.hooks.points,
     )
+
+
+async def _ask(
+    log: RunLog, request: RequestParts, step: Step, work: ModelWork, deltas: _Deltas, tell: Tell
+) -> ModelReply:
+    """The model's answer; its pieces are told as they come. Raises: ModelError, Interrupted, LeaseLost, StoreError."""
+    ports = deltas.ports
+    previews = _Previews(log, ports) if log.run.background else None
+    async with holding(log.run, ports):
+        model = ports.models.find(step.model)
+        if model is None:
+            raise ModelNotFound(step.model, known=ports.models.handles())
+        options = ModelOptions.from_settings(request.agent.settings)
+        work.request = assemble(step.model, request.view, step.recipe, options=options)
+        async for piece in model.respond(work.request):
+            if isinstance(piece, ModelReply):
+                work.reply = piece
+                continue
+            new = await deltas.of(piece)
+            tell(new if previews is None else await previews.add(new))
+        if previews is not None:
+            tell(await previews.flush())
+    return _checked_reply(work.reply, step, options.tool_choice)
 
 
 def _store_reply(
@@ -213,8 +222,8 @@ def _exchange(error: BaseException, reply: ModelReply | None) -> Exchange | None
     return exchange if isinstance(exchange, Exchange) else reply.exchange if reply is not None else None
 
 
-def _check_reply(reply: ModelReply | None, step: Step, tool_choice: ToolChoice) -> None:
-    """Check that the reply is what the tool choice asks for: a provider may be unable to force a tool, or ignore it.
+def _checked_reply(reply: ModelReply | None, step: Step, tool_choice: ToolChoice) -> ModelReply:
+    """The reply, if it is what the tool choice asks for: a provider may be unable to force a tool, or ignore it.
 
     Raises: ModelReplyEmpty, ModelReplyInvalid.
     """
@@ -231,7 +240,7 @@ def _check_reply(reply: ModelReply | None, step: Step, tool_choice: ToolChoice) 
             f"{step.model} called {names[0]!r} although it may call no tool", stop_reason="invalid_tool_call"
         )
     if tool_choice in ("auto", "none"):
-        return
+        return reply
     if not names:
         raise ModelReplyInvalid(f"{step.model} called no tool although it had to", stop_reason="no_tool_call")
     if isinstance(tool_choice, tuple) and (others := sorted({*names} - {*tool_choice})):
@@ -239,6 +248,7 @@ def _check_reply(reply: ModelReply | None, step: Step, tool_choice: ToolChoice) 
             f"{step.model} called {', '.join(others)} although it had to call {' or '.join(tool_choice)}",
             stop_reason="invalid_tool_call",
         )
+    return reply
 
 
 def _failure(error: BaseException) -> tuple[Failure, StopReason]:

@@ -22,6 +22,7 @@ from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.messages import ToolCall, Waits
 from perdure.core.ports import CallContext
 from perdure.core.runs import Run, RunKey
+from perdure.core.telemetry.port import ToolWork
 from perdure.core.tools.arguments import fit_arguments, parse_arguments
 from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.domain.tools.calls import MemoryCall
@@ -56,6 +57,12 @@ class ReadyCall:
     open_call: OpenCall
     tool: Tool
     arguments: dict[str, Any]
+
+    @property
+    def work(self) -> ToolWork:
+        """Its execution, as it is reported."""
+        call = self.open_call.call
+        return ToolWork(kind=self.tool.spec.kind, name=call.name, call_id=call.call_id, arguments=self.arguments)
 
 
 async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports, tell: Tell) -> Progress:
@@ -168,6 +175,16 @@ class _ToolPhase:
 
     async def call_memory_tool(self, ready: ReadyCall) -> None:
         """Execute a built-in tool of the engine. Raises: Interrupted, while a hook is called."""
+        work = ready.work
+        with self.ports.telemetry.during(work):
+            if not await self._call_memory_tool(ready, work):
+                return
+        if "after_tool" in self.ports.hooks.points:
+            call = ready.open_call.call
+            self.record(await after_memory_tool(self.log, call, ready.tool, ready.arguments, self.ports))
+
+    async def _call_memory_tool(self, ready: ReadyCall, work: ToolWork) -> bool:
+        """Execute it; whether it did what it should."""
         ports, call, inputs = self.ports, ready.open_call.call, self.ports.inputs()
         edit = MEMORY_TOOLS.get(call.name)
         try:
@@ -176,24 +193,23 @@ class _ToolPhase:
                     store_edit, self.log, ready.open_call, inputs, edit=edit, arguments=ready.arguments
                 )
                 self.record(progress)
-                if self.log.run.cancel_requested:  # then nothing was done
-                    return
-            else:
-                search_call = SearchCall(
-                    run=self.log.run,
-                    timezone=self.agent.timezone,
-                    now=inputs.now,
-                    search=ports.search,
-                    store=ports.store,
-                    budget=Budget(ports.counter, result_tokens(inputs.window(self.agent)[0])),
-                )
-                await self._store(ready.open_call, await SEARCH_TOOLS[call.name](search_call, **ready.arguments))
+                return not self.log.run.cancel_requested  # then nothing was done
+            search_call = SearchCall(
+                run=self.log.run,
+                timezone=self.agent.timezone,
+                now=inputs.now,
+                search=ports.search,
+                store=ports.store,
+                budget=Budget(ports.counter, result_tokens(inputs.window(self.agent)[0])),
+            )
+            work.outcome = await SEARCH_TOOLS[call.name](search_call, **ready.arguments)
+            await self._store(ready.open_call, work.outcome)
         except REFUSALS as error:
             # The edit's own transaction is gone without a trace; its error is the result.
-            await self._store(ready.open_call, error_outcome(call.name, error))
-            return
-        if "after_tool" in ports.hooks.points:
-            self.record(await after_memory_tool(self.log, call, ready.tool, ready.arguments, ports))
+            work.outcome = error_outcome(call.name, error)
+            await self._store(ready.open_call, work.outcome)
+            return False
+        return True
 
     async def call_foreign_tools(self, calls: Sequence[ReadyCall]) -> None:
         """Execute tools that run outside the store, at the same time. Raises: Interrupted."""
@@ -235,7 +251,8 @@ class _ToolPhase:
 
 async def _execute(log: RunLog, ready: ReadyCall, ports: Ports) -> tuple[ToolOutcome, HookOutcome | None]:
     """The outcome of a foreign tool as hooks leave it, and the hooks' answers; None: there are no hooks."""
-    outcome = await _call_toolbox(log, ready, ports)
+    with ports.telemetry.during(work := ready.work):
+        outcome = work.outcome = await _call_toolbox(log, ready, ports)
     if "after_tool" not in ports.hooks.points:
         return outcome, None
     return await after_tool(log, ready.open_call.call, ready.tool, ready.arguments, outcome, ports)

@@ -1,0 +1,48 @@
+"""What listeners of the engine are called with: the names and prices of models; and the listeners every program has.
+
+What is imported here `as` itself is for the server, which doesn't import adapters.
+"""
+
+from __future__ import annotations
+
+from perdure.app.prices import price_of
+from perdure.core.models import EXTRACTIVE
+from perdure.core.runs import Usage
+from perdure.providers.catalog import facts_of
+from perdure.providers.registry import ModelRegistry
+from perdure.settings import Settings
+from perdure.telemetry.export import exported_spans as exported_spans
+from perdure.telemetry.listeners import Listeners
+from perdure.telemetry.spans import Spans
+
+
+class RegistryNames:
+    """`ModelNames` of a registry's models."""
+
+    def __init__(self, registry: ModelRegistry) -> None:
+        self._registry = registry
+
+    def provider(self, handle: str) -> str:
+        if handle == EXTRACTIVE:
+            return "perdure"
+        if (found := self._registry.provider_of(handle)) is not None:
+            return found[0].entry.name
+        return "own" if handle in self._registry.own_handles else "unknown"
+
+    def label(self, handle: str) -> str:
+        if handle == EXTRACTIVE or handle in self._registry.own_handles:
+            return handle
+        if self._registry.provider_of(handle) is None:
+            return "other"
+        if self._registry.stored_as(handle) is None:  # the operator's own
+            return handle
+        known = self._registry.catalog_handle(handle)
+        return known if facts_of(known).known else "other"
+
+    def price(self, handle: str, usage: Usage) -> float | None:
+        return price_of(self._registry, handle, usage)
+
+
+def listeners_of(settings: Settings, registry: ModelRegistry) -> Listeners:
+    """The listeners of an engine, to which more can be added."""
+    return Listeners(Spans(RegistryNames(registry), content=settings.trace_content == "on"))

@@ -1,0 +1,159 @@
+"""The port of telemetry: work that has a beginning and an end, facts that are counted, and who listens.
+
+The engine reports what it does and knows nobody who listens. A listener must be quick, and never raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from perdure.core.ids import RunId
+from perdure.core.models import ModelReply, ModelRequest
+from perdure.core.ports import EmbedPurpose
+from perdure.core.runs import Run, Usage
+from perdure.core.tools.spec import ToolOutcome
+
+current_run: ContextVar[Run | None] = ContextVar("current_run", default=None)
+"""The run that is being driven here, so that its log lines name it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Work:
+    """A piece of work. What it did is filled in until its end.
+
+    Args:
+        error: the kind of what ended it, such as `rate_limited`; empty: it did what it should.
+    """
+
+    error: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class RunWork(Work):
+    """Driving a run. Without a stop reason another process goes on with it, or somebody's answer is waited for."""
+
+    run: Run
+    stop_reason: str = ""
+    steps: int = 0
+    usage: Usage | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelWork(Work):
+    """One model call, with all its tries. `request` is None where it could not be made; `reply` where none came."""
+
+    model: str
+    request: ModelRequest | None = None
+    reply: ModelReply | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class ToolWork(Work):
+    """The execution of one tool call."""
+
+    kind: str
+    name: str
+    call_id: str
+    arguments: Mapping[str, Any]
+    outcome: ToolOutcome | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class EmbeddingWork(Work):
+    """Making the vectors of some texts."""
+
+    model: str
+    purpose: EmbedPurpose
+    texts: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunAsked:
+    """Somebody asks for a run in this task: whoever drives the run works for what goes on here."""
+
+    run_id: RunId
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTaken:
+    """A run was taken over from a process that no longer works on it."""
+
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """Messages left a view: behind a summary (of a model, or of our code), or in part."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction of the store has ended.
+
+    Args:
+        seconds: from the call to its end, the wait for a turn included.
+        outcome: `busy` if the database gave it up for others' sake; `error` for every other error of the store. What a
+            unit of work refuses is no error of the store.
+        retries: how often it was run again.
+    """
+
+    kind: Literal["read", "write"]
+    seconds: float
+    outcome: Literal["ok", "busy", "error"] = "ok"
+    retries: int = 0
+
+
+Fact = RunAsked | LeaseTaken | Compacted | Transaction
+
+
+def error_kind(error: BaseException) -> str:
+    """The kind of an error, of a closed set: never its text, which may quote somebody."""
+    if isinstance(error, asyncio.CancelledError) or not isinstance(error, Exception):
+        return "cancelled"
+    kind = getattr(error, "kind", None) or getattr(error, "code", None)
+    return kind if isinstance(kind, str) else "internal_error"
+
+
+class ModelNames(Protocol):
+    """What listeners call models. None of these names comes from a user."""
+
+    def provider(self, handle: str) -> str:
+        """The kind of the model's provider, such as `openai`; `own` for one of the program, `unknown`."""
+
+    def label(self, handle: str) -> str:
+        """The model: as the catalog or the operator names it; `other` if a user did."""
+
+    def price(self, handle: str, usage: Usage) -> float | None:
+        """The US dollars for this usage; None: unknown."""
+
+
+class Telemetry(Protocol):
+    """Who listens to what the program does."""
+
+    def during(self, work: Work) -> AbstractContextManager[object]:
+        """Note the beginning of a piece of work, and at the end of the context what became of it. An error that leaves
+        the context is not changed."""
+
+    def count(self, fact: Fact) -> None:
+        """Note something that happened. May be called in any thread."""
+
+
+NOTHING: AbstractContextManager[object] = contextlib.nullcontext()
+
+
+class NoTelemetry:
+    """`Telemetry` of a program that nobody watches."""
+
+    def during(self, work: Work) -> AbstractContextManager[object]:
+        return NOTHING
+
+    def count(self, fact: Fact) -> None:
+        pass
