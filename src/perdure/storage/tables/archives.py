@@ -116,12 +116,15 @@ class Archives(Table):
 
     def list_by_agent(self, agent_id: AgentId) -> Sequence[Archive]:
         """The agent's archives in order of attachment; the agent inserts into the first."""
-        rows = self._rows(
-            f"SELECT {_ARCHIVE.columns_of('a')} FROM agent_archives x JOIN archives a ON a.id = x.archive_id"
-            " WHERE x.agent_id = :agent_id AND a.org_id = :org_id ORDER BY x.position",
-            agent_id=agent_id,
-        )
-        return [_ARCHIVE.read(row) for row in rows]
+        # Agents and archives are two families of rows (`storage.distribution`), so this takes two statements.
+        sql = "SELECT archive_id FROM agent_archives WHERE agent_id = :agent_id ORDER BY position"
+        ids = [row[0] for row in self._rows(sql, agent_id=agent_id)]
+        if not ids:
+            return []
+        where = Conditions("org_id = :org_id")
+        where.among("id", ids)
+        rows = self._rows(f"SELECT {_ARCHIVE.columns} FROM archives WHERE {where}", **where.params)
+        return sorted(map(_ARCHIVE.read, rows), key=lambda archive: ids.index(archive.id))
 
     def list_agents(self, archive_id: ArchiveId, *, limit: int) -> Sequence[AgentId]:
         """The ids of agents that have the archive, in order."""

@@ -10,8 +10,9 @@ from typing import Any
 
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion
 from perdure.core.errors import AlreadyExists, NotFound, VersionConflict
-from perdure.core.ids import AgentId, BlockId
+from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.text.line_diff import unified_diff
+from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import (
     FLAG,
@@ -81,22 +82,33 @@ VERSION_CHECKSUMS = ChecksumColumns(
     ),
 )
 
-ATTACHED = (
-    "blocks b WHERE b.id IN (SELECT x.block_id FROM agent_blocks x JOIN blocks o ON o.id = x.block_id"
-    " WHERE x.agent_id = :agent_id AND NOT EXISTS (SELECT 1 FROM conversation_blocks y"
-    " LEFT JOIN blocks c ON c.id = y.block_id WHERE y.agent_id = :agent_id"
-    " AND y.conversation_seq = :conversation_seq AND o.label IN (y.label, c.label))"
-    " UNION ALL SELECT y.block_id FROM conversation_blocks y WHERE y.agent_id = :agent_id"
-    " AND y.conversation_seq = :conversation_seq AND y.block_id IS NOT NULL)"
-    " AND b.org_id || '' = :org_id"  # not by the index of an organisation's blocks, which are many
+_PLACES = (
+    "SELECT block_id, position, CAST(NULL AS TEXT) FROM agent_blocks WHERE agent_id = :agent_id AND {own}"
+    " UNION ALL SELECT block_id, position, label FROM conversation_blocks"
+    " WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq AND {own}"
 )
-"""The source and condition of the blocks `b` that a conversation shows: the agent's, and its own in their place."""
 
-_POSITION = (
-    "COALESCE((SELECT y.position FROM conversation_blocks y WHERE y.block_id = b.id AND y.agent_id = :agent_id"
-    " AND y.conversation_seq = :conversation_seq),"
-    " (SELECT x.position FROM agent_blocks x WHERE x.block_id = b.id AND x.agent_id = :agent_id))"
-)
+
+def shown_blocks(
+    db: Database, org_id: OrgId, columns: str, agent_id: AgentId, conversation_seq: int, label: str | None = None
+) -> list[Row]:
+    """These columns of the blocks `b` that a conversation shows, in the order they were attached: the agent's, and its
+    own in their place. `label`: only of the block with it, as it is stored."""
+    # Blocks and agents are two families of rows (`storage.distribution`), so this takes two statements.
+    params = {"agent_id": agent_id, "org_id": org_id, "conversation_seq": conversation_seq}
+    places = db.rows(_PLACES.format(own=OWN_AGENT), params)
+    if not places:
+        return []
+    own = {row[0] for row in places if row[2] is not None}
+    hidden = {row[2] for row in places if row[2] is not None}
+    where = Conditions("b.org_id || '' = :org_id", org_id=org_id)  # not by the index of an organisation's blocks
+    where.among("b.id", [row[0] for row in places if row[0] is not None])
+    where.add("b.label = ?", None if own else label)
+    found = db.rows(f"SELECT b.id, b.label, b.number, {columns} FROM blocks b WHERE {where}", where.params)
+    hidden |= {row[1] for row in found if row[0] in own}
+    shown = [row for row in found if (row[0] in own or row[1] not in hidden) and label in (None, row[1])]
+    position = {row[0]: row[1] for row in sorted(places, key=lambda row: row[2] is not None)}
+    return [row[3:] for row in sorted(shown, key=lambda row: (position[row[0]], row[2]))]
 
 
 class Blocks(PagedTable[BlockFilter, Block]):
@@ -252,21 +264,19 @@ class Blocks(PagedTable[BlockFilter, Block]):
 
     def list_by_agent(self, agent_id: AgentId, conversation_seq: int = 0) -> Sequence[Block]:
         """The blocks that the agent has in this conversation, in the order they were attached."""
-        order = f"ORDER BY {_POSITION}, b.number"
-        return [_BLOCK.read(row) for row in self._attached(_BLOCK.columns_of("b"), agent_id, conversation_seq, order)]
+        return [_BLOCK.read(row) for row in self._shown(_BLOCK.columns_of("b"), agent_id, conversation_seq)]
 
     def list_versions(self, agent_id: AgentId, conversation_seq: int = 0) -> dict[str, int]:
         """Id -> version of these blocks, in this order."""
-        order = f"ORDER BY {_POSITION}, b.number"
-        return {row[0]: row[1] for row in self._attached("b.id, b.version", agent_id, conversation_seq, order)}
+        return {row[0]: row[1] for row in self._shown("b.id, b.version", agent_id, conversation_seq)}
 
     def size(self, agent_id: AgentId, conversation_seq: int = 0) -> int:
         """How many characters the values of these blocks have."""
-        return int(self._attached("SUM(LENGTH(b.value))", agent_id, conversation_seq)[0][0] or 0)
+        return sum(int(row[0]) for row in self._shown("LENGTH(b.value)", agent_id, conversation_seq))
 
     def find(self, agent_id: AgentId, label: str, conversation_seq: int = 0) -> Block | None:
         """The block with this label that the agent has in this conversation."""
-        rows = self._attached("b.id", agent_id, conversation_seq, "AND b.label = :label", label=storable(label))
+        rows = self._shown("b.id", agent_id, conversation_seq, storable(label))
         block = self.get(rows[0][0]) if rows else None  # which locks it
         return block if block is not None and block.label == label else None
 
@@ -284,16 +294,9 @@ class Blocks(PagedTable[BlockFilter, Block]):
         rows = self._rows(sql, id=self.get(block_id).id, version=version)
         return _VERSION.read(first(rows, "block version", str(version)))
 
-    def _attached(
-        self, columns: str, agent_id: AgentId, conversation_seq: int, more: str = "", **params: str
-    ) -> Sequence[Row]:
-        """Select from the blocks that the agent has in a conversation."""
-        return self._rows(
-            f"SELECT {columns} FROM {ATTACHED} AND {OWN_AGENT} {more}",
-            agent_id=agent_id,
-            conversation_seq=conversation_seq,
-            **params,
-        )
+    def _shown(self, columns: str, agent_id: AgentId, conversation_seq: int, label: str | None = None) -> Sequence[Row]:
+        """`shown_blocks` of this organisation."""
+        return shown_blocks(self._db, self._org_id, columns, agent_id, conversation_seq, label)
 
     def _check_labels(self, block: Block) -> None:
         """An agent can't have two blocks of one label, also not by renaming a shared one."""
@@ -313,7 +316,7 @@ class Blocks(PagedTable[BlockFilter, Block]):
             raise AlreadyExists("block with label", block.label)
         isolated = "SELECT agent_id, conversation_seq FROM conversation_blocks WHERE block_id = :id"
         for agent_id, seq in self._rows(isolated, id=block.id):
-            if self._attached("b.id", agent_id, seq, "AND b.label = :label", label=storable(block.label)):
+            if self._shown("b.id", agent_id, seq, storable(block.label)):
                 raise AlreadyExists("block with label", block.label)
 
     def _add_version(self, block: Block, *, diff: str, author: Author, at: datetime) -> None:

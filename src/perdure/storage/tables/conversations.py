@@ -35,7 +35,7 @@ from perdure.storage.database.row_format import (
     storable,
 )
 from perdure.storage.tables.agents import AGENT, AGENT_SOURCE
-from perdure.storage.tables.blocks import ATTACHED
+from perdure.storage.tables.blocks import shown_blocks
 from perdure.storage.tables.message_rows import IN_VIEW
 from perdure.storage.tables.table import OWN_AGENT, Table, first, locate, own_agent, register, revise_settings
 
@@ -68,23 +68,21 @@ _LAST_RUNS = (
     " GROUP BY agent_id, conversation_seq) r ON r.agent_id = c.agent_id AND r.conversation_seq = c.seq"
 )
 
-# These check the organisation of each attached thing, because deleted ones keep their links for a while.
+# Archives and the graph are other families of rows (`storage.distribution`): only their ids are read here.
 _AGENT_STATE = (
     f"SELECT {AGENT.columns}, a.run_seq, a.message_seq, a.embedded,"
-    " (SELECT COALESCE(SUM(p.passage_count), 0) FROM agent_archives y JOIN archives p ON p.id = y.archive_id"
-    " WHERE y.agent_id = a.id AND p.org_id = a.org_id),"
-    " EXISTS (SELECT 1 FROM agent_folders f JOIN folders d ON d.id = f.folder_id WHERE f.agent_id = a.id"
-    " AND d.org_id = a.org_id), (SELECT g.id || ':' || g.person_seq FROM agent_graphs h JOIN graphs g ON"
-    " g.id = h.graph_id WHERE h.agent_id = a.id AND g.org_id = a.org_id AND g.person_seq > 0)"
+    " EXISTS (SELECT 1 FROM agent_folders f JOIN folders d ON d.id = f.folder_id WHERE f.agent_id = :agent_id"
+    " AND d.org_id = a.org_id), (SELECT {archives} FROM agent_archives y WHERE y.agent_id = :agent_id),"
+    " (SELECT h.graph_id FROM agent_graphs h WHERE h.agent_id = :agent_id)"
     f" FROM {AGENT_SOURCE} WHERE a.id = :agent_id AND a.org_id = :org_id"
 )
 # In the order of the index: by number, the many that wait in a batch would all be read.
 _CONVERSATION_STATE = (
-    f"SELECT {_C_COLUMNS}, (SELECT r.seq FROM runs r WHERE r.conversation_id = c.id"
-    " AND r.status IN ('queued', 'running') ORDER BY CASE r.status WHEN 'running' THEN -1 ELSE r.seq END LIMIT 1)"
+    f"SELECT {_C_COLUMNS}, (SELECT r.seq FROM runs r{{unended}} WHERE r.agent_id = :agent_id"
+    " AND r.conversation_id = c.id AND r.status IN ('queued', 'running')"
+    " ORDER BY CASE r.status WHEN 'running' THEN -1 ELSE r.seq END LIMIT 1)"
     " FROM conversations c WHERE c.agent_id = :agent_id AND c.seq = :seq AND c.removed_at IS NULL"
 )
-_BLOCK_VERSIONS = f"SELECT b.id, b.version FROM {ATTACHED}"
 
 
 class Conversations(Table):
@@ -224,12 +222,15 @@ class Conversations(Table):
 
         Raises: NotFound: also for a conversation that was removed.
         """
-        state = first(self._rows(_AGENT_STATE, agent_id=storable(agent_id)), "agent", agent_id)
-        *_, next_run_seq, next_message_seq, embedded, passages, has_folders, facts = state
+        sql = _AGENT_STATE.format(archives=self._db.concat("y.archive_id"))
+        state = first(self._rows(sql, agent_id=storable(agent_id)), "agent", agent_id)
+        *_, next_run_seq, next_message_seq, embedded, has_folders, archives, graph_id = state
         agent = AGENT.read(state)
-        rows = self._rows(_CONVERSATION_STATE, agent_id=agent.id, seq=seq)
+        sql = _CONVERSATION_STATE.format(unended=self._db.by_index("runs_unended"))
+        rows = self._rows(sql, agent_id=agent.id, seq=seq)
         row = first(rows, "conversation", f"{seq} of {agent_id}")
         conversation = _CONVERSATION.read(row)
+        blocks = shown_blocks(self._db, self._org_id, "b.id, b.version", agent.id, seq)
         return ConversationState(
             agent=agent_in(agent, conversation),
             message_count=agent.message_count,
@@ -238,11 +239,23 @@ class Conversations(Table):
             next_run_seq=next_run_seq,
             next_message_seq=next_message_seq,
             embedded=bool(embedded),
-            blocks={row[0]: row[1] for row in self._rows(_BLOCK_VERSIONS, agent_id=agent.id, conversation_seq=seq)},
-            passages=int(passages),
+            blocks={row[0]: row[1] for row in blocks},
+            passages=self._count_passages(archives.split(",")) if archives else 0,
             has_folders=bool(has_folders),
-            facts={(parts := facts.split(":"))[0]: int(parts[1])} if facts else {},
+            facts={} if graph_id is None else self._newest_of_people(graph_id),
         )
+
+    # These check the organisation, because what is deleted keeps its links for a while.
+    def _count_passages(self, archives: Sequence[str]) -> int:
+        """How many passages these archives have."""
+        where = Conditions("org_id = :org_id")
+        where.among("id", archives)
+        return int(self._rows(f"SELECT SUM(passage_count) FROM archives WHERE {where}", **where.params)[0][0] or 0)
+
+    def _newest_of_people(self, graph_id: str) -> dict[str, int]:
+        """The graph with the newest version of a fact that a person wrote; empty: there is none."""
+        sql = "SELECT id, person_seq FROM graphs WHERE id = :id AND org_id = :org_id AND person_seq > 0"
+        return {row[0]: int(row[1]) for row in self._rows(sql, id=graph_id)}
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
         rows = self._rows(

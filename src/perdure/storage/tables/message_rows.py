@@ -134,10 +134,11 @@ def load_revision(db: Database, message: Message, settings_revision: int) -> Mes
     return None if parts is None else replace(message, revision=revision, parts=parts_of(parts))
 
 
-def reset_pending(table: str) -> str:
-    """The condition that a message is out of view by a reset that has not updated the message's row yet."""
+def reset_pending(table: str, *, agent: str = ":agent_id") -> str:
+    """The condition that a message of this agent is out of view by a reset that has not updated the message's row
+    yet."""
     return (
-        f"EXISTS (SELECT 1 FROM resetting x WHERE x.agent_id = {table}.agent_id"
+        f"EXISTS (SELECT 1 FROM resetting x WHERE x.agent_id = {agent}"
         f" AND x.conversation_seq = {table}.conversation_seq AND x.upto_seq >= {table}.seq)"
     )
 

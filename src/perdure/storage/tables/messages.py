@@ -224,7 +224,7 @@ class Messages(Table):
         """A page of the messages of all agents, in the order in which they were stored, of `HISTORY_KINDS`.
         `after` and `before` are an agent and the number of a message."""
         own = "EXISTS (SELECT 1 FROM agents a WHERE a.id = messages.agent_id AND a.org_id = :org_id)"
-        in_view = f"removed = 0 AND NOT {reset_pending('messages')}"
+        in_view = f"removed = 0 AND NOT {reset_pending('messages', agent='messages.agent_id')}"
         where = Conditions(own, _of(HISTORY_KINDS), in_view)
         params: dict[str, Any] = {"limit": limit, "org_id": self._org_id}
         for name, sign, place in (("after", ">", after), ("before", "<", before)):

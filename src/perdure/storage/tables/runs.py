@@ -89,17 +89,18 @@ _OWN_RUN_OF_R = "EXISTS (SELECT 1 FROM agents a WHERE a.id = r.agent_id AND a.or
 _UNENDED = "status IN ('queued', 'running')"
 
 # Only the oldest unended run of a conversation may run. But a run that resumes with answered calls precedes all others,
-# and while calls wait for an answer no other run begins. The look-up is by conversation id: by the agent's id SQLite
-# would read all the agent's runs instead of the few in the partial index.
+# and while calls wait for an answer no other run begins. The look-up is by conversation id, and SQLite is told so: by
+# the agent's id it would read all the agent's runs instead of the few in the partial index `{unended}`.
 _OLDEST = (
-    "(r.resumes IS NOT NULL OR NOT (EXISTS (SELECT 1 FROM runs o WHERE o.conversation_id = r.conversation_id"
-    " AND (o.seq < r.seq OR o.resumes IS NOT NULL) AND o.seq <> r.seq AND o.status IN ('queued', 'running'))"
+    "(r.resumes IS NOT NULL OR NOT (EXISTS (SELECT 1 FROM runs o{unended} WHERE o.agent_id = {agent}"
+    " AND o.conversation_id = r.conversation_id AND (o.seq < r.seq OR o.resumes IS NOT NULL) AND o.seq <> r.seq"
+    " AND o.status IN ('queued', 'running'))"
     " OR EXISTS (SELECT 1 FROM conversations c WHERE c.agent_id = r.agent_id AND c.seq = r.conversation_seq"
     " AND c.pending_run_seq IS NOT NULL)))"
 )
 _OF_CONVERSATION = (
-    "conversation_id = (SELECT c.id FROM conversations c WHERE c.agent_id = :agent_id AND c.seq = :conversation)"
-    f" AND {OWN_AGENT}"
+    "r.agent_id = :agent_id AND r.conversation_id = (SELECT c.id FROM conversations c"
+    f" WHERE c.agent_id = :agent_id AND c.seq = :conversation) AND {OWN_AGENT}"
 )
 
 # A queued run may be claimed by the process that reserved it. A running one may not, even by the same owner, before its
@@ -233,7 +234,8 @@ class Runs(Table):
         """The only run of a conversation that may be claimed: one that goes on with answered calls, else the oldest
         that has not ended, unless calls wait for an answer."""
         runs = self._read(
-            f"r.{_OF_CONVERSATION} AND r.{_UNENDED} ORDER BY r.resumes IS NULL, r.seq LIMIT 1",
+            f"{_OF_CONVERSATION} AND r.{_UNENDED} ORDER BY r.resumes IS NULL, r.seq LIMIT 1",
+            index="runs_unended",
             agent_id=agent_id,
             conversation=conversation_seq,
         )
@@ -243,7 +245,8 @@ class Runs(Table):
         """The oldest unended run of every conversation, oldest first, those of the same moment by agent and number.
         `free_at`: only those that nobody holds then."""
         free = "" if free_at is None else " AND (r.lease_until IS NULL OR r.lease_until < :at)"
-        sql = f"r.{_UNENDED}{free} AND {_OLDEST} ORDER BY r.created_at, r.agent_id, r.seq LIMIT :limit"
+        oldest = _OLDEST.format(agent="r.agent_id", unended=self._db.by_index("runs_unended"))
+        sql = f"r.{_UNENDED}{free} AND {oldest} ORDER BY r.created_at, r.agent_id, r.seq LIMIT :limit"
         return self._read(sql, at=free_at and iso(free_at), limit=limit)
 
     def claim(
@@ -252,7 +255,12 @@ class Runs(Table):
         """Claim a run under a new lease of `owner`. None: it has ended, is not the oldest of its conversation, or
         another lease holds. `dead_owner`: a process known to be dead, whose lease does not count."""
         rows = self._rows(
-            _CLAIM, owner=owner, at=iso(at), until=iso(until), dead_owner=dead_owner or "", **key._asdict()
+            _CLAIM.format(agent=":agent_id", unended=self._db.by_index("runs_unended")),
+            owner=owner,
+            at=iso(at),
+            until=iso(until),
+            dead_owner=dead_owner or "",
+            **key._asdict(),
         )
         return _RUN.read(rows[0]) if rows else None
 
@@ -322,8 +330,8 @@ class Runs(Table):
     def answers(self, agent_id: AgentId, conversation_seq: int, *, limit: int) -> Sequence[tuple[RunKey, Any]]:
         """The runs of a conversation that resumed with answers, and these answers; newest first."""
         rows = self._rows(
-            f"SELECT seq, answer FROM runs WHERE {_OF_CONVERSATION} AND resumes IS NOT NULL"
-            " ORDER BY seq DESC LIMIT :limit",
+            f"SELECT r.seq, r.answer FROM runs r{self._db.by_index('runs_resuming')} WHERE {_OF_CONVERSATION}"
+            " AND r.resumes IS NOT NULL ORDER BY r.seq DESC LIMIT :limit",
             agent_id=agent_id,
             conversation=conversation_seq,
             limit=limit,
@@ -456,8 +464,9 @@ class Runs(Table):
         )
         return {restore(row[0]): row[1] for row in rows}
 
-    def _read(self, where: str, **params: Any) -> Sequence[Run]:
-        sql = f"SELECT {_RUN.columns_of('r')} FROM runs r WHERE {_OWN_RUN_OF_R} AND {where}"
+    def _read(self, where: str, *, index: str = "", **params: Any) -> Sequence[Run]:
+        by_index = self._db.by_index(index) if index else ""
+        sql = f"SELECT {_RUN.columns_of('r')} FROM runs r{by_index} WHERE {_OWN_RUN_OF_R} AND {where}"
         return [_RUN.read(row) for row in self._rows(sql, **params)]
 
 

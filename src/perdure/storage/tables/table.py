@@ -29,8 +29,6 @@ OWN_ARCHIVE = "EXISTS (SELECT 1 FROM archives WHERE id = :archive_id AND org_id 
 VALUES_AT_ONCE = 1_000
 """How many values a statement names one by one."""
 
-# The ids of a deleted agent's rows stay in the directory until the rows are removed.
-_NOT_DELETED = "NOT EXISTS (SELECT 1 FROM agents a WHERE a.id = ids.owner_id AND a.org_id = :deleted)"
 _DELETED = "/deleted"
 NOT_DELETED = f"org_id NOT LIKE '%{_DELETED}'"
 """The condition of rows of any organisation that are not deleted."""
@@ -167,11 +165,9 @@ def find(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int] | 
     """(owner, seq) of an id of this kind; None if the directory does not have it."""
     if not id_.startswith(f"{PREFIXES[kind]}-"):  # an id of another kind
         return None
-    rows = db.rows(
-        f"SELECT owner_id, seq FROM ids WHERE id = :id AND org_id = :org_id AND {_NOT_DELETED}",
-        {"id": storable(id_), "org_id": org_id, "deleted": deleted_org(org_id)},
-    )
-    return (rows[0][0], rows[0][1]) if rows else None
+    sql = "SELECT owner_id, seq FROM ids WHERE id = :id AND org_id = :org_id"
+    rows = db.rows(sql, {"id": storable(id_), "org_id": org_id})
+    return (rows[0][0], rows[0][1]) if rows and not _deleted_agents(db, org_id, [rows[0][0]]) else None
 
 
 def find_run_of(db: Database, org_id: OrgId, id_: str) -> tuple[str, int] | None:
@@ -192,10 +188,23 @@ def find_all(db: Database, org_id: OrgId, ids: Sequence[str]) -> Sequence[Row]:
     """(id, owner, seq) of those ids that the directory has."""
     rows: list[Row] = []
     for some in parts(list(dict.fromkeys(ids))):
-        where = Conditions("org_id = :org_id", _NOT_DELETED, org_id=org_id, deleted=deleted_org(org_id))
+        where = Conditions("org_id = :org_id", org_id=org_id)
         where.among("id", some)
-        rows += db.rows(f"SELECT id, owner_id, seq FROM ids WHERE {where}", where.params)
+        found = db.rows(f"SELECT id, owner_id, seq FROM ids WHERE {where}", where.params)
+        deleted = _deleted_agents(db, org_id, [row[1] for row in found])
+        rows += [row for row in found if row[1] not in deleted] if deleted else found
     return rows
+
+
+def _deleted_agents(db: Database, org_id: OrgId, owners: Sequence[str]) -> set[str]:
+    """Those of the owners that are deleted agents: the ids of their rows stay in the directory until the rows are
+    removed."""
+    # Ids and agents are two families of rows (`storage.distribution`), so this is a statement of its own.
+    where = Conditions("org_id = :deleted", deleted=deleted_org(org_id))
+    where.among("id", [owner for owner in owners if owner.startswith(f"{PREFIXES['agent']}-")])
+    if where.clauses[-1] == "1 = 0":
+        return set()
+    return {row[0] for row in db.rows(f"SELECT id FROM agents WHERE {where}", where.params)}
 
 
 def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:

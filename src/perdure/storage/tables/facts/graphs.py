@@ -49,8 +49,11 @@ class Graphs(Table):
 
     def find_by_agent(self, agent_id: AgentId) -> Graph | None:
         """The agent's graph; None: nothing was extracted for it yet."""
-        where = f"id = (SELECT graph_id FROM agent_graphs WHERE agent_id = :agent_id) AND {OWN_AGENT}"
-        return next(iter(self._read(where, agent_id=agent_id)), None)
+        # Agents and graphs are two families of rows (`storage.distribution`), so this takes two statements.
+        graphs = self._rows(
+            f"SELECT graph_id FROM agent_graphs WHERE agent_id = :agent_id AND {OWN_AGENT}", agent_id=agent_id
+        )
+        return next(iter(self._read("id = :graph_id", graph_id=graphs[0][0])), None) if graphs else None
 
     def find_by_archive(self, archive_id: ArchiveId) -> Graph | None:
         """The graph whose texts are in this archive."""

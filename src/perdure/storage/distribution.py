@@ -1,0 +1,144 @@
+"""Where each table's rows lie when the database is spread over several nodes, by Citus or by hash partitions.
+
+A family is a thing with the tables of its parts: all rows of one agent lie on one node, and so do those of one block or
+archive. Two families never lie together, so a statement of the hot paths names the key of one family only; what it
+needs of another one it reads in a second statement. `tests/storage/test_distribution.py` checks that, and that each
+table has its line here. `docs/scale.md` shows the statements that `citus_statements` builds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+FAMILIES: Mapping[str, Mapping[str, str]] = {
+    "agents": {
+        "agents": "id",
+        **dict.fromkeys(
+            (
+                *("agent_details", "agent_blocks", "agent_archives", "agent_folders", "agent_files", "agent_tools"),
+                *("agent_identities", "agent_graphs", "conversations", "conversation_blocks", "captures"),
+                *("extractions", "resets", "resetting", "messages", "message_revisions", "summary_nodes"),
+                *("prefixes", "system_messages", "client_tools", "runs", "idempotency_keys", "steps"),
+                *("step_exchanges", "events", "call_starts", "schedules", "schedule_firings", "companion_passes"),
+                *("corrections", "correction_items", "erasures"),
+            ),
+            "agent_id",
+        ),
+    },
+    "blocks": {"blocks": "id", "block_versions": "block_id", "block_identities": "block_id"},
+    "archives": {
+        "archives": "id",
+        **dict.fromkeys(("passages", "passage_tags", "archive_tags"), "archive_id"),
+    },
+    "vector_scopes": dict.fromkeys(
+        ("vector_scopes", "vectors", "embedding_queue", "message_words", "passage_words"), "number"
+    ),
+    "graphs": {
+        "graphs": "id",
+        **dict.fromkeys(
+            ("entities", "entity_names", "facts", "fact_sources", "episodes", "fact_rules", "communities"), "graph_id"
+        ),
+    },
+    "groups": {
+        "groups": "id",
+        **dict.fromkeys(("group_agents", "group_blocks", "group_turns", "group_messages"), "group_id"),
+    },
+    "file_parts": dict.fromkeys(("file_parts", "file_pages", "file_uploads"), "file_id"),
+    "ids": {"ids": "id"},
+}
+"""First table of a family -> its tables -> the column by which their rows are distributed."""
+
+REFERENCE: Mapping[str, str] = {
+    "organisations": "few",
+    "tools": "few, and joined with the tools of each agent",
+    "mcp_servers": "few",
+    "mcp_tools": "few",
+    "providers": "few",
+    "identities": "joined with those of agents and of blocks",
+    "folders": "few, and joined with those of each agent",
+    "files": "a row for each file without its text; joined with those that an agent has open",
+    "secrets": "few, and read for each call of a tool",
+    "sandbox_configs": "one for an organisation",
+    "sandbox_variables": "few",
+    "token_factors": "one for a model, and read for each request",
+}
+"""Tables that each node has whole, and why."""
+
+LOCAL: Mapping[str, str] = {
+    "schema_migrations": "about the database itself",
+    "counters": "one row, which each new agent, block or archive counts up",
+    "rebuilding": "at most two rows",
+    "batches": "read by its id only",
+    "embedding_cache": "a cache",
+}
+"""Tables that stay on the first node, and why."""
+
+UNIQUE_ELSEWHERE: Mapping[str, Mapping[str, str]] = {
+    "agents": {"agents_number_key": "number"},
+    "blocks": {"blocks_number_key": "number"},
+    "archives": {"archives_number_key": "number"},
+    "graphs": {
+        "graphs_number_key": "number",
+        "graphs_fact_archive_id_key": "fact_archive_id",
+        "graphs_entity_archive_id_key": "entity_archive_id",
+    },
+    "groups": {"groups_number_key": "number"},
+}
+"""Table -> its unique constraints that lack the column of distribution -> the column that is indexed in their place. A
+counter or a new random id makes their values, so nothing but the database's own check is lost."""
+
+NEW_INDEXES: Mapping[str, str] = {
+    "runs_unended": "UNIQUE INDEX runs_unended ON runs"
+    " (conversation_id, (CASE status WHEN 'running' THEN -1 ELSE seq END), agent_id)"
+    " WHERE status IN ('queued', 'running')",
+}
+"""Unique index -> what takes its place; for the same reason. A conversation has one agent, so both forbid the same."""
+
+NEW_KEYS: Mapping[str, tuple[str, str]] = {"schedules": ("agent_id, id", "id"), "vectors": ("number, key", "")}
+"""Table -> the primary key that it has to have, and the column that is indexed besides; for the same reason."""
+
+
+def distributed() -> Mapping[str, str]:
+    """Table -> the column by which its rows are distributed."""
+    return {table: column for tables in FAMILIES.values() for table, column in tables.items()}
+
+
+def family_of(table: str) -> str | None:
+    """The first table of a table's family; None: the table is not distributed."""
+    return next((first for first, tables in FAMILIES.items() if table in tables), None)
+
+
+def preparation() -> Sequence[str]:
+    """The statements after which each unique index of a distributed table holds the column of distribution."""
+    return list(_preparation())
+
+
+def citus_statements() -> Sequence[str]:
+    """The statements that distribute the tables of a prepared database, in their order."""
+    return [
+        *(f"SELECT create_reference_table('{table}')" for table in REFERENCE),
+        *(
+            f"SELECT create_distributed_table('{table}', '{column}', colocate_with => '{_beside(first, table)}')"
+            for first, tables in FAMILIES.items()
+            for table, column in tables.items()
+        ),
+    ]
+
+
+def _preparation() -> Iterator[str]:
+    for table, constraints in UNIQUE_ELSEWHERE.items():
+        for constraint, column in constraints.items():
+            yield f"ALTER TABLE {table} DROP CONSTRAINT {constraint}"
+            yield f"CREATE INDEX {constraint} ON {table} ({column})"
+    for index, definition in NEW_INDEXES.items():
+        yield f"DROP INDEX {index}"
+        yield f"CREATE {definition}"
+    for table, (key, column) in NEW_KEYS.items():
+        yield f"ALTER TABLE {table} DROP CONSTRAINT {table}_pkey, ADD PRIMARY KEY ({key})"
+        if column:
+            yield f"CREATE INDEX {table}_by_{column} ON {table} ({column})"
+
+
+def _beside(first: str, table: str) -> str:
+    """The table beside whose rows those of another one lie."""
+    return "none" if table == first else first
