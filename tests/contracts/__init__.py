@@ -39,6 +39,7 @@ from tests.contracts.runs import RunContract
 from tests.contracts.sandbox import SandboxContract
 from tests.contracts.schedules import ScheduleContract
 from tests.contracts.secrets import SecretContract
+from tests.contracts.sources import SourceContract
 from tests.contracts.steps import StepContract
 from tests.contracts.tools import ToolContract
 from tests.contracts.units import UnitContract
@@ -78,6 +79,7 @@ class StoreContract(
     SandboxContract,
     ScheduleContract,
     SecretContract,
+    SourceContract,
     StepContract,
     ToolContract,
     UnitContract,

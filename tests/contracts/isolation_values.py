@@ -39,6 +39,7 @@ from perdure.core.mcp import McpTool
 from perdure.core.messages import Draft, MessageFilter, Text
 from perdure.core.models import Exchange
 from perdure.core.passages import PassageFilter
+from perdure.core.provenance.sources import Source
 from perdure.core.providers import ProviderFilter
 from perdure.core.runs import Callback, RunFilter, StepFilter, Usage
 from perdure.core.secrets import ORGANISATION
@@ -139,6 +140,9 @@ OF_VERBS: Mapping[str, Any] = {
     **{"schedules.advance.firing": firing_at(UNTIL), "schedules.advance.next_at": LATER},
     "runs.put_client_tools.digest": "other",
     **{"graphs.find_by_name.name": "ada", "graphs.take_numbers.kind": "fact"},
+    **{"sources.add_to_message.sources": [Source("web", "https://stolen.example")], "sources.add_to_message.seq": 7},
+    **{"sources.list_by_conversation.before_seq": 99, "sources.list_by_refs.refs": ["0", "1"]},
+    **{"sources.mark_reverted.refs": ["1"], "sources.delete.refs": ["1"]},
 }
 """Parameters that are nobody's and differ by verb."""
 
@@ -227,6 +231,10 @@ class Values:
             "mentions.list_agents.owner_id": of.block.id,
             "mentions.has_waiting_file.archive_id": of.folder.archive_id,
             "corrections.get.number": of.correction.number,
+            **{f"sources.{verb}.owner_id": of.block.id for verb in ("list_by_refs", "mark_reverted", "delete")},
+            "sources.add.writes": [replace(of.memory_write, ref="7")],
+            "sources.mark_reverted.reverted_by": f"{of.agent.id}/2",
+            "sources.unmark_reverted.reverted_by": f"{of.agent.id}/1",
             "corrections.list_of.kind": "block",
             "corrections.list_of.id": of.block.id,
             "erasures.get.number": of.erasure.number,

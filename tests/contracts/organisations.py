@@ -21,6 +21,7 @@ from perdure.core.mcp import McpServer, McpTool
 from perdure.core.messages import Message
 from perdure.core.models import Exchange
 from perdure.core.passages import Archive, Passage
+from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
 from perdure.core.providers import ModelProvider
 from perdure.core.runs import Batch, Callback, DueCallback, Prefix, Recipe, Run, Step, Usage
 from perdure.core.schedules import Schedule
@@ -86,6 +87,7 @@ class Property:
     turn: GroupTurn
     companion_pass: Pass
     schedule: Schedule
+    memory_write: MemoryWrite
 
 
 def fill(contract: Contract, tx: Tx) -> Property:
@@ -178,9 +180,11 @@ def fill(contract: Contract, tx: Tx) -> Property:
     correction = tx.corrections.add_items(correction, [item])
     erasure = tx.erasures.add(agent.id, "a walrus", [("messages", agent.id)], at=AT)
     graph, rule, community = _fill_graph(contract, tx, agent)
+    write = _fill_sources(tx, agent, block, message)
     group, turn = _fill_group(contract, tx, agent, block, message)
     return Property(
         agent=tx.agents.get(agent.id),
+        memory_write=write,
         conversation=tx.conversations.get_by_seq(agent.id, 0),
         second=tx.conversations.get_by_seq(agent.id, 1),
         message=message,
@@ -284,6 +288,23 @@ def _fill_group(contract: Contract, tx: Tx, agent: Agent, block: Block, message:
     said = replace(speech, message_id=message.id)
     tx.group_messages.append(group_id, [speech, said])
     return tx.groups.get(group_id), turn
+
+
+def _fill_sources(tx: Tx, agent: Agent, block: Block, message: Message) -> MemoryWrite:
+    """A message that brought a page, and a write that may come from it and was reverted."""
+    page = Source("web", "https://example.com")
+    tx.sources.add_to_message(agent.id, 0, message.seq, [page])
+    write = MemoryWrite(
+        kind="block",
+        owner_id=block.id,
+        ref="1",
+        sources=(WriteSource(page, (message.id,)),),
+        agent_id=agent.id,
+        created_at=AT,
+    )
+    tx.sources.add([write])
+    tx.sources.mark_reverted(block.id, ["1"], f"{agent.id}/1")
+    return write
 
 
 def _fill_schedules(contract: Contract, tx: Tx, agent: Agent) -> Schedule:

@@ -39,6 +39,8 @@ NO_TEXTS = {
         companion_passes.agent_id companion_passes.group_id companion_passes.companion_id
         companion_passes.last_message_id companion_passes.run_id
         schedules.id schedules.agent_id schedule_firings.agent_id schedule_firings.run_id
+        message_sources.agent_id memory_sources.owner_id memory_sources.ref memory_sources.agent_id
+        memory_sources.run_id memory_sources.message_id memory_sources.reverted_by
     """,
     "names, by which people and programs find a thing": """
         agents.name agents.model agents.timezone agents.created_by agents.updated_by archives.name blocks.label
@@ -72,6 +74,7 @@ NO_TEXTS = {
         groups.created_at groups.updated_at group_turns.lease_until group_turns.created_at group_turns.started_at
         group_turns.ended_at group_messages.created_at companion_passes.created_at companion_passes.ended_at
         schedules.next_at schedules.created_at schedules.updated_at schedule_firings.due_at schedule_firings.fired_at
+        memory_sources.created_at
     """,
     "words of a fixed list": """
         agents.agent_type block_versions.author_kind correction_items.kind corrections.kind counters.name events.type
@@ -83,7 +86,7 @@ NO_TEXTS = {
         companion_passes.cause companion_passes.outcome
         groups.kind group_turns.status group_turns.stop_reason group_messages.kind
         episodes.kind episodes.trust passages.state schedules.action schedules.made_by schedules.status
-        schedule_firings.outcome
+        schedule_firings.outcome message_sources.label message_sources.via memory_sources.kind memory_sources.label
     """,
     "numbers, ids and digests as JSON": """
         archives.embedding conversations.seen conversations.stubs erasures.after erasures.counts file_pages.starts
@@ -91,7 +94,7 @@ NO_TEXTS = {
         runs.client_tools steps.usage summary_nodes.children summary_nodes.usage system_messages.blocks
         batches.digest client_tools.digest embedding_cache.hash files.digest idempotency_keys.digest
         group_turns.usage group_turns.digest
-        passages.state_origin schedules.timing schedules.form
+        memory_sources.message_ids passages.state_origin schedules.timing schedules.form
     """,
     "made from a text, and follows it": """
         archive_tags.tag passage_tags.tag embedding_cache.vector passages.embedding vectors.vector

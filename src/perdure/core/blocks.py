@@ -20,6 +20,7 @@ from perdure.core.errors import (
     TextNotFound,
 )
 from perdure.core.ids import AgentId, BlockId, IdentityId, MessageId, OrgId, RunId
+from perdure.core.provenance.sources import TrustLabel, WriteSource, least_trusted
 from perdure.core.text.line_diff import unified_diff
 from perdure.core.text.markup import unescape_tags
 from perdure.core.text.reprs import short_repr
@@ -41,6 +42,9 @@ class Author:
     """The author of an edit: an agent by its tools, a person or program from outside, or Perdure itself.
 
     `run_id` and `message_id` name the run and the message with the tool call, where there is one.
+
+    Args:
+        sources: what the edit may come from; empty: from the author alone. Histories read them; else they are empty.
     """
 
     kind: Literal["agent", "user", "system"]
@@ -48,6 +52,14 @@ class Author:
     agent_id: AgentId | None = None
     run_id: RunId | None = None
     message_id: MessageId | None = None
+    sources: tuple[WriteSource, ...] = field(default=(), compare=False)
+
+    @property
+    def label(self) -> TrustLabel:
+        """How far the edit is trusted."""
+        if self.sources:
+            return least_trusted(one.source.label for one in self.sources)
+        return "user" if self.kind == "user" else "agent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import AgentId, MessageId, RunId, StepId
+from perdure.core.ids import PREFIXES, AgentId, MessageId, RunId, StepId
+from perdure.core.provenance.sources import Source
 from perdure.core.text.json_strings import compact_json, read_string
 from perdure.core.text.reprs import short_repr
 from perdure.core.tools.loops import HEARTBEAT, THINKING, split_arguments
@@ -224,7 +225,11 @@ _PART_TYPES: dict[str, type[Part]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A message to append: without sequence number and agent."""
+    """A message to append: without sequence number and agent.
+
+    Args:
+        sources: what it brings from outside; None: as its sender says.
+    """
 
     id: MessageId
     role: Role
@@ -234,6 +239,16 @@ class Draft:
     otid: str | None = None
     sender_id: str | None = None
     occurred_at: datetime | None = None
+    sources: tuple[Source, ...] | None = None
+
+    @property
+    def outside_sources(self) -> tuple[Source, ...]:
+        """What it brings from outside: another agent, if one sent it."""
+        if self.sources is not None:
+            return self.sources
+        sender = self.sender_id or ""
+        is_agent = self.role == "user" and sender.startswith((f"{PREFIXES['agent']}-", f"{PREFIXES['group']}-"))
+        return (Source("other_agent", sender),) if is_agent else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, get_args
 
 from perdure.core.ids import ArchiveId, OrgId, PassageId
+from perdure.core.provenance.sources import WriteSource
 from perdure.core.text.reprs import short_repr
 
 TagMatch = Literal["any", "all"]
@@ -46,7 +47,8 @@ class Passage:
     """One text in an archive, numbered by the archive's own count.
 
     `source` is its origin: the agent, run and message that stored it, or a file. `state_origin` says since when, why
-    and by which pass of the policy it is in its state; it is empty where that never changed.
+    and by which pass of the policy it is in its state; it is empty where that never changed. `sources` are what a new
+    passage may come from; a passage that is read has none.
     """
 
     __repr__ = short_repr("id", "text", "tags")
@@ -62,6 +64,7 @@ class Passage:
     occurred_at: datetime
     state: PassageState = "active"
     state_origin: Mapping[str, Any] = field(default_factory=dict)
+    sources: tuple[WriteSource, ...] = field(default=(), compare=False)
 
 
 def _none(row: Any) -> Passage:

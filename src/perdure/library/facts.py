@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Unpack
 
-from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts, Trust
+from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts
 from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile
 from perdure.core.ids import AgentId, EntityId, FactId
 from perdure.core.passages import Passage
+from perdure.core.provenance.sources import TrustLabel
 from perdure.domain.facts.graphs import FactFields
 from perdure.domain.forgetting import TidyItem
 from perdure.library.paging import Page
@@ -105,7 +106,7 @@ class AsyncFacts:
         text: str,
         *,
         kind: Literal["text", "json"] = "text",
-        trust: Trust = "user",
+        trust: TrustLabel = "user",
         scope: Mapping[str, str] | None = None,
         occurred_at: datetime | None = None,
     ) -> Sequence[FactHit]:

@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.context.request.explain import Explanation
-from perdure.core.facts.values import EpisodeKind, FactChange, FactState, Trust
+from perdure.core.facts.values import EpisodeKind, FactChange, FactState
 from perdure.core.ids import AgentId, ConversationId, EpisodeId, FactId, MessageId, RunId, StepId
 from perdure.core.messages import Message
 from perdure.core.models import Exchange, ModelRequest
+from perdure.core.provenance.sources import TrustLabel
 from perdure.core.text.reprs import short_repr
 
 
@@ -142,7 +143,7 @@ class FactSource:
     episode_id: EpisodeId
     role: str | None = None
     name: str | None = None
-    trust: Trust
+    trust: TrustLabel
     at: datetime
     run_id: RunId | None = None
     step_id: StepId | None = None

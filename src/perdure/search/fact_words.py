@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.agents import Agent
-from perdure.core.facts.values import TRUSTED, Fact, FactFilter
+from perdure.core.facts.values import Fact, FactFilter
 from perdure.core.passages import PassageFilter
+from perdure.core.provenance.sources import TRUSTED
 from perdure.core.text.words import Query
 from perdure.search.hits import SearchRequest
 from perdure.search.ranking.matching import clause_counts

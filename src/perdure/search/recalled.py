@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from perdure.core.facts.values import TRUSTED, Trust
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
+from perdure.core.provenance.sources import TRUSTED, TrustLabel
 from perdure.core.text.reprs import short_repr
 from perdure.search.hits import SearchReport, Why
 
@@ -24,7 +24,7 @@ class FactScope:
 
     texts: tuple[str, ...] | None = None
     limit: int = 5
-    trust: tuple[Trust, ...] | None = tuple(sorted(TRUSTED))
+    trust: tuple[TrustLabel, ...] | None = tuple(sorted(TRUSTED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from perdure.storage.tables.message_rows import IdStarts
 from perdure.storage.tables.messages import Messages
 from perdure.storage.tables.nodes import Nodes
 from perdure.storage.tables.passages import Passages
+from perdure.storage.tables.provenance.sources import Sources
 from perdure.storage.tables.providers import Providers
 from perdure.storage.tables.resets import Resets
 from perdure.storage.tables.runs import Runs
@@ -88,6 +89,7 @@ class Tx:
         self.entities = Entities(db, org_id)
         self.facts = Facts(db, org_id)
         self.episodes = Episodes(db, org_id)
+        self.sources = Sources(db, org_id)
         self.corrections = Corrections(db, org_id)
         self.erasures = Erasures(db, org_id)
         self.mentions = Mentions(db, org_id)

@@ -25,8 +25,9 @@ from perdure.cli.views.text import settings_view
 from perdure.cli.views.view import View, new_table
 from perdure.cli.work import confirm, get_agent, no_store, none_yet, open_store, read_pairs, read_value
 from perdure.core.errors import InvalidInput
-from perdure.core.facts.values import FACT_STATES, KNOWN_STATES, Trust
+from perdure.core.facts.values import FACT_STATES, KNOWN_STATES
 from perdure.core.ids import FactId
+from perdure.core.provenance.sources import TrustLabel
 from perdure.domain.facts.graphs import FactFields
 from perdure.domain.facts.settings import load_graph_settings
 from perdure.library.agent import AsyncAgent
@@ -35,7 +36,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.facts.conditions import FactConditions
 from perdure.search.query.times import parse_time
 
-TRUSTS: Final[tuple[Trust, ...]] = get_args(Trust)
+TRUSTS: Final[tuple[TrustLabel, ...]] = get_args(TrustLabel)
 
 
 class Options(TypedDict):

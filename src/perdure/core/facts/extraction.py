@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from perdure.core.facts.values import ENTITY_TYPES, Entity, EpisodeKind, Fact, FactRule, Trust
+from perdure.core.facts.values import ENTITY_TYPES, Entity, EpisodeKind, Fact, FactRule
+from perdure.core.provenance.sources import TrustLabel
 
 USER = "User"
 """The name of an agent's user until it is known."""
@@ -36,7 +37,7 @@ class Turn:
     speaker: str
     text: str
     occurred_at: datetime
-    trust: Trust = "user"
+    trust: TrustLabel = "user"
     is_user: bool = True
     kind: EpisodeKind = "message"
 

@@ -14,13 +14,8 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, OrgId
+from perdure.core.provenance.sources import TrustLabel
 from perdure.core.text.reprs import short_repr
-
-Trust = Literal["user", "agent", "tool", "web", "file", "mcp", "import"]
-"""Who said what a fact comes from. A person's own correction counts as `user`."""
-
-TRUSTED: Final[frozenset[Trust]] = frozenset({"user", "agent"})
-"""Sources whose facts may stand in a profile and in automatic recall; those of others need a setting."""
 
 FactState = Literal["active", "faded", "proposed", "archived"]
 """`faded`: out of automatic recall; searches find it. `archived`: only a search that asks for it finds it. `proposed`:
@@ -135,7 +130,7 @@ class Fact:
     expired_at: datetime | None = None
     state: FactState = "active"
     change: FactChange = "add"
-    trust: Trust = "user"
+    trust: TrustLabel = "user"
     scope: Mapping[str, str] = field(default_factory=dict)
     origin: Mapping[str, Any] = field(default_factory=dict)
 
@@ -176,7 +171,7 @@ class Episode:
     agent_id: AgentId | None = None
     conversation_seq: int | None = None
     message_seq: int | None = None
-    trust: Trust = "user"
+    trust: TrustLabel = "user"
     scope: Mapping[str, str] = field(default_factory=dict)
     occurred_at: datetime
     created_at: datetime
@@ -245,7 +240,7 @@ class FactFilter:
     types: tuple[str, ...] = ()
     min_rating: float = 0.0
     states: tuple[FactState, ...] = KNOWN_STATES
-    trust: tuple[Trust, ...] | None = None
+    trust: tuple[TrustLabel, ...] | None = None
     scope: tuple[tuple[str, str], ...] = ()
 
 

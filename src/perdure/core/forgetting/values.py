@@ -25,12 +25,14 @@ Place = Literal[
     "settings",
     "schedule",
     "group",
+    "source",
     "correction",
 ]
 """Where a text can stand. `fact`: facts that are believed. `graph`: facts that no longer are, entities, episodes, rules
 and communities. `earlier_message`: earlier versions of messages, and messages out of view. `request`: what
 models were sent and answered, with prefixes and recipes. `group`: groups of agents, with turns and transcripts.
-`correction`: what undoing a correction would bring back."""
+`source`:
+the names of sources, such as URLs. `correction`: what undoing a correction would bring back."""
 
 PLACE_NAMES: Mapping[Place, str] = {
     "block": "memory blocks",
@@ -47,6 +49,7 @@ PLACE_NAMES: Mapping[Place, str] = {
     "settings": "settings and descriptions",
     "schedule": "schedules",
     "group": "groups",
+    "source": "sources of memories",
     "correction": "what undo would bring back",
 }
 """Place -> its name for people, in the order in which they are shown."""
@@ -84,6 +87,8 @@ PLACES: Mapping[str, Place] = {
     "groups": "group",
     "group_turns": "group",
     "group_messages": "group",
+    "message_sources": "source",
+    "memory_sources": "source",
     "corrections": "correction",
     "correction_items": "correction",
 }

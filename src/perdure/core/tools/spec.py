@@ -11,6 +11,7 @@ from perdure.core.blocks import Block, MemoryEdit
 from perdure.core.ids import AgentId, FileId, ToolId
 from perdure.core.messages import Image, Question, ToolCall, ToolResult, ToolStatus
 from perdure.core.passages import Passage
+from perdure.core.provenance.sources import Source
 from perdure.core.secrets import REFERENCE
 from perdure.core.text.reprs import short_repr
 
@@ -202,6 +203,7 @@ class ToolOutcome:
         question: a question for the user; the run ends with it, once all calls of the answer have their results.
         shown_chars, shown_text, whole_tokens: as in `messages.ToolResult`.
         images: the pictures after the text.
+        sources: what the text brings from outside; None: as the tool says.
     """
 
     text: str
@@ -218,6 +220,7 @@ class ToolOutcome:
     images: tuple[Image, ...] = ()
     shown_text: str | None = None
     whole_tokens: int | None = None
+    sources: tuple[Source, ...] | None = None
 
     @classmethod
     def failure(cls, name: str, text: str, *, stdout: tuple[str, ...] = (), stderr: tuple[str, ...] = ()) -> Self:

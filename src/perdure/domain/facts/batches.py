@@ -12,10 +12,11 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import EPHEMERAL, Conversation
 from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import USER, Batch, Turn
-from perdure.core.facts.values import Entity, Episode, Fact, FactFilter, Graph, Trust
+from perdure.core.facts.values import Entity, Episode, Fact, FactFilter, Graph
 from perdure.core.ids import PREFIXES, AgentId, EpisodeId, Ids, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
+from perdure.core.provenance.sources import TrustLabel
 from perdure.domain.agents.automatic import bypasses
 from perdure.domain.archives.passages import find_own_archive
 from perdure.domain.facts.documents import render_json
@@ -297,10 +298,10 @@ def _with_known(
     )
 
 
-def _trusts(rows: Sequence[Message]) -> Mapping[int, Trust]:
+def _trusts(rows: Sequence[Message]) -> Mapping[int, TrustLabel]:
     """Number of a message -> who says it. What the agent says after a tool's result may come from that."""
-    trusts: dict[int, Trust] = {}
-    agent: Trust = "agent"
+    trusts: dict[int, TrustLabel] = {}
+    agent: TrustLabel = "agent"
     for row in rows:
         if row.kind == "message" and row.role in ("user", "tool"):
             agent = "tool" if row.role == "tool" else "agent"
@@ -308,7 +309,7 @@ def _trusts(rows: Sequence[Message]) -> Mapping[int, Trust]:
     return trusts
 
 
-def _turn(message: Message, number: int, user: str, agent_name: str, trust: Trust) -> Turn:
+def _turn(message: Message, number: int, user: str, agent_name: str, trust: TrustLabel) -> Turn:
     """Return a message as the extractor reads it: without credentials."""
     is_user = message.role == "user"
     return Turn(
@@ -339,9 +340,9 @@ def _given_turn(tx: Tx, episode: Episode, number: int) -> Turn:
 def _turn_of_passage(passage: Passage, number: int, user: str, agent_name: str) -> Turn:
     """Return a passage as the extractor reads it: what the agent stored in a run, else what somebody gave it."""
     is_user = not passage.source.get("run_id")
-    trust: Trust = "user" if is_user else "agent"
-    if (kind := passage.source.get("type")) in get_args(Trust):
-        trust = cast(Trust, kind)
+    trust: TrustLabel = "user" if is_user else "agent"
+    if (kind := passage.source.get("type")) in get_args(TrustLabel):
+        trust = cast(TrustLabel, kind)
     return Turn(
         number=number,
         speaker=user if is_user else agent_name,

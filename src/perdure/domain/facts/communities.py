@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from perdure.core.errors import NotFound
-from perdure.core.facts.values import TRUSTED, Community, Entity, Fact, FactFilter, Graph
+from perdure.core.facts.values import Community, Entity, Fact, FactFilter, Graph
 from perdure.core.ids import PassageId, derived_id
 from perdure.core.passages import Passage
+from perdure.core.provenance.sources import TRUSTED
 from perdure.storage.tx import Tx
 
 TAG = "community"

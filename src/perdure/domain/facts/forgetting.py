@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Any
 
-from perdure.core.facts.values import KNOWN_STATES, TRUSTED, Fact, FactChange, FactFilter, FactState, Graph
+from perdure.core.facts.values import KNOWN_STATES, Fact, FactChange, FactFilter, FactState, Graph
 from perdure.core.ids import FactId
+from perdure.core.provenance.sources import TRUSTED
 from perdure.domain.facts.graphs import FactFields, change_fact
 from perdure.domain.facts.settings import Forgetting
 from perdure.domain.forgetting import (

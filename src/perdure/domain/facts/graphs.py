@@ -12,9 +12,10 @@ from typing import Any, Literal, TypedDict
 
 from perdure.core.errors import InvalidInput, NotFound, VersionConflict
 from perdure.core.facts.extraction import USER
-from perdure.core.facts.values import RELATION, Entity, Episode, Fact, FactChange, FactState, Graph, Trust
+from perdure.core.facts.values import RELATION, Entity, Episode, Fact, FactChange, FactState, Graph
 from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, Ids, PassageId, derived_id
 from perdure.core.passages import Archive, Passage
+from perdure.core.provenance.sources import TrustLabel
 from perdure.domain.facts.communities import Changes
 from perdure.storage.tx import Tx
 
@@ -44,7 +45,7 @@ class NewFact:
     valid_at: datetime | None = None
     invalid_at: datetime | None = None
     state: FactState = "active"
-    trust: Trust = "user"
+    trust: TrustLabel = "user"
     scope: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -60,7 +61,7 @@ class FactFields(TypedDict, total=False):
     valid_at: datetime | None
     invalid_at: datetime | None
     state: FactState
-    trust: Trust
+    trust: TrustLabel
     scope: Mapping[str, str]
 
 
@@ -268,7 +269,7 @@ def add_episode(
     kind: str,
     text: str,
     *,
-    trust: Trust,
+    trust: TrustLabel,
     scope: Mapping[str, str],
     ids: Ids,
     occurred_at: datetime,

@@ -11,7 +11,8 @@ from typing import Any
 from perdure.core.errors import PerdureError
 from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import Batch, ExtractedEntity, Extraction
-from perdure.core.facts.values import TRUSTED, Entity
+from perdure.core.facts.values import Entity
+from perdure.core.provenance.sources import TRUSTED
 from perdure.core.text.dates import spans
 from perdure.core.tools.arguments import fit_arguments
 from perdure.domain.facts.graphs import VAGUE_TYPES, NewEntity, type_fits

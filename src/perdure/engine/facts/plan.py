@@ -14,7 +14,8 @@ from typing import get_args
 
 from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import Batch, Decision, ExtractedFact, Extraction, Turn
-from perdure.core.facts.values import RELATION, TRUSTED, Fact, FactRule, Trust
+from perdure.core.facts.values import RELATION, Fact, FactRule
+from perdure.core.provenance.sources import TRUSTED, TrustLabel
 from perdure.domain.facts.graphs import NewEntity
 from perdure.engine.facts.entities import Entities, name_key, valid_entities
 from perdure.engine.facts.times import parse_time, says_time
@@ -40,7 +41,7 @@ class PlannedFact:
     invalid_at: datetime | None
     decision: Decision
     known: Fact | None
-    trust: Trust
+    trust: TrustLabel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +260,7 @@ def _known_same(batch: Batch, planned: PlannedFact, entities: Sequence[NewEntity
     return None
 
 
-def _trust(batch: Batch, turns: Sequence[Turn], object_: NewEntity) -> Trust:
+def _trust(batch: Batch, turns: Sequence[Turn], object_: NewEntity) -> TrustLabel:
     """Return the trust of a fact: the least of the turns that say it. What only an untrusted turn of the batch names
     has that turn's trust, whichever turns the extractor lists."""
     for turn in turns:

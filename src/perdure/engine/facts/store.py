@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.facts.extraction import Extraction
-from perdure.core.facts.values import TRUSTED, Episode, Fact, FactChange, Graph
+from perdure.core.facts.values import Episode, Fact, FactChange, Graph
 from perdure.core.ids import Ids
+from perdure.core.provenance.sources import TRUSTED
 from perdure.domain.facts.batches import LoadedBatch, episodes_of, scope_of
 from perdure.domain.facts.citations import count_citations
 from perdure.domain.facts.communities import Changes

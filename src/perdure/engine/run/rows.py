@@ -22,6 +22,7 @@ from perdure.core.messages import (
     parts_to_json,
 )
 from perdure.core.ports import TokenCounter
+from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run
 from perdure.core.tools.spec import ToolOutcome
 from perdure.engine.ports import UnitInputs
@@ -54,7 +55,9 @@ def engine_drafts(kind: MessageKind, texts: Sequence[str], inputs: UnitInputs) -
 def result_draft(call: ToolCall, outcome: ToolOutcome, inputs: UnitInputs) -> Draft:
     """The outcome of a call as a row."""
     parts = (outcome.result(call),)
-    return Draft(id=MessageId(inputs.ids.new("message")), role="tool", parts=parts, name=call.name)
+    return Draft(
+        id=MessageId(inputs.ids.new("message")), role="tool", parts=parts, name=call.name, sources=outcome.sources
+    )
 
 
 def add_hook_context(tx: Tx, run: Run, inputs: UnitInputs) -> tuple[Run, Sequence[Message]]:
@@ -78,7 +81,9 @@ def encode_drafts(drafts: Sequence[Draft], tokens: Sequence[int]) -> str:
     """Drafts and their token estimates as JSON, to wait on a run's row."""
 
     def shape(draft: Draft, count: int) -> dict[str, Any]:
-        fields = {name: getattr(draft, name) for name in Draft.__slots__}
+        fields = {name: getattr(draft, name) for name in Draft.__slots__ if name != "sources"}
+        if draft.sources is not None:  # an older version of Perdure knows no such name
+            fields["sources"] = [[source.label, source.name] for source in draft.sources]
         occurred_at = draft.occurred_at.isoformat() if draft.occurred_at else None
         return fields | {"parts": parts_to_json(draft.parts), "occurred_at": occurred_at, "tokens": count}
 
@@ -91,10 +96,12 @@ def decode_drafts(text: str) -> tuple[list[Draft], list[int]]:
     for shape in json.loads(text):
         tokens.append(shape.pop("tokens"))
         occurred_at = shape.pop("occurred_at")
+        sources = shape.pop("sources", None)
         drafts.append(
             Draft(
                 **shape | {"parts": parts_from_json(shape["parts"])},
                 occurred_at=datetime.fromisoformat(occurred_at) if occurred_at else None,
+                sources=None if sources is None else tuple(Source(label, name) for label, name in sources),
             )
         )
     return drafts, tokens

@@ -13,10 +13,11 @@ from typing import Any
 
 from perdure.context.retrieval.expand import Budget
 from perdure.core.errors import ToolError
-from perdure.core.facts.values import TRUSTED, Fact, FactFilter, Graph
+from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.messages import MessageFilter
 from perdure.core.models import without_notice
 from perdure.core.passages import Passage, PassageFilter
+from perdure.core.provenance.sources import TRUSTED
 from perdure.core.runs import Run
 from perdure.core.text.zones import zone
 from perdure.core.tools.spec import ToolOutcome

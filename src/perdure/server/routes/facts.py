@@ -8,7 +8,8 @@ from fastapi import APIRouter, Depends, Query, Response
 from fastapi import Path as PathParam
 from pydantic import Field
 
-from perdure.core.facts.values import FactState, Trust
+from perdure.core.facts.values import FactState
+from perdure.core.provenance.sources import TrustLabel
 from perdure.library.checks import NUMBER_MAX
 from perdure.library.origins import origin_shape
 from perdure.library.paging import Page
@@ -62,7 +63,7 @@ def conditions(
     state: Annotated[
         Items[FactState] | None, Query(description="Several: any of them; without it, active and faded.")
     ] = None,
-    trust: Annotated[Items[Trust] | None, Query(description="Who said it; several: any of them.")] = None,
+    trust: Annotated[Items[TrustLabel] | None, Query(description="Who said it; several: any of them.")] = None,
     scope: Annotated[Items[Pair] | None, Query(description="Such as user_id=ann; several: all of them.")] = None,
 ) -> FactConditions:
     """The conditions of a list or search. Dates without an offset are in UTC."""

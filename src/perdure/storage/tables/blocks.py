@@ -11,6 +11,7 @@ from typing import Any
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion
 from perdure.core.errors import AlreadyExists, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId, OrgId
+from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
 from perdure.core.text.line_diff import unified_diff
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
@@ -30,6 +31,7 @@ from perdure.storage.database.row_format import (
     storable,
 )
 from perdure.storage.tables.identities import add_identity_conditions
+from perdure.storage.tables.provenance.sources import add_writes
 from perdure.storage.tables.table import OWN_AGENT, OwnId, PagedTable, first, next_number, own_agent
 from perdure.storage.upkeep.deleted import delete_shared
 
@@ -331,3 +333,27 @@ class Blocks(PagedTable[BlockFilter, Block]):
         )
         row = _VERSION.params(version)
         self._run(_INSERT_VERSION, checksum=VERSION_CHECKSUMS.of(row), **row)
+        if sources := author.sources or _own_source(author):
+            add_writes(
+                self._db,
+                [
+                    MemoryWrite(
+                        kind="block",
+                        owner_id=block.id,
+                        ref=str(block.version),
+                        sources=sources,
+                        agent_id=author.agent_id,
+                        run_id=author.run_id,
+                        message_id=author.message_id,
+                        created_at=at,
+                    )
+                ],
+            )
+
+
+def _own_source(author: Author) -> tuple[WriteSource, ...]:
+    """The agent that writes of its own accord, as a source."""
+    if author.agent_id is None or author.run_id is None:
+        return ()
+    messages = () if author.message_id is None else (author.message_id,)
+    return (WriteSource(Source("agent", author.agent_id), messages),)

@@ -59,6 +59,7 @@ from perdure.storage.tables.message_rows import (
     words_in,
     words_of,
 )
+from perdure.storage.tables.provenance.sources import add_draft_sources
 from perdure.storage.tables.table import OWN_AGENT, Table, first, register
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 
@@ -134,6 +135,7 @@ class Messages(Table):
         unlinked = [(one.id, one.seq) for one in messages if run is None or run_of(one.id) != run.id]
         if unlinked and opening is None:  # else `runs.add` has registered them
             register(self._db, self._org_id, agent_id, unlinked)
+        add_draft_sources(self._db, agent_id, conversation_seq, first_seq, drafts)
         self._run(
             "UPDATE conversations SET last_message_at = :at, view_tokens = view_tokens + :tokens,"
             " overcount = COALESCE(:overcount, overcount) WHERE agent_id = :agent_id AND seq = :seq",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.passages import PASSAGE_STATES, Passage, PassageFilter, PassageState, PassageTexts
+from perdure.core.provenance.sources import MemoryWrite
 from perdure.core.text.words import Matches, Postings, Query, index_words
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
@@ -36,6 +37,7 @@ from perdure.storage.database.row_format import (
 )
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.candidates import CLAUSE_ROWS, matches
+from perdure.storage.tables.provenance.sources import add_writes
 from perdure.storage.tables.table import OWN_ARCHIVE, Table, find_all, first, locate, register
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 
@@ -82,6 +84,7 @@ class Passages(Table):
         self._db.run_many(insert_into("passages", f"{_PASSAGE.columns}, checksum"), list(map(_row, added)))
         self._tag(archive_id, added)
         word_index.index_words(self._db, "passage_words", number, [_words(passage) for passage in added])
+        add_writes(self._db, [_write_of(passage) for passage in added if passage.sources])
         if embedding is not None:
             queue_texts(self._db, number, [passage.seq for passage in added])
         return added
@@ -388,6 +391,21 @@ class Passages(Table):
     def _read(self, where: str, **params: Any) -> Sequence[Passage]:
         sql = f"SELECT {_PASSAGE.columns_of('p')} FROM passages p WHERE {OWN_ARCHIVE} AND {where}"
         return [_PASSAGE.read(row) for row in self._rows(sql, **params)]
+
+
+def _write_of(passage: Passage) -> MemoryWrite:
+    """The making of a passage."""
+    source = passage.source
+    return MemoryWrite(
+        kind="passage",
+        owner_id=passage.archive_id,
+        ref=passage.id,
+        sources=passage.sources,
+        agent_id=source.get("agent_id"),
+        run_id=source.get("run_id"),
+        message_id=source.get("message_id"),
+        created_at=passage.created_at,
+    )
 
 
 def _row(passage: Passage) -> dict[str, Any]:

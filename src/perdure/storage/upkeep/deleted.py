@@ -46,6 +46,7 @@ _LARGE_TABLES = {
     "extractions": "conversation_seq",
     "summary_nodes": "conversation_seq, seq",
     "resets": "conversation_seq, number",
+    "message_sources": "conversation_seq, seq, place",
     "correction_items": "number, seq",
     "corrections": "number",
     "erasures": "number",
@@ -72,6 +73,7 @@ _LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "block_identities": ("block_id", "identity_id"),
         "conversation_blocks": ("block_id", "agent_id"),
         "group_blocks": ("block_id", "group_id, agent_id"),
+        "memory_sources": ("owner_id", "ref, place"),
     },
     "groups": {
         "group_agents": ("group_id", "agent_id"),
@@ -88,10 +90,12 @@ _LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "archives": {
         "agent_archives": ("archive_id", "agent_id"),
         "archive_tags": ("archive_id", "tag"),
+        "memory_sources": ("owner_id", "ref, place"),
         "passage_tags": ("archive_id", "tag, seq"),
     },
     "graphs": {
         "agent_graphs": ("graph_id", "agent_id"),
+        "memory_sources": ("owner_id", "ref, place"),
         "fact_sources": ("graph_id", "first_seq, episode_seq"),
         "facts": ("graph_id", "seq"),
         "episodes": ("graph_id", "seq"),

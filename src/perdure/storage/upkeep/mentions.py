@@ -19,6 +19,7 @@ from perdure.storage.tables.blocks import VERSION_CHECKSUMS
 from perdure.storage.tables.facts.graphs import Graphs
 from perdure.storage.tables.message_rows import MESSAGE_CHECKSUMS, REVISION_CHECKSUMS, read_rows
 from perdure.storage.tables.messages import indexed_words_of
+from perdure.storage.tables.provenance.sources import OWNERS
 from perdure.storage.tables.table import OWN_AGENT, Table, first
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 
@@ -100,6 +101,10 @@ TEXT_TABLES: Mapping[str, TextTable] = {
     "events": _of_agent("run_seq seq", "body"),
     "schedules": _of_agent("seq", "name messages callback"),
     "schedule_firings": _of_agent("schedule_seq seq", "reason"),
+    "message_sources": _of_agent("conversation_seq seq place", "name"),
+    "memory_sources": TextTable(
+        "agents", f"owner_id IN ({OWNERS.format(agent=':owner', own='')})", ("owner_id", "ref", "place"), ("name",)
+    ),
     "corrections": _of_agent("number", "text"),
     "correction_items": _of_agent("number seq", "before"),
 }

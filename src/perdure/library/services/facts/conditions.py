@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from perdure.core.errors import NotFound
-from perdure.core.facts.values import KNOWN_STATES, Fact, FactFilter, FactState, Graph, Trust
+from perdure.core.facts.values import KNOWN_STATES, Fact, FactFilter, FactState, Graph
 from perdure.core.ids import AgentId, EntityId, GraphId, is_id
+from perdure.core.provenance.sources import TrustLabel
 from perdure.library.checks import utc
 from perdure.search.hits import FactHit
 from perdure.storage.tx import Tx
@@ -34,7 +35,7 @@ class FactConditions(TypedDict, total=False):
     types: Sequence[str]
     min_rating: float
     states: Sequence[FactState]
-    trust: Sequence[Trust] | None
+    trust: Sequence[TrustLabel] | None
     scope: Mapping[str, str]
 
 

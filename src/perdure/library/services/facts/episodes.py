@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from perdure.app import App
-from perdure.core.facts.values import Episode, Fact, Graph, Trust
+from perdure.core.facts.values import Episode, Fact, Graph
 from perdure.core.ids import GraphId
+from perdure.core.provenance.sources import TrustLabel
 from perdure.domain.facts.graphs import add_episode, create_graph, delete_episodes
 from perdure.engine.facts.extract import extract_texts
 from perdure.library.checks import check_limit, check_text, utc
@@ -33,7 +34,7 @@ class NewEpisode:
     text: str
     kind: str = "text"
     scope: Mapping[str, str] = field(default_factory=dict)
-    trust: Trust = "user"
+    trust: TrustLabel = "user"
     occurred_at: datetime | None = None
     extract: bool = True
 

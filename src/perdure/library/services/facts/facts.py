@@ -21,9 +21,9 @@ from perdure.core.facts.values import (
     FactState,
     Graph,
     GraphCounts,
-    Trust,
 )
 from perdure.core.ids import AgentId, EntityId, FactId, GraphId, is_id
+from perdure.core.provenance.sources import TrustLabel
 from perdure.core.text.reprs import short_repr
 from perdure.domain.facts.documents import check_json_document
 from perdure.domain.facts.graphs import (
@@ -66,7 +66,7 @@ class NewFactFields(TypedDict, total=False):
     type: str | None
     rating: float
     state: FactState
-    trust: Trust
+    trust: TrustLabel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,7 +296,7 @@ class FactService:
         text: str,
         *,
         kind: Literal["text", "json"] = "text",
-        trust: Trust = "user",
+        trust: TrustLabel = "user",
         scope: Mapping[str, str] | None = None,
         occurred_at: datetime | None = None,
     ) -> Sequence[FactHit]:
@@ -306,7 +306,7 @@ class FactService:
         """
         check_text("text", text)
         check_choice("kind", kind, ("text", "json"))
-        check_choice("trust", trust, get_args(Trust))
+        check_choice("trust", trust, get_args(TrustLabel))
         if kind == "json":
             check_json_document(text)
         text = without_credentials(text)

@@ -1,0 +1,1 @@
+"""Where what is remembered comes from, and how far that is trusted."""
