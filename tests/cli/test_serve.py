@@ -94,3 +94,34 @@ def test_an_address_that_others_reach_needs_a_key(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert "PERDURE_API_KEY" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_several_processes_serve_one_address(tmp_path: Path) -> None:
+    """One line says when all of them answer; a worker that is killed comes back; a signal stops them all."""
+    env = environment(tmp_path)
+    command = [str(warm("perdure", env)), "serve", "--port", "0", "--workers", "2"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            line = child.stdout.readline()
+            ready = re.match(r"Perdure is serving on (http://127\.0\.0\.1:\d+) · 2 workers · model (\S+) ", line)
+            assert ready, line
+            with urllib.request.urlopen(f"{ready[1]}/v1/ready/", timeout=10) as answer:
+                state = json.load(answer)
+            os.kill(child.pid, signal.SIGTERM)
+            out, err = child.communicate(timeout=20)
+        finally:
+            child.kill()
+
+    assert state["status"] == "ok"
+    assert child.returncode == 0
+    assert out == ""
+    assert err.splitlines() == ["Starting 2 workers …", f"Dashboard: {ready[1]}", "Stopped; everything is kept."]
+
+
+def test_a_worker_needs_a_supervisor(tmp_path: Path) -> None:
+    """The option is not for people."""
+    result = run_inside(tmp_path, "serve", "--worker", "7,8")
+
+    assert result.returncode == 1
+    assert "--worker is for processes that `perdure serve --workers` starts" in result.stderr

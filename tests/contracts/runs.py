@@ -216,6 +216,23 @@ class RunContract(Contract):
             assert taken.lease_number == 2
             assert await store.write(lambda tx: tx.runs.release("here")) == 0
 
+    async def test_runs_are_given_back_one_by_one_or_those_that_were_not_begun(self) -> None:
+        """A run that is given back keeps its status and is free at once; another owner's stays held."""
+        async with self.open_store() as store:
+            keys = []
+            for name in ("a", "b"):
+                agent = await store.write(self.add_agent, name)
+                keys.append((await store.write(self.add_run, agent.id, owner="here", until=UNTIL)).key)
+            await store.write(claimed, keys[0], "here")
+
+            assert not await store.write(lambda tx: tx.runs.give_back(keys[0], "there"))
+            assert await store.write(lambda tx: tx.runs.release("here", queued=True)) == 1
+            assert [run.key for run in await store.read(lambda tx: tx.runs.list_oldest(free_at=AT))] == [keys[1]]
+            assert await store.write(lambda tx: tx.runs.give_back(keys[0], "here"))
+            freed = await store.read(lambda tx: tx.runs.get_by_key(keys[0]))
+            assert (freed.status, freed.lease_owner, freed.lease_number) == ("running", None, 1)
+            assert (await store.write(claimed, keys[0], "there")).lease_number == 2
+
     async def test_an_older_lease_can_hold_nothing(self) -> None:
         """After a take-over the first holder is told so, whatever its name; the new one goes on."""
         async with self.open_store() as store:

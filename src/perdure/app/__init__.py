@@ -188,6 +188,14 @@ class App:
         kind, data = await fetch_image(link.url, guard, limit_bytes=self.settings.image_limit_bytes)
         return Image(kind, base64.b64encode(data).decode(), url=link.url, detail=link.detail)
 
+    async def drain(self, within_s: float) -> None:
+        """Begin nothing any more, leave what waits to other processes, and give runs under way so many seconds to end;
+        see `Runner.drain`. `close` has to follow."""
+        self.ports.drain.begin(within_s)
+        for part in (self.schedules, self.files, self.groups, self.companions):
+            await part.close()
+        await self.runner.drain(within_s)
+
     async def close(self) -> None:
         """Stop all parts in order."""
         await self.schedules.close()

@@ -259,12 +259,17 @@ def serve(
     port: Annotated[
         int | None, typer.Option("--port", min=0, max=65_535, help="By default 8283; 0: any free port.")
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, max=256, help="How many processes serve; by default 1.")
+    ] = None,
+    worker: Annotated[str | None, typer.Option("--worker", hidden=True)] = None,
 ) -> None:
     """Serve the agents over HTTP, as letta-client speaks it. Ctrl-C stops."""
     from perdure.cli.commands.serve import serve
     from perdure.server.serve import loop_factory
 
-    run_and_exit(serve(host=host, port=port), loop_factory=loop_factory())
+    work = serve(host=host, port=port, workers=workers, worker=worker)
+    run_and_exit(work, loop_factory=loop_factory())
 
 
 @app.command(cls=Verb)

@@ -22,6 +22,7 @@ from perdure.engine.context_engines.calls import EngineCalls
 from perdure.engine.context_engines.registry import ContextEngines
 from perdure.engine.facts.waiting import Waiting
 from perdure.engine.hooks.bus import Hooks
+from perdure.engine.run.driving.drain import Drain
 from perdure.engine.run.interrupts import Interrupt
 from perdure.engine.run.log import AutoRecalled, Line, NoPlan, Views
 from perdure.engine.search.search import Search
@@ -165,6 +166,7 @@ class Ports:
         waiting: the conversations that wait for extraction.
         engine_calls: calls the context engines.
         telemetry: who is told of what the engine does.
+        drain: whether this process is about to end.
     """
 
     store: Store
@@ -186,6 +188,7 @@ class Ports:
     waiting: Waiting = field(default_factory=Waiting)
     engine_calls: EngineCalls = field(default_factory=EngineCalls)
     telemetry: Telemetry = field(default_factory=NoTelemetry)
+    drain: Drain = field(default_factory=Drain)
 
     def inputs(self, line: Line | None = None) -> UnitInputs:
         """What a unit of work that starts now needs; with the cached view of the conversation, if one is given."""

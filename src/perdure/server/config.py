@@ -7,6 +7,7 @@ read. The server requires it; the CLI and the dashboard read it from there.
 from __future__ import annotations
 
 import ipaddress
+import math
 import os
 import re
 import stat
@@ -34,6 +35,7 @@ SCHEME_WILDCARD = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*://\*")
 """All pages of a program that gives each page its own origin, such as `vscode-webview://*`."""
 
 PORT_MAX = 65_535
+WORKERS_MAX = 256
 AUTO = "auto"
 KEY_FILE = "api.key"
 KEY_CHARS_MIN, KEY_BYTES_MAX = 16, 4_096
@@ -63,6 +65,8 @@ class ServerConfig:
         connections: how many may be open; fewer where the process may open few files.
         connections_per_address: how many of one address; 0 is any number.
         shutdown_s: how long a stop waits for answers that are under way, in seconds.
+        drain_s: how long SIGTERM lets runs that are under way go on, in seconds; 0: not at all.
+        workers: how many processes serve the address.
         log: how the log is written to stderr: `console`, `json`, or `off`.
         log_level: from where on: `debug`, `info`, `warning` or `error`.
     Raises: InvalidInput: an address that others reach without a key, no port, no limit, no form or level of a log.
@@ -83,6 +87,8 @@ class ServerConfig:
     connections: int = 2_000
     connections_per_address: int = 500
     shutdown_s: int = 10
+    drain_s: float = 20
+    workers: int = 1
     log: str = "console"
     log_level: str = "info"
 
@@ -100,6 +106,10 @@ class ServerConfig:
             raise InvalidInput("limits of headers, bodies and connections must be positive")
         if self.connections_per_address < 0:
             raise InvalidInput("connections_per_address can't be negative; 0 is any number")
+        if not 0 <= self.drain_s < math.inf:
+            raise InvalidInput(f"PERDURE_DRAIN_S is {self.drain_s}: seconds are needed, or 0 to stop at once")
+        if not 1 <= self.workers <= WORKERS_MAX:
+            raise InvalidInput(f"PERDURE_WORKERS is {self.workers}: from 1 to {WORKERS_MAX} are needed")
         if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
             raise InvalidInput("the API key can't be sent in a header: use printable ASCII characters only")
         if not self.api_key and not is_loopback(self.host):
@@ -125,13 +135,14 @@ class ServerConfig:
         *,
         host: str | None = None,
         port: int | None = None,
+        workers: int | None = None,
         create_key: bool = True,
     ) -> ServerConfig:
-        """Load the configuration from the environment. `host` and `port` override it.
+        """Load the configuration from the environment. `host`, `port` and `workers` override it.
 
         The variables are `PERDURE_HOST`, `PERDURE_PORT`, `PERDURE_API_KEY` (or `LETTA_SERVER_PASSWORD`),
         `PERDURE_ALLOWED_HOSTS`, names separated by commas, `PERDURE_CONNECTIONS`, `PERDURE_CONNECTIONS_PER_ADDRESS`,
-        `PERDURE_LOG` and `PERDURE_LOG_LEVEL`.
+        `PERDURE_LOG`, `PERDURE_LOG_LEVEL`, `PERDURE_DRAIN_S` and `PERDURE_WORKERS`.
 
         Args:
             create_key: whether `PERDURE_API_KEY=auto` creates a missing key. If not, nothing is written, and the key is
@@ -144,8 +155,11 @@ class ServerConfig:
             return variables.get(name, "").strip()
 
         def number(name: str, default: int, needed: str) -> int:
+            return int(parsed(name, default, needed, int))
+
+        def parsed(name: str, default: float, needed: str, kind: type[int] | type[float]) -> float:
             try:
-                return int(text(name) or default)
+                return kind(text(name) or default)
             except ValueError as error:
                 raise InvalidInput(f"{name} is {text(name)!r}: {needed} is needed") from error
 
@@ -164,6 +178,8 @@ class ServerConfig:
             allowed_hosts=tuple(name.strip().lower() for name in names if name.strip()),
             connections=number("PERDURE_CONNECTIONS", 2_000, "a whole number above 0"),
             connections_per_address=number("PERDURE_CONNECTIONS_PER_ADDRESS", 500, "a number, or 0 for any"),
+            drain_s=parsed("PERDURE_DRAIN_S", 20, "a number of seconds", float),
+            workers=number("PERDURE_WORKERS", 1, "a whole number above 0") if workers is None else workers,
             log=text("PERDURE_LOG").lower() or "console",
             log_level=text("PERDURE_LOG_LEVEL").lower() or "info",
         )

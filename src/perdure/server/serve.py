@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import resource
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import FrameType
 
 import uvicorn
@@ -20,9 +21,14 @@ from perdure.server.config import ServerConfig
 from perdure.server.connections import Connection, Connections
 from perdure.server.sse import Streams
 
+log = logging.getLogger(__name__)
+
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 BACKLOG = 2_048
+
+SETTLE_S = 1.0
+"""How long answers whose runs have ended may take to be written after a drain, in seconds."""
 
 ACCEPT_MAX = 64
 """Connections that asyncio accepts at once. They are counted only from the loop's next iteration on, so more of them
@@ -34,9 +40,13 @@ async def serve(
     config: ServerConfig,
     *,
     pages: Sequence[BaseRoute] = (),
+    listener: socket.socket | None = None,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until a signal (SIGINT, SIGTERM, in the main thread) or this task's cancellation stops it.
+
+    SIGTERM first drains: `/v1/ready/` turns 503, new messages are refused, and runs under way have `config.drain_s` to
+    end; another signal cuts that short.
 
     Stopping ends open streams and waiting requests, which tell their clients that their runs go on; the runs continue
     when the store is opened again. The store stays open, and the caller closes it: so a signal makes this function
@@ -44,10 +54,12 @@ async def serve(
 
     Args:
         pages: the routes of the dashboard.
+        listener: a socket that listens at the address already; it is closed at the end.
         on_ready: called once with the address, such as `http://127.0.0.1:8283`, when the server accepts requests.
     Raises: InvalidInput: the address can't be bound.
     """
-    listener = bind(config)
+    is_shared = listener is not None
+    listener = listener or bind(config)
     app = create_app(perdure, config, pages=pages)
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = Connections(config, files=files if files != resource.RLIM_INFINITY else 2**31)
@@ -56,7 +68,7 @@ async def serve(
             app,
             http=Connection.factory(connections),  # type: ignore[arg-type]  # called as a class is
             ws="none",
-            backlog=ACCEPT_MAX,
+            backlog=1 if is_shared else ACCEPT_MAX,  # or the first of several processes would take all that wait
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -65,7 +77,8 @@ async def serve(
         ),
         app.state.streams,
         connections,
-        on_ready=(lambda: on_ready(_address(listener))) if on_ready is not None else None,
+        lambda: perdure.app.drain(config.drain_s),
+        on_ready=(lambda: on_ready(address_of(listener))) if on_ready is not None else None,
     )
     try:
         await server.serve(sockets=[listener])
@@ -112,7 +125,7 @@ def bind(config: ServerConfig) -> socket.socket:
     return listener
 
 
-def _address(listener: socket.socket) -> str:
+def address_of(listener: socket.socket) -> str:
     """The address of the server, as `http://host:port`."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -142,20 +155,42 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         streams: Streams,
         connections: Connections,
+        drain: Callable[[], Awaitable[None]],
         *,
         on_ready: Callable[[], None] | None,
     ) -> None:
         super().__init__(config)
-        self._streams, self._connections, self._on_ready = streams, connections, on_ready
+        self._streams, self._connections, self._drain_app, self._on_ready = streams, connections, drain, on_ready
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._draining: asyncio.Task[None] | None = None
+        self._signals = 0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # Uvicorn would raise the signal again, which would end the process before the store is closed.
+        self._signals += 1
+        if self._signals == 1 and sig == signal.SIGTERM and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._begin_drain)
+            return
         if self.should_exit and sig == signal.SIGINT:
             self.force_exit = True
         self.should_exit = True
 
+    def _begin_drain(self) -> None:
+        self._draining = asyncio.create_task(self._drain())
+
+    async def _drain(self) -> None:
+        """Let go of the runs in order; then stop."""
+        try:
+            await self._drain_app()
+            await self._streams.settle(SETTLE_S)
+        except Exception:
+            log.exception("draining stopped at a defect")
+        finally:
+            self.should_exit = True
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self._loop = asyncio.get_running_loop()
         for listener in sockets or ():
             listener.listen(BACKLOG)  # a long queue in the kernel, of which `ACCEPT_MAX` are accepted at once
         if self.started and self._on_ready is not None:
@@ -167,5 +202,7 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._draining is not None:
+            self._draining.cancel()  # a second signal cut it short
         self._streams.stop()
         await super().shutdown(sockets)

@@ -73,6 +73,11 @@ class Streams:
         for task in list(self._tasks):
             task.cancel()
 
+    async def settle(self, within_s: float) -> None:
+        """Give tracked work whose runs have ended so many seconds to end."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=within_s)
+
     def track(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start work that is cancelled when the server stops."""
         task = asyncio.create_task(work)

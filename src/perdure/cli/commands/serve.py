@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
+import sys
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 from perdure.cli.chat.agent_choice import choose_model
 from perdure.cli.chat.models import with_help
@@ -21,6 +25,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.config import ServerConfig, key_path, load_key
 from perdure.server.log import log_to
 from perdure.server.session import make_token
+from perdure.server.supervisor import KILL_S, Supervisor, WorkerLine
 from perdure.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -70,31 +75,106 @@ def dashboard_link(address: str, config: ServerConfig) -> str:
     return f"{address}/sign-in?token={make_token(config.api_key, SystemClock())}"
 
 
-async def serve(*, host: str | None, port: int | None, browse: bool = False) -> int:
-    """Serve until a signal comes, and return the exit code. `browse`: open the dashboard in a browser."""
+async def serve(
+    *, host: str | None, port: int | None, browse: bool = False, workers: int | None = None, worker: str | None = None
+) -> int:
+    """Serve until a signal comes, and return the exit code.
+
+    Args:
+        browse: open the dashboard in a browser.
+        workers: in so many processes.
+        worker: this is one of them, with these inherited files.
+    """
     out, err = standard_streams()
     terminal = Terminal(out, err, interactive=False)
     try:
-        config = ServerConfig.from_environment(host=host, port=port)
+        config = ServerConfig.from_environment(host=host, port=port, workers=workers)
+        files = None if worker is None else WorkerLine.parse(worker)
     except PerdureError as error:
         TextView(terminal).error(error)
+        return 1
+    except (ValueError, OSError):
+        TextView(terminal).error(InvalidInput("--worker is for processes that `perdure serve --workers` starts"))
         return 1
     secrets = {**os.environ, "PERDURE_API_KEY": config.api_key or ""}  # the key of `auto` is in a file
     with log_to(err, form=config.log, level=config.log_level, environment=secrets):
         view = _LogView(terminal) if config.log == "json" else TextView(terminal)
+        if files is not None:
+            return await _serve(share_of(config), terminal, view, browse=False, files=files)
+        if config.workers > 1:
+            return await _supervise(config, terminal, view)
         return await _serve(config, terminal, view, browse=browse)
 
 
-async def _serve(config: ServerConfig, terminal: Terminal, view: TextView, *, browse: bool) -> int:
-    """Open the store and serve until a signal comes; return the exit code."""
+def share_of(config: ServerConfig) -> ServerConfig:
+    """The configuration of one of several workers, with its share of the connections."""
+    most, of_address = (-(-count // config.workers) for count in (config.connections, config.connections_per_address))
+    return replace(config, connections=most, connections_per_address=of_address)
+
+
+async def _supervise(config: ServerConfig, terminal: Terminal, view: TextView) -> int:
+    """Serve in several processes until a signal comes; return the exit code."""
+    from perdure.server.serve import address_of, bind
+
+    try:
+        listener = bind(config)
+        host, port = config.host, listener.getsockname()[1]
+        url = address_of(listener)
+
+        def ready(about: Mapping[str, Any]) -> None:
+            _show_ready(url, about, config, terminal, view, browse=False)
+
+        view.hint(f"Starting {config.workers} workers …")
+        supervisor = Supervisor(
+            listener,
+            config.workers,
+            grace_s=config.drain_s + config.shutdown_s + KILL_S,
+            on_ready=ready,
+            command=(sys.executable, "-m", "perdure", "serve", "--host", host, "--port", str(port)),
+            environment={**os.environ, "PERDURE_WORKERS": str(config.workers)},
+        )
+        with listener:
+            await supervisor.run()
+    except PerdureError as error:
+        view.error(error)
+        return 1
+    view.hint("Stopped; everything is kept.")
+    return 0
+
+
+def _show_ready(
+    url: str, about: Mapping[str, Any], config: ServerConfig, terminal: Terminal, view: TextView, *, browse: bool
+) -> None:
+    """Print where the server answers, `about` its model and why that one."""
     from rich.text import Text
 
+    if about.get("note"):
+        view.note(about["note"])
+    workers = f" · {config.workers} workers" if config.workers > 1 else ""
+    line = (
+        f"Perdure is serving on {url}{workers} · model {about['model']} ({about['reason']})"
+        f" · next: Letta(base_url={url!r}) of letta-client, or `perdure doctor`; Ctrl-C stops"
+    )
+    terminal.show(Text(visible(line)))
+    link = dashboard_link(url, config)
+    view.hint(f"Dashboard: {link}" + (" (signs in once, for ten minutes)" if config.api_key else ""))
+    if browse:
+        webbrowser.open(link)
+    if config.key_file is not None:
+        view.hint(f"It asks for the API key of {config.key_file}: `perdure key show` prints it.")
+
+
+async def _serve(
+    config: ServerConfig, terminal: Terminal, view: TextView, *, browse: bool, files: WorkerLine | None = None
+) -> int:
+    """Open the store and serve until a signal comes; return the exit code. `files`: as a worker."""
     from perdure.server.serve import serve as run_server
     from perdure.ui.routes import build_routes
 
     try:
         settings = Settings.from_environment()
-        view.hint(f"Opening {settings.store_path} …")
+        if files is None:
+            view.hint(f"Opening {settings.store_path} …")
         async with await AsyncPerdure.open(settings=settings) as perdure:
             await choose_model(perdure, view)
             choice, models = perdure.app.choice, perdure.app.models
@@ -103,35 +183,39 @@ async def _serve(config: ServerConfig, terminal: Terminal, view: TextView, *, br
             if not models.listings.keys() >= {provider.provider for provider in models.endpoints}:
                 await models.refresh()
             view.clear_status()
+            about = {"model": choice.handle, "reason": choice.reason, "note": ""}
             if not models.takes(choice.handle):
                 error = with_help(ModelNotFound(choice.handle, known=models.handles()), models)
                 served = models.provider_of(choice.handle)
                 if served is None or not served[0].local:
                     raise error
-                view.note(str(error))  # a local model server can start later
+                about["note"] = str(error)  # a local model server can start later
 
             def ready(url: str) -> None:
-                """Print where the server answers."""
-                line = (
-                    f"Perdure is serving on {url} · model {choice.handle} ({choice.reason})"
-                    f" · next: Letta(base_url={url!r}) of letta-client, or `perdure doctor`; Ctrl-C stops"
-                )
-                terminal.show(Text(visible(line)))
-                link = dashboard_link(url, config)
-                view.hint(f"Dashboard: {link}" + (" (signs in once, for ten minutes)" if config.api_key else ""))
-                if browse:
-                    webbrowser.open(link)
-                if config.key_file is not None:
-                    view.hint(f"It asks for the API key of {config.key_file}: `perdure key show` prints it.")
+                if files is None:
+                    _show_ready(url, about, config, terminal, view, browse=browse)
+                else:
+                    files.tell_ready(about)
 
             with _ignore_stop_signals():
-                await run_server(perdure, config, pages=build_routes(), on_ready=ready)
+                orphaned = None if files is None else asyncio.create_task(_stop_without_supervisor(files))
+                listener = None if files is None else files.listener
+                await run_server(perdure, config, pages=build_routes(), listener=listener, on_ready=ready)
+                if orphaned is not None:
+                    orphaned.cancel()
     except PerdureError as error:
         view.clear_status()
         view.error(error)
         return 1
-    view.hint("Stopped; everything is kept.")
+    if files is None:
+        view.hint("Stopped; everything is kept.")
     return 0
+
+
+async def _stop_without_supervisor(files: WorkerLine) -> None:
+    """Stop this worker when its supervisor is gone."""
+    await files.wait_for_end()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 class _LogView(TextView):

@@ -53,10 +53,10 @@ class StoreIncomplete(StoreError):
 
 
 class StoreClosed(StoreError):
-    """The store was closed before the call."""
+    """The store was closed before the call, or is about to be."""
 
-    def __init__(self) -> None:
-        super().__init__("the store is closed: open it again")
+    def __init__(self, message: str = "the store is closed: open it again") -> None:
+        super().__init__(message)
 
 
 class NotAStore(StoreError):

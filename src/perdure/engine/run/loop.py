@@ -26,7 +26,8 @@ async def run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
 
     Args:
         tell: receives events, each only after its commit, and deltas, which are previews.
-    Raises: LeaseLost: another process has taken the run, or it was deleted with its agent; StoreError.
+    Raises: LeaseLost: another process has taken the run, or it was deleted with its agent; StoreError; GivenBack: this
+        process is about to end, and the run stands between two steps.
     """
     run = progress.log.run
     work, named = RunWork(run=run), current_run.set(run)
@@ -64,6 +65,7 @@ async def _run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
                 else:
                     progress = await finish(log, ports)
             case MakeRequest():
+                ports.drain.check()
                 if progress.question is not None:
                     progress = await ask_engine(progress.question, ports)
                 elif progress.room is not None:

@@ -11,42 +11,36 @@ import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from functools import partial
 
 from perdure.core.agents import Agent
 from perdure.core.errors import LeaseLost, PerdureError, StoreClosed, StoreError
-from perdure.core.events import Delta, Event, MessageAdded, RunCancelRequested, RunEnded, StepAbandoned, StoredEvent
+from perdure.core.events import Delta, RunEnded, StepAbandoned, StoredEvent
 from perdure.core.ids import RunId, StepId
 from perdure.core.runs import Batch, Failure, Run, RunKey
-from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.conversations.reset import delete_unused, finish_removals
 from perdure.engine.forgetting.erase import finish_erasures
 from perdure.engine.hooks.points import at_run_end, at_run_start
-from perdure.engine.ports import Ports, UnitInputs, in_effect
+from perdure.engine.ports import Ports, in_effect
 from perdure.engine.run.accept import Accepted, Request, begin_run, check_input, claim_run
 from perdure.engine.run.batch import accept_batch, named_request
-from perdure.engine.run.finish import end_run
+from perdure.engine.run.driving.drain import GivenBack
+from perdure.engine.run.driving.units import PAGE, events_after, fail, request_cancel, turn_of, unended
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.leases import is_dead
-from perdure.engine.run.log import Line, Progress, RunLog, run_log_of
+from perdure.engine.run.log import Line, Progress, RunLog
 from perdure.engine.run.loop import run as run_loop
-from perdure.engine.run.next_action import Finish
-from perdure.engine.run.rows import add_waiting_input
 from perdure.engine.workers.after_runs import AfterRuns
 from perdure.engine.workers.callbacks import Callbacks
 from perdure.engine.workers.pauses import Pauses
-from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
 
 STORE_TRIES = 5
-RECOVERY_S = 5.0
+RECOVERY_S = 2.0
 UNUSED_S = 3_600.0
-PAGE = 1_000
 BATCH_RUNS = 16  # runs of batches that a process answers at once; more would only meet the limits of providers
-RECOVERED_RUNS = 10_000  # unended runs in one round of recovery: more than any process leaves, also of unknown models
 
 Publication = StoredEvent | Delta | PerdureError | None
 """An event, a preview, why this process gave the run up; None when it no longer drives it."""
@@ -97,6 +91,22 @@ class Runner:
         """All tasks of this runner."""
         return [*self._background, *self._drivers.values(), *self.after_runs.tasks]
 
+    async def drain(self, within_s: float) -> None:
+        """Begin no run any more, and return when none is under way here, at the latest after so many seconds.
+
+        What waits is free for other processes at once. A run under way may begin further steps in the first half of the
+        time; then it is given back between two steps. `close` gives back what is left.
+        """
+        self._ports.drain.begin(within_s)
+        for task in self._background:
+            task.cancel()
+        with contextlib.suppress(StoreError):
+            await self._ports.store.write(lambda tx: tx.runs.release(self._ports.owner, queued=True))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while tasks := [*self._accepting, *self._drivers.values()]:
+                    await asyncio.wait(tasks)
+
     async def close(self) -> None:
         """Stop driving. Runs that have not ended go on in another process, or when this one starts again."""
         self._closing = True  # from here on no run is begun
@@ -118,8 +128,7 @@ class Runner:
             StoreClosed: this process is about to end.
         """
         request = await self.check(request)
-        if self._closing:
-            raise StoreClosed
+        self._check_open(request)
         self.pauses.note_begin()
         # In a task of its own: a caller who leaves early must not leave a run behind that nobody drives.
         task = asyncio.create_task(begin_run(request, self._ports))
@@ -141,8 +150,7 @@ class Runner:
         for place, request in enumerate(requests):
             with named_request(place):
                 checked.append(await self.check(request))
-        if self._closing:
-            raise StoreClosed
+                self._check_open(request)
         inputs = self._ports.inputs()
         # If the caller leaves now, `recover` takes the runs up.
         batch, runs = await to_the_end(
@@ -171,6 +179,11 @@ class Runner:
         if self._ports.hooks.points & {"run_start", "conversation_start"}:
             return await at_run_start(request, self._ports)
         return request
+
+    def _check_open(self, request: Request) -> None:
+        """Raises: StoreClosed: this process is about to end. What a run under way asks of another agent is let in."""
+        if self._closing or (self._ports.drain.is_on and request.options.origin is None):
+            raise StoreClosed("this process is about to end: send it again in a moment")
 
     def _drive_accepted(self, task: asyncio.Task[Accepted]) -> None:
         """Have the run of an accepted request driven. Of a refused one the error counts as retrieved."""
@@ -236,7 +249,7 @@ class Runner:
     async def cancel(self, run_id: RunId) -> Run:
         """Ask a run to stop; the run as it then stands. An ended run stays as it is; but if it had stopped at calls
         that still wait for an answer, they are given up. Raises: NotFound, StoreError."""
-        run, events, following = await self._ports.store.write(_request_cancel, run_id, self._ports.inputs())
+        run, events, following = await self._ports.store.write(request_cancel, run_id, self._ports.inputs())
         if following is not None:
             self._want(following)
         self._publish(run.key, events)
@@ -250,7 +263,7 @@ class Runner:
     async def recover(self) -> None:
         """Take over runs that nobody drives any more, as far as their models can be reached from here."""
         now = self._ports.clock.now()
-        for run, agent in await self._ports.store.read(_unended, now=now):
+        for run, agent in await self._ports.store.read(unended, now=now):
             free = run.lease_until is None or run.lease_until < now or self._is_abandoned(run)
             line = (run.key.agent_id, run.conversation_seq)
             if free and line not in self._drivers and self._can_run(agent):
@@ -324,6 +337,10 @@ class Runner:
                 key = RunKey(line[0], seq)
                 try:
                     begun, wanted[seq] = wanted[seq], None
+                    if begun is None and self._ports.drain.is_on:  # left to another process
+                        await self._ports.store.write(lambda tx: tx.runs.give_back(key, self._ports.owner))  # noqa: B023
+                        wanted.pop(seq, None)
+                        continue
                     progress = begun or await self._claim(key) or await self._take_over(key, line)
                     if progress is not None:
                         ended = await self._run(progress)
@@ -364,6 +381,9 @@ class Runner:
             return await run_loop(progress, self._ports, partial(self._publish, run.key))
         except LeaseLost:
             return progress.log
+        except GivenBack:
+            await self._ports.store.write(lambda tx: tx.runs.give_back(run.key, self._ports.owner))
+            return progress.log
         except StoreError:
             raise
         except Exception as error:
@@ -384,7 +404,7 @@ class Runner:
         self._publish(run.key, (None,))
         # Others may have waited behind the calls, or in a batch that was accepted by a process that is gone.
         if run.resumes is not None or run.batch_id is not None:
-            turn = await self._ports.store.read(_turn_of, run.key, line)
+            turn = await self._ports.store.read(turn_of, run.key, line)
             if turn.active is not None:
                 self._want(turn.active)
 
@@ -398,7 +418,7 @@ class Runner:
     async def _take_over(self, key: RunKey, line: Line) -> Progress | None:
         """Claim the run whose turn it is, if its holder is gone: one that stands before the wanted run, or that run
         itself. None: it is another process's."""
-        turn = await self._ports.store.read(_turn_of, key, line)
+        turn = await self._ports.store.read(turn_of, key, line)
         if turn.run.ended or turn.active is None or turn.waits:  # the answer to calls that wait takes the next one up
             self._wanted[line].pop(key.seq, None)
             self._publish(key, (None,))
@@ -423,77 +443,13 @@ class Runner:
         """End a run that this code can't go on with, so that the agent's next message is answered. None: it is not this
         process's to end."""
         failure = Failure(kind="internal_error", message=f"{type(error).__name__}: {error}")
-        return await self._ports.store.write(_fail, key, self._ports.inputs(), dead_owner=dead_owner, failure=failure)
+        return await self._ports.store.write(fail, key, self._ports.inputs(), dead_owner=dead_owner, failure=failure)
 
     async def _load_events(self, key: RunKey, after: int) -> Sequence[StoredEvent]:
         """The stored events of a run with a number above `after`. Raises: NotFound."""
         events: list[StoredEvent] = []
-        while page := await self._ports.store.read(_events_after, key, events[-1].seq if events else after):
+        while page := await self._ports.store.read(events_after, key, events[-1].seq if events else after):
             events += page
             if len(page) < PAGE:
                 break
         return events
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """A run, the run of its conversation whose turn it is, the agent, and whether calls wait for an answer."""
-
-    run: Run
-    active: Run | None
-    agent: Agent
-    waits: bool
-
-
-def _turn_of(tx: Tx, key: RunKey, line: Line) -> _Turn:
-    """Whose turn it is in a conversation. Raises: NotFound."""
-    waits = tx.conversations.get_by_seq(*line).pending_run_seq is not None
-    return _Turn(tx.runs.get_by_key(key), tx.runs.find_active(*line), tx.conversations.get_agent(*line), waits)
-
-
-def _events_after(tx: Tx, key: RunKey, after: int) -> Sequence[StoredEvent]:
-    """A page of a run's events. Raises: NotFound."""
-    events = tx.events.list(key, after=after, limit=PAGE)
-    if not events:
-        tx.runs.get_by_key(key)  # a run that was deleted with its agent has no more to tell, and no end to wait for
-    return events
-
-
-def _request_cancel(tx: Tx, run_id: RunId, inputs: UnitInputs) -> tuple[Run, Sequence[StoredEvent], Run | None]:
-    """The run, its new events, and the run that may begin now because of it."""
-    run = tx.runs.get(run_id)
-    if not run.ended:
-        requested = tx.runs.request_cancel(run.key)
-        events = tx.events.add(run.key, [RunCancelRequested(run.id)], at=inputs.now) if requested else ()
-        return tx.runs.get_by_key(run.key), events, None
-    tx.agents.lock(run.key.agent_id)
-    conversation = tx.conversations.get_by_seq(run.key.agent_id, run.conversation_seq)
-    if conversation.pending_run_seq == run.key.seq:
-        given_up = give_up_pending(tx, conversation, "the request was cancelled", inputs)
-        if given_up is not None:
-            return *given_up, tx.runs.find_active(run.key.agent_id, run.conversation_seq)
-    return run, (), None
-
-
-def _unended(tx: Tx, *, now: datetime) -> list[tuple[Run, Agent]]:
-    """The oldest unended run of each conversation, with its agent; those without a valid lease first."""
-    free, all_runs = (tx.runs.list_oldest(free_at=at, limit=RECOVERED_RUNS) for at in (now, None))
-    runs = {run.key: run for run in (*free, *all_runs)}
-    return [(run, tx.conversations.get_agent(run.key.agent_id, run.conversation_seq)) for run in runs.values()]
-
-
-def _fail(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None, failure: Failure) -> Progress | None:
-    """End a run with a failure, if this process holds it or can claim it; else None."""
-    run = tx.runs.get_by_key(key)
-    if run.ended:
-        return None
-    if run.status != "running" or run.lease_owner != inputs.owner:
-        claimed = tx.runs.claim(key, owner=inputs.owner, at=inputs.now, until=inputs.now, dead_owner=dead_owner)
-        if claimed is None:
-            return None
-        run = claimed
-    events: list[Event] = []
-    if run.first_message_seq is None:
-        run, added = add_waiting_input(tx, run, now=inputs.now)
-        events += [MessageAdded(message.seq, message) for message in added]
-    return end_run(tx, run_log_of(tx, run), Finish("error", failure), events, inputs)

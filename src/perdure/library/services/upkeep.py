@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from perdure.app import App
-from perdure.core.errors import InvalidInput, StoreDamaged
+from perdure.core.errors import InvalidInput, StoreDamaged, StoreError
 from perdure.core.upkeep import BlockCheckResult, CheckResult, Fault, Owner
 from perdure.core.vectors import OwnerKind, ScopeCounts
 from perdure.domain.archives.embedding import reindex
@@ -79,6 +79,11 @@ class UpkeepService:
     async def mark(self) -> str:
         """A text that changes with everything that is stored, by this process or another; cheap to read."""
         return await self._store.mark()
+
+    async def check_ready(self) -> None:
+        """Raises: StoreError: the store does not answer, or has not the tables of this version."""
+        if not await self._store.read(lambda tx: tx.upkeep.is_current()):
+            raise StoreError("the store has older tables than this version: start perdure again, which upgrades them")
 
     async def find_damage(self) -> Sequence[str]:
         """The damage that the database finds in its own file; if there is any, nothing in the file can be trusted."""

@@ -28,11 +28,18 @@ async def health() -> Response:
 
 @router.get("/v1/ready/")
 async def ready(library: Library) -> Response:
-    """Answer if the store can be read; else 503 and the kind of the error. Only the log has more."""
+    """Answer if the store can be read and has the tables of this version; else 503 and the kind of the error, or
+    `stopping` once the server was asked to stop. Only the log has more."""
+    if library.app.ports.drain.is_on:
+        return _not_ready("stopping", "stopping")
     try:
-        await library.services.agents.find_last_used()
+        await library.services.upkeep.check_ready()
     except StoreError as error:
         log.warning("not ready: %s", error)
-        shape = {"version": VERSION, "status": "unavailable", "detail": error.code, "trace_id": trace_id()}
-        return Response(json_bytes(shape), 503, {TRACE_HEADER: trace_id()}, "application/json")
+        return _not_ready("unavailable", error.code)
     return json_answer({"version": VERSION, "status": "ok"})
+
+
+def _not_ready(status: str, detail: str) -> Response:
+    shape = {"version": VERSION, "status": status, "detail": detail, "trace_id": trace_id()}
+    return Response(json_bytes(shape), 503, {TRACE_HEADER: trace_id()}, "application/json")

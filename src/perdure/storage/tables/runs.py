@@ -280,13 +280,19 @@ class Runs(Table):
             raise LeaseLost(f"{run.id} is no longer held by {run.lease_owner} ({run.lease_number})")
         return _RUN.read(rows[0])
 
-    def release(self, owner: str) -> int:
-        """Release every run that this owner has claimed; return how many."""
+    def release(self, owner: str, *, queued: bool = False) -> int:
+        """Release every run that this owner has claimed, or only those not begun; return how many."""
+        status = "status = 'queued'" if queued else _UNENDED
         return self._run(
             "UPDATE runs AS r SET lease_owner = NULL, lease_until = NULL"
-            f" WHERE lease_owner = :owner AND {_UNENDED} AND {_OWN_RUN_OF_R}",
+            f" WHERE lease_owner = :owner AND {status} AND {_OWN_RUN_OF_R}",
             owner=owner,
         )
+
+    def give_back(self, key: RunKey, owner: str) -> bool:
+        """Release one run, if this owner has claimed it; whether it had."""
+        sql = f"UPDATE runs SET lease_owner = NULL, lease_until = NULL WHERE {_OWN_RUN} AND lease_owner = :owner"
+        return bool(self._run(f"{sql} AND {_UNENDED}", owner=owner, **key._asdict()))
 
     def begin_input(self, key: RunKey, *, first_message_seq: int) -> None:
         """Set the number of the run's first message."""

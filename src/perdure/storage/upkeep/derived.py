@@ -16,6 +16,7 @@ from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import ChecksumColumns, Row, load, storable
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.rebuild import LAST, ROWS, TABLES, rebuild_words, rebuilding, words_of
+from perdure.storage.migrations import MIGRATIONS, is_current
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
 from perdure.storage.tables.message_rows import IN_VIEW, MESSAGE_CHECKSUMS, REVISION_CHECKSUMS, reset_pending
 from perdure.storage.tables.messages import embedded_texts_of
@@ -29,6 +30,11 @@ SHOWN_MAX = 10
 
 
 class Upkeep(Table):
+    def is_current(self) -> bool:
+        """Whether the store has the tables of this version, or newer ones that it can live with. Raises: StoreTooNew,
+        StoreIncomplete."""
+        return is_current(self._db, "the store", MIGRATIONS)
+
     def owners(self, *, after: int = -1, limit: int = 500) -> Sequence[Owner]:
         """Agents and archives in order of their numbers."""
         rows = self._rows(
