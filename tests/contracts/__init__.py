@@ -10,6 +10,7 @@ pytest, `pytest.register_assert_rewrite("perdure.testing")` makes a failing asse
 
 from __future__ import annotations
 
+from tests.contracts.access import AccessContract
 from tests.contracts.agents import AgentContract
 from tests.contracts.answers import AnswerContract
 from tests.contracts.batches import BatchContract
@@ -50,6 +51,7 @@ __all__ = ["StoreContract"]
 
 
 class StoreContract(
+    AccessContract,
     AgentContract,
     AnswerContract,
     BatchContract,

@@ -59,7 +59,7 @@ def test_each_table_has_a_place() -> None:
     }
     listed = [*distributed(), *REFERENCE, *LOCAL]
 
-    assert sorted(listed) == sorted(map(str, tables - {"counters_at_first"})), (
+    assert sorted(listed) == sorted(map(str, {one for one in tables if not str(one).endswith("at_first")})), (
         "storage/distribution.py has a line for each table"
     )
     assert set(distributed().items()) <= set(columns)

@@ -35,12 +35,14 @@ FactId = NewType("FactId", str)
 EpisodeId = NewType("EpisodeId", str)
 GroupId = NewType("GroupId", str)
 ScheduleId = NewType("ScheduleId", str)
+UserId = NewType("UserId", str)
+KeyId = NewType("KeyId", str)
 
 PREFIXES = {
     **{kind: kind for kind in ("org", "user", "agent", "block", "archive", "passage", "file", "message", "run", "job")},
     **{"folder": "source", "conversation": "conv", "step": "step", "tool": "tool", "mcp_server": "mcp_server"},
     **{"identity": "identity", "sandbox": "sandbox", "variable": "sandbox-env", "provider": "provider"},
-    **{kind: kind for kind in ("graph", "entity", "fact", "episode", "group", "schedule")},
+    **{kind: kind for kind in ("graph", "entity", "fact", "episode", "group", "schedule", "key")},
 }
 """Kind -> prefix. The prefixes are the wire's, where it has the kind."""
 

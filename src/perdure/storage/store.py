@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
+from perdure.core.ids import OrgId
+from perdure.storage.directory import Directory
 from perdure.storage.tx import Tx
 
 P = ParamSpec("P")
@@ -28,6 +30,19 @@ class Store(Protocol):
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What `unit` returns, once its changes are durable. Raises: StoreError, nothing then being written; what the
         unit raises, nothing then being written either."""
+
+    def for_organisation(self, org_id: OrgId) -> Store:
+        """This store as another organisation sees it, over the same connections. Closing it closes nothing."""
+
+    async def read_directory(
+        self, unit: Callable[Concatenate[Directory, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """As `read`, for the tables of all organisations, users and keys, which hold nothing of memory."""
+
+    async def write_directory(
+        self, unit: Callable[Concatenate[Directory, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """As `write`, for those tables."""
 
     async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         """Write the database anew, so that nothing that was removed is left in its free space. Others wait meanwhile.

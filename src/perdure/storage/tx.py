@@ -52,7 +52,7 @@ class Tx:
     transactions."""
 
     def __init__(self, db: Database, org_id: OrgId = DEFAULT_ORG, limits: Limits = DEFAULT_LIMITS) -> None:
-        self.org_id, self.limits = org_id, limits
+        self.org_id, self.limits, self._db = org_id, limits, db
         self.agents = Agents(db, org_id)
         self.blocks = Blocks(db, org_id, limits)
         self.identities = Identities(db, org_id, limits)

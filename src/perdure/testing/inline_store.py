@@ -22,6 +22,7 @@ from perdure.storage.database.sqlite import (
     upgrade,
 )
 from perdure.storage.tx import Tx
+from perdure.storage.views import Views
 from perdure.testing.clock import START
 
 P = ParamSpec("P")
@@ -36,7 +37,7 @@ async def no_faults(point: FaultPoint) -> None:
     """The fault function that injects none."""
 
 
-class InlineStore:
+class InlineStore(Views):
     """`Store` without threads.
 
     `fault` is awaited at every `FaultPoint`. Its error is raised to the caller: at `write` and `commit` nothing is

@@ -28,6 +28,7 @@ from perdure.domain.archives.embedding import ClaimedText, claim_texts, store_ve
 from perdure.engine.run.interrupts import to_the_end
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
+from perdure.storage.views import Views
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class _Batch:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class WatchedStore:
+class WatchedStore(Views):
     """`Store` that embeds new agents and archives with `model`, and calls `on_queued` when texts were queued."""
 
     def __init__(self, store: Store, model: str, on_queued: Callable[[], None]) -> None:

@@ -30,6 +30,7 @@ from perdure.storage.database.base import FullText
 from perdure.storage.database.row_format import Row, iso
 from perdure.storage.migrations import MIGRATIONS, Migration, is_current, migrate
 from perdure.storage.tx import Tx
+from perdure.storage.views import Views
 
 try:
     import psycopg
@@ -183,7 +184,7 @@ def _tsvector(words: str) -> str:
     return " ".join(literal)
 
 
-class PostgresStore:
+class PostgresStore(Views):
     """`Store` over a PostgreSQL database. Open it with `PostgresStore.open`."""
 
     def __init__(

@@ -37,6 +37,7 @@ from perdure.storage.database.sqlite import (
 from perdure.storage.database.sqlite_file import MarkFile, check_log, check_mark
 from perdure.storage.migrations import MIGRATIONS, Migration
 from perdure.storage.tx import Tx
+from perdure.storage.views import Views
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,7 +63,7 @@ class _Job:
     future: Future[Any]
 
 
-class SqliteStore:
+class SqliteStore(Views):
     """`Store` over one SQLite file. Open it with `SqliteStore.open`.
 
     Units run in the writer's thread or in a reader's, not in the caller's event loop.

@@ -1,0 +1,156 @@
+"""Organisations, users and API keys, and the principal that a request acts for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import DEFAULT_ORG, DEFAULT_USER, KeyId, OrgId, UserId
+
+Scope = Literal["read-only", "user", "builder", "admin"]
+"""`read-only`: reads and searches; `user`: also talks to agents, and changes memory through them; `builder`: also makes
+and changes agents, tools and the like; `admin`: also users, keys, settings of the organisation and its audit log."""
+
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+"""From the smallest to the largest; each includes those before it."""
+
+NAME_CHARS = 200
+KEYS_PER_ORGANISATION = 10_000
+USERS_PER_ORGANISATION = 100_000
+
+
+def includes(scope: Scope, needed: Scope) -> bool:
+    """Whether who has this scope may do what needs `needed`."""
+    return SCOPES.index(scope) >= SCOPES.index(needed)
+
+
+def as_scope(text: str) -> Scope:
+    """Raises: InvalidInput: there is no such scope."""
+    for scope in SCOPES:
+        if text == scope:
+            return scope
+    raise InvalidInput(f"the scope is {text!r:.60}: one of {', '.join(reversed(SCOPES))} is needed")
+
+
+def check_name(what: str, name: str) -> str:
+    """The name without spaces around it. Raises: InvalidInput: it is empty or too long."""
+    name = name.strip()
+    if not name or len(name) > NAME_CHARS or not name.isprintable():
+        raise InvalidInput(f"the name of {what} is {name!r:.60}: 1 to {NAME_CHARS} printable characters are needed")
+    return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What may be used in a time; None: any number. `cost_per_day` is in dollars, of models whose prices are known."""
+
+    requests_per_minute: int | None = None
+    tokens_per_day: int | None = None
+    cost_per_day: float | None = None
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value <= 0):
+                raise InvalidInput(f"{one.name} is {value!r:.60}: a number above 0 is needed, or nothing for no limit")
+
+    @property
+    def some(self) -> Mapping[str, Any]:
+        """Those that are set, by name."""
+        return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
+
+    @property
+    def any(self) -> bool:
+        """Whether one is set."""
+        return bool(self.some)
+
+
+def limits_of(values: Mapping[str, Any]) -> Limits:
+    """The limits of names and numbers. Raises: InvalidInput."""
+    known = {one.name for one in fields(Limits)}
+    if unknown := sorted(values.keys() - known):
+        raise InvalidInput(f"{unknown[0]!r:.60} is no limit: those are {', '.join(sorted(known))}")
+    return Limits(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Organisation:
+    """One tenant of a store; nothing of one is seen by another.
+
+    Args:
+        number: its place in the order of creation, here and below.
+        deleted_at: it is being removed, with everything in it; none of its keys counts any more.
+    """
+
+    id: OrgId
+    number: int = 0
+    name: str
+    created_at: datetime
+    deleted_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """Somebody of an organisation; `name` occurs there once."""
+
+    id: UserId
+    org_id: OrgId
+    number: int = 0
+    name: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A key without its text, of which only a digest is stored.
+
+    Args:
+        user_id: whose it is; None: a program's.
+        start: the first characters of the text, by which people tell keys apart.
+        digest: the SHA-256 of the text.
+    """
+
+    id: KeyId
+    org_id: OrgId
+    number: int = 0
+    user_id: UserId | None = None
+    name: str
+    start: str
+    digest: str = field(repr=False)
+    scope: Scope
+    limits: Limits = field(default_factory=Limits)
+    created_at: datetime
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+    def counts_at(self, now: datetime) -> bool:
+        """Whether the key is neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who a request acts for: an organisation, with a scope; the user and the key, if there are any."""
+
+    org_id: OrgId = DEFAULT_ORG
+    user_id: UserId | None = None
+    key_id: KeyId | None = None
+    scope: Scope = "admin"
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def author_id(self) -> str:
+        """The id that what it writes carries: the user's, or that of the key of a program."""
+        return self.user_id or self.key_id or DEFAULT_USER
+
+    def may(self, needed: Scope) -> bool:
+        """Whether its scope includes this one."""
+        return includes(self.scope, needed)
+
+
+LOCAL = Principal()
+"""Who sits at this machine, or has the server's own key: the administrator of the default organisation."""

@@ -1,0 +1,1 @@
+"""The tables of the directory: organisations, users, keys, the audit log, and what was used."""

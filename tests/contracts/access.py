@@ -1,0 +1,169 @@
+"""Organisations of one store: views of it, and the directory of organisations, users, keys, the audit log and use."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from perdure.core.access.audit import AuditEntry, AuditFilter, Used
+from perdure.core.access.keys import digest_of, start_of
+from perdure.core.access.values import ApiKey, Limits, Organisation, User
+from perdure.core.errors import AlreadyExists, NotFound
+from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
+from perdure.storage.directory import Directory
+from tests.contracts.base import AT, AWKWARD, LATER, Contract, raises
+
+ACME = OrgId("org-11111111-1111-4111-8111-111111111111")
+TEXT = "perdure_" + "x" * 43
+
+
+class AccessContract(Contract):
+    def add_user(self, directory: Directory, name: str = "ann", org_id: OrgId = ACME) -> User:
+        return directory.users.add(User(id=UserId(self.ids.new("user")), org_id=org_id, name=name, created_at=AT))
+
+    def add_key(self, directory: Directory, text: str = TEXT, org_id: OrgId = ACME, **values: Any) -> ApiKey:
+        values = {"name": "laptop", "scope": "user", **values}
+        id_, digest = KeyId(self.ids.new("key")), digest_of(text)
+        return directory.keys.add(
+            ApiKey(id=id_, org_id=org_id, start=start_of(text), digest=digest, created_at=AT, **values)
+        )
+
+    async def test_a_view_is_the_store_of_its_organisation(self) -> None:
+        """It sees what is its own, over the same connections, which stay open when it is closed."""
+        async with self.open_store() as store:
+            view = store.for_organisation(ACME)
+            ours, theirs = await store.write(self.add_agent), await view.write(self.add_agent)
+
+            assert theirs.org_id == ACME
+            assert await view.read(lambda tx: tx.agents.find_by_name("ada")) == theirs
+            with raises(NotFound):
+                await view.read(lambda tx: tx.agents.get(ours.id))
+            await view.close()
+            assert await view.for_organisation(DEFAULT_ORG).read(lambda tx: tx.agents.get(ours.id)) == ours
+            assert view.place == store.place
+
+    async def test_organisations_have_one_name_each(self) -> None:
+        """The default one is there at first; one that is being removed has no keys and gives its name back."""
+        async with self.open_store() as store:
+            (default,) = await store.read_directory(lambda one: one.organisations.list())
+            assert (default.id, default.name) == (DEFAULT_ORG, "default")
+
+            def fill(directory: Directory) -> Organisation:
+                acme = directory.organisations.add(Organisation(id=ACME, name="Acme", created_at=AT))
+                with raises(AlreadyExists):
+                    directory.organisations.add(Organisation(id=OrgId(self.ids.new("org")), name="Acme", created_at=AT))
+                self.add_key(directory)
+                directory.organisations.mark_deleted(ACME, at=LATER)
+                return acme
+
+            acme = await store.write_directory(fill)
+            found = await store.read_directory(lambda one: one.organisations.list(after=DEFAULT_ORG))
+            assert [(one.number, one.deleted_at) for one in found] == [(acme.number, LATER)]
+            assert await store.read_directory(lambda one: one.keys.find_by_digest(digest_of(TEXT))) is None
+            assert await store.read_directory(lambda one: one.organisations.find_by_name("Acme")) is None
+            await store.write_directory(lambda one: one.organisations.delete(ACME))
+            assert await store.read_directory(lambda one: one.organisations.find(ACME)) is None
+            assert await store.read_directory(lambda one: one.keys.list(ACME)) == []
+
+    async def test_users_belong_to_their_organisation(self) -> None:
+        """Also by name; who is deleted loses the keys."""
+        async with self.open_store() as store:
+
+            def fill(directory: Directory) -> list[User]:
+                directory.organisations.add(Organisation(id=ACME, name="Acme", created_at=AT))
+                users = [self.add_user(directory, f"user {text}") for text in AWKWARD]
+                with raises(AlreadyExists):
+                    self.add_user(directory, users[0].name)
+                self.add_user(directory, users[0].name, DEFAULT_ORG)
+                self.add_key(directory, user_id=users[0].id)
+                return users
+
+            users = await store.write_directory(fill)
+            first = users[0]
+            assert await store.read_directory(lambda one: one.users.list(ACME)) == users
+            page = await store.read_directory(lambda one: one.users.list(ACME, after=users[1].id, limit=1))
+            assert page == users[2:3]
+            assert await store.read_directory(lambda one: one.users.count(ACME)) == len(users)
+            with raises(NotFound):
+                await store.read_directory(lambda one: one.users.get(DEFAULT_ORG, first.id))
+            with raises(NotFound):
+                await store.write_directory(lambda one: one.users.delete(DEFAULT_ORG, first.id))
+            await store.write_directory(lambda one: one.users.delete(ACME, first.id))
+            assert await store.read_directory(lambda one: one.users.find_by_name(ACME, first.name)) is None
+            assert await store.read_directory(lambda one: one.keys.find_by_digest(digest_of(TEXT))) is None
+
+    async def test_keys_are_found_by_their_digest(self) -> None:
+        """Whoever's they are; the time of use is noted at most once a minute, and a revocation keeps its time."""
+        async with self.open_store() as store:
+            limits = Limits(requests_per_minute=60, cost_per_day=1.5)
+
+            def fill(directory: Directory) -> ApiKey:
+                directory.organisations.add(Organisation(id=ACME, name="Acme", created_at=AT))
+                assert not directory.keys.exist(at=AT)
+                return self.add_key(directory, expires_at=LATER, limits=limits)
+
+            def touch(directory: Directory, *, at: datetime) -> None:
+                directory.keys.touch([key.id], at=at)
+
+            def revoke(directory: Directory, *, at: datetime) -> ApiKey:
+                return directory.keys.revoke(ACME, key.id, at=at)
+
+            key = await store.write_directory(fill)
+            assert await store.read_directory(lambda one: one.keys.find_by_digest(digest_of(TEXT))) == key
+            assert await store.read_directory(lambda one: one.keys.find_by_digest(digest_of("no"))) is None
+            assert await store.read_directory(lambda one: (one.keys.exist(at=AT), one.keys.exist(at=LATER))) == (
+                True,
+                False,
+            )
+            for seconds, noted in ((0, 0), (59, 0), (60, 60)):
+                at = AT + timedelta(seconds=seconds)
+                await store.write_directory(partial(touch, at=at))
+                used = await store.read_directory(lambda one: one.keys.get(ACME, key.id))
+                assert used.last_used_at == AT + timedelta(seconds=noted)
+            for at in (AT, LATER):
+                revoked = await store.write_directory(partial(revoke, at=at))
+                assert revoked.revoked_at == AT
+            assert await store.read_directory(lambda one: one.keys.list(ACME)) == [revoked]
+            assert await store.read_directory(lambda one: one.keys.list(ACME, after=key.id)) == []
+            assert await store.read_directory(lambda one: one.keys.list(DEFAULT_ORG)) == []
+            assert await store.read_directory(lambda one: one.keys.count(ACME)) == 1
+            with raises(NotFound):
+                await store.write_directory(lambda one: one.keys.revoke(DEFAULT_ORG, key.id, at=AT))
+
+    async def test_the_audit_log_has_pages_and_an_end(self) -> None:
+        """Newest first, of one organisation; old entries are deleted a few at a time."""
+        async with self.open_store() as store:
+            entries = [
+                AuditEntry(org_id=org, at=at, action=action, object_id="block-1", key_id=KeyId("key-1"))
+                for org, at, action in ((ACME, AT, "a"), (DEFAULT_ORG, AT, "b"), (ACME, AT, "c"), (ACME, LATER, "d"))
+            ]
+            await store.write_directory(lambda one: one.audit.add(entries))
+            await store.write_directory(lambda one: one.audit.add([]))
+
+            def page(directory: Directory, where: AuditFilter, before: int | None = None) -> list[str]:
+                return [one.action for one in directory.audit.page(ACME, where, before=before)]
+
+            assert await store.read_directory(page, AuditFilter()) == ["d", "c", "a"]
+            last = (await store.read_directory(lambda one: one.audit.page(ACME, AuditFilter(), limit=1)))[0]
+            assert await store.read_directory(page, AuditFilter(key_id=KeyId("key-1")), last.seq) == ["c", "a"]
+            assert await store.read_directory(page, AuditFilter(action="C")) == ["c"]
+            assert await store.read_directory(page, AuditFilter(object_id="block-2")) == []
+            assert await store.read_directory(page, AuditFilter(user_id=UserId("user-1"))) == []
+            assert await store.write_directory(lambda one: one.audit.trim(before=LATER, limit=2)) == 2
+            assert await store.write_directory(lambda one: one.audit.trim(before=LATER, limit=2)) == 1
+            assert await store.read_directory(page, AuditFilter()) == ["d"]
+
+    async def test_use_is_added_up_by_period(self) -> None:
+        """For each owner; old periods are deleted."""
+        async with self.open_store() as store:
+            for _ in range(2):
+                await store.write_directory(
+                    lambda one: one.used.add(ACME, "2026-01-31", {"key-1": Used(1, 10, 0.5), "agent-1": Used(0, 1, 0)})
+                )
+            await store.write_directory(lambda one: one.used.add(ACME, "2026-02-01", {"key-1": Used(1, 1, 1)}))
+
+            assert await store.read_directory(lambda one: one.used.get(ACME, "key-1", "2026-01-31")) == Used(2, 20, 1)
+            assert await store.read_directory(lambda one: one.used.get(DEFAULT_ORG, "key-1", "2026-01-31")) == Used()
+            assert await store.write_directory(lambda one: one.used.trim(before="2026-02-01")) == 2
+            assert await store.read_directory(lambda one: one.used.get(ACME, "key-1", "2026-02-01")) == Used(1, 1, 1)
