@@ -26,7 +26,8 @@ EMPTY = """
         SET LOCAL lock_timeout = '20s';  -- of a store that was left open
         FOR name IN
             SELECT tablename FROM pg_tables
-            WHERE schemaname = current_schema() AND tablename NOT IN ('schema_migrations', 'counters_at_first', 'organisations_at_first')
+            WHERE schemaname = current_schema() AND tablename NOT LIKE '%at_first'
+                AND tablename <> 'schema_migrations'
         LOOP
             EXECUTE format('DELETE FROM %I', name);
         END LOOP;

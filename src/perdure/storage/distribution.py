@@ -50,6 +50,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
 
 REFERENCE: Mapping[str, str] = {
     "organisations": "few",
+    "users": "few, and of no agent",
     "tools": "few, and joined with the tools of each agent",
     "mcp_servers": "few",
     "mcp_tools": "few",
@@ -70,6 +71,9 @@ LOCAL: Mapping[str, str] = {
     "rebuilding": "at most two rows",
     "batches": "read by its id only",
     "embedding_cache": "a cache",
+    "api_keys": "found by their digest, once in a few seconds for each key",
+    "audit_entries": "appended to in one order",
+    "used": "a few rows for each key and agent with a limit, written every few seconds",
 }
 """Tables that stay on the first node, and why."""
 

@@ -9,6 +9,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from perdure.core.ids import OrgId
 from perdure.storage.directory import Directory
 from perdure.storage.tx import Tx
+from perdure.storage.views import Views as Views
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -26,9 +26,8 @@ from perdure.core.errors import (
 from perdure.core.ports import Clock, Embedder, Randomness
 from perdure.domain.archives.embedding import ClaimedText, claim_texts, store_vectors
 from perdure.engine.run.interrupts import to_the_end
-from perdure.storage.store import Store
+from perdure.storage.store import Store, Views
 from perdure.storage.tx import Tx
-from perdure.storage.views import Views
 
 log = logging.getLogger(__name__)
 
