@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+
 import pytest
 
 from perdure.library import AsyncPerdure
