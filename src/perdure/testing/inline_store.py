@@ -21,8 +21,8 @@ from perdure.storage.database.sqlite import (
     store_error,
     upgrade,
 )
+from perdure.storage.store import Views
 from perdure.storage.tx import Tx
-from perdure.storage.views import Views
 from perdure.testing.clock import START
 
 P = ParamSpec("P")

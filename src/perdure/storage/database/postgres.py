@@ -29,8 +29,8 @@ from perdure.core.text.words import Clause
 from perdure.storage.database.base import FullText
 from perdure.storage.database.row_format import Row, iso
 from perdure.storage.migrations import MIGRATIONS, Migration, is_current, migrate
+from perdure.storage.store import Views
 from perdure.storage.tx import Tx
-from perdure.storage.views import Views
 
 try:
     import psycopg

@@ -36,8 +36,8 @@ from perdure.storage.database.sqlite import (
 )
 from perdure.storage.database.sqlite_file import MarkFile, check_log, check_mark
 from perdure.storage.migrations import MIGRATIONS, Migration
+from perdure.storage.store import Views
 from perdure.storage.tx import Tx
-from perdure.storage.views import Views
 
 P = ParamSpec("P")
 T = TypeVar("T")
