@@ -1,8 +1,7 @@
-"""`tx.messages`: the messages of one transaction.
-
-Only `revision` and `removed` of a row change. `revision` is the number of its newest revision, which holds the parts to
-show instead; `removed` is 1 for a removed message and 2 for one of before a reset. A reset updates its rows in steps;
-until then its row in `resetting` hides them, which `IN_VIEW` checks.
+"""`tx.messages`: the messages of one transaction. Only `revision` and `removed` of a row change. `revision` is the
+number of its newest revision, which holds the parts to show instead; `removed` is 1 for a removed message and 2 for
+one of before a reset. A reset updates its rows in steps; until then its row in `resetting` hides them, which
+`IN_VIEW` checks.
 
 The full-text index takes several messages at a time, because writing one row costs as much as ten. The last few of an
 agent, from its `words_seq` on, are searched in their rows.
