@@ -10,6 +10,7 @@ from pathlib import Path
 
 from perdure.core.errors import InvalidInput
 from perdure.core.limits import Limits
+from perdure.core.text.addresses import is_postgres
 
 STORE_FILE = "perdure.db"
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -33,6 +34,7 @@ class Settings(Limits):
 
     Args:
         home: the data folder; empty: the platform's data folder of this user.
+        store: the address of the store, a file or `postgresql://...`; empty: the file of `home`.
         model: the model handle of agents that are created without one; empty: chosen from what the environment offers.
         message_limit_chars: the length limit of a message, in characters.
         max_steps: the model calls of a run after which it ends with `max_steps`.
@@ -86,6 +88,7 @@ class Settings(Limits):
     """
 
     home: str = ""
+    store: str = field(default="", repr=False)
     model: str = ""
     message_limit_chars: int = 500_000
     max_steps: int = 50
@@ -127,6 +130,9 @@ class Settings(Limits):
             if (value := getattr(self, name)) not in choices:
                 *most, last = filter(None, choices)
                 raise InvalidInput(f"PERDURE_{name.upper()} is {value!r}: {', '.join(most)} or {last} is needed")
+        if "://" in self.store and not is_postgres(self.store):
+            kind = self.store.partition("://")[0]
+            raise InvalidInput(f"PERDURE_STORE begins with {kind}://: the path of a file or postgresql://... is needed")
         if self.searxng_url and not self.searxng_url.startswith(("http://", "https://")):
             raise InvalidInput(f"PERDURE_SEARXNG_URL is {self.searxng_url!r}: it has to begin with http:// or https://")
 
@@ -150,17 +156,37 @@ class Settings(Limits):
         return cls(**values)  # type: ignore[arg-type]  # each value has its field's type
 
     @property
+    def store_address(self) -> str | Path:
+        """The address of the store, as `open_store` takes it. It may hold a password.
+
+        Raises: InvalidInput: `store` or `home` names the folder of an unknown user.
+        """
+        return self.store if is_postgres(self.store) else self.store_path
+
+    @property
     def store_path(self) -> Path:
-        """The path of the SQLite file. Raises: InvalidInput: `home` names the folder of an unknown user."""
-        if not self.home:
-            return default_home() / STORE_FILE
-        try:
-            return Path(self.home).expanduser() / STORE_FILE
-        except RuntimeError as error:
-            user = Path(self.home).parts[0]
-            raise InvalidInput(
-                f"PERDURE_HOME is {self.home!r}: {user!r} is no home folder known here; write the whole path"
-            ) from error
+        """The path of the SQLite file. Raises: InvalidInput: the store is no file, or as `store_address`."""
+        if not self.store:
+            return self.folder / STORE_FILE
+        if is_postgres(self.store):
+            raise InvalidInput("this is for a store in a file, and PERDURE_STORE names a PostgreSQL database")
+        return _expanded("PERDURE_STORE", self.store)
+
+    @property
+    def folder(self) -> Path:
+        """The data folder. Raises: InvalidInput: `home` names the folder of an unknown user."""
+        return _expanded("PERDURE_HOME", self.home) if self.home else default_home()
+
+
+def _expanded(name: str, path: str) -> Path:
+    """The path with the home folder of a user in place of `~`. Raises: InvalidInput: of an unknown user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        user = Path(path).parts[0]
+        raise InvalidInput(
+            f"{name} is {path!r}: {user!r} is no home folder known here; write the whole path"
+        ) from error
 
 
 _DEFAULTS = Settings()

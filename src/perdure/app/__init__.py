@@ -36,6 +36,7 @@ from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
 from perdure.core.providers import ModelProvider
 from perdure.core.secrets import Cipher
 from perdure.core.telemetry.port import ModelNames, Telemetry
+from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec
 from perdure.domain.companions.passes import PassLimits
@@ -77,6 +78,7 @@ from perdure.settings import Settings
 from perdure.storage.cipher import KEY_FILE as KEY_FILE
 from perdure.storage.cipher import AesCipher
 from perdure.storage.cipher import make_key_file as make_key_file
+from perdure.storage.database.postgres_look import look as look
 from perdure.storage.open import accept_loss as accept_loss
 from perdure.storage.open import find_damage as find_damage
 from perdure.storage.open import find_refusal as find_refusal
@@ -235,19 +237,19 @@ async def start(
     hooks: Iterable[Callable[[Any], Any]] = (),
     context_engines: Mapping[str, EngineFactory] | None = None,
 ) -> App:
-    """Start an engine over the store at `address` (default: the file in the data folder), or over `store`.
+    """Start an engine over the store at `address` (default: that of the settings), or over `store`.
 
     Args:
         embedder, sandbox: replacements of those that the settings choose; `close` closes them.
         hooks: functions decorated with `hook`, called after those of the settings and of packages.
         context_engines: name -> what makes a context engine of its options.
-    Raises: StoreError; ExtraMissing: the embedder is not installed; InvalidInput: an unusable tool, hook or setting.
+    Raises: StoreError; ExtraMissing: the embedder or psycopg; InvalidInput: an unusable tool, hook or setting.
     """
     embedding = choose_embedder(settings.embedding) if embedder is None else EmbedderChoice(embedder, "given")
     called = [*configured_hooks(settings, at_home=address is None and store is None), *function_hooks(hooks)]
     clock, ids = clock or SystemClock(), ids or Uuids()
     functions, registry, counter = Functions(tools), model_registry(models), await _token_counter(settings)
-    address = settings.store_path if address is None else address
+    address = settings.store_address if address is None else address
     cipher = _cipher(settings, None if store is not None else address)
     if store is None:
         store = await open_store(address, at=clock.now(), limits=settings)
@@ -405,7 +407,7 @@ def _search(store: Store, clock: Clock, embedding: EmbedderChoice, settings: Set
 
 def _cipher(settings: Settings, address: str | Path | None) -> Cipher:
     """The cipher for the store at `address`. Only a store in a file can keep a key file beside it."""
-    no_file = address is None or str(address).startswith(("postgresql://", "postgres://"))
+    no_file = address is None or is_postgres(address)
     return AesCipher(settings.secret_key, file=None if no_file else Path(str(address)).parent / KEY_FILE)
 
 
@@ -433,16 +435,17 @@ def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
     """The hooks of this machine in the order of calls: the user's commands, then those of installed packages.
 
     Args:
-        at_home: whether the store is the one in the data folder; only then its `hooks.toml` is read.
+        at_home: whether the store is the one of the settings; only then the `hooks.toml` beside its file is read.
     Raises: InvalidInput: an unusable file or package.
     """
     if settings.hooks == "none":
         return []
+    if not settings.hooks and (not at_home or is_postgres(settings.store)):
+        return [*entry_point_hooks()]
     file = Path(settings.hooks).expanduser() if settings.hooks else settings.store_path.parent / HOOKS_FILE
     if settings.hooks and not file.is_file():
         raise InvalidInput(f"PERDURE_HOOKS is {settings.hooks!r}: there is no such file")
-    commands = command_hooks(file) if settings.hooks or at_home else []
-    return [*commands, *entry_point_hooks()]
+    return [*command_hooks(file), *entry_point_hooks()]
 
 
 def web_search_engine(settings: Settings) -> tuple[str, tuple[str, ...]]:

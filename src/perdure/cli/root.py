@@ -11,6 +11,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from perdure.cli.run import store_option
+
 NOUNS: Mapping[str, tuple[str, str]] = {
     "agent": ("agents", "Create, list, update, reset, cancel or delete agents; settings."),
     "memory": ("agents", "List, show or restore memory blocks, or show their history."),
@@ -87,6 +89,10 @@ def is_word(text: str) -> bool:
 
 class Root(TyperGroup):
     """Verbs, nouns and old forms; an argument that can't be a command's name is a message to the agent used last."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.params.append(store_option(hidden=False))
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(dict.fromkeys([*self.commands, *NOUNS]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import shlex
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from importlib import import_module
@@ -14,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 INTERRUPTED = 130  # the code of shells for an end by SIGINT
 NAMES_MAX = 50
 BUSY_TIMEOUT_S = 0.2
+SERVER_TIMEOUT_S = 2  # a shell waits
 
 
 def agent_names(incomplete: str) -> Iterator[tuple[str, str]]:
@@ -39,12 +41,20 @@ def _newest_rows(table: str, columns: str) -> Sequence[tuple[Any, ...]]:
     from perdure.core.ids import DEFAULT_ORG
     from perdure.settings import Settings
 
-    query = f"SELECT {columns} FROM {table} WHERE org_id = ? AND hidden = 0 ORDER BY number DESC LIMIT ?"
+    query = (
+        f"SELECT {columns} FROM {table} WHERE org_id = '{DEFAULT_ORG}' AND hidden = 0"
+        f" ORDER BY number DESC LIMIT {NAMES_MAX}"
+    )
     with suppress(sqlite3.Error, PerdureError, OSError):
-        path = Settings.from_environment().store_path
-        uri = f"{path.absolute().as_uri()}?mode=ro"
+        settings = Settings.from_environment()
+        if isinstance(settings.store_address, str):
+            from perdure.storage.database.postgres_look import look
+
+            with look(settings.store_address, timeout_s=SERVER_TIMEOUT_S) as rows:
+                return rows(query)
+        uri = f"{settings.store_path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S)) as connection:
-            return connection.execute(query, (DEFAULT_ORG, NAMES_MAX)).fetchall()
+            return connection.execute(query).fetchall()
     return ()
 
 
@@ -65,10 +75,52 @@ def agent_option(help: str, *, name: str = "--agent") -> Any:
 Declaration = Callable[..., None]
 
 
+@functools.cache
+def store_option(*, hidden: bool) -> Any:
+    """The option --store, which every command has. It sets PERDURE_STORE while the command runs."""
+    one = typer.Typer(add_completion=False)
+
+    @one.command()
+    def only(
+        store: str | None = typer.Option(
+            None,
+            "--store",
+            metavar="ADDRESS",
+            help="A file or postgresql://...",
+            callback=_set_store,
+            expose_value=False,
+            hidden=hidden,
+        ),
+    ) -> None:
+        raise AssertionError("unreachable: it lends its option")
+
+    return typer.main.get_command(one).params[0]
+
+
+def _set_store(context: typer.Context, address: str | None) -> None:
+    """Set the variable until the command ends."""
+    if address is None:
+        return
+    before = os.environ.get("PERDURE_STORE")
+
+    def put_back() -> None:
+        os.environ.pop("PERDURE_STORE")
+        if before is not None:
+            os.environ["PERDURE_STORE"] = before
+
+    context.call_on_close(put_back)
+    os.environ["PERDURE_STORE"] = address
+
+
 class _WholeHelp:
-    """A command whose line in a list is the first sentence of its help, never cut off."""
+    """A command whose line in a list is the first sentence of its help, never cut off. It takes `--store`."""
 
     help: str | None
+    params: list[Any]
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.params.append(store_option(hidden=True))
 
     def get_short_help_str(self, limit: int = 0) -> str:
         first, end, _ = " ".join((self.help or "").split("\n\n")[0].split()).partition(". ")

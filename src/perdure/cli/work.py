@@ -20,6 +20,7 @@ from perdure.cli.views.text import TextView
 from perdure.cli.views.view import View
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
+from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.arguments import read_json
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
@@ -72,14 +73,14 @@ async def show_errors(work: Callable[..., Awaitable[int | None]], *, as_json: bo
 async def open_store(
     view: View, *, empty: str | PerdureError | None = None, empty_shape: object = ()
 ) -> AsyncIterator[AsyncPerdure]:
-    """The open store of the data folder.
+    """The open store of the settings.
 
     Args:
         empty: the hint or the error with which the command ends where there is no store yet; None makes the store.
         empty_shape: what programs get in place of the hint.
     """
     settings = Settings.from_environment()
-    if empty is not None and not settings.store_path.exists():
+    if empty is not None and not has_store(settings):
         if isinstance(empty, PerdureError):
             raise empty
         view.show(empty_shape)
@@ -90,9 +91,14 @@ async def open_store(
         yield perdure
 
 
+def has_store(settings: Settings) -> bool:
+    """Whether there is a store. A database on a server counts as one: it is made there when it is first opened."""
+    return is_postgres(settings.store) or settings.store_path.exists()
+
+
 def no_store(consequence: str) -> InvalidInput:
     """The error of a command that needs a store where there is none."""
-    return InvalidInput(f"there is no store yet at {Settings.from_environment().store_path}: {consequence}")
+    return InvalidInput(f"there is no store yet at {Settings.from_environment().store_address}: {consequence}")
 
 
 def none_yet(kind: str, name: str) -> NotFound:

@@ -15,6 +15,7 @@ from perdure.core.groups.group import GroupKind
 from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
+from perdure.core.text.addresses import is_postgres
 from perdure.core.text.reprs import short_repr
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
@@ -83,7 +84,7 @@ class AsyncPerdure:
         hooks: Iterable[Callable[[Any], Any]] = (),
         context_engines: Mapping[str, Callable[..., ContextEngine]] | None = None,
     ) -> AsyncPerdure:
-        """The store at `address`: a file that is made if need be, or `postgresql://...`; by default the user's own.
+        """The store at `address`: a file, made if need be, or `postgresql://...`; by default that of the settings.
 
         Args:
             models: handle -> model, besides those that are built in.
@@ -113,7 +114,7 @@ class AsyncPerdure:
             hooks=hooks,
             context_engines=context_engines,
         )
-        place = settings.store_path if address is None else address
+        place = settings.store_address if address is None else address
         return cls(app, path=None if store is not None else _file_of(place))
 
     @property
@@ -334,4 +335,4 @@ def as_blocks(blocks: Mapping[str, str] | Sequence[NewBlock]) -> tuple[NewBlock,
 
 def _file_of(address: str | Path) -> Path | None:
     """The path of a store in a file; None: it is on a PostgreSQL server."""
-    return None if str(address).startswith(("postgresql://", "postgres://")) else Path(address)
+    return None if is_postgres(address) else Path(address)

@@ -17,13 +17,16 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _SECRET_VARIABLE = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+_PASSWORD = re.compile(r"(?s)\w+://[^/]*?:(.*)@")
 _SCHEME_START = re.compile(r"(?i)^(?:bearer|basic|token)\s+")
 _SCHEME = re.compile(r"(?i)(bearer|basic|token)\s+\S")
 _IN_TEXT = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {MASK}"),
     (re.compile(r"\b(?:sk|pk|gsk|xai|hf|AIza)[-_][\w*-]{6,}"), MASK),
     (
-        re.compile(r"(?i)([?&](?:api[-_]?key|key|token|access[-_]token|sig|signature|secret)=)[^&\s\"'<>]+"),
+        re.compile(
+            r"(?i)([?&](?:api[-_]?key|key|token|access[-_]token|sig|signature|secret|(?:ssl)?password)=)[^&\s\"'<>]+"
+        ),
         rf"\1{MASK}",
     ),
     (re.compile(r"(://)[^/\s@\"'<>]+@"), rf"\1{MASK}@"),
@@ -46,10 +49,10 @@ def request_secrets(headers: Mapping[str, str], url: str) -> tuple[str, ...]:
 
 
 def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of environment variables with secret names."""
-    return tuple(
-        value for name, value in environment.items() if value and _SECRET_VARIABLE.search(name) and len(value) >= 8
-    )
+    """The values of environment variables with secret names, and the passwords in addresses."""
+    named = [value for name, value in environment.items() if _SECRET_VARIABLE.search(name)]
+    passwords = [match[1] for value in environment.values() if (match := _PASSWORD.match(value))]
+    return tuple(value for value in (*named, *passwords, *map(unquote, passwords)) if len(value) >= 8)
 
 
 def mask_text(text: str, secrets: Iterable[str] = ()) -> str:

@@ -197,7 +197,7 @@ def is_loopback(host: str) -> bool:
 
 def key_path(settings: Settings) -> Path:
     """The path of the key's file, which may not exist yet. Raises: InvalidInput: the data folder can't be used."""
-    return settings.store_path.parent / KEY_FILE
+    return settings.folder / KEY_FILE
 
 
 def load_key(file: Path) -> str | None:

@@ -6,9 +6,10 @@ import sqlite3
 from datetime import datetime
 from pathlib import Path
 
-from perdure.core.errors import StoreError
+from perdure.core.errors import ExtraMissing, StoreError
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
+from perdure.core.text.addresses import is_postgres
 from perdure.storage.store import Store
 
 
@@ -17,13 +18,14 @@ async def open_store(
 ) -> Store:
     """The store at this address, created or upgraded if need be. `limits` is what it takes of each thing.
 
-    Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreError; ImportError: PostgreSQL without the `postgres` extra.
+    Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreError; ExtraMissing: PostgreSQL without the `postgres` extra.
     """
-    text = str(address)
-    if text.startswith(("postgresql://", "postgres://")):
-        from perdure.storage.database.postgres import PostgresStore
-
-        return await PostgresStore.open(text, at=at, org_id=org_id, limits=limits)
+    if is_postgres(address):
+        try:
+            from perdure.storage.database.postgres import PostgresStore
+        except ImportError as error:
+            raise ExtraMissing("a store on PostgreSQL", extra="postgres") from error
+        return await PostgresStore.open(str(address), at=at, org_id=org_id, limits=limits)
     from perdure.storage.database.sqlite_store import SqliteStore
 
     return SqliteStore.open(Path(address), at=at, org_id=org_id, limits=limits)

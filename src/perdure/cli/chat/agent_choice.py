@@ -13,7 +13,7 @@ from perdure.cli.chat.models import known_models, what_helps, with_help
 from perdure.cli.chat.terminal import program
 from perdure.cli.views.fold import plural
 from perdure.cli.views.view import View
-from perdure.cli.work import load_conversations
+from perdure.cli.work import has_store, load_conversations
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound
 from perdure.core.ids import ConversationId
 from perdure.core.models import EXTRACTIVE
@@ -53,7 +53,7 @@ class ModelElsewhere(ModelNotFound):
 def check_first_model(settings: Settings, model: str | None) -> None:
     """Check the model of a first agent, so that an unknown one leaves no empty store behind. Raises: ModelNotFound."""
     handle, models = settings.model if model is None else model, model_registry()
-    if handle and not models.takes(handle) and not settings.store_path.exists():
+    if handle and not models.takes(handle) and not has_store(settings):
         raise with_help(ModelNotFound(handle, known=models.handles()), models)
 
 
@@ -111,11 +111,11 @@ async def choose_model(perdure: AsyncPerdure, view: View) -> None:
         view.note(note)
 
 
-async def greet(target: Target, view: View, *, path: Path, reason: str) -> None:
+async def greet(target: Target, view: View, *, place: str, reason: str) -> None:
     """Show which agent answers, and what it remembers or, for a new one, where its memory is.
 
     Args:
-        path: of the store.
+        place: where the store is.
         reason: why a new agent has its model.
     """
     agent = target.agent
@@ -124,7 +124,7 @@ async def greet(target: Target, view: View, *, path: Path, reason: str) -> None:
         view.greet(f"Agent {agent.name!r} (model {agent.info.model}), {count} remembered. /help lists the commands.")
         return
     view.greet(
-        f"Made agent {agent.name!r}; its memory is in {path}",
+        f"Made agent {agent.name!r}; its memory is in {place}",
         f"Model {agent.info.model} ({reason}). Tell it something, such as “My name is Ada.”; /help lists the commands.",
     )
 

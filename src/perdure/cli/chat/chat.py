@@ -10,8 +10,9 @@ from perdure.cli.chat.session import WAITING, Session
 from perdure.cli.chat.slash import command_help, run_command
 from perdure.cli.chat.source import ListedLines, Source, StdinLines
 from perdure.cli.commands.conversations import conversation_named, show_last_turns
-from perdure.cli.work import NO_AGENT, standard_view
+from perdure.cli.work import NO_AGENT, has_store, standard_view
 from perdure.core.errors import NotFound, PerdureError
+from perdure.core.text.addresses import without_password
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
@@ -34,7 +35,7 @@ async def chat(
     try:
         settings = Settings.from_environment()
         check_first_model(settings, model)
-        if conversation is not None and not settings.store_path.exists():
+        if conversation is not None and not has_store(settings):
             raise NotFound("conversation", conversation, hint=NO_AGENT)
         if message is not None:  # it ends soon: it must not begin runs that nobody goes on with
             settings = replace(settings, schedules="off")
@@ -47,7 +48,7 @@ async def chat(
                 conversation_id = (await conversation_named(target.agent, conversation)).id
             if target.is_new or message is None:
                 reason = perdure.app.choice.reason if model is None else "as you asked"
-                await greet(target, view, path=settings.store_path, reason=reason)
+                await greet(target, view, place=without_password(settings.store_address), reason=reason)
             if interactive and not target.is_new:
                 await show_last_turns(view, target.agent, conversation_id, turns)
             if message is None:
@@ -58,7 +59,7 @@ async def chat(
             elif interactive:
                 from perdure.cli.chat.prompt import PromptLines
 
-                source = PromptLines(settings.store_path.parent, command_help(), view.hint)
+                source = PromptLines(settings.folder, command_help(), view.hint)
             else:
                 source = StdinLines()
             session = Session(

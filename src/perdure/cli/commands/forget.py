@@ -48,7 +48,7 @@ async def forget(view: View, *, agent: str, text: str, erase: bool, yes: bool) -
         if erase:
             from perdure.cli.chat.prompt import drop_typed  # it loads slowly
 
-            drop_typed(perdure.app.settings.store_path.parent, preview.text)
+            drop_typed(perdure.app.settings.folder, preview.text)
         view.show(forget_shape(target, preview, result), *forget_view(result))
         if result.correction is not None:
             view.hint(f"`perdure undo {shell_word(target.name)} {result.correction.number}` brings it back.")

@@ -20,6 +20,7 @@ from perdure.cli.views.fold import visible
 from perdure.cli.views.text import TextView
 from perdure.cli.views.view import View
 from perdure.core.errors import InvalidInput, ModelNotFound, PerdureError
+from perdure.core.text.addresses import without_password
 from perdure.engine.ports import SystemClock
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.config import ServerConfig, key_path, load_key
@@ -174,7 +175,7 @@ async def _serve(
     try:
         settings = Settings.from_environment()
         if files is None:
-            view.hint(f"Opening {settings.store_path} …")
+            view.hint(f"Opening {without_password(settings.store_address)} …")
         async with await AsyncPerdure.open(settings=settings) as perdure:
             await choose_model(perdure, view)
             choice, models = perdure.app.choice, perdure.app.models

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import sqlite3
@@ -12,9 +11,11 @@ from pathlib import Path
 
 from perdure.app import KEY_FILE, NOT_DELETED, find_damage, find_refusal, schema_version, store_error
 from perdure.cli.commands.checks import Check
+from perdure.cli.commands.database.postgres_checks import database_checks
+from perdure.cli.commands.database.table_checks import Rows, mcp_checks, vectors_check
 from perdure.cli.views.fold import plural
 from perdure.core.errors import InvalidInput, StoreDamaged, StoreIncomplete
-from perdure.core.tools.pip_line import pip_line
+from perdure.core.text.addresses import is_postgres
 from perdure.settings import Settings
 
 QUICK_CHECK_BYTES = 64 * 2**20
@@ -25,7 +26,10 @@ BUSY_TIMEOUT_S = 1.0
 
 
 def store_checks(settings: Settings) -> Iterator[Check]:
-    """The folder, the file, its tables, and room on the disk."""
+    """The folder, the file, its tables, and room on the disk; or the database on a server."""
+    if is_postgres(settings.store):
+        yield from database_checks(settings)
+        return
     try:
         path = settings.store_path
         exists = path.exists()
@@ -77,8 +81,9 @@ def _file_checks(path: Path, *, own_key: bool) -> Iterator[Check]:
                 return
             agents = connection.execute(f"SELECT count(*) FROM agents WHERE {NOT_DELETED}").fetchone()[0]
             fault = _find_fault(connection) if size <= QUICK_CHECK_BYTES else None
-            vectors = _vectors_check(connection) if "vector_scopes" in tables else None
-            servers = list(_mcp_checks(connection)) if "mcp_servers" in tables else []
+            rows = _reader(connection)
+            vectors = vectors_check(rows, models="group_concat(DISTINCT model)") if "vector_scopes" in tables else None
+            servers = list(mcp_checks(rows)) if "mcp_servers" in tables else []
             has_secrets = "secrets" in tables and bool(connection.execute("SELECT 1 FROM secrets LIMIT 1").fetchone())
     except (sqlite3.Error, OSError) as error:
         if isinstance(error, sqlite3.Error) and isinstance(damage := store_error(path, error), StoreDamaged):
@@ -114,60 +119,9 @@ def _secret_key_check(file: Path, *, own_key: bool) -> Check:
     return Check("secrets", "ok", f"encrypted with {file}")
 
 
-def _mcp_checks(connection: sqlite3.Connection) -> Iterator[Check]:
-    """The state of each MCP server; no server is contacted."""
-    installed = importlib.util.find_spec("mcp") is not None
-    for server_id, name, transport, listed_at, failure in connection.execute(
-        "SELECT id, name, transport, listed_at, failure FROM mcp_servers ORDER BY number"
-    ).fetchall():
-        count, waiting, removed = connection.execute(
-            "SELECT count(*), count(CASE WHEN seen IS NOT NULL AND (pinned IS NULL OR pinned <> seen) THEN 1 END),"
-            " count(CASE WHEN tool_id IS NOT NULL AND tool_id NOT IN (SELECT id FROM tools) THEN 1 END)"
-            " FROM mcp_tools WHERE server_id = ?",
-            (server_id,),
-        ).fetchone()
-        text = f"{name} ({transport}): {plural(count, 'tool')}"
-        text += f", {removed:,} of them removed here" if removed else ""
-        if not installed:
-            yield Check("mcp", "broken", f"{text}, which can't be called", pip_line("'perdure[mcp]'"))
-        elif failure:
-            yield Check("mcp", "note", f"{text}; the last try failed: {failure}", f"`perdure mcp refresh {name}`")
-        elif waiting:
-            yield Check("mcp", "note", f"{text}, {waiting:,} to approve", f"`perdure mcp approve {name}` shows them")
-        else:
-            yield Check("mcp", "ok", f"{text}, read {listed_at[:16]} UTC" if listed_at else f"{text}, not read yet")
-
-
-def _vectors_check(connection: sqlite3.Connection) -> Check | None:
-    """How many texts have a vector, wait for one, or failed; None where nothing is embedded."""
-    scopes, embedded, models = connection.execute(
-        "SELECT count(*), coalesce(sum(row_count), 0), group_concat(DISTINCT model) FROM vector_scopes"
-        f" WHERE {NOT_DELETED}"
-    ).fetchone()
-    if not scopes:
-        return None
-    living = f"number NOT IN (SELECT number FROM vector_scopes WHERE NOT ({NOT_DELETED}))"
-    waiting, failed = connection.execute(
-        "SELECT count(CASE WHEN not_before < '9' THEN 1 END), count(CASE WHEN not_before = '9' THEN 1 END)"
-        f" FROM embedding_queue WHERE {living}"
-    ).fetchone()
-    without = connection.execute(
-        f"SELECT (SELECT coalesce(sum(message_count), 0) FROM agents WHERE embedded = 0 AND {NOT_DELETED})"
-        f" + (SELECT coalesce(sum(passage_count), 0) FROM archives WHERE embedding IS NULL AND {NOT_DELETED})"
-    ).fetchone()[0]
-    text = f"{plural(embedded, 'text')} with a vector of {models.replace(',', ', ')}"
-    text += f", {waiting:,} waiting" if waiting else ""
-    if failed:
-        why = connection.execute(
-            f"SELECT failure FROM embedding_queue WHERE not_before = '9' AND {living} LIMIT 1"
-        ).fetchone()[0]
-        return Check(
-            "vectors", "note", f"{text}, {failed:,} given up: {why}", "`perdure store reindex` tries them again"
-        )
-    if without:
-        text += f"; {without:,} texts are from before and have none"
-        return Check("vectors", "note", text, "`perdure store reindex` embeds them")
-    return Check("vectors", "ok", text)
+def _reader(connection: sqlite3.Connection) -> Rows:
+    """A function that reads rows."""
+    return lambda sql, *values: connection.execute(sql, values).fetchall()
 
 
 def _find_fault(connection: sqlite3.Connection) -> str | None:

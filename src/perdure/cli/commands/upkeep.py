@@ -22,8 +22,7 @@ RESTORE = "What was damaged can't be made anew: restore a backup, see docs/opera
 
 async def verify(view: View, *, repair: bool, accept_loss: bool) -> int:
     """Compare everything, print what differs, and return the exit code."""
-    path = Settings.from_environment().store_path
-    if accept_loss and path.exists():
+    if accept_loss and (path := Settings.from_environment().store_path).exists():
         accept_lost_log(path)
     async with open_store(view, empty=no_store("nothing to compare")) as perdure:
         upkeep = perdure.services.upkeep

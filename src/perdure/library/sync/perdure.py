@@ -41,7 +41,7 @@ class Perdure:
         print(agent.send("My name is Ada.").text)
     ```
 
-    The store at `address`: a file that is made if need be, or `postgresql://...`; by default the user's own.
+    The store at `address`: a file, made if need be, or `postgresql://...`; by default that of the settings.
 
     Args:
         models: handle -> model, besides those that are built in.

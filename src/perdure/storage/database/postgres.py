@@ -17,11 +17,6 @@ from perdure.core.errors import (
     PerdureError,
     StoreBusy,
     StoreClosed,
-    StoreDamaged,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnavailable,
 )
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
@@ -38,6 +33,8 @@ try:
     from psycopg_pool import ConnectionPool
 except ImportError as exc:
     raise ImportError("the PostgreSQL store needs psycopg: install 'perdure[postgres]'") from exc
+
+from perdure.storage.database.postgres_errors import check_address, store_error
 
 if TYPE_CHECKING:
     import numpy as np
@@ -213,6 +210,7 @@ class PostgresStore(Views):
         """
 
         def prepare() -> ConnectionPool[psycopg.Connection[tuple[Any, ...]]]:
+            check_address(address)
             try:
                 with psycopg.connect(address, connect_timeout=10) as connection:
                     _upgrade(connection, migrations, at=at)
@@ -221,7 +219,7 @@ class PostgresStore(Views):
                 )
                 pool.open(wait=True, timeout=10)
             except psycopg.Error as error:
-                raise _store_error(error) from error
+                raise store_error(error) from error
             return pool
 
         return cls(await asyncio.get_running_loop().run_in_executor(None, prepare), org_id, limits)
@@ -280,7 +278,7 @@ class PostgresStore(Views):
                 finally:
                     connection.autocommit = False
         except psycopg.Error as error:
-            raise _store_error(error) from error
+            raise store_error(error) from error
 
     def _run(self, unit: Callable[[Tx], T], *, snapshot: bool) -> T:
         # A unit depends on its transaction only, so one that lost a deadlock or a race is run again.
@@ -297,7 +295,7 @@ class PostgresStore(Views):
                 if attempt == SERIALIZATION_TRIES - 1:
                     raise StoreBusy(f"the database was too busy with competing transactions: {error}") from error
             except psycopg.Error as error:
-                raise _store_error(error) from error
+                raise store_error(error) from error
         raise AssertionError("unreachable: the last attempt returns or raises")
 
 
@@ -307,24 +305,3 @@ def _upgrade(connection: psycopg.Connection[tuple[Any, ...]], migrations: Sequen
     is_there = db.rows("SELECT to_regclass('schema_migrations')", {})[0][0] is not None
     if not (is_there and is_current(db, "the database", migrations)):
         migrate(db, migrations, at=iso(at))
-
-
-def _store_error(error: psycopg.Error) -> StoreError:
-    """Perdure's error for an error of PostgreSQL."""
-    match error:
-        case psycopg.errors.DiskFull():
-            return StoreFull(f"no space left in the database: {error}")
-        case psycopg.errors.DataCorrupted() | psycopg.errors.IndexCorrupted():
-            return StoreDamaged(f"the database is damaged: restore a backup ({error})")
-        case psycopg.errors.IoError():
-            return StoreUnavailable(f"the disk of the database failed: {error}")
-        case psycopg.errors.ReadOnlySqlTransaction() | psycopg.errors.InsufficientPrivilege():
-            return StoreReadOnly(f"the database can't be written: {error}")
-        case psycopg.errors.LockNotAvailable():
-            return StoreBusy(f"the database was locked: {error}")
-        case psycopg.OperationalError():
-            return StoreUnavailable(
-                f"the database can't be reached: check the address and that the server runs ({error})"
-            )
-        case _:
-            return StoreError(f"the database failed: {error}")

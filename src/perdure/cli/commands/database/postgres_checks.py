@@ -1,0 +1,69 @@
+"""The checks of `perdure doctor` on a PostgreSQL database. They only read, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perdure.app import NOT_DELETED, look, schema_version
+from perdure.cli.commands.checks import Check
+from perdure.cli.commands.database.table_checks import Rows, mcp_checks, vectors_check
+from perdure.cli.views.fold import plural
+from perdure.core.errors import PerdureError
+from perdure.core.text.addresses import without_password
+from perdure.settings import Settings
+
+DOCS = "see docs/operations.md, PostgreSQL"
+
+
+def database_checks(settings: Settings) -> Iterator[Check]:
+    """The server, the tables, the rights, and what is in the tables."""
+    place = without_password(settings.store)
+    try:
+        with look(settings.store) as rows:
+            yield from _checks(rows, place, own_key=bool(settings.secret_key))
+    except PerdureError as error:
+        yield Check("data", "broken", f"{place}: {error}", DOCS)
+
+
+def _checks(rows: Rows, place: str, *, own_key: bool) -> Iterator[Check]:
+    """All checks of a database that answers."""
+    version, schema = rows("SELECT current_setting('server_version'), current_schema()")[0]
+    server = f"{place}, PostgreSQL {version.split()[0]}"
+    if schema is None:
+        yield Check("data", "broken", f"{server}: no schema of the search_path exists", DOCS)
+        return
+    tables = {row[0] for row in rows("SELECT tablename FROM pg_tables WHERE schemaname = ?", schema)}
+    may_create = rows("SELECT has_schema_privilege(?, 'CREATE')", schema)[0][0]
+    if "schema_migrations" not in tables:
+        yield Check("data", "ok", f"{server}: no store yet; it is made when it is first opened")
+        if not may_create:
+            yield Check("writing", "broken", f"no right to make tables in the schema {schema!r}", DOCS)
+        return
+    newest, found = schema_version(), rows("SELECT max(number) FROM schema_migrations")[0][0] or 0
+    agents = rows(f"SELECT count(*) FROM agents WHERE {NOT_DELETED}")[0][0]
+    summary = f"{server}, schema {found}, {plural(agents, 'agent')}"
+    if found > newest:
+        text = f"{summary}: a newer Perdure wrote it (this one knows {newest})"
+        yield Check("data", "broken", text, "upgrade Perdure")
+        return
+    yield Check("data", "ok", f"{summary}{f', brought to {newest} when it is opened' if found < newest else ''}")
+    yield _write_check(rows, schema, may_upgrade=may_create or found == newest)
+    if (vectors := vectors_check(rows, models="string_agg(DISTINCT model, ',')")) is not None:
+        yield vectors
+    if rows("SELECT 1 FROM secrets LIMIT 1"):
+        if own_key:
+            yield Check("secrets", "ok", "encrypted with PERDURE_SECRET_KEY")
+        else:
+            yield Check("secrets", "broken", "there are secrets, and no key", "set PERDURE_SECRET_KEY")
+    yield from mcp_checks(rows)
+
+
+def _write_check(rows: Rows, schema: str, *, may_upgrade: bool) -> Check:
+    """Whether the store can be written."""
+    if rows("SELECT pg_is_in_recovery()")[0][0]:
+        return Check("writing", "broken", "the server is a replica, which can't be written", "name the primary")
+    if not rows("SELECT has_table_privilege('agents', 'INSERT, UPDATE, DELETE')")[0][0]:
+        return Check("writing", "broken", "no right to write the table agents", DOCS)
+    if not may_upgrade:
+        return Check("writing", "broken", f"an upgrade needs the right to make tables in {schema!r}", DOCS)
+    return Check("writing", "ok", "the store can be written")

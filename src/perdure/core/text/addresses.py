@@ -1,0 +1,24 @@
+"""Addresses of stores: a path of a file, or `postgresql://...`, which may hold a password."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+POSTGRES = ("postgresql://", "postgres://")
+MASK = "***"
+
+_USER = re.compile(r"(?s)^(\w+://[^/]*?):.*@")
+_QUERY = re.compile(r"(?i)([?&](?:ssl)?password=)[^&]*")
+
+
+def is_postgres(address: object) -> bool:
+    """Whether this is the address of a PostgreSQL database."""
+    return str(address).startswith(POSTGRES)
+
+
+def without_password(address: str | Path) -> str:
+    """The address for people and logs, with a mask in place of its password."""
+    if not is_postgres(address):
+        return str(address)
+    return _QUERY.sub(rf"\1{MASK}", _USER.sub(rf"\1:{MASK}@", str(address)))

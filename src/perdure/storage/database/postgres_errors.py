@@ -1,0 +1,52 @@
+"""PostgreSQL's errors as Perdure's. No text of them holds a password."""
+
+from __future__ import annotations
+
+import psycopg
+
+from perdure.core.errors import (
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from perdure.core.text.addresses import without_password
+
+
+def check_address(address: str) -> None:
+    """Check that this is an address. Raises: StoreUnavailable, without what could be a part of the password."""
+    try:
+        psycopg.conninfo.conninfo_to_dict(address)
+    except psycopg.ProgrammingError:
+        problem = None
+    else:
+        problem = "" if address.partition("?")[0].count("@") < 2 else "a second @"
+    if problem != "":
+        raise StoreUnavailable(
+            f"the address {without_password(address)!r} has {problem or 'a wrong form'}: write"
+            " postgresql://user:password@host:5432/database, with %40 for an @ in the password"
+        ) from None
+
+
+def store_error(error: psycopg.Error) -> StoreError:
+    """Perdure's error for an error of PostgreSQL."""
+    text = " ".join(str(error).split())  # libpq breaks lines
+    match error:
+        case psycopg.errors.DiskFull():
+            return StoreFull(f"no space left in the database: {text}")
+        case psycopg.errors.DataCorrupted() | psycopg.errors.IndexCorrupted():
+            return StoreDamaged(f"the database is damaged: restore a backup ({text})")
+        case psycopg.errors.IoError():
+            return StoreUnavailable(f"the disk of the database failed: {text}")
+        case psycopg.errors.ReadOnlySqlTransaction() | psycopg.errors.InsufficientPrivilege():
+            return StoreReadOnly(f"the database can't be written: {text}")
+        case psycopg.errors.LockNotAvailable():
+            return StoreBusy(f"the database was locked: {text}")
+        case psycopg.OperationalError():
+            return StoreUnavailable(
+                f"the database can't be reached: check the address and that the server runs ({text})"
+            )
+        case _:
+            return StoreError(f"the database failed: {text}")

@@ -1,0 +1,82 @@
+"""The store of a command: a file or a PostgreSQL database, named by --store or PERDURE_STORE."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.postgres_server import address_of_an_empty_store
+from tests.support.programs import environment, run_inside
+
+PASSWORD = "hunter22hunter22"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "elsewhere.db")
+    return address_of_an_empty_store().replace("postgres:@", f"postgres:{PASSWORD}@")
+
+
+def test_the_option_stands_before_or_after_the_command(tmp_path: Path, address: str) -> None:
+    """Both, and the variable, name one store; the home folder has none, and the variable is as it was."""
+    home, more = tmp_path / "home", {"PERDURE_EMBEDDING": "none"}
+
+    made = run_inside(home, "--store", address, "agent", "create", "ada", **more)
+    listed = run_inside(home, "agent", "list", "--json", "--store", address, **more)
+    in_noun = run_inside(home, "agent", f"--store={address}", "list", PERDURE_STORE="/nowhere/x.db", **more)
+    by_variable = run_inside(home, "history", "ada", PERDURE_STORE=address, **more)
+
+    assert [one.returncode for one in (made, listed, in_noun, by_variable)] == [0, 0, 0, 0], made.stderr
+    assert '"name":"ada"' in listed.stdout.replace('": "', '":"') and "ada" in in_noun.stdout
+    assert not home.exists() and "PERDURE_STORE" not in os.environ
+
+
+def test_doctor_looks_at_the_database(tmp_path: Path) -> None:
+    """It says which, without the password, and whether it can be written."""
+    address = address_of_an_empty_store().replace("postgres:@", f"postgres:{PASSWORD}@")
+    more = {"PERDURE_EMBEDDING": "none", "PERDURE_PROBE_LOCAL": "0"}
+
+    done = run_inside(tmp_path, "doctor", "--store", address, **more)
+
+    assert "PostgreSQL 1" in done.stdout and "0 agents" in done.stdout and "can be written" in done.stdout
+    assert PASSWORD not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        (f"postgresql://ada:{PASSWORD}@127.0.0.1:1/x", "can't be reached"),
+        (f"postgresql://ada:{PASSWORD}@x@127.0.0.1:1/x", "%40"),
+        (f"postgresql://ada:{PASSWORD}@127.0.0.1:1/x?nonsense=1", "wrong form"),
+        (f"mysql://ada:{PASSWORD}@127.0.0.1/x", "mysql://"),
+    ],
+)
+def test_an_address_that_does_not_open_is_one_line_without_its_password(
+    tmp_path: Path, address: str, says: str
+) -> None:
+    """The error says what is wrong with it."""
+    done = run_inside(tmp_path, "agent", "list", "--store", address)
+
+    assert done.returncode == 1 and says in done.stderr and done.stderr.count("\n") == 1
+    assert PASSWORD not in done.stdout + done.stderr
+
+
+def test_what_is_for_files_only_says_so(tmp_path: Path) -> None:
+    """In one line, and before the database is reached."""
+    done = run_inside(tmp_path, "store", "verify", "--accept-loss", PERDURE_STORE="postgresql://127.0.0.1:1/x")
+
+    assert done.returncode == 1 and "for a store in a file" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_without_psycopg_the_error_names_the_extra(tmp_path: Path) -> None:
+    """It is one line with the command that installs it."""
+    program = "import sys; sys.modules['psycopg'] = None; from perdure.cli import main; main()"
+    env = environment(tmp_path, PERDURE_STORE="postgresql://127.0.0.1:1/x")
+    done = subprocess.run([sys.executable, "-c", program, "agent", "list"], env=env, capture_output=True, text=True)
+
+    assert done.returncode == 1 and "perdure[postgres]" in done.stderr and done.stderr.count("\n") == 1
