@@ -48,7 +48,7 @@ def _newest_rows(table: str, columns: str) -> Sequence[tuple[Any, ...]]:
     with suppress(sqlite3.Error, PerdureError, OSError):
         settings = Settings.from_environment()
         if isinstance(settings.store_address, str):
-            from perdure.storage.database.postgres_look import look
+            from perdure.app import look
 
             with look(settings.store_address, timeout_s=SERVER_TIMEOUT_S) as rows:
                 return rows(query)
