@@ -15,7 +15,7 @@ from perdure.testing import calls, says
 from tests.support.two_apps import MODEL, STORES, Gate, address_of, two_apps
 
 pytestmark = pytest.mark.parametrize("store", STORES)
-TOOL = calls("core_memory_append", label="human", content="It rains.")
+TOOL = calls("archival_memory_insert", content="It rains.")
 
 
 async def runs_of(perdure: AsyncPerdure) -> list[Run]:

@@ -41,7 +41,7 @@ class Gate:
 
     Args:
         answers: the answers, in order; the last one again and again.
-        deltas: what it says before each answer, at once.
+        deltas: what it says before each answer, at once, a moment after each other.
     """
 
     def __init__(self, *answers: ModelReply, deltas: tuple[ModelDelta, ...] = ()) -> None:
@@ -65,5 +65,6 @@ class Gate:
             self._changed.notify_all()
         for delta in self._deltas:
             yield delta
+            await asyncio.sleep(0.06)  # longer than previews are joined
         await self._passes.acquire()
         yield self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
