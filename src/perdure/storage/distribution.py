@@ -18,6 +18,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
                 *("agent_details", "agent_blocks", "agent_archives", "agent_folders", "agent_files", "agent_tools"),
                 *("agent_identities", "agent_graphs", "conversations", "conversation_blocks", "captures"),
                 *("extractions", "resets", "resetting", "messages", "message_revisions", "summary_nodes"),
+                "message_sources",
                 *("prefixes", "system_messages", "client_tools", "runs", "idempotency_keys", "steps"),
                 *("step_exchanges", "events", "call_starts", "schedules", "schedule_firings", "companion_passes"),
                 *("corrections", "correction_items", "erasures"),
@@ -44,6 +45,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("group_agents", "group_blocks", "group_turns", "group_messages"), "group_id"),
     },
     "file_parts": dict.fromkeys(("file_parts", "file_pages", "file_uploads"), "file_id"),
+    "memory_sources": {"memory_sources": "owner_id"},
     "ids": {"ids": "id"},
 }
 """First table of a family -> its tables -> the column by which their rows are distributed."""
