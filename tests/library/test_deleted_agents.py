@@ -14,7 +14,7 @@ import pytest
 from perdure import AsyncPerdure, NotFound
 from perdure.core.errors import StoreDamaged, StoreFull
 from perdure.engine.conversations.reset import finish_removals
-from perdure.library.checks import USER
+from perdure.library.checks import outside
 from perdure.testing import ScriptedModel
 from perdure.testing.clock import START
 
@@ -173,7 +173,7 @@ async def test_a_reset_of_damaged_messages_keeps_no_other_waiting(tmp_path: Path
     damaging.close()
     for agent in (first, second):
         conversation = (await agent.conversations())[0]
-        await perdure.app.store.write(lambda tx, one=conversation: tx.resets.add(one, author=USER, at=START))  # type: ignore[misc]
+        await perdure.app.store.write(lambda tx, one=conversation: tx.resets.add(one, author=outside(), at=START))  # type: ignore[misc]
 
     await finish_removals(perdure.app.ports)
 

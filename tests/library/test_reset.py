@@ -15,7 +15,7 @@ from perdure.core.runs import Run, RunKey
 from perdure.domain.conversations.handles import resolve_handle
 from perdure.engine.conversations.importing import import_drafts
 from perdure.engine.conversations.reset import delete_conversation
-from perdure.library.checks import USER
+from perdure.library.checks import outside
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel, calls, says
@@ -152,7 +152,7 @@ async def test_a_deleted_conversation_takes_no_history(tmp_path: Path) -> None:
     async with await open_async(tmp_path / "a.db") as perdure:
         agent = await perdure.create_agent()
         line = await agent.new_conversation()
-        await delete_conversation(line.id, perdure.app.ports, author=USER)
+        await delete_conversation(line.id, perdure.app.ports, author=outside())
         draft = Draft(id=MessageId(perdure.app.ports.ids.new("message")), role="user", parts=(Text("hello"),))
         with pytest.raises(NotFound):
             await import_drafts(agent.id, line.seq, [draft], perdure.app.ports)
@@ -169,7 +169,7 @@ async def test_a_reset_that_fails_half_way_changes_nothing() -> None:
         now = perdure.app.ports.clock.now()
 
         def fail(tx: Tx) -> None:
-            tx.resets.add(tx.conversations.get_by_seq(agent.id, 0), author=USER, at=now)
+            tx.resets.add(tx.conversations.get_by_seq(agent.id, 0), author=outside(), at=now)
             raise RuntimeError("the machine went off")
 
         with pytest.raises(RuntimeError):

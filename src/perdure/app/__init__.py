@@ -10,7 +10,6 @@ import base64
 import contextlib
 import functools
 import logging
-import os
 import random
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +18,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from perdure.app.endpoints import endpoint_of as endpoint_of
+from perdure.app.endpoints import stored_endpoints
 from perdure.app.extractors import extractors_of
+from perdure.app.parts import configured_hooks as configured_hooks
+from perdure.app.parts import web_search_engine as web_search_engine
+from perdure.app.parts import web_settings
 from perdure.app.prices import price_of
 from perdure.app.prices import prices_of as prices_of
 from perdure.app.sandboxes import check_file as check_file
@@ -27,13 +31,11 @@ from perdure.app.sandboxes import converter_of, reading_sandbox_of, requirements
 from perdure.app.sandboxes import sandbox_of as sandbox_of
 from perdure.app.telemetry import RegistryNames, listeners_of
 from perdure.context.window.tokens import ScriptTokenCounter
-from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable
-from perdure.core.hooks import Hook
-from perdure.core.ids import AgentId, ConversationId, Ids, ToolId, Uuids
+from perdure.core.errors import SecretKeyMissing
+from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
 from perdure.core.models import EXTRACTIVE, Model
 from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
-from perdure.core.providers import ModelProvider
 from perdure.core.secrets import Cipher
 from perdure.core.telemetry.port import ModelNames, Telemetry
 from perdure.core.text.addresses import is_postgres
@@ -67,7 +69,7 @@ from perdure.providers.choosing import served_window as served_window
 from perdure.providers.discovery import ALIASES as ALIASES
 from perdure.providers.discovery import PROVIDERS as PROVIDERS
 from perdure.providers.discovery import Endpoint as Endpoint
-from perdure.providers.discovery import endpoint_of_type, find_providers
+from perdure.providers.discovery import find_providers
 from perdure.providers.discovery import list_models as list_models
 from perdure.providers.embeddings.choose import EmbedderChoice as EmbedderChoice
 from perdure.providers.embeddings.choose import choose_embedder as choose_embedder
@@ -90,15 +92,13 @@ from perdure.storage.tables.table import NOT_DELETED as NOT_DELETED
 from perdure.telemetry.embedder import reported_embedder
 from perdure.telemetry.listeners import Listeners
 from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
-from perdure.toolbox.builtin.toolbox import Builtins, WebSettings
+from perdure.toolbox.builtin.toolbox import Builtins
 from perdure.toolbox.custom import CustomTools
 from perdure.toolbox.functions import Functions as Functions
 from perdure.toolbox.functions import tool as tool
-from perdure.toolbox.hooks.commands import HOOKS_FILE, command_hooks
-from perdure.toolbox.hooks.functions import entry_point_hooks, function_hooks
+from perdure.toolbox.hooks.functions import function_hooks
 from perdure.toolbox.hooks.functions import hook as hook
 from perdure.toolbox.mcp.toolbox import McpToolbox
-from perdure.toolbox.provider_guard import ProviderGuard
 from perdure.toolbox.provider_guard import place_provider as place_provider
 from perdure.toolbox.reports import Reports
 from perdure.toolbox.router import Toolboxes
@@ -107,6 +107,29 @@ from perdure.toolbox.router import Toolboxes
 logging.getLogger("perdure").addHandler(logging.NullHandler())
 
 SEALED_PER_STEP = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What the engines of all organisations of a process have in common.
+
+    Args:
+        store: the store itself, of which each has a view.
+        models: the models that the program brought.
+    """
+
+    settings: Settings
+    store: Store
+    clock: Clock
+    ids: Ids
+    counter: TokenCounter
+    cipher: Cipher
+    embedding: EmbedderChoice
+    hooks: Hooks
+    engines: ContextEngines
+    models: Mapping[str, Model]
+    sandbox: Sandbox
+    reading: Sandbox
 
 
 @dataclass(slots=True)
@@ -125,6 +148,7 @@ class App:
         mcp: the sessions with MCP servers.
         companions: the passes of companions.
         telemetry: who is told of what the engine does.
+        shared: what the engines of all organisations of this process share; that of `DEFAULT_ORG` closes it.
     """
 
     settings: Settings
@@ -145,6 +169,8 @@ class App:
     companions: Companions
     schedules: ScheduleWorker
     telemetry: Listeners
+    shared: Shared
+    org_id: OrgId = DEFAULT_ORG
 
     @property
     def choice(self) -> Choice:
@@ -177,7 +203,7 @@ class App:
 
     async def load_providers(self) -> None:
         """Make the models of the providers usable that clients registered, as the store has them now."""
-        self.models.put_stored(await _stored_endpoints(self.store, self.cipher))
+        self.models.put_stored(await stored_endpoints(self.store, self.cipher))
         if self.choice.handle == EXTRACTIVE or self.models.find(self.choice.handle) is None:
             self.models.choice = choose_offline(self.settings.model, self.models.endpoints)
 
@@ -208,10 +234,11 @@ class App:
         await self.mcp.close()
         if self.worker is not None:
             await self.worker.close()
-        if self.embedder is not None:
-            await self.embedder.close()
-        await self.sandbox.close()
-        await self.reading.close()
+        if self.org_id == DEFAULT_ORG:
+            if self.embedder is not None:
+                await self.embedder.close()
+            await self.sandbox.close()
+            await self.reading.close()
         await self.models.close()
         await self.store.close()
 
@@ -247,42 +274,73 @@ async def start(
     """
     embedding = choose_embedder(settings.embedding) if embedder is None else EmbedderChoice(embedder, "given")
     called = [*configured_hooks(settings, at_home=address is None and store is None), *function_hooks(hooks)]
-    clock, ids = clock or SystemClock(), ids or Uuids()
-    functions, registry, counter = Functions(tools), model_registry(models), await _token_counter(settings)
+    functions, counter, clock = Functions(tools), await _token_counter(settings), clock or SystemClock()
     address = settings.store_address if address is None else address
-    cipher = _cipher(settings, None if store is not None else address)
+    cipher, engines = _cipher(settings, None if store is not None else address), ContextEngines(context_engines)
     if store is None:
         store = await open_store(address, at=clock.now(), limits=settings)
-    telemetry = listeners_of(settings, registry)
-    store, worker = _embedded_store(store, embedding, clock, telemetry)
     try:
-        await _bring_up_to_date(store, functions.specs(), cipher, ids=ids, at=clock.now())
-        sandbox = sandbox or sandbox_of(settings, cache=requirements_folder(settings))
-        reading, custom = reading_sandbox_of(settings), _custom_tools(store, cipher, sandbox)
-        agents, converter = AgentMessages(settings), converter_of(settings, reading)
-        builtins = _builtin_tools(settings, store, converter, sandbox, counter)
-        mcp = McpToolbox(StoredMcpRegistry(store, cipher, clock=clock, ids=ids), timeout_s=settings.mcp_timeout_s)
-        ports = _ports(
-            settings,
-            store,
-            registry,
-            Toolboxes(function=functions, builtin=builtins, agents=agents, custom=custom, mcp=mcp),
-            _search(store, clock, embedding, settings, telemetry),
-            *(clock, ids, counter, Hooks(called), cipher, ContextEngines(context_engines), telemetry),
+        shared = Shared(
+            settings=settings,
+            store=store,
+            clock=clock,
+            ids=ids or Uuids(),
+            counter=counter,
+            cipher=cipher,
+            embedding=embedding,
+            hooks=Hooks(called),
+            engines=engines,
+            models=dict(models or {}),
+            sandbox=sandbox or sandbox_of(settings, cache=requirements_folder(settings)),
+            reading=reading_sandbox_of(settings),
         )
-        registry.put_stored(await _stored_endpoints(store, cipher))
-        registry.choice = choose_offline(settings.model, registry.endpoints)
-        runner, files = agents.bind(ports, Runner(ports)), FileWorker(ports, converter)
-        groups = GroupTurns(ports, runner, settings, price_of=functools.partial(price_of, registry))
-        companions = Companions(ports, runner, _pass_limits(settings))
-        schedules = ScheduleWorker(ports, runner, companions, settings)
-        firing = None if settings.schedules == "off" else schedules
-        for part in (runner, worker, files, groups, companions, firing):
-            if part is not None:
-                await part.start()
+        return await _start_parts(shared, store, functions)
     except BaseException:
         await store.close()
         raise
+
+
+async def start_organisation(app: App, org_id: OrgId) -> App:
+    """Start an engine of another organisation in the process of `app`, which has to be closed after it. It has the
+    models of the environment and those that the program brought, but none of the program's functions as tools.
+
+    Raises: StoreError.
+    """
+    other = await _start_parts(app.shared, app.shared.store.for_organisation(org_id), Functions(()), org_id)
+    if other.models.takes(app.choice.handle):
+        other.models.choice = app.choice
+    return other
+
+
+async def _start_parts(shared: Shared, store: Store, functions: Functions, org_id: OrgId = DEFAULT_ORG) -> App:
+    """Start the engine of one organisation, whose store this is."""
+    settings, clock, ids, embedding = shared.settings, shared.clock, shared.ids, shared.embedding
+    registry = model_registry(shared.models)
+    telemetry = listeners_of(settings, registry)
+    store, worker = _embedded_store(store, embedding, clock, telemetry)
+    await _bring_up_to_date(store, functions.specs(), shared.cipher, ids=ids, at=clock.now())
+    custom, agents = _custom_tools(store, shared.cipher, shared.sandbox), AgentMessages(settings)
+    converter = converter_of(settings, shared.reading)
+    builtins = _builtin_tools(settings, store, converter, shared.sandbox, shared.counter)
+    mcp = McpToolbox(StoredMcpRegistry(store, shared.cipher, clock=clock, ids=ids), timeout_s=settings.mcp_timeout_s)
+    ports = _ports(
+        settings,
+        store,
+        registry,
+        Toolboxes(function=functions, builtin=builtins, agents=agents, custom=custom, mcp=mcp),
+        _search(store, clock, embedding, settings, telemetry),
+        *(clock, ids, shared.counter, shared.hooks, shared.cipher, shared.engines, telemetry),
+    )
+    registry.put_stored(await stored_endpoints(store, shared.cipher))
+    registry.choice = choose_offline(settings.model, registry.endpoints)
+    runner, files = agents.bind(ports, Runner(ports)), FileWorker(ports, converter)
+    groups = GroupTurns(ports, runner, settings, price_of=functools.partial(price_of, registry))
+    companions = Companions(ports, runner, _pass_limits(settings))
+    schedules = ScheduleWorker(ports, runner, companions, settings)
+    firing = None if settings.schedules == "off" else schedules
+    for part in (runner, worker, files, groups, companions, firing):
+        if part is not None:
+            await part.start()
     return App(
         settings,
         store,
@@ -295,13 +353,15 @@ async def start(
         embedder=embedding.embedder,
         embedding_reason=embedding.reason,
         worker=worker,
-        sandbox=sandbox,
-        reading=reading,
+        sandbox=shared.sandbox,
+        reading=shared.reading,
         custom=custom,
         mcp=mcp,
         companions=companions,
         schedules=schedules,
         telemetry=telemetry,
+        shared=shared,
+        org_id=org_id,
     )
 
 
@@ -345,32 +405,6 @@ def _ports(
         telemetry=telemetry,
         engine_calls=EngineCalls(engines),
     )
-
-
-async def _stored_endpoints(store: Store, cipher: Cipher) -> Sequence[Endpoint]:
-    """The addresses and keys of the providers that clients registered."""
-    stored = await store.read(lambda tx: tx.providers.list())
-    return [endpoint_of(provider, cipher) for provider in stored]
-
-
-def endpoint_of(provider: ModelProvider, cipher: Cipher, api_key: str | None = None) -> Endpoint:
-    """The address and key of a registered provider; `problem` says why they can't be used.
-
-    Args:
-        api_key: in place of the stored one.
-    """
-    try:
-        if api_key is None and provider.sealed:
-            api_key = cipher.decrypt(provider.sealed, bound_to=provider.binding).decode()
-        return endpoint_of_type(
-            provider.name,
-            provider.provider_type,
-            base_url=provider.base_url,
-            api_key=api_key or "",
-            guard=ProviderGuard(private=provider.private),
-        )
-    except (InvalidInput, SecretKeyMissing, SecretUnreadable) as error:
-        return Endpoint(provider=provider.name, base_url="", problem=str(error), like="openai")
 
 
 def _embedded_store(
@@ -428,42 +462,8 @@ def _builtin_tools(
     async def load_file(agent_id: AgentId, name: str, most_chars: int) -> tuple[str, str]:
         return await store.read(read_whole, agent_id, name, most_chars)
 
-    return Builtins(converter=converter, web=_web(settings), sandbox=sandbox, load_file=load_file, counter=counter)
-
-
-def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
-    """The hooks of this machine in the order of calls: the user's commands, then those of installed packages.
-
-    Args:
-        at_home: whether the store is the one of the settings; only then the `hooks.toml` beside its file is read.
-    Raises: InvalidInput: an unusable file or package.
-    """
-    if settings.hooks == "none":
-        return []
-    if not settings.hooks and (not at_home or is_postgres(settings.store)):
-        return [*entry_point_hooks()]
-    file = Path(settings.hooks).expanduser() if settings.hooks else settings.store_path.parent / HOOKS_FILE
-    if settings.hooks and not file.is_file():
-        raise InvalidInput(f"PERDURE_HOOKS is {settings.hooks!r}: there is no such file")
-    return [*command_hooks(file), *entry_point_hooks()]
-
-
-def web_search_engine(settings: Settings) -> tuple[str, tuple[str, ...]]:
-    """The engine of `web_search`, empty if it is off, and the variables that turn one on."""
-    from perdure.toolbox.builtin.search_engines import ENGINES
-    from perdure.toolbox.builtin.web_search import choose_engine
-
-    engine = choose_engine(os.environ, name=settings.web_search, searxng_url=settings.searxng_url)
-    return "" if engine is None else engine.name, tuple(kind.variable for kind in ENGINES.values())
-
-
-def _web(settings: Settings) -> WebSettings:
-    """The settings of the web tools."""
-    return WebSettings(
-        search=settings.web_search,
-        searxng_url=settings.searxng_url,
-        allowed_hosts=tuple(settings.web_allowed_hosts.split(",")),
-        environment=os.environ,
+    return Builtins(
+        converter=converter, web=web_settings(settings), sandbox=sandbox, load_file=load_file, counter=counter
     )
 
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from perdure.core.access.values import LOCAL, Principal
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import DEFAULT_USER
 from perdure.core.messages import ENGINE_SENDER
 from perdure.core.runs import Callback
 from perdure.library.paging import Page
 
-USER = Author(kind="user", id=DEFAULT_USER)
-"""The author of changes through the library: a person or program from outside."""
+current_principal: ContextVar[Principal] = ContextVar("current_principal", default=LOCAL)
+"""Who the current request is for. The library and the CLI belong to whoever has the store."""
+
+
+def outside() -> Author:
+    """The author of changes from outside: the user of the current request, or its key."""
+    return Author(kind="user", id=current_principal.get().author_id)
+
 
 LIMIT_MAX = 10_000
 """The most items of one page or search: it is in memory as a whole."""

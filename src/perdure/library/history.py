@@ -11,7 +11,7 @@ from perdure.core.messages import Image, Message, Text
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.engine.conversations.edit import EditedPart
 from perdure.library.agent_base import AsyncAgentBase
-from perdure.library.checks import USER, check_text
+from perdure.library.checks import check_text, outside
 from perdure.library.services.history import ImportResult
 from perdure.library.services.transcripts import TranscriptEntry
 
@@ -79,7 +79,7 @@ class AsyncHistory(AsyncAgentBase):
         message = await self._services.messages.get(message_id)
         images = [one for one in message.parts if isinstance(one, Image)]
         return await self._services.messages.edit(
-            self.id, message_id, part or message.role, (Text(text), *images), call_id=call_id, author=USER
+            self.id, message_id, part or message.role, (Text(text), *images), call_id=call_id, author=outside()
         )
 
     async def message_count(self) -> int:

@@ -34,7 +34,7 @@ from perdure.engine.conversations.reset import delete, delete_agent
 from perdure.engine.ports import in_effect
 from perdure.engine.run.accept import check_input
 from perdure.engine.run.system_messages import renew_system_message
-from perdure.library.checks import LIMIT_MAX, USER, check_page, check_text
+from perdure.library.checks import LIMIT_MAX, check_page, check_text, outside
 from perdure.library.paging import Page
 from perdure.library.services.conversations import ids_in_view
 from perdure.library.services.folders.folders import attach_and_open
@@ -111,7 +111,7 @@ class AgentService:
         messages: Sequence[NewMessage] = (),
         same_name: SameName = "allow",
         companion: GroupKind | None = None,
-        author: Author = USER,
+        author: Author | None = None,
     ) -> Agent:
         """A new agent with all that belongs to it, and its first messages; all in one transaction, or nothing.
 
@@ -130,14 +130,18 @@ class AgentService:
 
         def create(tx: Tx) -> Agent:
             agent = create_agent(
-                tx, replace(new, name=_name_for(tx, new.name, same_name)), ids=ports.ids, author=author, at=now
+                tx,
+                replace(new, name=_name_for(tx, new.name, same_name)),
+                ids=ports.ids,
+                author=author or outside(),
+                at=now,
             )
             self._set_belongings(tx, agent.id, belongings, at=now)
             if appended:
                 tokens = [count for _, count in drafts]
                 tx.messages.append((agent.id, 0), appended, tokens, at=now)
             if companion is not None:
-                enable_companion(tx, agent.id, ids=ports.ids, author=author, at=now, kind=companion)
+                enable_companion(tx, agent.id, ids=ports.ids, author=author or outside(), at=now, kind=companion)
                 agent = tx.agents.get(agent.id)
             renew_system_message(tx, agent.id, 0, inputs)
             return agent
@@ -229,7 +233,7 @@ class AgentService:
         *,
         belongings: Belongings = NO_BELONGINGS,
         companion: Callable[[Agent], GroupKind | Literal[False] | None] = lambda agent: None,
-        author: Author = USER,
+        author: Author | None = None,
         same_name: Literal["allow", "refuse"] = "allow",
     ) -> Agent:
         """The agent as changed, from its next model call on.
@@ -252,12 +256,14 @@ class AgentService:
             name = fields.get("name")
             if isinstance(name, str) and name != before.name:  # what is no text is refused below
                 _name_for(tx, name, same_name, helps=RENAME_HELPS)
-            agent = update_agent(tx, agent_id, fields, author=author, at=inputs.now)
+            agent = update_agent(tx, agent_id, fields, author=author or outside(), at=inputs.now)
             self._set_belongings(tx, agent_id, belongings, at=inputs.now)
             if (kind := companion(before)) is False:
                 disable_companion(tx, agent_id, at=inputs.now)
             elif kind is not None:
-                enable_companion(tx, agent_id, ids=self._ports.ids, author=author, at=inputs.now, kind=kind)
+                enable_companion(
+                    tx, agent_id, ids=self._ports.ids, author=author or outside(), at=inputs.now, kind=kind
+                )
             if belongings != NO_BELONGINGS or agent.settings_revision != before.settings_revision:
                 renew_system_message(tx, agent_id, 0, inputs)
             return tx.agents.get(agent_id)
@@ -292,12 +298,12 @@ class AgentService:
         return await self._ports.store.read(read)
 
     async def set_rules(
-        self, agent_id: AgentId, rules: Iterable[ToolRule | Mapping[str, Any]], *, author: Author = USER
+        self, agent_id: AgentId, rules: Iterable[ToolRule | Mapping[str, Any]], *, author: Author | None = None
     ) -> Sequence[ToolRule]:
         """The rules in place of all that there are. Raises: ToolRulesInvalid, NotFound; nothing is changed then."""
         stored = rules_to_settings(rules)
         agent = await self.update(
-            agent_id, lambda before: {"settings": {**before.settings, "tool_rules": stored}}, author=author
+            agent_id, lambda before: {"settings": {**before.settings, "tool_rules": stored}}, author=author or outside()
         )
         return rules_in(agent.settings).rules
 

@@ -18,7 +18,7 @@ from perdure.core.tools.rules import RequiresApproval
 from perdure.domain.agents.units import update_agent
 from perdure.engine.approvals.answers import check_edited, open_calls, pending_calls
 from perdure.engine.approvals.decisions import find_decisions
-from perdure.library.checks import USER, check_text
+from perdure.library.checks import check_text, outside
 from perdure.library.services.conversations import find_conversation
 from perdure.storage.tx import Tx
 
@@ -73,7 +73,9 @@ class ApprovalService:
         """Check that the call could be approved with these arguments, as JSON. Raises: AnswerInvalid."""
         await self._ports.store.read(check_edited, call, arguments)
 
-    async def require(self, agent_id: AgentId, tool: str, required: bool = True, *, author: Author = USER) -> None:
+    async def require(
+        self, agent_id: AgentId, tool: str, required: bool = True, *, author: Author | None = None
+    ) -> None:
         """Require the approval of a person for each call of a tool, or no longer require it."""
         check_text("tool", tool)
         now = self._ports.clock.now()
@@ -81,7 +83,7 @@ class ApprovalService:
         def require(tx: Tx) -> None:
             tx.agents.lock(agent_id)
             settings = _approval_settings(tx, tx.agents.get(agent_id), tool, required=required)
-            update_agent(tx, agent_id, {"settings": settings}, author=author, at=now)
+            update_agent(tx, agent_id, {"settings": settings}, author=author or outside(), at=now)
 
         await self._ports.store.write(require)
 

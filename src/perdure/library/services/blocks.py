@@ -18,7 +18,7 @@ from perdure.domain.blocks.units import NewBlock, create_block, edit_block, find
 from perdure.domain.companions.units import follow_blocks
 from perdure.engine.conversations.reset import delete
 from perdure.engine.run.system_messages import renew_system_message
-from perdure.library.checks import USER, check_limit, check_number, check_page, check_text
+from perdure.library.checks import check_limit, check_number, check_page, check_text, outside
 from perdure.library.paging import Page
 from perdure.library.services.conversations import find_conversation
 from perdure.storage.tx import Tx
@@ -35,14 +35,16 @@ class BlockService:
     def __init__(self, app: App) -> None:
         self._ports = app.ports
 
-    async def create(self, new: NewBlock, *, agent_id: AgentId | None = None, author: Author = USER) -> Block:
+    async def create(self, new: NewBlock, *, agent_id: AgentId | None = None, author: Author | None = None) -> Block:
         """A new block, attached to `agent_id` if there is one. Raises: as `create_block`."""
         block_id = BlockId(self._ports.ids.new("block"))
         if agent_id is None:
-            return await self._ports.store.write(create_block, block_id, new, author=author, at=self._ports.clock.now())
+            return await self._ports.store.write(
+                create_block, block_id, new, author=author or outside(), at=self._ports.clock.now()
+            )
 
         def create(tx: Tx, at: datetime) -> Block:
-            return create_block(tx, block_id, new, author=author, at=at, agent_id=agent_id)
+            return create_block(tx, block_id, new, author=author or outside(), at=at, agent_id=agent_id)
 
         return await self._write(agent_id, create)
 
@@ -61,14 +63,16 @@ class BlockService:
         return await self._ports.store.read(lambda tx: tx.blocks.count(where))
 
     async def update(
-        self, block_id: BlockId, changes: Changes, *, expected: int | None = None, author: Author = USER
+        self, block_id: BlockId, changes: Changes, *, expected: int | None = None, author: Author | None = None
     ) -> Block:
         """Change fields of a block for all agents and return it; `expected` is the version that the caller has seen."""
         check_text("block_id", block_id)
         check_number("expected", expected)
         now = self._ports.clock.now()
         return await self._ports.store.write(
-            lambda tx: _update(tx, tx.blocks.get(block_id), changes, expected=expected, author=author, at=now)
+            lambda tx: _update(
+                tx, tx.blocks.get(block_id), changes, expected=expected, author=author or outside(), at=now
+            )
         )
 
     async def delete(self, block_id: BlockId) -> None:
@@ -102,24 +106,34 @@ class BlockService:
         return await self._ports.store.read(_find_block, agent_id, label)
 
     async def update_of_agent(
-        self, agent_id: AgentId, label: str, changes: Changes, *, expected: int | None = None, author: Author = USER
+        self,
+        agent_id: AgentId,
+        label: str,
+        changes: Changes,
+        *,
+        expected: int | None = None,
+        author: Author | None = None,
     ) -> Block:
         """Change fields of the agent's block of this label and return it. Raises: BlockNotFound; as `update`."""
         check_text("label", label)
         check_number("expected", expected)
 
         def update(tx: Tx, at: datetime) -> Block:
-            return _update(tx, _find_block(tx, agent_id, label), changes, expected=expected, author=author, at=at)
+            return _update(
+                tx, _find_block(tx, agent_id, label), changes, expected=expected, author=author or outside(), at=at
+            )
 
         return await self._write(agent_id, update)
 
-    async def append(self, agent_id: AgentId, label: str, text: str, *, author: Author = USER) -> Block:
+    async def append(self, agent_id: AgentId, label: str, text: str, *, author: Author | None = None) -> Block:
         """Add a line to the agent's block and return it. Raises: BlockNotFound, BlockReadOnly, BlockLimitExceeded."""
         check_text("label", label)
         check_text("text", text)
 
         def append(tx: Tx, at: datetime) -> Block:
-            return edit_block(tx, agent_id, label, lambda block: append_text(block, text), author=author, at=at)
+            return edit_block(
+                tx, agent_id, label, lambda block: append_text(block, text), author=author or outside(), at=at
+            )
 
         return await self._write(agent_id, append)
 
@@ -144,13 +158,13 @@ class BlockService:
 
         return await self._ports.store.read(compare)
 
-    async def restore(self, agent_id: AgentId, label: str, version: int, *, author: Author = USER) -> Block:
+    async def restore(self, agent_id: AgentId, label: str, version: int, *, author: Author | None = None) -> Block:
         """Write the value of an earlier version of the agent's block as a new version, and return the block."""
         check_text("label", label)
         check_number("version", version)
 
         def restore(tx: Tx, at: datetime) -> Block:
-            return restore_block(tx, _find_block(tx, agent_id, label).id, version, author=author, at=at)
+            return restore_block(tx, _find_block(tx, agent_id, label).id, version, author=author or outside(), at=at)
 
         return await self._write(agent_id, restore)
 
@@ -210,7 +224,7 @@ def _with_reasons(tx: Tx, versions: Sequence[BlockVersion]) -> Sequence[BlockVer
 def _update(tx: Tx, block: Block, changes: Changes, *, expected: int | None, author: Author, at: datetime) -> Block:
     """Change a block. Raises: as `update_block`."""
     fields = changes(block) if callable(changes) else changes
-    return update_block(tx, block.id, fields, author=author, at=at, expected=expected)
+    return update_block(tx, block.id, fields, author=author or outside(), at=at, expected=expected)
 
 
 def _find_block(tx: Tx, agent_id: AgentId, label: str) -> Block:

@@ -30,7 +30,7 @@ from perdure.engine.compaction.on_request import Compacted, compact
 from perdure.engine.conversations.fork import fork
 from perdure.engine.conversations.reset import delete_conversation, reset_conversations
 from perdure.engine.run.system_messages import recompile, renew_system_message
-from perdure.library.checks import USER, check_limit, check_number, check_text
+from perdure.library.checks import check_limit, check_number, check_text, outside
 from perdure.library.paging import Page
 from perdure.library.services.models import ModelService
 from perdure.storage.tx import Tx
@@ -59,7 +59,7 @@ class ConversationService:
         *,
         hidden: bool = False,
         isolated_labels: Sequence[str] = (),
-        author: Author = USER,
+        author: Author | None = None,
     ) -> ConversationState:
         """A new conversation.
 
@@ -76,14 +76,16 @@ class ConversationService:
             conversation = tx.conversations.add(
                 agent_id, conversation_id, at=inputs.now, summary=summary, settings=settings, hidden=hidden
             )
-            isolate_blocks(tx, agent_id, conversation.seq, isolated_labels, inputs.ids, author=author, at=inputs.now)
+            isolate_blocks(
+                tx, agent_id, conversation.seq, isolated_labels, inputs.ids, author=author or outside(), at=inputs.now
+            )
             renew_system_message(tx, agent_id, conversation.seq, inputs)
             return _load_state(tx, conversation)
 
         return await self._ports.store.write(create)
 
     async def create_ephemeral(
-        self, model: str, system: str, values: ConversationChanges | None = None, *, author: Author = USER
+        self, model: str, system: str, values: ConversationChanges | None = None, *, author: Author | None = None
     ) -> ConversationState:
         """A new conversation that belongs to no agent of a user: it and its agent are in no list, the agent has this
         model and prompt, no blocks and no tools, and is deleted with it. Raises: InvalidInput, ModelNotFound."""
@@ -95,7 +97,7 @@ class ConversationService:
         new = NewAgent(name="Ephemeral conversation", model=model, system=system, tools=(), hidden=True)
 
         def create(tx: Tx) -> ConversationState:
-            agent = create_agent(tx, new, ids=self._ports.ids, author=author, at=inputs.now)
+            agent = create_agent(tx, new, ids=self._ports.ids, author=author or outside(), at=inputs.now)
             conversation = tx.conversations.add(
                 agent.id, conversation_id, at=inputs.now, summary=summary, settings=settings, hidden=True
             )
@@ -229,19 +231,19 @@ class ConversationService:
         return changes if handle is None else {**changes, "model": await self._models.resolve(handle, agent_id)}
 
     async def delete(
-        self, agent_id: AgentId | None, conversation: ConversationId | None, *, author: Author = USER
+        self, agent_id: AgentId | None, conversation: ConversationId | None, *, author: Author | None = None
     ) -> None:
         """Take a conversation, and what was said in it, out of every list, search and view; its rows stay. An ephemeral
         one is removed with its agent."""
         found = await self.get(agent_id, conversation)
-        await delete_conversation(found.id, self._ports, author=author)
+        await delete_conversation(found.id, self._ports, author=author or outside())
 
     async def reset(
-        self, agent_id: AgentId, conversation: ConversationId | None = None, *, author: Author = USER
+        self, agent_id: AgentId, conversation: ConversationId | None = None, *, author: Author | None = None
     ) -> Sequence[Reset]:
         """Take what was said in a conversation, or with None in all of the agent's, out of view."""
         seq = None if conversation is None else (await self.get(agent_id, conversation)).seq
-        return await reset_conversations(agent_id, seq, self._ports, author=author)
+        return await reset_conversations(agent_id, seq, self._ports, author=author or outside())
 
     async def list_resets(
         self, agent_id: AgentId, conversation: ConversationId | None = None, *, limit: int

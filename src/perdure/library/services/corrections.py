@@ -35,7 +35,7 @@ from perdure.engine.forgetting.forget import (
     undo,
 )
 from perdure.engine.run.system_messages import renew_system_message
-from perdure.library.checks import USER, check_limit, check_number, check_text
+from perdure.library.checks import check_limit, check_number, check_text, outside
 from perdure.library.services.passages import changes_in_utc, in_utc
 from perdure.storage.tx import Tx
 
@@ -78,7 +78,7 @@ class CorrectionService:
         text_or_id: str,
         *,
         erase_text: bool = False,
-        author: Author = USER,
+        author: Author | None = None,
         progress: Progress = no_progress,
     ) -> ForgetResult:
         """Take a text out of the agent's view, or with `erase_text` remove it from the store. Raises: NotFound,
@@ -90,7 +90,7 @@ class CorrectionService:
             if erase_text:
                 result = await erase(self._ports, one, text, progress=progress)
             else:
-                result = await forget(self._ports, one, text, author=author)
+                result = await forget(self._ports, one, text, author=author or outside())
             await self._note_changes(one)
         assert result is not None
         return result
@@ -110,15 +110,15 @@ class CorrectionService:
 
         return await self._ports.store.read(read)
 
-    async def undo(self, agent_id: AgentId, number: int | None = None, *, author: Author = USER) -> UndoResult:
+    async def undo(self, agent_id: AgentId, number: int | None = None, *, author: Author | None = None) -> UndoResult:
         """Undo a correction, by default the newest that is not undone. Raises: NotFound, ConversationBusy."""
         check_number("number", number)
-        result = await undo(self._ports, agent_id, number, author=author)
+        result = await undo(self._ports, agent_id, number, author=author or outside())
         await self._note_changes(agent_id)
         return result
 
     async def replace_line(
-        self, agent_id: AgentId, label: str, line: int | str, text: str | None, *, author: Author = USER
+        self, agent_id: AgentId, label: str, line: int | str, text: str | None, *, author: Author | None = None
     ) -> Block:
         """Replace a line of the agent's block, or remove it with None, and return the block.
 
@@ -138,7 +138,7 @@ class CorrectionService:
             place = _find_line(block, lines, line)
             value = "\n".join([*lines[:place], *([] if text is None else [text]), *lines[place + 1 :]])
             check_block_limit(replace(block, value=value))
-            item = put_block_value(tx, block.id, value, author=author, at=inputs.now)
+            item = put_block_value(tx, block.id, value, author=author or outside(), at=inputs.now)
             what = f"line {place + 1} of block {block.label}: {lines[place]}"
             record(tx, agent_id, "block", what, [item], at=inputs.now)
             renew_system_message(tx, agent_id, 0, inputs)

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from perdure.app import ALIASES, PROVIDERS, App, Endpoint, endpoint_of, list_models, place_provider
 from perdure.core.errors import AddressRefused, AlreadyExists, InvalidInput, ModelError
-from perdure.core.ids import DEFAULT_ORG, ProviderId
+from perdure.core.ids import ProviderId
 from perdure.core.models import EXTRACTIVE
 from perdure.core.providers import ModelProvider, ProviderFilter, check_provider
 from perdure.library.checks import check_page
@@ -110,7 +110,7 @@ class ProviderService:
         if before is None:
             before = ModelProvider(
                 id=ProviderId(self._ports.ids.new("provider")),
-                org_id=DEFAULT_ORG,
+                org_id=self._app.org_id,
                 name=fields.name or "",
                 provider_type=fields.provider_type or "openai",
                 created_at=now,

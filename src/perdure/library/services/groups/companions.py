@@ -23,7 +23,7 @@ from perdure.domain.companions.units import companions_of, disable_companion, en
 from perdure.domain.groups.units import TURNS_MAX, GroupChanges, update_group
 from perdure.domain.values import check_fields, check_range
 from perdure.engine.conversations.reset import delete
-from perdure.library.checks import USER, check_limit
+from perdure.library.checks import check_limit, outside
 from perdure.storage.tx import Tx
 
 WAIT_S = 0.05
@@ -122,12 +122,16 @@ class CompanionService:
     def __init__(self, app: App) -> None:
         self._app, self._ports = app, app.ports
 
-    async def enable(self, agent_id: AgentId, *, kind: GroupKind = "sleeptime", author: Author = USER) -> CompanionInfo:
+    async def enable(
+        self, agent_id: AgentId, *, kind: GroupKind = "sleeptime", author: Author | None = None
+    ) -> CompanionInfo:
         """Give an agent a companion; one that it has stays. Raises: NotFound, InvalidInput."""
         ports = self._ports
 
         def enable(tx: Tx) -> CompanionInfo:
-            group = enable_companion(tx, agent_id, ids=ports.ids, author=author, at=ports.clock.now(), kind=kind)
+            group = enable_companion(
+                tx, agent_id, ids=ports.ids, author=author or outside(), at=ports.clock.now(), kind=kind
+            )
             return _load(tx, group)
 
         return await ports.store.write(enable)

@@ -20,7 +20,7 @@ from perdure.domain.groups.units import GroupChanges, NewGroup, create_group
 from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.conversations.reset import delete
 from perdure.engine.groups.reset import reset_group
-from perdure.library.checks import LIMIT_MAX, USER, check_limit, check_number, check_page, check_text
+from perdure.library.checks import LIMIT_MAX, check_limit, check_number, check_page, check_text, outside
 from perdure.library.paging import Page
 from perdure.library.services.groups.reply import GroupReply
 from perdure.library.services.messages import MessageService, NewMessage
@@ -47,7 +47,7 @@ class GroupService:
         def create(tx: Tx) -> Group:
             group = create_group(tx, new, ids=ports.ids, at=now)
             if group.kind in SLEEPTIME_KINDS and group.manager_agent_id is not None:
-                enable_companion(tx, group.manager_agent_id, ids=ports.ids, author=USER, at=now, kind=group.kind)
+                enable_companion(tx, group.manager_agent_id, ids=ports.ids, author=outside(), at=now, kind=group.kind)
             return with_turns_counter(tx, group)
 
         return await ports.store.write(create)
@@ -90,7 +90,9 @@ class GroupService:
         ports = self._ports
         now = ports.clock.now()
         return await ports.store.write(
-            lambda tx: with_turns_counter(tx, change_group(tx, group_id, changes, ids=ports.ids, author=USER, at=now))
+            lambda tx: with_turns_counter(
+                tx, change_group(tx, group_id, changes, ids=ports.ids, author=outside(), at=now)
+            )
         )
 
     async def delete(self, group_id: GroupId) -> None:
@@ -140,10 +142,10 @@ class GroupService:
 
         return [await self._turns.cancel(group_id, one) for one in sorted(await self._ports.store.read(read))]
 
-    async def reset(self, group_id: GroupId, *, author: Author = USER) -> None:
+    async def reset(self, group_id: GroupId, *, author: Author | None = None) -> None:
         """Have the transcript begin anew, and with it what the agents saw and said in this group. Raises: NotFound,
         StoreError; GroupBusy, ConversationBusy: a turn, or the run of an agent, has not ended."""
-        await reset_group(group_id, self._ports, author=author)
+        await reset_group(group_id, self._ports, author=author or outside())
 
     async def find_conversation(self, group_id: GroupId, agent_id: AgentId) -> ConversationId | None:
         """The conversation in which an agent speaks in a group; None: it is not of the group, or has not spoken.
@@ -210,7 +212,9 @@ class GroupService:
                 f"{message_id} is no agent's: what else stands in a transcript can't change, because the agents were"
                 " shown it. Reset the group, or send another message"
             )
-        return entry, await self._messages.edit(entry.sender_id, entry.message_id, part, parts, author=author)
+        return entry, await self._messages.edit(
+            entry.sender_id, entry.message_id, part, parts, author=author or outside()
+        )
 
 
 def entry_id(entry: GroupMessage) -> MessageId:

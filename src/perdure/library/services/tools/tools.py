@@ -23,7 +23,7 @@ from perdure.domain.tools.units import (
     upsert_tool,
 )
 from perdure.engine.conversations.reset import delete
-from perdure.library.checks import USER, check_limit, check_page, check_text
+from perdure.library.checks import check_limit, check_page, check_text, outside
 from perdure.library.paging import Page
 from perdure.library.services.tools.tool_runs import check_sandbox_limits, run_tool
 from perdure.storage.tx import Tx
@@ -125,25 +125,27 @@ class ToolService:
         name_or_id: str,
         arguments: Mapping[str, Any],
         *,
-        author: Author = USER,
+        author: Author | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> ToolOutcome:
         """The outcome of a tool with these arguments: with the checks, limits and sandbox of an agent's call."""
         state = await self.get(name_or_id)
-        return await run_tool(self._app, state.tool, state.code, arguments, author=author, progress=progress)
+        return await run_tool(
+            self._app, state.tool, state.code, arguments, author=author or outside(), progress=progress
+        )
 
     async def run_source(
         self,
         new: NewTool,
         arguments: Mapping[str, Any],
         *,
-        author: Author = USER,
+        author: Author | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> ToolOutcome:
         """The outcome of a source, which is not stored. Raises: as `create` and `run`."""
         check_sandbox_limits(self._app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
         tool, code = build_tool(new, UNSAVED)
-        return await run_tool(self._app, tool, code, arguments, author=author, progress=progress)
+        return await run_tool(self._app, tool, code, arguments, author=author or outside(), progress=progress)
 
     # --- those of an agent
 
@@ -201,7 +203,7 @@ class ToolService:
         await self._app.ports.store.write(detach)
 
     async def run_of_agent(
-        self, agent_id: AgentId, name_or_id: str, arguments: Mapping[str, Any], *, author: Author = USER
+        self, agent_id: AgentId, name_or_id: str, arguments: Mapping[str, Any], *, author: Author | None = None
     ) -> ToolOutcome:
         """The outcome of a tool for this agent, with its secrets and blocks, whose changes are stored."""
         check_text("a tool's name or id", name_or_id)
@@ -216,7 +218,9 @@ class ToolService:
             raise NotFound("tool of this agent", name_or_id, hint=f"it has {names or 'none'}")
 
         state = await self._app.ports.store.read(find)
-        return await run_tool(self._app, state.tool, state.code, arguments, agent_id=agent_id, author=author)
+        return await run_tool(
+            self._app, state.tool, state.code, arguments, agent_id=agent_id, author=author or outside()
+        )
 
     async def _save(self, new: NewTool, unit: Callable[..., Tool]) -> ToolState:
         """Store a new tool by `unit`. Raises: as `create`."""
