@@ -33,6 +33,7 @@ from tests.contracts.nodes import NodeContract
 from tests.contracts.passages import PassageContract
 from tests.contracts.passes import PassContract
 from tests.contracts.providers import ProviderContract
+from tests.contracts.queues import QueueContract
 from tests.contracts.races import RaceContract
 from tests.contracts.resets import ResetContract
 from tests.contracts.revisions import RevisionContract
@@ -74,6 +75,7 @@ class StoreContract(
     PassageContract,
     PassContract,
     ProviderContract,
+    QueueContract,
     RaceContract,
     ResetContract,
     RevisionContract,

@@ -2,5 +2,4 @@
 
 from __future__ import annotations
 
-from perdure.telemetry.metrics import SHARED_FOLDER as SHARED_FOLDER
 from perdure.telemetry.metrics import Metrics as Metrics

@@ -5,7 +5,11 @@ What is imported here `as` itself is for the server, which doesn't import adapte
 
 from __future__ import annotations
 
-from perdure.app.prices import price_of
+import time
+
+from perdure.app.prices import prices_of
+from perdure.context.request.explain import Prices
+from perdure.core.errors import InvalidInput
 from perdure.core.models import EXTRACTIVE
 from perdure.core.runs import Usage
 from perdure.providers.catalog import facts_of
@@ -13,7 +17,13 @@ from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
 from perdure.telemetry.export import exported_spans as exported_spans
 from perdure.telemetry.listeners import Listeners
+from perdure.telemetry.shared import SHARED_FOLDER as SHARED_FOLDER
+from perdure.telemetry.shared import forget_process as forget_process
 from perdure.telemetry.spans import Spans
+from perdure.telemetry.spans import client_trace as client_trace
+
+PRICES_S = 60.0
+"""How long prices are kept: finding those of a model takes longer than all the rest of what is reported of a call."""
 
 
 class RegistryNames:
@@ -21,6 +31,8 @@ class RegistryNames:
 
     def __init__(self, registry: ModelRegistry) -> None:
         self._registry = registry
+        self._prices: dict[str, Prices] = {}
+        self._read_at = 0.0
 
     def provider(self, handle: str) -> str:
         if handle == EXTRACTIVE:
@@ -40,7 +52,17 @@ class RegistryNames:
         return known if facts_of(known).known else "other"
 
     def price(self, handle: str, usage: Usage) -> float | None:
-        return price_of(self._registry, handle, usage)
+        if time.monotonic() - self._read_at > PRICES_S:
+            self._prices, self._read_at = {}, time.monotonic()
+        if (prices := self._prices.get(handle)) is None:
+            prices = self._prices[handle] = self._read(handle)
+        return prices.price(usage)
+
+    def _read(self, handle: str) -> Prices:
+        try:
+            return prices_of(handle, self._registry)
+        except InvalidInput:  # of the operator's own catalog; who looks at prices is told
+            return Prices()
 
 
 def listeners_of(settings: Settings, registry: ModelRegistry) -> Listeners:

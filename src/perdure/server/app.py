@@ -6,6 +6,7 @@ import asyncio
 import base64
 import functools
 import hashlib
+import logging
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -20,12 +21,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
+from perdure.app.metrics import Metrics
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.absent import absent_routes, unknown_path_detail
 from perdure.server.config import ServerConfig
 from perdure.server.errors import add_error_handlers, method_not_allowed_routes
 from perdure.server.guards import Guard
 from perdure.server.http import json_answer
+from perdure.server.meter import Meter, metrics_route
 from perdure.server.routes import (
     agents,
     archives,
@@ -116,6 +119,7 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig, *, pages: Sequence[B
     """Build the application over an open store, which the caller closes.
 
     `app.state.perdure` is the store. `app.state.streams` holds the open streams, which its `stop` ends.
+    `app.state.metrics` counts requests, and what the engine does.
     `app.state.sessions` knows who is signed in to the dashboard, whose routes are `pages`.
     """
     app = Api(config, title=TITLE, version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
@@ -123,11 +127,16 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig, *, pages: Sequence[B
     app.state.mcp_guard = mcp_servers.McpGuard(perdure, config)
     app.state.streams = Streams(perdure.app.ports.clock)
     app.state.sessions = sessions = Sessions(config.api_key, perdure.app.ports.clock)
-    app.router.routes += [*build_routes(), *pages]
+    app.state.metrics = metrics = Metrics()
+    perdure.app.telemetry.add(metrics.listener(perdure.app.names))
+    own = () if config.metrics == "off" else (metrics_route(perdure, metrics),)
+    app.router.routes += [*build_routes(), *own, *pages]
     app.router.default = _EitherSlash(app)
-    # The guard is outermost: it precedes every route, and every 404.
+    # The guard precedes every route, and every 404. Only the meter stands before it: what it refuses counts too.
     settings = perdure.app.settings
     app.add_middleware(Guard, config=config, limits=settings, upload_bytes=settings.file_limit_bytes, sessions=sessions)
+    level = logging.INFO if config.log_requests == "on" else logging.DEBUG
+    app.add_middleware(Meter, metrics=metrics, routes=app.router.routes, log_level=level)
     add_error_handlers(app)
     return app
 
@@ -162,7 +171,10 @@ class _EitherSlash:
             "path": path[:-1] if path.endswith("/") else f"{path}/",
             "perdure.path": path,
         }
-        await self._router.app(other, receive, send)
+        try:
+            await self._router.app(other, receive, send)
+        finally:
+            scope.update({name: other[name] for name in ("route", "endpoint") if name in other})
 
 
 async def docs(request: Request) -> Response:

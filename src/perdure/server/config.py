@@ -25,6 +25,8 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 LOGS = ("console", "json", "off")
 LEVELS = ("debug", "info", "warning", "error")
+METRICS = ("key", "loopback", "off")
+SWITCH = ("off", "on")
 
 ANY = "*"
 
@@ -69,6 +71,9 @@ class ServerConfig:
         workers: how many processes serve the address.
         log: how the log is written to stderr: `console`, `json`, or `off`.
         log_level: from where on: `debug`, `info`, `warning` or `error`.
+        log_requests: whether each request is a line of the level `info`; `off`: of the level `debug`.
+        metrics: who reads `/metrics`: `key`: who has the key, if there is one; `loopback`: programs of this machine
+            need none; `off`: nobody.
     Raises: InvalidInput: an address that others reach without a key, no port, no limit, no form or level of a log.
     """
 
@@ -91,12 +96,18 @@ class ServerConfig:
     workers: int = 1
     log: str = "console"
     log_level: str = "info"
+    log_requests: str = "off"
+    metrics: str = "key"
 
     def __post_init__(self) -> None:
         if self.log not in LOGS:
             raise InvalidInput(f"PERDURE_LOG is {self.log!r}: one of {', '.join(LOGS)} is needed")
         if self.log_level not in LEVELS:
             raise InvalidInput(f"PERDURE_LOG_LEVEL is {self.log_level!r}: one of {', '.join(LEVELS)} is needed")
+        if self.log_requests not in SWITCH:
+            raise InvalidInput(f"PERDURE_LOG_REQUESTS is {self.log_requests!r}: one of {', '.join(SWITCH)} is needed")
+        if self.metrics not in METRICS:
+            raise InvalidInput(f"PERDURE_METRICS is {self.metrics!r}: one of {', '.join(METRICS)} is needed")
         if not 0 <= self.port <= PORT_MAX:
             raise InvalidInput(f"port is {self.port}: it must be from 1 to {PORT_MAX}, or 0 for a free one")
         if self.max_body_bytes < 1 or self.max_depth < 1:
@@ -142,7 +153,8 @@ class ServerConfig:
 
         The variables are `PERDURE_HOST`, `PERDURE_PORT`, `PERDURE_API_KEY` (or `LETTA_SERVER_PASSWORD`),
         `PERDURE_ALLOWED_HOSTS`, names separated by commas, `PERDURE_CONNECTIONS`, `PERDURE_CONNECTIONS_PER_ADDRESS`,
-        `PERDURE_LOG`, `PERDURE_LOG_LEVEL`, `PERDURE_DRAIN_S` and `PERDURE_WORKERS`.
+        `PERDURE_LOG`, `PERDURE_LOG_LEVEL`, `PERDURE_LOG_REQUESTS`, `PERDURE_METRICS`, `PERDURE_DRAIN_S` and
+        `PERDURE_WORKERS`.
 
         Args:
             create_key: whether `PERDURE_API_KEY=auto` creates a missing key. If not, nothing is written, and the key is
@@ -182,6 +194,8 @@ class ServerConfig:
             workers=number("PERDURE_WORKERS", 1, "a whole number above 0") if workers is None else workers,
             log=text("PERDURE_LOG").lower() or "console",
             log_level=text("PERDURE_LOG_LEVEL").lower() or "info",
+            log_requests=text("PERDURE_LOG_REQUESTS").lower() or "off",
+            metrics=text("PERDURE_METRICS").lower() or "key",
         )
 
 

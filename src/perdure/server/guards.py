@@ -31,13 +31,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from perdure.core.errors import DataTooLarge, FileTooLarge
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.limits import Limits
-from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig
+from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig, is_loopback
 from perdure.server.log import TRACE_HEADER, current_trace, trace_id
 from perdure.server.session import Sessions
 from perdure.server.wire.fields import request_limits
 
 log = logging.getLogger(__name__)
 
+METRICS_PATH = "/metrics"
 OPEN_PATHS = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/", "/docs", "/docs/"})
 PAGES = frozenset(
     {"", "agents", "runs", "approvals", "connections", "data", "settings", "search", "events", "static", "sign-in"}
@@ -80,6 +81,8 @@ SCRIPT_HEADERS = (b"x-bare-password", b"x-stainless-lang", b"x-requested-with", 
 """Headers that a page of another origin can't send without a preflight."""
 
 CACHE_MAX = 1_000
+
+PROXY_HEADERS = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"})
 
 HEADERS = frozenset(
     {b"host", b"origin", b"sec-fetch-site", b"content-type", b"authorization", b"cookie", *SCRIPT_HEADERS}
@@ -149,6 +152,8 @@ class Guard:
         if (problem := self._origins.problem(headers)) is not None:
             raise _Refusal(403, problem)
         if scope["path"] in OPEN_PATHS:  # they need no key, so their bodies are not read
+            return receive
+        if scope["path"] == METRICS_PATH and self._config.metrics == "loopback" and _is_of_this_machine(scope):
             return receive
         segment = scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else None
         is_page = segment in PAGES
@@ -265,6 +270,12 @@ def _relevant_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, byt
         if name in HEADERS:
             values[name] = value if name not in values else values[name] + b"," + value
     return values
+
+
+def _is_of_this_machine(scope: Scope) -> bool:
+    """Whether a program of this machine sends the request, and not a proxy for somebody else."""
+    host = (scope.get("client") or ("",))[0]
+    return is_loopback(host) and not any(name in PROXY_HEADERS for name, _ in scope["headers"])
 
 
 def _has_body(method: str, headers: Mapping[bytes, bytes]) -> bool:

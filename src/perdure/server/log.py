@@ -1,4 +1,4 @@
-"""The log of `perdure serve`: one line per event on stderr, as text or JSON, with the trace id of its request.
+"""The log of `perdure serve`: one line per event on stderr, as text or JSON, with the ids of its request and run.
 
 The log never quotes messages. For an error of other code it shows the type and the traceback; the text, which may quote
 a message, only at the level `debug`.
@@ -21,6 +21,7 @@ from typing import TextIO
 
 from perdure.app import environment_secrets, mask_text
 from perdure.core.errors import PerdureError
+from perdure.core.telemetry.port import current_run
 
 REPEATS_MAX, REPEATS_S = 10, 60.0
 """How many equal lines are written in how many seconds. Further ones are only counted, so that broken requests can't
@@ -32,6 +33,8 @@ SAFE_ERRORS = (PerdureError, sqlite3.Error, OSError, ImportError, AttributeError
 """Errors whose texts come from code, never from messages."""
 
 TRACE_HEADER = "x-trace-id"
+ACCESS_LOG = "perdure.access"
+"""The logger of requests, one line each."""
 
 current_trace: ContextVar[str] = ContextVar("current_trace", default="")
 """The trace id of the current request, 32 hexadecimal digits as in W3C trace ids; empty outside any. Its error and its
@@ -65,7 +68,7 @@ def log_to(stream: TextIO, *, form: str, level: str, environment: Mapping[str, s
     root, ours = logging.getLogger(), logging.getLogger("perdure")
     before = (ours.level, logging.raiseExceptions, threading.excepthook)
     root.addHandler(handler)
-    ours.setLevel(number)
+    ours.setLevel(min(number, logging.WARNING))  # metrics count warnings, also those that the log leaves out
     logging.raiseExceptions = False  # a closed stderr or a full disk must not stop the server
     threading.excepthook = _log_thread_error
     try:
@@ -100,7 +103,7 @@ class _RepeatFilter:
         self._since, self._counts = 0.0, dict[tuple[str, str], int]()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.exc_info:
+        if record.exc_info or record.name == ACCESS_LOG:
             return True
         now, key = time.monotonic(), (record.name, record.getMessage())
         if now - self._since > REPEATS_S or len(self._counts) > 1_000:
@@ -158,9 +161,9 @@ class _ConsoleFormatter(_Formatter):
     """Writes a line of text, and the traceback below it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        trace = current_trace.get()
         line = f"{_time(record)} {record.levelname:<7} {record.name}: {self._message(record)}"
-        return "\n".join((line + (f" trace_id={trace}" if trace else ""), *self._error(record)))
+        ids = "".join(f" {name}={value}" for name, value in _ids().items())
+        return "\n".join((line + ids, *self._error(record)))
 
 
 class _JsonFormatter(_Formatter):
@@ -173,11 +176,18 @@ class _JsonFormatter(_Formatter):
             "logger": record.name,
             "message": self._message(record),
         }
-        if trace := current_trace.get():
-            shape["trace_id"] = trace
+        shape |= _ids()
         if record.exc_info and (error := record.exc_info[1]) is not None:
             shape |= {"error": type(error).__qualname__, "traceback": self._error(record)}
         return json.dumps(shape)
+
+
+def _ids() -> dict[str, str]:
+    """What a line belongs to, as far as it is known: the request, and the run that is driven."""
+    ids = {"trace_id": trace} if (trace := current_trace.get()) else {}
+    if (run := current_run.get()) is not None:
+        ids |= {"run_id": run.id, "agent_id": run.key.agent_id}
+    return ids
 
 
 def _time(record: logging.LogRecord) -> str:

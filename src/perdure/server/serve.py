@@ -81,7 +81,8 @@ async def serve(
         on_ready=(lambda: on_ready(address_of(listener))) if on_ready is not None else None,
     )
     try:
-        await server.serve(sockets=[listener])
+        with app.state.metrics.counted_log():
+            await server.serve(sockets=[listener])
     except asyncio.CancelledError:
         # A cancellation stops in the same order as a signal does, but without waiting for the answers.
         if server.started:

@@ -72,6 +72,7 @@ class Supervisor:
         command: what starts a worker; `--worker FILES` is added.
         grace_s: how long a worker may take to stop before it is killed, in seconds.
         on_ready: called once, when all workers answer, with what the first said of itself.
+        on_end: called with the process number of each worker that has ended.
     """
 
     def __init__(
@@ -84,9 +85,11 @@ class Supervisor:
         command: Sequence[str],
         environment: Mapping[str, str],
         short_life_s: float = SHORT_LIFE_S,
+        on_end: Callable[[int], object] = lambda pid: None,
     ) -> None:
         self._listener, self._count, self._command, self._environment = listener, count, command, environment
         self._grace_s, self._on_ready, self._short_life_s = grace_s, on_ready, short_life_s
+        self._on_end = on_end
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._ready: dict[int, Mapping[str, Any]] = {}
         self._is_told = False
@@ -173,6 +176,7 @@ class Supervisor:
                 self._ready.pop(place, None)
                 if process.returncode is None:
                     process.kill()
+                self._on_end(process.pid)
 
     async def _hear(self, place: int, line: socket.socket) -> None:
         """Note that a worker is ready, once it says so."""

@@ -14,6 +14,7 @@ from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.archives import Archives
 from perdure.storage.tables.background.batches import Batches, Callbacks
 from perdure.storage.tables.background.passes import Passes
+from perdure.storage.tables.background.queues import Queues
 from perdure.storage.tables.background.schedules import Schedules
 from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.captures import Captures
@@ -71,6 +72,7 @@ class Tx:
         self.callbacks = Callbacks(db, org_id)
         self.passes = Passes(db, org_id)
         self.schedules = Schedules(db, org_id, limits)
+        self.queues = Queues(db, org_id)
         self.steps = Steps(db, org_id)
         self.prefixes = Prefixes(db, org_id)
         self.system_messages = SystemMessages(db, org_id)

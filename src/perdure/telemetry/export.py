@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 
 from perdure.core.errors import ExtraMissing
 
@@ -24,7 +25,7 @@ def wants_export(environment: Mapping[str, str]) -> bool:
 
 
 @contextlib.contextmanager
-def exported_spans(environment: Mapping[str, str], *, version: str) -> Iterator[bool]:
+def exported_spans(environment: Mapping[str, str]) -> Iterator[bool]:
     """Send the spans of this process inside the context, if the environment asks for it; whether it does.
 
     Raises: ExtraMissing.
@@ -42,7 +43,7 @@ def exported_spans(environment: Mapping[str, str], *, version: str) -> Iterator[
         raise ExtraMissing("spans are to be sent to a collector", extra="otel") from error
     # What OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME say wins: `create` merges them over these.
     name = {} if environment.get("OTEL_SERVICE_NAME", "").strip() else {"service.name": "perdure"}
-    provider = TracerProvider(resource=Resource.create({**name, "service.version": version}))
+    provider = TracerProvider(resource=Resource.create({**name, "service.version": version("perdure")}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
     try:

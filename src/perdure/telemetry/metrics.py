@@ -30,8 +30,8 @@ from perdure.core.telemetry.port import (
     Work,
     error_kind,
 )
+from perdure.telemetry.shared import SHARED_FOLDER
 
-SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 MODELS_MAX = 100
 """Models with a series of their own; further ones share the label `other`."""
 

@@ -11,7 +11,7 @@ import contextlib
 import json
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,8 @@ ORIGINS_MAX = 10_000
 
 CONTENT_CHARS = 100_000
 """The most characters of one attribute."""
+
+_TRACE_HEADERS = frozenset({b"traceparent", b"tracestate"})
 
 PROVIDERS: Mapping[str, str] = {
     "google": "gcp.gemini",
@@ -195,6 +197,23 @@ class Spans:
         if self._content:
             shape = {"role": "assistant", "parts": _parts(reply.parts), "finish_reason": reply.stop_reason}
             span.set_attribute("gen_ai.output.messages", _json([shape]))
+
+
+@contextlib.contextmanager
+def client_trace(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
+    """Take what goes on inside the context into the trace that a request's `traceparent` header names."""
+    carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name in _TRACE_HEADERS}
+    if not carrier or "opentelemetry.trace" not in sys.modules:
+        yield
+        return
+    from opentelemetry import context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    token = context.attach(TraceContextTextMapPropagator().extract(carrier))
+    try:
+        yield
+    finally:
+        context.detach(token)
 
 
 def _put_usage(span: Span, usage: Usage) -> None:

@@ -7,19 +7,22 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import webbrowser
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from perdure.app.telemetry import SHARED_FOLDER, exported_spans, forget_process
 from perdure.cli.chat.agent_choice import choose_model
 from perdure.cli.chat.models import with_help
 from perdure.cli.chat.terminal import Terminal, standard_streams
 from perdure.cli.views.fold import visible
 from perdure.cli.views.text import TextView
 from perdure.cli.views.view import View
-from perdure.core.errors import InvalidInput, ModelNotFound, PerdureError
+from perdure.core.errors import ExtraMissing, InvalidInput, ModelNotFound, PerdureError
 from perdure.core.text.addresses import without_password
 from perdure.engine.ports import SystemClock
 from perdure.library.perdure import AsyncPerdure
@@ -100,11 +103,18 @@ async def serve(
     secrets = {**os.environ, "PERDURE_API_KEY": config.api_key or ""}  # the key of `auto` is in a file
     with log_to(err, form=config.log, level=config.log_level, environment=secrets):
         view = _LogView(terminal) if config.log == "json" else TextView(terminal)
-        if files is not None:
-            return await _serve(share_of(config), terminal, view, browse=False, files=files)
-        if config.workers > 1:
+        if files is None and config.workers > 1:
             return await _supervise(config, terminal, view)
-        return await _serve(config, terminal, view, browse=browse)
+        try:
+            with exported_spans(os.environ) as exports:
+                if exports and files is None:
+                    view.hint("Sending spans to a collector, as the OTEL_ variables say.")
+                if files is not None:
+                    return await _serve(share_of(config), terminal, view, browse=False, files=files)
+                return await _serve(config, terminal, view, browse=browse)
+        except ExtraMissing as error:
+            view.error(error)
+            return 1
 
 
 def share_of(config: ServerConfig) -> ServerConfig:
@@ -126,15 +136,17 @@ async def _supervise(config: ServerConfig, terminal: Terminal, view: TextView) -
             _show_ready(url, about, config, terminal, view, browse=False)
 
         view.hint(f"Starting {config.workers} workers …")
+        folder = tempfile.TemporaryDirectory(prefix="perdure-metrics-")  # each worker answers with the sums of all
         supervisor = Supervisor(
             listener,
             config.workers,
             grace_s=config.drain_s + config.shutdown_s + KILL_S,
             on_ready=ready,
             command=(sys.executable, "-m", "perdure", "serve", "--host", host, "--port", str(port)),
-            environment={**os.environ, "PERDURE_WORKERS": str(config.workers)},
+            environment={**os.environ, "PERDURE_WORKERS": str(config.workers), SHARED_FOLDER: folder.name},
+            on_end=partial(forget_process, folder.name),
         )
-        with listener:
+        with folder, listener:
             await supervisor.run()
     except PerdureError as error:
         view.error(error)

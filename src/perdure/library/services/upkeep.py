@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,6 +60,11 @@ class UpkeepService:
 
     def __init__(self, app: App) -> None:
         self._app, self._store = app, app.store
+
+    async def queue_lengths(self) -> Mapping[str, int]:
+        """Queue -> how much waits in it. Raises: StoreError."""
+        now = self._app.ports.clock.now()
+        return await self._store.read(lambda tx: tx.queues.lengths(at=now))
 
     @property
     def place(self) -> str:
